@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Transfers between the Linux kernel's TCP and ours over bad wires, in both directions, in turn with kernel to kernel.
+"""Transfers between the Linux kernel's TCP and ours over bad wires, both directions, compared with kernel to kernel.
 
     tests/impairment/run.py [--quick] [--filter PATTERN] [--seeds N] [--small-seeds N] [--json FILE]
 
 Needs root and the packages of tests/interop/packages.txt, and the release builds of firstflight-cli and firstflight-lab.
-Each transfer has a wire of its own (`firstflight-lab wire`); the three directions take turns on the same seed. What came
-must be what was sent: the exit status is 1 if it was not, or did not come. Times are printed and never judged. See
-docs/impairment.md.
+Each transfer has a wire of its own (`firstflight-lab wire`). The three directions take turns on the same seed. The
+received file must equal the sent one; the exit status is 1 if it differs or did not arrive. Times are printed and
+never judged. See docs/impairment.md.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from scenarios import SCENARIOS, SMALL, quick  # noqa: E402
 from table import lines  # noqa: E402
 from transfer import DIRECTIONS, Lane  # noqa: E402
 
-#: Short transfers wait more than they work: so many go on at the same time. Long ones have the machine to themselves,
-#: and those over a wire so short that they work more than they wait.
+#: Short transfers mostly wait, so this many run at the same time. Long transfers run alone, and so do transfers
+#: over a wire so short that they mostly work.
 LANES = 4
 
 
 class Run:
-    """What is to be done, what was found."""
+    """The transfers to do, and the results."""
 
     def __init__(self, arguments, root):
         self.arguments, self.root = arguments, root
@@ -48,7 +48,7 @@ class Run:
         return self.stop.is_set() or time.monotonic() > self.deadline
 
     def one(self, lane, scenario, size, direction, seed):
-        """One transfer, into the results."""
+        """Does one transfer and records its result."""
         result = {
             "scenario": scenario.name, "size": size, "direction": direction, "seed": seed, "seconds": None,
             "same": False,
@@ -65,9 +65,9 @@ class Run:
                 print(f"FAIL {json.dumps(result, ensure_ascii=False)}", flush=True)
 
     def series(self, scenarios, size_of, seeds, lanes):
-        """All transfers of one kind; a seed's directions in turn on the same lane."""
+        """Does all transfers of one kind. The directions of a seed take turns on the same lane."""
         jobs = queue.SimpleQueue()
-        # A run that is cut short has seen every scenario, and less often.
+        # A run that is cut short has then tried every scenario, but less often.
         for seed in range(1, seeds + 1):
             for scenario in scenarios:
                 jobs.put((scenario, size_of(scenario), seed, seed == seeds))
@@ -93,7 +93,7 @@ class Run:
                             self.one(lane, scenario, size, direction, seed)
                     if last:
                         self.progress(scenario, size)
-        except Exception as error:  # noqa: BLE001 - said below, by the exit status
+        except Exception as error:  # noqa: BLE001 - reported below, by the exit status
             with self.lock:
                 self.results.append({"lane": number, "same": False, "error": repr(error)})
             print(f"FAIL lane {number}: {error}", flush=True)
@@ -106,7 +106,7 @@ class Run:
 
 
 def missing():
-    """Why it cannot run here, or None."""
+    """Why the tests cannot run here, or None."""
     if os.geteuid() != 0:
         return "needs root"
     lab = os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
@@ -157,7 +157,7 @@ def main():
             write(root, size)
         run = Run(arguments, root)
         for number in (signal.SIGTERM, signal.SIGINT):
-            # What is under way ends in order, with its namespaces.
+            # The transfers under way end in order, with their namespaces.
             signal.signal(number, lambda *_: run.stop.set())
         for waits, lanes in ((True, arguments.lanes), (False, 1)):
             some = [s for s in scenarios if s.waits == waits]

@@ -1,4 +1,4 @@
-"""What the wire does, and how much crosses it."""
+"""What the wire does to packets, and how much data crosses it."""
 
 import dataclasses
 
@@ -8,8 +8,8 @@ LARGE = 10_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """One wire. Milliseconds, Mbit/s, shares of 1, bytes; `large` is what the long transfer carries: 10 MB where
-    that takes seconds, less where the rate or the losses would make it minutes."""
+    """One wire. Units: milliseconds, Mbit/s, shares of 1, bytes. `large` is the size of the long transfer: 10 MB
+    where that takes seconds, less where the rate or the losses would make it take minutes."""
 
     name: str
     rtt: float
@@ -23,16 +23,16 @@ class Scenario:
     corrupt: float = 0
     jitter: float = 0
     mtu: int = 1500
-    #: In front of the bottleneck; default: what it carries in a round trip, at least 30 packets.
+    #: Queue before the bottleneck. The default is what the bottleneck carries in a round trip, at least 30 packets.
     queue: int = 0
 
     @property
     def waits(self):
-        """A short transfer waits for the wire longer than it works."""
+        """Whether a short transfer mostly waits for the wire."""
         return self.rtt >= 5
 
     def options(self, seed):
-        """Of `firstflight-lab wire`. Both directions are alike."""
+        """Options of `firstflight-lab wire`. Both directions have the same."""
         found = ["--rtt", f"{self.rtt}ms", "--rate-up", f"{self.rate}M", "--rate-down", f"{self.rate}M"]
         found += ["--queue", self.queue or max(int(self.rate * self.rtt * 125), 30 * self.mtu)]
         found += ["--mtu", self.mtu, "--seed", seed]
@@ -43,14 +43,14 @@ class Scenario:
         if self.dup:
             found += ["--dup", self.dup]
         if self.corrupt:
-            # TCP's checksum does not find every pair of flipped bits: no TCP would bring the file whole.
+            # TCP's checksum does not detect every pair of flipped bits, so no TCP would transfer the file correctly.
             found += ["--corrupt", self.corrupt, "--corrupt-bits", 1]
         if self.jitter:
             found += ["--jitter", f"{self.jitter}ms"]
         return found
 
     def words(self):
-        """The wire in a few words."""
+        """A short description of the wire."""
         found = [f"{self.rate:g} Mbit/s", f"{self.rtt:g} ms"]
         if self.loss:
             found.append(f"{self.loss:.1%} lost" + (f" in bursts of {self.burst:g}" if self.burst > 1 else ""))
@@ -93,7 +93,7 @@ SCENARIOS = (
     ),
 )  # fmt: skip
 
-#: Enough to show that every kind of trouble is got over, in two minutes.
+#: Sizes that are enough to show recovery from every kind of fault, in two minutes.
 QUICK = {
     "clean": 2_000_000,
     "loss-2": 300_000,

@@ -1,4 +1,4 @@
-"""What was measured, as a table."""
+"""The results as a table."""
 
 import statistics
 
@@ -13,13 +13,13 @@ HEAD = (
 
 
 def quantile(values, share):
-    """The value that this share of them do not exceed (nearest rank)."""
+    """The value that this share of the values does not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000 * len(ordered)) // 1000) - 1))]
 
 
 def lines(results, scenarios, head=False):
-    """A line for each scenario, size and direction, as Markdown."""
+    """Markdown lines, one for each scenario, size and direction."""
     found = list(HEAD) if head else []
     groups = {}
     for result in results:

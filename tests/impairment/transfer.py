@@ -1,4 +1,4 @@
-"""One transfer at a time over a wire of its own, in two namespaces that stay."""
+"""One transfer at a time, each over its own wire, in two namespaces that stay."""
 
 import contextlib
 import hashlib
@@ -11,11 +11,11 @@ from net import Namespace, Pair, url
 from process import Process, run
 from wire import Wire
 
-#: Who sends → who receives; the data goes from right to left. The last one is what the others are compared with.
+#: Sender → receiver. The data goes from the right namespace to the left one. The last direction is the reference.
 DIRECTIONS = ("ours→kernel", "kernel→ours", "kernel→kernel")
 
-#: The networks of a lane: its wire, the device of our client, that of our server. A transfer's numbers do not come
-#: again before long: what is left of the last transfer has no way to this one.
+#: The networks of a lane: its wire, the device of our client, the device of our server. A transfer's numbers are
+#: not reused soon, so that the rest of the last transfer cannot reach this one.
 FIRST, LAST = 20, 230
 
 NGINX = """
@@ -43,12 +43,12 @@ class Lane(contextlib.ExitStack):
             self.left, self.right = (begin(Namespace(f"{side}{self.number}")) for side in ("left", "right"))
             for ns in (self.left, self.right):
                 ns.forward()
-                # IPv6 would say a few words of its own on each new wire, and take the fates of others.
+                # IPv6 would send its own packets on each new wire, and change which packets the wire damages.
                 ns.sysctl("net.ipv6.conf.default.disable_ipv6", 1)
-                # What one transfer learns of the path is not for the next one.
+                # What one transfer learns about the path must not affect the next one.
                 ns.sysctl("net.ipv4.tcp_no_metrics_save", 1)
             begin(self._nginx())
-            # Nothing went wrong: it all stays until the lane ends.
+            # Nothing failed, so everything stays until the lane ends.
             self.push(begun.pop_all())
         return self
 
@@ -61,7 +61,8 @@ class Lane(contextlib.ExitStack):
         return Process(["nginx", "-p", prefix, "-e", "stderr", "-c", config], ns=self.right)
 
     def transfer(self, scenario, direction, name, seed, limit):
-        """Moves the file; seconds from the client's first step to the last byte, and whether it is the same file."""
+        """Transfers the file. Returns the seconds from the client's first step to the last byte, and whether the
+        file is equal."""
         numbers = range(self.network, self.network + 3)
         self.network = self.network + 3 if self.network + 6 <= LAST else FIRST
         pairs = Networks(*map(Pair, numbers))
@@ -72,7 +73,7 @@ class Lane(contextlib.ExitStack):
             prefix = ("chrt", "-f", "10") if self.realtime else ()
             options = scenario.options(seed)
             line = Line(self.left, self.right, pairs, options, prefix)
-            # Its end is registered first: a beginning that fails half-way leaves nothing behind.
+            # Register its end first, so that a failed start leaves nothing behind.
             stack.push(line)
             line.__enter__()
             if self.captures:
@@ -109,7 +110,7 @@ class Lane(contextlib.ExitStack):
         (record,) = client.fetches()
         if status != 0:
             raise AssertionError(f"get ended with {status}: {record['error']}")
-        # As curl: without the start of the command.
+        # Without the start of the command, as with curl.
         return (record["total_ms"] - record["waited_ms"]) / 1000
 
     def _captured(self, label):
@@ -123,16 +124,17 @@ class Lane(contextlib.ExitStack):
 
 
 class Networks:
-    """The networks of one transfer."""
+    """The numbers of one transfer's networks."""
 
     def __init__(self, wire, get, serve):
         self.wire, self.get, self.serve = wire, get, serve
 
 
 class Line(Wire):
-    """A wire with a route to each engine behind it. IPv4 alone: an MTU of 576 is none for IPv6.
+    """A wire with a route to each engine behind it. Only IPv4, because IPv6 does not permit an MTU of 576.
 
-    The kernel's congestion control is the routes': a namespace may not choose one that the machine restricts.
+    The routes set the kernel's congestion control, because a namespace may not choose one that the machine
+    restricts.
     """
 
     def __init__(self, left, right, pairs, options, prefix):
@@ -156,7 +158,7 @@ class Line(Wire):
 
 
 def digest(path):
-    """SHA-256 of a file; None if there is none."""
+    """SHA-256 of a file; None if the file does not exist."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Test cases: a registry, and the context a test gets."""
+"""Test cases: a registry, and the context of a test."""
 
 import contextlib
 import hashlib
@@ -40,14 +40,14 @@ def case(needs=(), **variants):
 
 
 class Context(contextlib.ExitStack):
-    """What a test works with; everything in it ends with the test, last made first."""
+    """The resources of a test. All of them end with the test, in reverse order."""
 
     def __init__(self):
         super().__init__()
         self.processes = []
 
     def _begin(self, thing):
-        # Its end is registered first: a beginning that fails half-way leaves nothing behind.
+        # Register its end first, so that a failed start leaves nothing behind.
         self.push(thing)
         return thing.__enter__()
 
@@ -58,7 +58,7 @@ class Context(contextlib.ExitStack):
         return self.enter_context(cable(*arguments))
 
     def root(self, **files):
-        """A directory with files of the given sizes; body(root, name) is a file's content."""
+        """Makes a directory with files of the given sizes. body(root, name) is a file's content."""
         path = self.enter_context(workdir())
         for name, size in files.items():
             with open(os.path.join(path, name), "wb") as file:
@@ -66,7 +66,7 @@ class Context(contextlib.ExitStack):
         return path
 
     def start(self, process):
-        """Enters a process; its output is shown if the test fails."""
+        """Starts a process. Its output is shown if the test fails."""
         self.processes.append(process)
         return self._begin(process)
 
@@ -77,11 +77,11 @@ class Context(contextlib.ExitStack):
         return self.start(KernelServer(ns, family, port, root))
 
     def client(self, ns, pair, *arguments):
-        """A running `get`."""
+        """Starts `get`."""
         return self.start(Get(ns, pair, *arguments))
 
     def get(self, ns, pair, *arguments, expect=0, timeout=60):
-        """`get`, run to its end with the expected exit status; its fetch records."""
+        """Runs `get` to its end and checks its exit status. Returns its fetch records."""
         client = self.client(ns, pair, *arguments)
         status = client.finish(timeout)
         equal(status, expect, "exit status of get")

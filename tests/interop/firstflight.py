@@ -1,4 +1,4 @@
-"""The command under test, as a server and as a client."""
+"""The command under test, as server and as client."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def _device(pair, families):
 
 
 class Serve(Process):
-    """`firstflight serve` on the peer addresses of a pair; ready when the `with` block begins."""
+    """`firstflight serve` on the peer addresses of a pair. It is ready when the `with` block begins."""
 
     def __init__(self, ns, pair, root, *options, families=FAMILIES):
         self.families = families
@@ -47,16 +47,16 @@ class Serve(Process):
             raise AssertionError(f"serve ended with {self.popen.returncode} on SIGTERM")
 
     def requests(self, count):
-        """The log records of the first `count` requests, once they are there."""
+        """Waits for the log records of the first `count` requests, and returns them."""
         return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
 
     def counters(self):
-        """What it prints at its end."""
+        """The counters that it prints when it ends."""
         return [record for record in self.records() if record.get("event") == "counters"]
 
 
 class Command(Process):
-    """A command that serves; ready when it says that it listens."""
+    """A command that serves. It is ready when it says that it listens."""
 
     def __init__(self, ns, *arguments):
         super().__init__([BINARY, *arguments], ns=ns)
@@ -70,33 +70,33 @@ class Command(Process):
         check_no_panic(self)
 
     def requests(self, count):
-        """The log records of the first `count` requests, once they are there."""
+        """Waits for the log records of the first `count` requests, and returns them."""
         return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
 
     def executed(self):
-        """Requests in the log."""
+        """Number of requests in the log."""
         return sum(record.get("event") == "request" for record in self.records())
 
 
 class Get(Process):
-    """`firstflight get`, engine on the peer addresses of a pair, running."""
+    """A running `firstflight get`, with its engine on the peer addresses of a pair."""
 
     def __init__(self, ns, pair, *arguments, families=FAMILIES):
         super().__init__([BINARY, "get", *_device(pair, families), "--json", *arguments], ns=ns)
 
     def fetches(self):
-        """One record per fetch that was printed so far."""
+        """The record of each fetch that was printed so far."""
         return [record for record in self.records() if "outcome" in record]
 
     def finish(self, timeout=60):
-        """The exit status."""
+        """Waits for its end. Returns the exit status."""
         status = self.wait(timeout)
         check_no_panic(self)
         return status
 
 
 def explain(path):
-    """What `explain` says of a capture: a record for each connection, and the one for all."""
+    """The output of `explain` for a capture: a record for each connection, and the summary."""
     lines = run(BINARY, "explain", "--json", path).stdout.splitlines()
     *connections, summary = [json.loads(line) for line in lines]
     return connections, summary
@@ -112,7 +112,7 @@ def is_accepted(record):
 
 
 def early_bytes(record):
-    """Bytes of a request that came before its handshake was complete."""
+    """Bytes of a request that arrived before its handshake was complete."""
     return record["early_bytes"]
 
 

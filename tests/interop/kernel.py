@@ -1,4 +1,4 @@
-"""The Linux kernel's TCP as the other end: Fast Open sockets, TCP_INFO, counters, cookies."""
+"""The Linux kernel's TCP as the peer: Fast Open sockets, TCP_INFO, counters, cookies."""
 
 import collections
 import os
@@ -17,7 +17,7 @@ TCP_INFO = 11
 MSG_FASTOPEN = 0x20000000
 TCPI_OPT_SYN_DATA = 32
 
-#: How a kernel client asks for Fast Open.
+#: The two ways in which a kernel client uses Fast Open.
 MODES = ("sendto", "connect-option")
 
 Info = collections.namedtuple("Info", "syn_data client_fail")
@@ -30,7 +30,7 @@ def tcp_info(sock):
 
 
 def counters(ns):
-    """The TCPFastOpen… counters of the namespace, without that prefix."""
+    """The TCPFastOpen… counters of the namespace, without that prefix in their names."""
     with ns.entered(), open("/proc/thread-self/net/netstat") as file:
         lines = [line.split() for line in file]
     for names, values in zip(lines[::2], lines[1::2]):
@@ -43,7 +43,7 @@ def counters(ns):
 
 
 class Counted:
-    """What the Fast Open counters grew by inside the `with` block: `grew["Active"]`."""
+    """How much the Fast Open counters grew inside the `with` block: `grew["Active"]`."""
 
     def __init__(self, ns):
         self.ns = ns
@@ -64,8 +64,8 @@ class Counted:
 def client_socket(ns, family, timeout=20):
     with ns.entered():
         sock = socket.socket(AF[family], socket.SOCK_STREAM)
-    # Blocking with the kernel's own limits: a Python timeout makes the socket non-blocking, and then
-    # sendto(MSG_FASTOPEN) without a cookie gives EINPROGRESS and sends nothing.
+    # Use a blocking socket with the kernel's own time limits. A Python timeout makes the socket non-blocking, and
+    # then sendto(MSG_FASTOPEN) without a cookie returns EINPROGRESS and sends nothing.
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", timeout, 0))
     return sock
@@ -84,7 +84,7 @@ def send_first(sock, mode, address, port, data):
 
 
 def read_reply(sock):
-    """One HTTP response with a Content-Length, and the TCP_INFO of the connection at its end."""
+    """Reads one HTTP response with a Content-Length. Returns it with the final TCP_INFO of the connection."""
     data = b""
     while b"\r\n\r\n" not in data:
         block = sock.recv(65536)
@@ -112,14 +112,14 @@ def request(address, path):
 
 
 def fetch(ns, mode, address, port, path):
-    """GET by a kernel client with Fast Open."""
+    """Fetches a path with a kernel client that uses Fast Open."""
     with client_socket(ns, 6 if ":" in address else 4) as sock:
         send_first(sock, mode, address, port, request(address, path))
         return read_reply(sock)
 
 
 def set_key(ns, key):
-    """The namespace's server key: listeners use it from the next SYN on."""
+    """Sets the namespace's server key. Listeners use it from the next SYN on."""
     ns.sysctl("net.ipv4.tcp_fastopen_key", key)
 
 
@@ -128,7 +128,7 @@ def flush_cookies(ns):
 
 
 def cached_cookie(ns, address):
-    """The cookie (hexadecimal) the kernel's client keeps for a server, or None."""
+    """The cookie (hexadecimal) that the kernel's client has for a server, or None."""
     family = "-6" if ":" in address else "-4"
     shown = run("ip", family, "-n", ns.name, "tcp_metrics", "show").stdout
     for line in shown.splitlines():
@@ -138,7 +138,7 @@ def cached_cookie(ns, address):
 
 
 def traffic(ns, device):
-    """Octets that the device has carried, both ways together."""
+    """Octets that the device has carried, in both directions together."""
     with ns.entered(), open("/proc/thread-self/net/dev") as file:
         for line in file:
             name, _, values = line.partition(":")
@@ -148,7 +148,7 @@ def traffic(ns, device):
 
 
 def wait_for_traffic(ns, device, octets, since=None, timeout=30):
-    """Returns once the device has carried this many octets more than now, or than `since`."""
+    """Waits until the device has carried this many octets more than now, or than `since`."""
     deadline = time.monotonic() + timeout
     start = traffic(ns, device) if since is None else since
     while (carried := traffic(ns, device) - start) < octets:
@@ -158,7 +158,7 @@ def wait_for_traffic(ns, device, octets, since=None, timeout=30):
 
 
 class KernelServer(Process):
-    """The HTTP server of kernel_server.py in a namespace, on all its addresses of one family."""
+    """The HTTP server of kernel_server.py in a namespace, on all addresses of one family."""
 
     def __init__(self, ns, family, port, root):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernel_server.py")
@@ -172,5 +172,5 @@ class KernelServer(Process):
         return self
 
     def events(self, event, count):
-        """The first `count` events of a kind, once they are there."""
+        """Waits for the first `count` events of a kind, and returns them."""
         return self.wait_records(count, f"{count} × {event}", lambda r: r.get("event") == event)

@@ -1,7 +1,7 @@
-"""An HTTP server on the kernel's TCP with Fast Open, run as a process of its own.
+"""An HTTP server on the kernel's TCP with Fast Open, run as a separate process.
 
-One JSON line on standard output per event: `listening`, then for each connection `accepted` (with what
-TCP_INFO says of it) and for each request `sending` (the response has begun) and `request` (it is done).
+Prints one JSON line for each event: `listening`, then for each connection `accepted` (with its TCP_INFO), and for
+each request `sending` (the response has begun) and `request` (it is done).
 GET serves files of the root; GET /drip never ends; PUT answers the SHA-256 of the body.
 """
 
@@ -60,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.path == "/drip":
-            # A length that is never reached: who reads it to its end would wait for ever.
+            # This length is never reached, so a client that reads to the end would wait forever.
             self._begin(1 << 40)
             block = bytes(65536)
             while True:

@@ -19,7 +19,7 @@ AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Pair:
-    """The two ends of one link, in both families: `host` is the kernel's, `peer` the other end."""
+    """The two ends of one link, in both families: `host` is the kernel's end, `peer` the other end."""
 
     def __init__(self, number):
         self.number = number
@@ -38,7 +38,7 @@ def url(address, port, path="/"):
 
 
 class Namespace:
-    """A network namespace that lives as long as its `with` block. Its name carries the run's pid."""
+    """A network namespace that exists during its `with` block. Its name contains the run's pid."""
 
     def __init__(self, label):
         self.name = f"ffinterop-{os.getpid()}-{label}"
@@ -48,9 +48,9 @@ class Namespace:
         _LIVING[self.name] = self
         self.ip("link", "set", "lo", "up")
         self.sysctl("net.ipv4.tcp_fastopen", 3)
-        # One lost packet must not switch the kernel's client off for later tests.
+        # One lost packet must not disable Fast Open in the kernel's client for later tests.
         self.sysctl("net.ipv4.tcp_fastopen_blackhole_timeout_sec", 0)
-        # Quiet: a stray packet would wake an engine whose timers do not.
+        # No stray packets: they would wake an engine whose timers should not.
         self.sysctl("net.ipv6.conf.default.router_solicitations", 0)
         self.sysctl("net.ipv6.conf.default.accept_dad", 0)
         self.sysctl("net.ipv6.conf.all.accept_dad", 0)
@@ -68,7 +68,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self):
-        """The calling thread is in the namespace; sockets made here stay in it."""
+        """The calling thread is in the namespace during the block. Sockets created there stay in it."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         there = os.open(f"/var/run/netns/{self.name}", os.O_RDONLY)
         try:
@@ -94,7 +94,7 @@ class Namespace:
         run("nft", "flush", "ruleset", ns=self)
 
     def nft_matched(self, times=1):
-        """Whether the counters of the rules have met this many packets."""
+        """Whether the counters of the rules have counted this many packets."""
         return sum(map(int, re.findall(r"counter packets (\d+)", self.nft_list()))) >= times
 
     def nft_list(self):
@@ -136,6 +136,6 @@ def workdir():
 
 @atexit.register
 def delete_all():
-    """Deletes the namespaces of this run that are left."""
+    """Deletes the remaining namespaces of this run."""
     for ns in list(_LIVING.values()):
         ns.__exit__()

@@ -1,4 +1,4 @@
-"""Processes the tests start: their output is collected, they never outlive the run."""
+"""Processes that the tests start. Their output is collected, and they never outlive the run."""
 
 import atexit
 import ctypes
@@ -11,12 +11,12 @@ import time
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _RUNNING = set()
-#: Seconds in which a process stops that is told to; service managers kill after as many.
+#: Seconds within which a process must end after it was asked to. Service managers kill after the same time.
 STOPS_WITHIN = 10
 
 
 def _die_with_parent():
-    # Covers the one end that no handler sees: SIGKILL of the run.
+    # This covers the one end of the run that no handler can catch: SIGKILL.
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -28,8 +28,8 @@ class Process:
         full = ["ip", "netns", "exec", ns.name] + self.command if ns else self.command
         self.lines = []
         self._news = threading.Condition()
-        # `ip netns exec` replaces itself, so the pid is that of the command. Its own session keeps a
-        # Ctrl-C at the terminal for the run alone, which then ends the children in order.
+        # `ip netns exec` replaces itself, so the pid is that of the command. The child has its own session, so a
+        # Ctrl-C at the terminal reaches only the run, which then ends the children in order.
         self.popen = subprocess.Popen(
             full,
             stdin=stdin,
@@ -77,7 +77,7 @@ class Process:
         return found
 
     def wait_until(self, condition, what, timeout=20):
-        """Waits until `condition()` holds, looking again at every output line."""
+        """Waits until `condition()` holds. Checks it again at every output line."""
         deadline = time.monotonic() + timeout
         while not condition():
             gone = self.popen.poll() is not None and not any(r.is_alive() for r in self._readers)
@@ -89,12 +89,12 @@ class Process:
                 self._news.wait(0.05)
 
     def wait_records(self, count, what, wanted=lambda record: True, timeout=20):
-        """The first `count` records that are wanted, once they are there."""
+        """Waits for the first `count` records that are wanted, and returns them."""
         self.wait_until(lambda: sum(map(wanted, self.records())) >= count, what, timeout)
         return [record for record in self.records() if wanted(record)][:count]
 
     def wait(self, timeout=60):
-        """Waits for its end; the exit status. Ended by force after `timeout` seconds."""
+        """Waits for its end and returns the exit status. Kills it after `timeout` seconds."""
         try:
             self.popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -104,13 +104,13 @@ class Process:
         return self.popen.returncode
 
     def terminate(self, timeout=STOPS_WITHIN):
-        """SIGTERM, then the exit status."""
+        """Sends SIGTERM. Returns the exit status."""
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGTERM)
         return self.wait(timeout)
 
     def kill(self):
-        """SIGKILL; idempotent."""
+        """Sends SIGKILL. May be called repeatedly."""
         if self.popen.poll() is None:
             self.popen.kill()
         self.popen.wait()
@@ -136,7 +136,7 @@ class Process:
 
 
 def run(*command, ns=None, check=True, timeout=30):
-    """Runs a short command to its end and gives its completed process (text)."""
+    """Runs a short command to its end and returns its completed process (text)."""
     full = ["ip", "netns", "exec", ns.name] if ns else []
     full += [str(part) for part in command]
     done = subprocess.run(
@@ -149,7 +149,7 @@ def run(*command, ns=None, check=True, timeout=30):
 
 @atexit.register
 def kill_all():
-    """Ends what is still running; only what this run started, by pid."""
+    """Kills the processes that are still running, by pid. They are only those that this run started."""
     for process in list(_RUNNING):
         try:
             process.kill()

@@ -1,4 +1,4 @@
-"""A Redis of the test's own, on a socket in a directory of its own."""
+"""A Redis server of the test, on a socket in its own directory."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from process import Process
 
 
 class Redis(Process):
-    """Without persistence: killed, it has forgotten everything. A namespace does not matter to its socket."""
+    """Has no persistence, so it has forgotten everything after it was killed. Its socket works in every namespace."""
 
     def __init__(self, directory):
         self.socket = os.path.join(directory, "redis.sock")

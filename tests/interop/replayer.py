@@ -1,4 +1,4 @@
-"""Records the SYNs with data that leave for a TUN device, and sends them again: what an eavesdropper does."""
+"""Records the SYNs with data that are sent to a TUN device, and replays them, as an eavesdropper does."""
 
 import ipaddress
 import socket
@@ -28,7 +28,8 @@ def _checksum(data):
 
 
 def first_flight(client, server, ports, cookie, data):
-    """A SYN with a Fast Open cookie (hexadecimal) and data: addresses as text, ports of client and server."""
+    """A SYN with a Fast Open cookie (hexadecimal) and data. Addresses are text; `ports` are those of client and
+    server."""
     cookie = bytes.fromhex(cookie)
     options = struct.pack("!BBH", 2, 4, 1460) + bytes((34, 2 + len(cookie))) + cookie
     options += b"\1" * (-len(options) % 4)
@@ -54,7 +55,7 @@ def first_flight(client, server, ports, cookie, data):
 
 
 class Replayer:
-    """A packet socket at a device of a namespace."""
+    """A packet socket on a device of a namespace."""
 
     def __init__(self, ns, device):
         with ns.entered():
@@ -70,7 +71,7 @@ class Replayer:
         self._socket.close()
 
     def recorded(self):
-        """The packets whose SYN carried data since the last call, without those it sent itself."""
+        """The packets whose SYN carried data since the last call, without those that it sent itself."""
         found = []
         while True:
             try:
@@ -81,6 +82,6 @@ class Replayer:
                 found.append(packet)
 
     def send(self, packet):
-        """Gives the packet to the engine behind the device, whoever sent it first."""
+        """Sends the packet to the engine behind the device."""
         kind = 0x0800 if packet[0] >> 4 == 4 else 0x86DD
         self._socket.sendto(packet, (self._device, kind))

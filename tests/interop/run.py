@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Interoperability tests of the `firstflight` command with the Linux kernel, curl and nginx.
+"""Runs the interoperability tests of the `firstflight` command with the Linux kernel, curl and nginx.
 
     tests/interop/run.py [-k PATTERN] [--bin PATH] [--list]
 
-Needs root (network namespaces, TUN devices). Debian packages: packages.txt. One line per test, the last
-one is `N passed, N failed, N skipped`; the exit status is 1 if a test failed.
+Needs root (network namespaces, TUN devices). Debian packages: packages.txt. Prints one line per test; the last one
+is `N passed, N failed, N skipped`. The exit status is 1 if a test failed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True
 import case  # noqa: E402
 import firstflight  # noqa: E402
 
-#: Seconds after which a hanging test has failed.
+#: Seconds after which a hanging test fails.
 LIMIT = 120
 
 
@@ -37,14 +37,14 @@ def on_alarm(*_):
 
 
 def on_terminate(number, _frame):
-    # Unwinds the `with` blocks; a second signal must not interrupt the cleaning up.
+    # Unwind the `with` blocks. A second signal must not interrupt the cleanup.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def run_one(test):
-    """None if it passed, else the report of the failure."""
+    """Runs a test. Returns None if it passed, else the report of the failure."""
     context = case.Context()
     report = None
     signal.alarm(LIMIT)

@@ -1,4 +1,5 @@
-"""SipHash-2-4 and the Linux kernel's Fast Open cookie, from their definitions: the tests' own reference."""
+"""SipHash-2-4 and the Linux kernel's Fast Open cookie, implemented from their definitions as an independent
+reference."""
 
 import ipaddress
 import struct
@@ -47,7 +48,7 @@ def siphash24(key, data):
 
 
 def cookie(key_text, client, server):
-    """The cookie, hexadecimal, for a key in the form of net.ipv4.tcp_fastopen_key."""
+    """The cookie in hexadecimal, for a key in the form of net.ipv4.tcp_fastopen_key."""
     key = b"".join(struct.pack("<I", int(word, 16)) for word in key_text.split("-"))
     addresses = ipaddress.ip_address(client).packed + ipaddress.ip_address(server).packed
     return struct.pack("<Q", siphash24(key, addresses)).hex()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The cost of clients for `firstflight serve` that request a file and never read.
+"""Measures what clients cost `firstflight serve` that request a file and never read.
 
     tests/interop/slow_readers.py [--bin PATH] [--clients N ...] [--file BYTES] [--watch SECONDS] [-- OPTION ...]
 
-Each client is a socket of the Linux kernel with the smallest receive buffer, in a namespace of its own, that sends one
-GET and reads nothing. All have the same address. Prints for each N how many connections are left, and the server's
-resident memory before, when it has settled, and after `--watch` seconds. Options after `--` go to `serve`. Needs root.
+Each client is a socket of the Linux kernel with the smallest receive buffer, in a separate namespace. It sends one
+GET and reads nothing. All clients have the same address. Prints for each N the number of remaining connections, and
+the server's resident memory before, when it has settled, and after `--watch` seconds. Options after `--` go to
+`serve`. Needs root.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def slow_readers(ns, count, path="/file", address=PAIR.peer[4], port=firstflight
                 sock.connect((address, port))
                 sock.sendall(request)
             except ConnectionError:
-                # Beyond the server's limit.
+                # The server's limit is reached.
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -58,14 +59,14 @@ OPEN = ("01", "04", "05", "08")
 
 
 def alive(ns, port=firstflight.PORT):
-    """How many connections to the server the clients' kernel still has."""
+    """How many connections to the server still exist in the clients' kernel."""
     with ns.entered(), open("/proc/thread-self/net/tcp") as file:
         rows = [line.split() for line in file][1:]
     return sum(row[2].endswith(f":{port:04X}") and row[3] in OPEN for row in rows)
 
 
 def settled(pid, seconds=2.0, most=60.0):
-    """The resident memory when it has not grown by more than 1 % for a while."""
+    """Waits until the resident memory has not grown by more than 1 % for a while, and returns it."""
     until, last = time.monotonic() + most, 0
     while time.monotonic() < until:
         now = resident(pid)

@@ -1,4 +1,5 @@
-"""Certificates between real processes: verifier, server and client in namespaces, an address translator between."""
+"""Certificates between real processes: verifier, server and client in namespaces, with an address translator between
+them."""
 
 import contextlib
 import os
@@ -13,16 +14,18 @@ from firstflight import Command, at, check_no_panic, early_bytes, is_accepted, s
 from net import AF, Pair, url
 from process import Process, run
 
-#: Client and translator, translator and servers, the server's device, the client's.
+#: The networks between client and translator, and between translator and servers; the server's device, and the
+#: client's.
 NEAR, FAR, SERVICE, ENGINE = Pair(61), Pair(62), Pair(63), Pair(64)
 PORT = 8080
 VERIFIER_PORT = 4433
-#: A server that may have run a minute ago takes nothing at first: it does not know what it took before.
+#: Without it, a server that may have run a minute ago accepts nothing at first, because it does not know what it
+#: accepted before.
 FRESH = "--first-start"
 
 
 class Scene:
-    """A client behind an address translator; servers and verifiers on the other side, which see its address."""
+    """A client behind an address translator. Servers and verifiers on the other side see the translator's address."""
 
     def __init__(self, t, masquerade=True):
         self.t = t
@@ -51,7 +54,7 @@ class Scene:
             file.write(f"# begin\n{entries}# end\n")
 
     def verifier(self, *options, address=None, family=4):
-        """A verifier that certifies the addresses of this scene."""
+        """Starts a verifier that certifies the addresses of this scene."""
         listen = at(address or FAR.peer[family], VERIFIER_PORT)
         allow = ("--allow-prefix", FAR.net[family], "--allow-prefix", NEAR.net[family])
         return self.t.start(Command(self.far, "verifier", "--listen", listen, *allow, *options))
@@ -93,11 +96,11 @@ def asap_first_contact_in_udp_behind_a_translator(t, family):
     capture = scene.path("udp.pcapng")
     server = scene.serve_udp(family, "--pcap", capture)
     scene.issuer(family=family)
-    # No root, no device: the first packet carries the request.
+    # Without root and without a device, the first packet carries the request.
     (first,) = scene.get_udp(family, *scene.shows(family), "--asap-known")
     scene.whole(first)
     check(is_accepted(first), f"first contact: {show(first)}")
-    # One after the other: the first one learns that the server takes certificates.
+    # The fetches run one after the other: with the first one, the client learns that the server accepts certificates.
     asked, known = scene.get_udp(family, *scene.shows(family), "--repeat", 2, "--no-fast-open")
     equal([asked["reason"], known["outcome"]], ["capability-unknown", "accepted"], "asked, then known")
     logged = server.requests(3)
@@ -136,9 +139,9 @@ def udp_datagrams_grow_as_far_as_the_path_takes_them(t, family, narrow):
     scene = Scene(t)
     scene.root = t.root(large=2_000_000)
     scene.trust(scene.key)
-    # One datagram, one packet: the kernel would carry several together across these cables.
+    # Send one datagram per packet: the kernel would carry several of them together across these cables.
     scene.far.ip("link", "set", "veth1", "gso_max_segs", 1)
-    # What is larger vanishes without an ICMP error; or it is only counted.
+    # Larger datagrams are dropped without an ICMP error, or only counted.
     verdict = "drop" if narrow else "accept"
     scene.router.nft(f"type filter hook forward priority 0; meta length > 1300 counter {verdict}", chain="narrow")
     server = scene.serve_udp(family)
@@ -146,7 +149,7 @@ def udp_datagrams_grow_as_far_as_the_path_takes_them(t, family, narrow):
     equal((record["status"], record["sha256"]), (200, sha256(body(scene.root, "large"))), show(record))
     check_no_panic(server)
     large = sum(map(int, re.findall(r"> 1300 counter packets (\d+)", scene.router.nft_list())))
-    # Narrow: one probe, which is not sent again at its size. Wide: most of the response.
+    # Narrow path: one probe, which is not repeated at its size. Wide path: most of the response.
     if narrow:
         check(1 <= large <= 2, f"{large} large packets on a narrow path")
     else:
@@ -187,7 +190,7 @@ def asap_is_published_in_the_dns(t):
     param = (65300).to_bytes(2) + len(octets).to_bytes(2) + octets
     names = {
         (b"\3www\7example\3com\0", 1): bytes(map(int, FAR.peer[4].split("."))),
-        # Priority 1, this name, the parameter.
+        # Priority 1, this name, and the parameter.
         (b"\5_8080\6_https\3www\7example\3com\0", 65): b"\0\1" + b"\0" + param,
     }
     t.enter_context(answering(scene.far, FAR.peer[4], names))
@@ -195,7 +198,7 @@ def asap_is_published_in_the_dns(t):
     (first,) = scene.get(*asked, *scene.shows(4))
     scene.whole(first)
     check(is_accepted(first), f"first contact: {show(first)}")
-    # A server that publishes another verifier is not shown this one's certificate.
+    # The certificate is not used with a server that publishes another verifier.
     other = scene.keygen("other.key")
     told = run(firstflight.BINARY, "asap", "record", "--verifier-key", other, "--udp-port", PORT).stdout
     octets = bytes(int(number) for number in told.split('"')[1].split("\\")[1:])
@@ -207,7 +210,7 @@ def asap_is_published_in_the_dns(t):
 
 @contextlib.contextmanager
 def answering(ns, address, names):
-    """A name server of these (name, type): data."""
+    """A name server with this data for each (name, type)."""
     with ns.entered():
         served = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         served.bind((address, 53))
@@ -244,7 +247,7 @@ def answering(ns, address, names):
 
 @case(needs=("nft",))
 def udp_goes_by_the_family_that_works(t):
-    """What goes to the server's IPv6 address vanishes: each visit succeeds by IPv4."""
+    """Packets to the server's IPv6 address are dropped; each visit succeeds over IPv4."""
     scene = Scene(t)
     scene.router.nft(
         f"type filter hook forward priority 0; ip6 daddr {FAR.peer[6]} udp dport {PORT} counter drop", chain="silent"
@@ -258,7 +261,7 @@ def udp_goes_by_the_family_that_works(t):
     for record in records:
         scene.whole(record)
         equal(record["remote"], at(FAR.peer[4], PORT), show(record))
-    # The second attempt asks for nothing; the first visit knows which address works, and so the next ones.
+    # The second attempt requests nothing. The first visit remembers the address that works, so the next ones use it.
     equal([record["reason"] for record in records], ["not-first-address", "no-credential", None], "outcomes")
     check(scene.router.nft_matched(), "IPv6 was not tried")
 
@@ -290,7 +293,7 @@ def asap_group_of_three(t):
             return result.text
 
     check("3 vantage points" in certificate(0), "all are up")
-    # One of them does not reach the client: nothing is certified, and it is named.
+    # One of them cannot reach the client: nothing is certified, and the message names it.
     scene.router.nft(f"type filter hook forward priority 0; ip saddr {names['nbo']} counter drop", chain="mute")
     told = certificate(1)
     check("nbo" in told and "ams" not in told, told)
@@ -303,7 +306,7 @@ def asap_group_of_three(t):
 
 
 class Result:
-    """A command that was run to its end in a namespace."""
+    """The result of a command that ran to its end in a namespace."""
 
     def __init__(self, ns, command):
         self.process = Process(command, ns=ns)

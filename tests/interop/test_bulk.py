@@ -1,4 +1,4 @@
-"""Long transfers, many connections at once, peers that die."""
+"""Long transfers, many connections at once, peers that are killed."""
 
 import os
 import re
@@ -63,7 +63,7 @@ def get_uploads_20_mb(t, family):
 
 @case(family=FAMILIES)
 def kernel_clients_200_at_once(t, family):
-    """All connections are open before the first request's answer is read; each has a cookie."""
+    """All connections are open before the first answer is read. Each uses a cookie."""
     root = t.root(medium=60_000)
     ns = t.namespace("serve")
     serve = t.serve(ns, PAIR, root)
@@ -114,7 +114,7 @@ def get_200_at_once(t, family):
 
 @case(family=FAMILIES)
 def server_killed_in_the_middle(t, family):
-    """`get` fails with an error line, it neither hangs nor panics."""
+    """`get` fails with an error line; it neither hangs nor panics."""
     root = t.root()
     ns = t.namespace("get")
     server = t.kernel_server(ns, family, 80, root)
@@ -128,14 +128,14 @@ def server_killed_in_the_middle(t, family):
 
 @case(family=FAMILIES, needs=("curl",))
 def curl_killed_in_the_middle(t, family):
-    """`serve` goes on, and answers the next request."""
+    """`serve` continues, and answers the next request."""
     root = t.root(large=MEGABYTES_20, small=5000)
     ns = t.namespace("serve")
     serve = t.serve(ns, PAIR, root)
     address = PAIR.peer[family]
     for _ in range(3):
         target = url(address, PORT, "/large")
-        # The kernel's receive buffer may take all that goes before this process looks again.
+        # The kernel's receive buffer may accept everything before this process checks again.
         before = kernel.traffic(ns, TUN)
         curl = t.start(Process(["curl", "-gsS", "--limit-rate", "200k", "-o", "/dev/null", target], ns=ns))
         kernel.wait_for_traffic(ns, TUN, 300_000, since=before)

@@ -1,4 +1,4 @@
-"""Captures of the command's own (`--pcap`) and tcpdump's, as tcpdump and `explain` read them."""
+"""Captures by the command (`--pcap`) and by tcpdump, read by tcpdump and by `explain`."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from test_asap import FAR, NEAR, Scene
 
 KEY = "00112233-44556677-8899aabb-ccddeeff"
 PAIR = Pair(77)
-#: A SYN; PSH may come with its data.
+#: A SYN. PSH may be set with its data.
 SYN = re.compile(r"Flags \[SP?\]")
 
 
 def decoded(path):
-    """tcpdump's reading of a capture, one string per packet; checks that it finds no fault."""
+    """tcpdump's output for a capture, one string per packet. Checks that tcpdump reports no fault."""
     done = run("tcpdump", "-r", path, "-nvv")
     for line in done.stderr.splitlines():
         check(line.startswith("reading from file"), f"tcpdump complains: {line}")
@@ -31,7 +31,7 @@ def decoded(path):
 
 
 def check_fast_open(packets, cookie):
-    """Request, grant, and a SYN with the cookie and data, whose SYN-ACK acknowledges the data."""
+    """Checks for a request, a grant, and a SYN with the cookie and data whose SYN-ACK acknowledges the data."""
     request = [p for p in packets if SYN.search(p) and "tfo  cookiereq" in p]
     grant = [p for p in packets if "Flags [S.]" in p and f"tfo  cookie {cookie}" in p]
     flight = [p for p in packets if SYN.search(p) and f"tfo  cookie {cookie}" in p]
@@ -69,13 +69,13 @@ def get_captures(t, family):
 
 @case(family=FAMILIES, needs=("tcpdump",))
 def tcpdump_captures(t, family):
-    """A live capture on the device shows the same."""
+    """A live capture on the device shows the same exchange."""
     root = t.root(small=50_000)
     ns = t.namespace("serve")
     t.serve(ns, PAIR, root, "--key", KEY)
     path = os.path.join(root, "live.pcap")
-    # -Z root: the capture's directory belongs to root. -U and --immediate-mode: nothing stays in a
-    # buffer. -s: the ring has a place of this size for each packet, and few of the largest size.
+    # -Z root: the capture's directory belongs to root. -U and --immediate-mode: nothing stays in a buffer. -s: the
+    # ring buffer has slots of this size for the packets; with the largest size it would have only a few.
     command = ["tcpdump", "-i", TUN, "-w", path, "-n", "-Z", "root", "-U", "--immediate-mode", "-s", "2048"]
     dump = t.start(Process(command, ns=ns))
     dump.wait_until(lambda: "listening on" in dump.text(), "start of the capture")
@@ -93,7 +93,7 @@ def tcpdump_captures(t, family):
 
 
 def check_two_visits(path, cookie):
-    """The first one brings the cookie, the second one's request is accepted."""
+    """The first visit gets the cookie; the request of the second one is accepted."""
     connections, summary = explain(path)
     first, second = connections
     equal((first["outcome"], first["reason"]), ("handshake", "no-credential"), "first visit")
@@ -106,7 +106,7 @@ def check_two_visits(path, cookie):
 
 @case(family=FAMILIES, needs=("curl", "tcpdump"))
 def explain_capture_of_curl(t, family):
-    """The command's own capture of two visits by curl, and tcpdump's of all devices, tell the same."""
+    """The command's own capture of two visits by curl and tcpdump's capture of all devices show the same."""
     root = t.root(small=50_000)
     ns = t.namespace("serve")
     own, cooked = os.path.join(root, "serve.pcapng"), os.path.join(root, "any.pcap")
@@ -120,7 +120,7 @@ def explain_capture_of_curl(t, family):
     equal(serve.terminate(), 0, "exit status")
 
     def accepted():
-        # A capture that is being written may end in the middle of a packet.
+        # A capture may end in the middle of a packet while it is being written.
         lines = run(firstflight.BINARY, "explain", "--json", cooked, check=False).stdout.splitlines()
         return lines and json.loads(lines[-1])["accepted"] == 1
 
@@ -133,7 +133,7 @@ def explain_capture_of_curl(t, family):
 
 @case(family=FAMILIES, needs=("curl",))
 def explain_tells_why_the_kernel_refuses(t, family):
-    """A kernel server without Fast Open grants no cookie; `explain` says so and gives a hint."""
+    """A kernel server without Fast Open grants no cookie. `explain` reports this and gives a hint."""
     root = t.root(small=5000)
     ns = t.namespace("get")
     ns.sysctl("net.ipv4.tcp_fastopen", "1")
@@ -148,7 +148,8 @@ def explain_tells_why_the_kernel_refuses(t, family):
 
 @case(link=("LINUX_SLL", "LINUX_SLL2"), translated=(False, True), needs=("nft", "tcpdump"))
 def explain_capture_of_a_router(t, link, translated):
-    """`tcpdump -i any` on a router shows each packet twice. It counts once; both sides of a translator are two."""
+    """`tcpdump -i any` on a router shows each packet twice, but it counts once. The two sides of a translator count
+    as two."""
     scene = Scene(t, masquerade=translated)
     scene.far.ip("route", "add", NEAR.net[4], "via", FAR.host[4])
     scene.serve_udp(4)
@@ -161,7 +162,7 @@ def explain_capture_of_a_router(t, link, translated):
     sides = 2 if translated else 1
 
     def complete():
-        # A capture that is being written may end in the middle of a packet.
+        # A capture may end in the middle of a packet while it is being written.
         lines = run(firstflight.BINARY, "explain", "--json", path, check=False).stdout.splitlines()
         return lines and json.loads(lines[-1])["accepted"] == sides
 

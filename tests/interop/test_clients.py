@@ -1,4 +1,4 @@
-"""What `serve` owes to clients that half-close, stay open, send slowly, or come all at once."""
+"""`serve` with clients that half-close, stay open, send slowly, or connect all at once."""
 
 import json
 import signal
@@ -13,8 +13,8 @@ from process import run
 from slow_readers import alive
 
 PAIR = Pair(78)
-#: Clients that are connected, and clients that connect while the server is stopped. Together they send more packets
-#: than the kernel's default queue of 500 holds.
+#: Number of clients that are connected, and of clients that connect while the server is stopped. Together they send
+#: more packets than the kernel's default queue of 500 holds.
 OPEN, NEW = 200, 600
 
 
@@ -24,7 +24,7 @@ def read_all(sock):
 
 
 def half_closed(ns, family, request):
-    """The whole answer to a client that closes its sending direction behind its request, as `nc -N` does."""
+    """The complete answer to a client that closes its sending direction after its request, as `nc -N` does."""
     with client_socket(ns, family) as sock:
         sock.connect((PAIR.peer[family], PORT))
         sock.sendall(request)
@@ -59,7 +59,7 @@ def clients_that_half_close_and_do_not_read_are_let_go(t):
         sock.sendall(b"GET /file HTTP/1.0\r\n\r\n")
         sock.shutdown(socket.SHUT_WR)
         held.append(sock)
-    # The test run has its own time limit.
+    # The loop has no time limit, because the test run has one.
     while alive(ns) > 0:
         time.sleep(0.1)
     for sock in held:
@@ -68,7 +68,7 @@ def clients_that_half_close_and_do_not_read_are_let_go(t):
 
 @case()
 def idle_connections_end_at_once(t):
-    """Clients that keep their side open do not hold up the end: nothing is cut off before the grace is over."""
+    """Clients that keep their side open do not delay the end. Nothing is cut off before the grace period is over."""
     root = t.root(file=1000)
     ns = t.namespace("idle")
     serve = t.serve(ns, PAIR, root)
@@ -102,7 +102,7 @@ def a_slow_body_is_given_up(t):
 
 
 def device(ns):
-    """What the kernel says of the server's device: the length of its queue, and the packets dropped there."""
+    """The kernel's information about the server's device: the length of its queue, and the packets dropped there."""
     (link,) = json.loads(ns.ip("-j", "-s", "link", "show", TUN))
     disciplines = json.loads(run("tc", "-j", "-s", "qdisc", "show", "dev", TUN, ns=ns).stdout)
     return link["txqlen"], link["stats64"]["tx"]["dropped"] + sum(one.get("drops", 0) for one in disciplines)

@@ -1,4 +1,4 @@
-"""The control: the kernel at both ends must show what the other tests expect of us."""
+"""The control experiment: with the kernel at both ends, the results must be those that the other tests expect of us."""
 
 import kernel
 import siphash

@@ -1,4 +1,4 @@
-"""The name server: ordinary names asked for with dig, and a first flight in fragments through unbound."""
+"""The name server: queries for ordinary names with dig, and a first flight in fragments through unbound."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from net import workdir
 from process import Process, run
 
 VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/dns/vectors/carriage.json")
-# A verifier that certified nobody here.
+# A verifier that has certified no client here.
 VERIFIER = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c"
 LOOPBACK, SERVER, PORT, RESOLVER_PORT = "127.0.0.1", "192.0.2.80", 53, 5353
 ZONE = """$TTL 86400
@@ -38,8 +38,8 @@ def labels_of(wire):
 
 
 class Scene:
-    """The front of the vectors' zone, the server as a socket, and unbound, which asks the front. Or the front is in the
-    server."""
+    """The front of the vectors' zone, the server as a socket, and unbound, which asks the front. Or the front is a
+    part of the server."""
 
     def __init__(self, t, in_server=False):
         with open(VECTORS, encoding="utf-8") as file:
@@ -79,7 +79,7 @@ class Scene:
         return path
 
     def dig(self, *arguments):
-        """Lines of dig's answer, blanks made one."""
+        """The lines of dig's answer, with repeated blanks reduced to one."""
         out = run("dig", f"@{LOOPBACK}", "-p", str(PORT), "+nocookie", *arguments, ns=self.ns).stdout
         return [" ".join(line.split()) for line in out.splitlines() if line.strip()]
 
@@ -109,7 +109,7 @@ def names_of_a_zone(t):
     has(["www." + name, "HTTPS"], r'key65300="\001\255"')
     has(["alias." + name, "AAAA"], f"alias.{name}. 86400 IN CNAME www.{name}.", "IN AAAA 2001:db8::80")
     has(["any.wild." + name, "A"], f"any.wild.{name}. 86400 IN A 192.0.2.99")
-    # Below the carriage zone nothing is said not to exist.
+    # Below the carriage zone the answer never says that a name does not exist.
     has(["none." + name, "A"], "status: NOERROR", "ANSWER: 0, AUTHORITY: 1", f"{name}. 60 IN SOA")
     has(["x.sub." + name, "A"], "flags: qr rd;", f"sub.{name}. 86400 IN NS", f"ns.sub.{name}. 86400 IN A 192.0.2.54")
     has(["www.elsewhere.org", "A"], "status: REFUSED")
@@ -120,12 +120,12 @@ def names_of_a_zone(t):
 
 
 def ask_for_fragments(t, scene):
-    """Asks unbound for the vector's first flight; all is answered."""
+    """Asks unbound for the vector's first flight. Every name is answered."""
     scene.resolver(t)
     with scene.ns.entered():
         client = t.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     client.settimeout(10)
-    # Without one of them, whose place the parity takes.
+    # Leave out one of the fragments. The parity replaces it.
     labels = [bytes.fromhex(label) for label in scene.vector["labels"]][1:]
     for number, label in enumerate(labels):
         header = number.to_bytes(2) + bytes([1, 0, 0, 1, 0, 0, 0, 0, 0, 0])
@@ -153,7 +153,7 @@ def a_first_flight_through_unbound(t):
 def a_first_flight_through_unbound_to_the_server_itself(t):
     scene = Scene(t, in_server=True)
     ask_for_fragments(t, scene)
-    # The vector's certificate is long over: the listener gets it, and says nothing to anybody.
+    # The vector's certificate expired long ago: the listener gets the first flight and does not answer.
     scene.front.wait_until(lambda: "a first flight by DNS" in scene.front.text(), "a first flight")
     check(any("IN A 192.0.2.80" in line for line in scene.dig("www." + scene.name, "A")), "an ordinary name")
     equal(scene.front.terminate(), 0, "exit status")

@@ -1,4 +1,4 @@
-"""Requests in a kernel client's SYN whose ACK is still to come, and what `--metrics` says of visits."""
+"""Requests in a kernel client's SYN whose ACK is still missing, and what `--metrics` reports about visits."""
 
 import re
 
@@ -9,7 +9,7 @@ from net import Pair
 from process import run
 
 PAIR = Pair(79)
-#: The client's ACKs, data and FINs; its SYNs pass.
+#: The client's ACKs, data and FINs. Its SYNs pass.
 BEHIND_THE_SYN = f"type filter hook output priority 0; oifname {TUN} tcp flags & (syn|ack) == ack counter drop"
 
 
@@ -20,7 +20,7 @@ def post(address):
 
 
 def begin(t, family, how):
-    """A server and a kernel client with a cookie, whose ACKs vanish from now on."""
+    """A server and a kernel client with a cookie. The client's ACKs are dropped from now on."""
     ns = t.namespace("serve")
     serve = t.serve(ns, PAIR, t.root(small=5000), "--early-unsafe", how)
     address = PAIR.peer[family]
@@ -39,7 +39,7 @@ def unsafe_request_before_the_ack(t, family, how):
         kernel.send_first(sock, "sendto", address, PORT, kernel.request(address, "/small"))
         equal(kernel.read_reply(sock).status, 200, "status of a GET")
     check(ns.nft_matched(), "the rule met no packet")
-    # So that the connections can close.
+    # Remove the rule, so that the connections can close.
     ns.nft_flush()
     for record in serve.requests(3)[1:]:
         check(is_accepted(record) and early_bytes(record) > 0, f"log: {show(record)}")
@@ -50,7 +50,7 @@ def unsafe_request_waits_for_the_ack(t, family):
     ns, serve, address = begin(t, family, "wait")
     with kernel.client_socket(ns, family) as sock:
         kernel.send_first(sock, "sendto", address, PORT, post(address))
-        # The ACKs of the first SYN-ACK and of the second, a second later.
+        # The ACK of the first SYN-ACK, and that of the second one, a second later.
         serve.wait_until(lambda: ns.nft_matched(2), "two ACKs dropped")
         requests = [record for record in serve.records() if record.get("event") == "request"]
         equal(len(requests), 1, "requests answered")

@@ -1,4 +1,4 @@
-"""Farms: one key and one address pair give one cookie, in the kernel and in `serve`; keys that change."""
+"""Farms: with one key and one address pair, the kernel and `serve` compute the same cookie; also keys that change."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PAIR = Pair(75)
 
 
 def first_visit(t, client, family, root, ours):
-    """Starts a server at the pair's peer address, visits it, and gives (SYN data taken, cookie, end)."""
+    """Starts a server at the pair's peer address and visits it. Returns (SYN data accepted, cookie, end)."""
     address = PAIR.peer[family]
     if ours:
         end = t.serve(client, PAIR, root, "--key", KEY)
@@ -33,7 +33,7 @@ def first_visit(t, client, family, root, ours):
 
 @case(family=FAMILIES, farm=("kernel-then-ours", "ours-then-kernel"))
 def cookie_of_the_other_server(t, family, farm):
-    """A client's cookie from one member of a farm is accepted by the other one, at its first visit."""
+    """A client's cookie from one member of a farm is accepted at its first visit to the other member."""
     root = t.root(small=5000)
     client = t.namespace("client")
     kernel_first = farm == "kernel-then-ours"
@@ -47,12 +47,12 @@ def cookie_of_the_other_server(t, family, farm):
     equal((taken, cookie), (True, granted), "at the second server")
 
 
-#: Hours of a key: a turn during the test is unlikely.
+#: Hours of a key's period. A change during the test is unlikely.
 PERIOD = 168
 
 
 def keys(*arguments):
-    """What `firstflight keys` prints."""
+    """The output of `firstflight keys`."""
     return run(firstflight.BINARY, "keys", *arguments).stdout.strip()
 
 
@@ -65,7 +65,7 @@ def farm_secret(root):
 
 @case(family=FAMILIES, member=("now", "before-the-turn", "after-the-turn", "two-turns-later"))
 def kernel_member_of_a_scheduled_farm(t, family, member):
-    """A kernel with exported keys accepts a cookie of `serve --key-schedule` until its second turn."""
+    """A kernel with exported keys accepts a cookie of `serve --key-schedule` until the key has changed twice."""
     root = t.root(small=5000)
     secret = farm_secret(root)
     address = PAIR.peer[family]
@@ -78,7 +78,7 @@ def kernel_member_of_a_scheduled_farm(t, family, member):
     schedule = json.loads(keys("schedule", secret, "--period", PERIOD, "--json"))
     at = {
         "now": str(int(time.time())),
-        # From here on the key's backup is the coming one.
+        # From this time on, the key's backup is the next key.
         "before-the-turn": schedule[1]["accepted_from"],
         "after-the-turn": schedule[0]["grants_until"],
         "two-turns-later": schedule[1]["grants_until"],
@@ -92,14 +92,14 @@ def kernel_member_of_a_scheduled_farm(t, family, member):
     reply = kernel.fetch(client, "sendto", address, PORT, "/small")
     equal(reply.body, body(root, "small"), "body")
     equal(reply.info.syn_data, member != "two-turns-later", "SYN data taken")
-    # Cookies of the backup key are replaced, as are those that are none.
+    # Cookies of the backup key are replaced, and so are invalid ones.
     fresh = siphash.cookie(primary, PAIR.host[family], address)
     equal(kernel.cached_cookie(client, address), fresh, "cookie afterwards")
     equal(fresh == granted, member in ("now", "before-the-turn"), "the same key")
 
 
 def replace(path, text):
-    """Puts a file in the place of another in one step."""
+    """Replaces a file atomically by another one."""
     with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text + "\n")
     os.replace(path + ".new", path)
@@ -107,7 +107,7 @@ def replace(path, text):
 
 @case(family=FAMILIES)
 def key_file_replaced_under_load(t, family):
-    """200 requests and more while the keys turn over: all are answered, and all but the first one at once."""
+    """At least 200 requests while the keys change. All are answered, and all but the first are accepted in the SYN."""
     root = t.root(small=5000)
     address = PAIR.peer[family]
     path = os.path.join(root, "key")

@@ -1,4 +1,4 @@
-"""Packets that arrive in fragments: uploads of the kernel, which does not find the path's MTU or cannot."""
+"""Packets that arrive in fragments: uploads by a kernel that does not or cannot discover the path's MTU."""
 
 import os
 import re
@@ -9,18 +9,18 @@ from net import Pair, url
 from process import run
 from wire import DEVICE, Wire, command
 
-#: Between client and router, between router and the server's host, and that host's device.
+#: The networks between client and router, and between router and the server's host; and that host's device.
 NEAR = Pair(83)
 FAR = Pair(84)
 PAIR = Pair(85)
 
 MEGABYTE = 1_000_000
-#: Far more than an upload takes. Without reassembly it hangs.
+#: Much more than an upload takes. Without reassembly it hangs.
 SECONDS = 30
 
 
 def upload(ns, root, family):
-    """curl uploads 1 MB; the server has read the same bytes."""
+    """curl uploads 1 MB. Checks that the server has read the same bytes."""
     answer = run(
         "curl", "-gsS", "--fail", "-m", SECONDS, "-T", os.path.join(root, "large"),
         url(PAIR.peer[family], PORT, "/sink"), ns=ns, timeout=SECONDS + 10,
@@ -31,7 +31,7 @@ def upload(ns, root, family):
 
 
 def reassembled(serve):
-    """What `serve` counted: fragments, and packets reassembled."""
+    """The counters of `serve`: fragments, and packets reassembled."""
     serve.terminate()
     (counters,) = serve.counters()
     return counters["fragments"], counters["packets_reassembled"]
@@ -39,7 +39,7 @@ def reassembled(serve):
 
 @case(needs=("curl",))
 def upload_without_path_mtu_discovery_through_a_narrow_router(t):
-    """The client sends without DF (`ip_no_pmtu_disc`), the router's next link has an MTU of 1,000."""
+    """The client sends without DF (`ip_no_pmtu_disc`), and the router's next link has an MTU of 1,000."""
     root = t.root(large=MEGABYTE)
     client, router, far = (t.namespace(name) for name in ("client", "router", "far"))
     t.cable(router, client, NEAR, "veth0")
@@ -60,7 +60,7 @@ def upload_without_path_mtu_discovery_through_a_narrow_router(t):
 
 @case(family=FAMILIES, size=(1000, 300), needs=("curl", command()))
 def upload_over_a_path_that_fragments(t, family, size):
-    """Every packet above the size is fragmented in both directions, those of IPv6 as by their sender."""
+    """Every packet above the size is fragmented in both directions; IPv6 packets as if by their sender."""
     root = t.root(large=MEGABYTE)
     client, far = t.namespace("client"), t.namespace("far")
     far.forward()

@@ -1,4 +1,4 @@
-"""`get` and kernel servers, nginx, and `serve` behind two kernel routers."""
+"""`get` with kernel servers, with nginx, and with `serve` behind two kernel routers."""
 
 import collections
 import os
@@ -15,7 +15,7 @@ PAIR = Pair(72)
 
 
 def fetched(record, content, outcome):
-    """Checks a fetch record: `outcome` is True for accepted, else the reason."""
+    """Checks a fetch record. `outcome` is True for accepted, else the reason."""
     equal((record["status"], record["bytes"]), (200, len(content)), f"response of {show(record)}")
     equal(record["sha256"], sha256(content), "digest")
     if outcome is True:
@@ -79,8 +79,8 @@ def get_meets_time_waits(t, family):
     root = t.root(small=100)
     ns = t.namespace("get")
     start_nginx(t, ns, family, root)
-    # Ports are chosen in steps of 1 to 8 from a random one on: each time more than half of the 28,232 are passed over,
-    # and at least some 160 are used twice.
+    # Ports are chosen in steps of 1 to 8, starting at a random port. Each process passes more than half of the 28,232
+    # ports, so at least about 160 ports are used twice.
     many = (url(PAIR.host[family], 80, "/small"), "--repeat", 3500, "--parallel", 10)
     first, second = (t.get(ns, PAIR, *many) for _ in range(2))
     check(all(record["reason"] != "old-connection" for record in first), "there was nothing to meet")
@@ -94,7 +94,7 @@ def get_meets_time_waits(t, family):
 #= rfc7413 4.2.2-e test
 @case(family=FAMILIES)
 def kernel_server_changes_its_key(t, family):
-    """The old cookie falls back, the body is whole, and the fresh cookie works."""
+    """The old cookie leads to an ordinary handshake, the body is complete, and the new cookie works."""
     root = t.root(small=5000)
     ns = t.namespace("get")
     kernel.set_key(ns, KEY)
@@ -113,7 +113,7 @@ def kernel_server_changes_its_key(t, family):
 
 @case(family=FAMILIES)
 def get_without_fast_open_at_the_server(t, family):
-    """A kernel server that does no Fast Open: fetches work, none is accepted."""
+    """With a kernel server without Fast Open, fetches work and none is accepted."""
     root = t.root(small=5000)
     ns = t.namespace("get")
     ns.sysctl("net.ipv4.tcp_fastopen", 1)
@@ -127,7 +127,7 @@ def get_without_fast_open_at_the_server(t, family):
 
 @case(family=FAMILIES)
 def cookie_outlives_the_process(t, family):
-    """`--cache`: the next process begins with the cookie, on the same network only."""
+    """`--cache`: the next process starts with the cookie, but only on the same network."""
     root = t.root(small=5000)
     ns = t.namespace("get")
     t.kernel_server(ns, family, 80, root)
@@ -144,8 +144,8 @@ def cookie_outlives_the_process(t, family):
 
 @case(family=FAMILIES)
 def a_network_is_known_right_after_joining(t, family):
-    """`--network-id auto` before anything was sent to the gateway: the second visit has the first one's cookie. With IPv6
-    only if there is no other default route."""
+    """`--network-id auto` before anything was sent to the gateway: the second visit uses the first one's cookie. The
+    IPv6 route is used only if there is no other default route."""
     root = t.root(small=5000)
     gateway, ns = t.namespace("gateway"), t.namespace("get")
     network = Pair(75)
@@ -158,7 +158,7 @@ def a_network_is_known_right_after_joining(t, family):
         check("lladdr" not in ns.ip("neigh", "show", network.host[family]), "the gateway's address is known")
         (record,) = t.get(ns, PAIR, url(PAIR.host[4], 80, "/small"), "--cache", cache)
         fetched(record, body(root, "small"), outcome)
-    # Nobody answers for a gateway that is gone: the fetch goes without a memory.
+    # A gateway that is gone does not answer, so the fetch runs without a cache.
     ns.ip(f"-{family}", "route", "replace", "default", "via", f"{network.host[family][:-1]}9")
     client = t.client(ns, PAIR, url(PAIR.host[4], 80, "/small"), "--cache", cache)
     equal(client.finish(), 0, "exit status of get")
@@ -168,7 +168,7 @@ def a_network_is_known_right_after_joining(t, family):
 
 @case()
 def get_fails_where_nobody_listens(t):
-    """The kernel's RST: exit status 1 and an error line, at once."""
+    """The kernel answers with RST: exit status 1 and an error line, at once."""
     ns = t.namespace("get")
     client = t.client(ns, PAIR, url(PAIR.host[4], 81), "--timeout", 30)
     equal(client.finish(), 1, "exit status")
@@ -177,7 +177,7 @@ def get_fails_where_nobody_listens(t):
 
 @case(family=FAMILIES)
 def ours_with_ours(t, family):
-    """`get` and `serve` in two namespaces, the kernels forwarding between their devices."""
+    """`get` and `serve` in two namespaces. The kernels forward between their devices."""
     root = t.root(small=5000)
     far, near = t.namespace("serve"), t.namespace("get")
     middle, theirs = Pair(73), Pair(74)

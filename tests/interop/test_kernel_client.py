@@ -14,7 +14,7 @@ PAIR = Pair(71)
 
 
 def logged(serve, number, early, reason=None):
-    """Checks the log of the request with this number (from 1)."""
+    """Checks the log record of the request with this number (counted from 1)."""
     record = serve.requests(number)[-1]
     if early:
         check(is_accepted(record) and early_bytes(record) > 0, f"log: {show(record)}")
@@ -27,7 +27,7 @@ def logged(serve, number, early, reason=None):
 #= rfc7413 9-a test
 @case(family=FAMILIES, mode=kernel.MODES)
 def kernel_client(t, family, mode):
-    """The first visit is granted a cookie, the request of the second one travels in the SYN."""
+    """The first visit is granted a cookie. The request of the second visit is in the SYN."""
     root = t.root(small=5000)
     ns = t.namespace("serve")
     serve = t.serve(ns, PAIR, root)
@@ -64,7 +64,7 @@ def curl_client(t, family):
 
 @case(family=FAMILIES, mode=kernel.MODES)
 def serve_restarted_with_another_key(t, family, mode):
-    """The old cookie falls back, the body is whole, and the fresh cookie works."""
+    """The old cookie leads to an ordinary handshake, the body is complete, and the new cookie works."""
     root = t.root(small=5000)
     ns = t.namespace("serve")
     address = PAIR.peer[family]
@@ -105,7 +105,7 @@ def serve_restarted_with_the_old_key_as_backup(t, family):
 
 @case()
 def serve_stops_cleanly(t):
-    """SIGTERM: exit status 0, the device is gone, and so are the connections."""
+    """SIGTERM: the exit status is 0, and the device and the connections are gone."""
     root = t.root(small=5000)
     ns = t.namespace("serve")
     serve = t.serve(ns, PAIR, root)
@@ -122,7 +122,8 @@ def serve_stops_cleanly(t):
 
 @case()
 def serve_stops_though_a_client_reads_nothing(t):
-    """SIGTERM while a file is under way to a client that takes no more: it does not hold the server up until it is killed."""
+    """SIGTERM while a client that no longer reads gets a file: the client does not delay the server until it is
+    killed."""
     root = t.root(large=20_000_000)
     ns = t.namespace("serve")
     serve = t.serve(ns, PAIR, root)
@@ -137,7 +138,7 @@ def serve_stops_though_a_client_reads_nothing(t):
 
 @case(family=FAMILIES)
 def missing_file(t, family):
-    """404, also for a path that would leave the root."""
+    """404, also for a path that leads out of the root."""
     root = t.root(small=5000)
     ns = t.namespace("serve")
     t.serve(ns, PAIR, root)

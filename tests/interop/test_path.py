@@ -1,4 +1,4 @@
-"""Paths that meddle with Fast Open, made with nftables on the device: nothing is lost but the round trip."""
+"""Paths that interfere with Fast Open, made with nftables on the device: only the saved round trip is lost."""
 
 import os
 import time
@@ -23,7 +23,7 @@ def whole(record, content):
 
 
 def visits(t, family, rule, middle_visits):
-    """`get`: a visit for the cookie, one that uses it, then `middle_visits` with the rule in force."""
+    """Visits with `get`: one to get the cookie, one that uses it, then `middle_visits` with the rule in force."""
     root = t.root(small=5000)
     ns = t.namespace("get")
     server = t.kernel_server(ns, family, 80, root)
@@ -44,13 +44,13 @@ def visits(t, family, rule, middle_visits):
 
 
 def same_from_outside(path, fetches):
-    """`explain` tells from the packets what the engine told of itself."""
+    """Checks that `explain` reports from the packets what the engine reported about itself."""
     connections, _ = explain(path)
     equal([told(record) for record in connections], [told(record) for record in fetches], "explanations")
 
 
 def told(record):
-    # That the client stayed away from Fast Open of its own accord is not to be seen.
+    # An observer cannot see that the client avoided Fast Open by its own decision.
     reason = "not-requested" if record["reason"] == "failure-memory" else record["reason"]
     return record["outcome"], reason, record["syn_retransmits"]
 
@@ -66,7 +66,7 @@ def path_drops_syn_with_cookie(t, family):
 
 @case(family=FAMILIES, needs=("nft",))
 def path_drops_every_syn_for_a_while(t, family):
-    """The request for a cookie is lost, and so is its first repetition: the visit is late, not lost."""
+    """The request for a cookie is lost, and so is its first repetition: the visit is late, but it succeeds."""
     root = t.root(small=5000)
     ns = t.namespace("get")
     ns.nft(f"{FROM_DEVICE} {SYN} counter drop")
@@ -89,7 +89,7 @@ def path_strips_option_of_syn(t, family):
 
 @case(family=FAMILIES, needs=("nft",))
 def path_strips_option_of_syn_ack(t, family):
-    """The server's grant never arrives, in neither form of the option: every visit is a handshake."""
+    """The server's grant never arrives, in neither form of the option, so every visit is a handshake."""
     root = t.root(small=5000)
     ns = t.namespace("get")
     ns.nft(f"{TO_DEVICE} {SYN_ACK} {STRIP}; oifname {TUN} {SYN_ACK} reset tcp option 254")
@@ -103,7 +103,7 @@ def path_strips_option_of_syn_ack(t, family):
 
 @case(family=FAMILIES, needs=("nft",))
 def serve_behind_stripping_path(t, family):
-    """`serve` gets SYNs with data and no option: a handshake, and the data once only."""
+    """`serve` gets SYNs with data and without option: an ordinary handshake, and the data is delivered only once."""
     root = t.root(small=5000)
     ns = t.namespace("serve")
     serve = t.serve(ns, PAIR, root)
@@ -120,8 +120,8 @@ def serve_behind_stripping_path(t, family):
 
 @case(family=FAMILIES, needs=("nft", "curl"))
 def path_dark_while_serve_sends(t, family):
-    """Nothing the engine sends arrives for a while, amid a download: its retransmission timer finds back."""
-    # More than the kernel's receive buffer takes: it must not be over before the rule is there.
+    """During a download, nothing that the engine sends arrives for a while. Its retransmission timer recovers."""
+    # Larger than the kernel's receive buffer, so that the download is not over before the rule is in force.
     root = t.root(large=40_000_000)
     ns = t.namespace("serve")
     t.serve(ns, PAIR, root)
@@ -130,7 +130,7 @@ def path_dark_while_serve_sends(t, family):
     curl = t.start(Process(["curl", "-gsS", "--fail", "-m", "60", "--limit-rate", "20M", "-o", file, target], ns=ns))
     kernel.wait_for_traffic(ns, TUN, 500_000)
     ns.nft(f"{FROM_DEVICE} counter drop")
-    # Something was sent in vain.
+    # Wait until something was sent in vain.
     kernel.wait_for_traffic(ns, TUN, 1_000)
     time.sleep(1)
     ns.nft_flush()
@@ -140,7 +140,7 @@ def path_dark_while_serve_sends(t, family):
 
 @case(family=FAMILIES, sender=("get", "serve"), needs=("nft", "curl"))
 def path_loses_packets(t, family, sender):
-    """One packet in 33 is lost each way while the engine sends 4 MB."""
+    """One packet in 33 is lost in each direction while the engine sends 4 MB."""
     root = t.root(large=4_000_000)
     ns = t.namespace(sender)
     lossy = "numgen random mod 33 == 0 counter drop"

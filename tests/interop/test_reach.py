@@ -1,4 +1,4 @@
-"""Which networks let in the answer of a server that was never contacted (RFC 4787): each kind made with nftables."""
+"""Which networks let a never contacted server's answer in (RFC 4787). Each kind of network is made with nftables."""
 
 import json
 
@@ -9,22 +9,23 @@ from net import Pair
 from process import run
 from test_asap import FAR, NEAR, VERIFIER_PORT, Scene
 
-#: The second verifier, and where probes come from: addresses of the far side that the client has never met.
+#: The second verifier, and the source of probes: addresses on the far side that the client has never contacted.
 SECOND = {4: "10.62.0.3", 6: "fd00:62::3"}
 STRANGER = {4: "10.62.0.4", 6: "fd00:62::4"}
-#: The UDP port that is tried.
+#: The UDP port that is tested.
 CLIENT_PORT = 5000
 
-#: By kind of network: rules of the router, and what is found behind it: one port towards all, strangers come in.
+#: For each kind of network: the router's rules, and the two results: whether all servers see one port, and whether
+#: unknown servers can reach the client.
 NETWORKS = {
     "open": ((), True, True),
-    # Every port of the translator's is the client's, whoever sends.
+    # All ports of the translator lead to the client, for any sender.
     "full-cone": (("masquerade", "all-in"), True, True),
-    # What Linux does: the port is kept, and only who was asked may answer.
+    # Linux' behaviour: the port is kept, and only contacted addresses may answer.
     "masquerade": (("masquerade",), True, False),
     "masquerade-random": (("masquerade-random",), False, False),
     "stateful-firewall": (("stateful",), True, False),
-    # Whoever was asked may answer from any port.
+    # A contacted host may answer from any port.
     "address-dependent": (("by-address",), True, False),
 }
 

@@ -13,7 +13,7 @@ MORE = 600
 
 
 def wait_until(condition, what):
-    """Waits without a limit of its own: the run has one."""
+    """Waits without a time limit, because the run has one."""
     while not condition():
         time.sleep(0.1)
     return what
@@ -21,7 +21,7 @@ def wait_until(condition, what):
 
 @case(needs=("curl",))
 def slow_readers_are_let_go(t):
-    """Clients that request a file larger than any buffer are gone after the timeout."""
+    """Clients that request a file larger than all buffers are disconnected after the timeout."""
     root = t.root(file=20_000_000)
     ns = t.namespace("slow")
     serve = t.serve(ns, PAIR, root, "--send-timeout", 3, "--connections-per-client", 0)
@@ -38,7 +38,7 @@ def slow_readers_are_let_go(t):
 
 @case(needs=("curl",))
 def one_client_cannot_take_all_memory(t):
-    """At first little of a response is buffered, and the connections of one client are limited."""
+    """At first only a small part of a response is buffered, and the connections of one client are limited."""
     root = t.root(file=200_000)
     ns = t.namespace("slow")
     ns.ip("addr", "add", "10.77.1.1/32", "dev", "lo")
@@ -47,7 +47,7 @@ def one_client_cannot_take_all_memory(t):
     held = slow_readers(ns, MORE)
     wait_until(lambda: alive(ns) <= 512, "the others were reset")
     equal(alive(ns), 512, "connections")
-    # 64 KiB in the engine and as much in HTTP for each, and not the whole file.
+    # For each, 64 KiB in the engine and the same in HTTP, but not the whole file.
     check(resident(serve.popen.pid) - before < MORE * 180_000, "memory")
     # A client with another address is served.
     got = run("curl", "-gsS", "--fail", "-m", 60, "--interface", "10.77.1.1", "-o", "/dev/null", "-w",

@@ -1,4 +1,4 @@
-"""The commands of README.md, in its order, in one shell in an empty directory: each of them works and prints what is
+"""The commands of README.md, in order, in one shell in an empty directory. Each of them must work and print what is
 shown there. `firstflight` is the command under test, however README.md calls it; `sudo` changes nothing."""
 
 import os
@@ -14,23 +14,23 @@ from process import Process, run
 
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "README.md")
 
-#: Commands that are not run, and why.
+#: Commands that are not run, with the reason.
 NOT_RUN = {
     "./check": "runs this very test, and half an hour of others",
 }
-#: Commands whose output is the same every time, but for these places.
+#: Commands whose output is always the same, except in these places.
 EXACT = {
     "cargo run --release -- demo": r"(?<=\(seed )\d+",
     "firstflight asap inspect": r"(?!)",
 }
-#: Everywhere else these places differ from run to run: keys and cookies, the ports of clients, times, whether a
-#: round-trip time was measured, which copy was first at the server; and from machine to machine the length of curl's
-#: request, which has curl's version.
+#: In other outputs these places differ from run to run: keys and cookies, the ports of clients, times, whether a
+#: round-trip time was measured, which copy reached the server first. The length of curl's request, which contains
+#: curl's version, differs between machines.
 DIFFERS = re.compile(
     r"\b[0-9a-f]{8,}\b|(?<=:)\d{5}\b|, rtt \d+\.\d ms|\b\d+\.\d+(?= (ms|s|RTT)\b)"
     r"|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)"
 )
-#: Ends the background processes. README.md leaves out the counts that servers then print.
+#: Ends the background processes. README.md omits the counters that servers then print.
 END = "kill $(jobs -p); wait"
 
 SHELL = """
@@ -55,7 +55,7 @@ def hidden(match):
 
 
 class Block:
-    """A console block: its commands, and the lines that it shows below each of them."""
+    """A console block: its commands, and the output lines shown after each of them."""
 
     def __init__(self, text):
         self.commands, self.shown = [], []
@@ -97,11 +97,11 @@ class Shell(Process):
         self.seen = 0
 
     def printed(self):
-        """The lines that came since `seen`."""
+        """The lines that were printed since `seen`."""
         return [text for _, text in self.lines[self.seen :] if text and not STATUS.fullmatch(text)]
 
     def execute(self, command):
-        """Runs a command, which must succeed; one in the background is ready then."""
+        """Runs a command, which must succeed. Waits until a background command is ready."""
         began = len(self.lines)
         statuses = lambda: [s for _, text in list(self.lines)[began:] if (s := STATUS.fullmatch(text))]  # noqa: E731
         self.popen.stdin.write(command.replace("target/release/firstflight", "firstflight") + "\0")

@@ -1,4 +1,4 @@
-"""TCP in UDP through an address translator that gives the client another UDP port again and again."""
+"""TCP in UDP through an address translator that repeatedly gives the client a new UDP port."""
 
 import contextlib
 import selectors
@@ -13,23 +13,24 @@ from net import url
 from process import Process
 
 SERVER = {4: "127.0.0.1", 6: "::1"}
-#: Where the client reaches the translator. The port is the server's: it is the inner one, too.
+#: The address at which the client reaches the translator. The port is the server's, because it is also the inner
+#: port.
 INSIDE = {4: "127.0.0.2", 6: "fd77::2"}
 PORT = 8080
-#: Bytes of a second from the server, so that a download takes some seconds.
+#: Bytes per second from the server, so that a download takes some seconds.
 RATE = 3_000_000
 
 
 class Translator:
-    """Relays datagrams of one client to the server from a port that `rebind` changes. Nothing comes through to an
-    earlier one. To the server, its address is the client's."""
+    """Relays datagrams of one client to the server from a port that `rebind` changes. Datagrams to earlier ports are
+    dropped. To the server, the translator's address is the client's."""
 
     def __init__(self, ns, family):
         self.family = socket.AF_INET if family == 4 else socket.AF_INET6
         self.server = (SERVER[family], PORT)
         with ns.entered():
             self.inside = self.socket((INSIDE[family], PORT))
-            # Sockets belong to the namespace that they were made in.
+            # A socket belongs to the namespace in which it was created.
             self.ready = [self.socket((SERVER[family], 0)) for _ in range(40)]
         self.outside = self.ready.pop()
         self.client, self.over, self.rebindings = None, False, 0

@@ -19,7 +19,7 @@ ONE_TIME = ("--replays", "at-most-once", "--one-time")
 
 
 class Farm:
-    """Two namespaces with the same addresses: in each a member, and the client at its side of the network."""
+    """Two namespaces with the same addresses. Each contains a member, and the client on its side of the network."""
 
     def __init__(self, t, root, *options, store=None, one_time=True):
         keys = secret(root, "farm.keys", secrets.token_hex(48))
@@ -43,7 +43,7 @@ class Farm:
             self.wires.append(t.enter_context(Replayer(ns, TUN)))
 
     def restart(self, t, number):
-        """Starts a member that has ended; its log from before."""
+        """Restarts a member that has ended. Returns its previous log."""
         before = self.members[number].records()
         self.members[number] = self._start[number]()
         self.wires[number] = t.enter_context(Replayer(self.spaces[number], TUN))
@@ -53,12 +53,12 @@ class Farm:
         return kernel.fetch(self.spaces[member], "sendto", PAIR.peer[family], PORT, path)
 
     def executed(self):
-        """How often each path was asked for, at both members together."""
+        """How often each path was requested, at both members together."""
         logs = [record for member in self.members for record in member.records()]
         return collections.Counter(record["path"] for record in logs if record.get("event") == "request")
 
     def settled(self, family, path):
-        """Every member has dealt with what came before: an ordinary request is answered after it."""
+        """Every member has handled all earlier packets: it answers an ordinary request after them."""
         for member in (0, 1):
             equal(self.fetch(member, family, path).status, 200, "status")
         for member in self.members:
@@ -74,7 +74,7 @@ def secret(root, name, text):
 
 @case(family=FAMILIES, replays=("allow", "at-most-once"), needs=("nft", "redis-server"))
 def replay_at_the_other_member(t, family, replays):
-    """A recorded SYN is executed by the other member too if replays are allowed, else by none."""
+    """A recorded SYN is also executed by the other member if replays are allowed, otherwise by none."""
     root = t.root(small=5000, again=100, last=100)
     once = replays == "at-most-once"
     store = t.start(Redis(root)) if once else None
@@ -83,7 +83,7 @@ def replay_at_the_other_member(t, family, replays):
     reply = farm.fetch(0, family, "/again")
     equal((reply.body, reply.info.syn_data), (body(root, "again"), True), "second visit")
     (syn,) = farm.wires[0].recorded()
-    # The kernel there knows nothing of the connection; its reset would cut the request off.
+    # The kernel there does not know the connection. Its RST would end the request.
     farm.spaces[1].nft("type filter hook output priority 0; tcp flags & rst == rst drop")
     farm.wires[1].send(syn)
     if not once:
@@ -101,7 +101,7 @@ def requests(farm):
 
 
 def stop(farm):
-    """Ends the members; what they counted of the store."""
+    """Ends the members. Returns their counters of the store."""
     for member in farm.members:
         equal(member.terminate(), 0, "exit status")
     return [r for member in farm.members for r in member.records() if r.get("event") == "store"]
@@ -109,21 +109,21 @@ def stop(farm):
 
 @case(family=FAMILIES, needs=("nft", "redis-server"))
 def a_cookie_travels_through_the_farm(t, family):
-    """A cookie granted by one member opens a connection at the other one, and then at none."""
+    """A cookie granted by one member opens a connection at the other member, and after that at neither."""
     root = t.root(small=5000, moved=100, last=100)
     store = t.start(Redis(root))
     farm = Farm(t, root, *ONE_TIME, store=store)
     farm.fetch(0, family, "/small")
     client, server = PAIR.host[family], PAIR.peer[family]
     cookie = kernel.cached_cookie(farm.spaces[0], server)
-    # The kernel knows nothing of the connection; its reset would cut the request off.
+    # The kernel does not know the connection. Its RST would end the request.
     farm.spaces[1].nft("type filter hook output priority 0; tcp flags & rst == rst drop")
     data = kernel.request(server, "/moved")
     farm.wires[1].send(first_flight(client, server, (40000, PORT), cookie, data))
     (record,) = farm.members[1].requests(1)
     equal((record["path"], is_accepted(record)), ("/moved", True), show(record))
     farm.spaces[1].nft_flush()
-    # Again, from other ports: only who has the cookie's address could have sent it.
+    # Again, from other ports: only the owner of the cookie's address could have sent it.
     for member in (0, 1):
         for port in (40000, 40001):
             farm.wires[member].send(first_flight(client, server, (port, PORT), cookie, data))
@@ -133,7 +133,8 @@ def a_cookie_travels_through_the_farm(t, family):
 
 @case(needs=("redis-server",))
 def a_farm_that_starts_is_closed_for_copies(t):
-    """no-duplicates: nobody knows what was accepted before, so it is handshakes for 2 MSL, and says why."""
+    """no-duplicates: the farm does not know what was accepted before, so it uses handshakes for 2 MSL and reports
+    why."""
     root = t.root(small=5000)
     store = t.start(Redis(root))
     farm = Farm(t, root, "--replays", "no-duplicates", store=store, one_time=False)
@@ -145,9 +146,10 @@ def a_farm_that_starts_is_closed_for_copies(t):
 
 @case(how=("killed", "stopped"), needs=("redis-server",))
 def store_lost_under_load(t, how):
-    """200 requests; Redis is lost at the 67th and back at the 134th: all answered, none executed twice.
+    """200 requests; Redis is lost at the 67th and back at the 134th. All are answered, and none is executed twice.
 
-    Killed, it comes back empty. Stopped, it remembers every cookie that was shown in vain meanwhile.
+    After it was killed, it is empty. After it was stopped, it remembers every cookie that was used in vain in the
+    meantime.
     """
     count, lost, back, noticed = 200, 67, 134, 144
     paths = [f"n{n}" for n in range(count)]
@@ -167,7 +169,7 @@ def store_lost_under_load(t, how):
                 member.wait_until(lambda m=member: "answers again" in m.text("err"), "return of the store")
         reply = farm.fetch(n % 2, 4, f"/{path}")
         equal((reply.status, reply.body), (200, body(root, path)), f"answer {n}")
-        # Each SYN goes to the other member as well, some at once, while Redis is there, gone and new.
+        # Each SYN is also sent to the other member, some of them at once, while Redis is up, down and new.
         for packet in farm.wires[n % 2].recorded():
             recorded.append(packet)
             farm.wires[1 - n % 2].send(packet)
@@ -211,7 +213,7 @@ def killed_in_an_outage(t, how):
     check(None not in cookies and cookies[0] != cookies[1], f"two cookies: {cookies}")
     farm.wires[0].recorded()
     os.kill(store.pid, signal.SIGSTOP)
-    # The first question times out; then the member asks no more.
+    # The first question times out. After that the member does not ask any more.
     farm.wires[0].send(first_flight(client, server, (40000, PORT), cookies[0], b"GET /lost"))
     farm.members[0].wait_until(lambda: "store is lost" in farm.members[0].text("err"), "loss of the store")
     reply = farm.fetch(0, 4, "/refused")
@@ -237,7 +239,7 @@ def killed_in_an_outage(t, how):
 
 @case(family=FAMILIES)
 def one_time_cookies_of_one_server(t, family):
-    """Without a store: a cookie is good once, and after a restart those of before are good no more."""
+    """Without a store: a cookie is valid once, and after a restart earlier cookies are no longer valid."""
     root = t.root(small=5000, again=100, once=100, more=100)
     options = ("--one-time-state", os.path.join(root, "state"), *ONE_TIME)
     ns = t.namespace("alone")
@@ -262,7 +264,7 @@ def one_time_cookies_of_one_server(t, family):
 
 @case()
 def one_server_that_starts_is_closed_for_copies(t):
-    """no-duplicates without a store: the same 2 MSL."""
+    """no-duplicates without a store: also closed for 2 MSL."""
     root = t.root(small=5000)
     ns = t.namespace("alone")
     serve = t.serve(ns, PAIR, root, "--replays", "no-duplicates", "--replay-memory", 1)

@@ -1,4 +1,5 @@
-"""Requests inside the lookup of the server's address: the command as client, name server, server and verifiers, with unbound between."""
+"""Requests inside the lookup of the server's address: the command as client, name server, server and verifiers, with
+unbound as the resolver."""
 
 import json
 import os
@@ -13,12 +14,13 @@ from test_reach import SECOND, STRANGER
 
 NAME, ZONE = "www.xyz.com", "f.xyz.com"
 RELAY_PORT, RESOLVER_PORT = 4454, 5353
-#: A SYN of the carrier with more than 100 bytes behind UDP's header.
+#: A SYN of the carrier with more than 100 bytes after the UDP header.
 LONG_UDP_SYN = "udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 
 
 class Site:
-    """A server with its front and two verifiers, and a resolver near the client. `alone`: the front is in the server."""
+    """A server with its front and two verifiers, and a resolver near the client. With `alone`, the front is a part
+    of the server."""
 
     def __init__(self, t, family, masquerade=False, alone=False):
         self.t, self.family = t, family
@@ -108,17 +110,17 @@ def requests_travel_inside_lookups(t, family):
         equal(record["held_back"], None, show(record))
     logged = site.serve.requests(3)
     check(all(is_accepted(record) for record in logged), "the server's view")
-    # Each of them once, whichever copy was first.
+    # Each request is executed once, whichever copy was first.
     equal(len(site.serve.requests(3)), 3, "requests")
     equal(os.stat(memory).st_mode & 0o777, 0o600, "mode of the memory")
     with open(memory, encoding="utf-8") as file:
         remembered = json.load(file)
     equal([known["name"] for known in remembered["servers"]], [NAME], "remembered")
-    # Another process knows it from the file, and does without the record.
+    # Another process knows the server from the file, and needs no record.
     (again,) = site.get("--verify-first", "--dns-memory", memory, "--parity")
     site.scene.whole(again)
     check(is_accepted(again) and again["held_back"] is None, show(again))
-    # What does not fit goes the direct way.
+    # A request that does not fit goes the direct way.
     (long,) = site.get("--verify-first", "--dns-memory", memory, path="/" + "x" * 120, expect=1)
     equal((long["way"], long["held_back"], long["status"]), ("ordinary", "too-long", 404), show(long))
 
@@ -149,7 +151,7 @@ def a_server_that_is_its_own_name_server(t, family):
 
 @case(family=FAMILIES, needs=("unbound", "nft"))
 def a_box_that_refuses_the_direct_copy_does_not_fail_a_request(t, family):
-    """The copy in the lookup is lost as well: a plain SYN to the same address follows."""
+    """The copy in the lookup is also lost. A plain SYN to the same address follows."""
     site = Site(t, family)
     memory = site.scene.path("names.json")
     ask = ("--verify-first", "--dns-memory", memory)

@@ -1,4 +1,4 @@
-"""The emulated wire between two namespaces: packets come late enough, are counted, and nothing is left behind."""
+"""The emulated wire between two namespaces: packets are delayed enough and counted, and nothing is left behind."""
 
 import socket
 import time
@@ -34,7 +34,7 @@ def sockets(t, left, right, family):
 
 
 def received(sock):
-    """Datagrams that are there, and those that come within a while."""
+    """The datagrams that have arrived, and those that arrive within a while."""
     sock.settimeout(0.5)
     found = []
     try:
@@ -70,7 +70,7 @@ def wire_loses_doubles_and_counts(t, family):
         near.send(number.to_bytes(4))
     found = received(far)
     direction = wire.figures()["a_to_b"]
-    # Ours and the kernel's own few.
+    # Our datagrams, and a few of the kernel's own.
     others = direction["sent"] - 200
     check(0 <= others <= 20, f"packets: {direction}")
     check(0 <= direction["delivered"] - len(found) <= 2 * others, f"{len(found)} of {direction}")

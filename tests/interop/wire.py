@@ -1,4 +1,4 @@
-"""A wire with a round-trip time, loss and the like between two namespaces: `firstflight-lab wire`."""
+"""A wire with a round-trip time, loss and other impairments between two namespaces: `firstflight-lab wire`."""
 
 import os
 
@@ -10,13 +10,13 @@ DEVICE = "wire0"
 
 
 def command():
-    """The laboratory's command, which lies beside the one under test."""
+    """The laboratory's command, in the same directory as the command under test."""
     return os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
 
 
 class Wire(Process):
-    """`left` (A) has the pair's host addresses, `right` (B) its peer addresses, as with a cable; ready when the
-    `with` block begins."""
+    """`left` (A) has the pair's host addresses, `right` (B) its peer addresses, as with a cable. It is ready when
+    the `with` block begins."""
 
     def __init__(self, left, right, pair, *options, device=DEVICE, prefix=()):
         self.ends = ((left, pair.host), (right, pair.peer))
@@ -27,14 +27,14 @@ class Wire(Process):
     def __enter__(self):
         self.wait_until(lambda: self.text("out").startswith("ready "), "a `ready` line")
         for ns, addresses in self.ends:
-            # No packets but those that are wanted.
+            # Allow only the test's packets.
             ns.ip("link", "set", self.device, "addrgenmode", "none", "up")
             ns.ip("addr", "add", Pair.cidr(addresses[4]), "dev", self.device)
             ns.ip("addr", "add", Pair.cidr(addresses[6]), "dev", self.device, "nodad")
         return self
 
     def figures(self):
-        """Ends it; what it counted."""
+        """Ends the wire. Returns its figures."""
         self.terminate()
         (record,) = [record for record in self.records() if record.get("event") == "wire"]
         return record

@@ -1,10 +1,10 @@
-"""Makes an address translator forget what it translates, as one that restarts."""
+"""Makes an address translator forget its mappings, as after a restart."""
 
 import socket
 import struct
 
 NETLINK_NETFILTER = 12
-#: NFNL_SUBSYS_CTNETLINK and IPCTNL_MSG_CT_DELETE; without a tuple it is about all of them.
+#: NFNL_SUBSYS_CTNETLINK and IPCTNL_MSG_CT_DELETE. Without a tuple it deletes all entries.
 DELETE = 1 << 8 | 2
 REQUEST_ACK = 1 | 4
 

@@ -1,4 +1,4 @@
-"""What was measured in a line, and whether it is as it must be."""
+"""The measurements of a line, and whether they are as required."""
 
 import collections
 import itertools
@@ -6,15 +6,15 @@ import statistics
 
 from visits import SHOWN, VISITS
 
-#: What a first byte may come later than a plain one's and the delay of a second attempt, ms.
+#: How much later a first byte may arrive than a plain visit's plus the delay of a second attempt, ms.
 SLACK = 20
-#: What the command may do longer than for a plain visit before its fetch begins, ms: less than a verifier's answer
-#: takes, more than the start of a process on a busy machine varies.
+#: How much longer than for a plain visit the command may take before its fetch begins, ms. This is less than a
+#: verifier's answer takes, and more than the variation of a process start on a busy machine.
 BEFORE = 40
 
 
 def quantile(values, share):
-    """The value that this share of them do not exceed (nearest rank)."""
+    """The value that this share of the values does not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
 
@@ -25,11 +25,12 @@ class Figures:
     def __init__(self, line):
         self.line = line
         self.samples, self.plains, self.found = [], [], []
-        #: At-most-once uploads: how many were sent, how often each was executed at most, how many were in all.
+        #: At-most-once uploads: how many were sent, the maximum number of executions of one, and the total number
+        #: of executions.
         self.uploads = self.most = self.executed = 0
 
     def summary(self, times_matter, extra=()):
-        """The line's result; with `times_matter` its bound is judged."""
+        """The line's result. With `times_matter` its time bound is checked."""
         line = self.line
         plain = [run.visits[0] for run in self.plains]
         shown = [self._visit(number) for number in SHOWN]
@@ -62,7 +63,7 @@ class Figures:
             yield f"{self.uploads} uploads were executed {self.executed} times, one of them {self.most} times"
 
     def _between(self, numbers, found):
-        """What is found of visits, said once for those in a row of which it is the same."""
+        """The findings about visits. Equal findings about consecutive visits are reported once."""
         said = [(number, found(number)) for number in numbers]
         for text, some in itertools.groupby(said, lambda item: item[1]):
             first, *_, last = [number for number, _ in some] * 2
@@ -82,7 +83,7 @@ class Figures:
         return f"{listed(odd)} of {len(visits)}, not {' or '.join(sorted(expected))}" if odd else None
 
     def _late(self, shown, result):
-        """What came later than it may."""
+        """The visits that were later than permitted."""
         line, plain = self.line, result["plain"]
         if plain["high_ms"] is None:
             return
@@ -104,7 +105,7 @@ def bound(result, number):
 
 
 def told(visits, share):
-    """Of visits with the same number."""
+    """Summarises the visits that have the same number."""
     times = [visit.first for visit in visits if visit.first is not None]
     return {
         "words": dict(collections.Counter(visit.word if visit.ok else f"failed ({visit.word})" for visit in visits)),
@@ -129,7 +130,7 @@ HEAD = ("network", "client", "outcome: first", "second", "tenth", "first byte, m
 
 
 def table(results):
-    """For people, in Markdown."""
+    """The results as a Markdown table."""
     rows = [HEAD, ("---",) * len(HEAD), *map(row, results)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 

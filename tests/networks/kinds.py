@@ -1,4 +1,4 @@
-"""Kinds of lines that are more than rules of the router."""
+"""Kinds of lines that need more than rules of the router."""
 
 import os
 import socket
@@ -28,11 +28,11 @@ from world import (
 )
 
 A, AAAA = 1, 28
-#: Servers with other keys.
+#: The first port of the servers with other keys.
 FIRST_KEY_PORT = 8090
-#: A client's RST is forgotten after this, s.
+#: Seconds after which a client's RST is forgotten.
 RST_FORGOTTEN = 90
-#: Fetches of one client that may show a certificate for another address before it stays away.
+#: Number of fetches of one client that may use a certificate for another address before it stops.
 MISMATCHES = 2
 
 
@@ -41,7 +41,7 @@ def packed(address):
 
 
 class Verified(Line):
-    """Certificates come from a verifier that is not as it should be; cookies are used, too."""
+    """Certificates come from a faulty verifier. Cookies are also used."""
 
     def __init__(self, name, network, verifier, way=Way("udp", "both"), warm=False, **more):
         words = (ACCEPTED if warm else CERTIFYING, ACCEPTED, ACCEPTED)
@@ -82,7 +82,7 @@ class ByName(Line):
         world.t.enter_context(answering(world.router, NEAR.host[4], self.names(world)))
 
     def names(self, world):
-        """What the resolver knows: data by name and type."""
+        """The resolver's data, by name and type."""
         ends = FAR.peer if self.way.carrier == "udp" else SERVICE.peer
         kinds = {4: A, 6: AAAA}
         return {(LABELS, kinds[family]): packed(ends[family]) for family in self.families}
@@ -92,7 +92,8 @@ class ByName(Line):
 
 
 class ViaDns(ByName):
-    """Requests go inside lookups, too, if two verifiers say that strangers can answer: both are dead."""
+    """Requests also travel inside lookups, if two verifiers say that unknown servers can reach the client. Both are
+    dead."""
 
     def servers(self, world):
         world.servers(self.way.carrier)
@@ -107,7 +108,7 @@ class ViaDns(ByName):
 
 
 class Silent6(ByName):
-    """IPv6 is lost. A plain visit is one by a name that has an IPv4 address alone."""
+    """IPv6 packets are lost. A plain visit uses a name that has only an IPv4 address."""
 
     ALONE, ALONE_LABELS = "v4.example.com", b"\2v4\7example\3com\0"
 
@@ -127,7 +128,7 @@ class Silent6(ByName):
 
 
 class Narrow(Line):
-    """The wire passes packets of `mtu` bytes; routers say so, or not."""
+    """The wire passes packets of `mtu` bytes. Routers report that, or not."""
 
     def __init__(self, *arguments, mtu, silent=False, **more):
         super().__init__(*arguments, **more)
@@ -141,7 +142,7 @@ class Narrow(Line):
 
 
 class Neighbours(Line):
-    """Behind the same address another client's SYN-ACK is answered by a RST, a minute and a half apart."""
+    """The SYN-ACK of another client behind the same address is answered with a RST, every minute and a half."""
 
     def servers(self, world):
         super().servers(world)
@@ -151,7 +152,7 @@ class Neighbours(Line):
 
     def samples(self, world):
         if world.reset_at is None or time.monotonic() - world.reset_at > RST_FORGOTTEN:
-            # Its certificate came, and its SYN-ACK is refused.
+            # The client has obtained its certificate, and its SYN-ACK is refused.
             link = self.way.link("ff3", NEIGHBOUR)
             options = (self.way.url(self.path), *link, *self.options(world), "--timeout", 2)
             get(world, *options, *verify_first(), "--repeat", 2, count=2)
@@ -160,7 +161,7 @@ class Neighbours(Line):
 
 
 class Pool(Line):
-    """The translator has several addresses: the verifier sees another one than the server."""
+    """The translator has several addresses, so the verifier sees another address than the server."""
 
     def servers(self, world):
         super().servers(world)
@@ -179,7 +180,7 @@ class Pool(Line):
 
 
 class Crowd(Line):
-    """Clients behind one address at once."""
+    """Several clients behind one address at the same time."""
 
     def __init__(self, *arguments, clients, **more):
         super().__init__(*arguments, **more)
@@ -200,11 +201,11 @@ class Crowd(Line):
 
 
 class Stale(Line):
-    """The server's key changes three times, each time after a visit; then the visits begin. Four servers have a key
-    each, and the router leads to one of them."""
+    """The server's key changes three times, each time after a visit. Then the visits begin. Four servers have one
+    key each, and the router leads to one of them."""
 
     KEYS = 4
-    #: Time for the change, ms.
+    #: Time for a change, ms.
     INTERVAL = 150
 
     def servers(self, world):
@@ -234,10 +235,10 @@ class Stale(Line):
 
 
 class Rebound(Line):
-    """The translator forgets its mapping in the middle of a response, and has another port for the client then.
-    A plain visit is one that it leaves alone."""
+    """The translator forgets its mapping in the middle of a response, and then has another port for the client. It
+    does not do so for a plain visit."""
 
-    #: From the start of the command, s: the response is under way from 0.1 s to 1 s and more.
+    #: Seconds from the start of the command. The response is under way from 0.1 s to at least 1 s.
     AFTER = (0.3, 0.6)
 
     def __init__(self, *arguments, silence=0, **more):
@@ -253,7 +254,7 @@ class Rebound(Line):
 
     def samples(self, world):
         runs = []
-        # A first, a second and a last visit; where they take long, one is all of them.
+        # A first, a second and a last visit. If visits take long, one visit stands for all of them.
         for number in range(1 if self.silence else 3):
             running = Running(world, *self.common(world, world.fresh("memory")))
             time.sleep(self.AFTER[number % 2])
@@ -269,7 +270,7 @@ class Rebound(Line):
 
 
 class Joined(Line):
-    """The client has just joined: it does not know its gateway's address on the link."""
+    """The client has just joined the network, so it does not know its gateway's link-layer address."""
 
     def before_visit(self, world):
         world.client.ip("neigh", "flush", "all")

@@ -1,4 +1,4 @@
-"""What a line of the table is: what a network does, how a client visits a server there, and what must come of it."""
+"""A line of the table: what a network does, how a client visits a server there, and the required result."""
 
 import dataclasses
 
@@ -6,60 +6,61 @@ from visits import Way, get, plain, sample
 from wire import DEVICE
 from words import ACCEPTED, ASKED
 
-# Parts of rules: what comes from the client, what comes back, and kinds of SYNs.
+# Parts of rules: packets from the client, packets to the client, and kinds of SYNs.
 UP, DOWN = f"oifname {DEVICE}", f"iifname {DEVICE}"
 SYN = f"{UP} tcp flags & (syn|ack) == syn"
 SYN_ACK = f"{DOWN} tcp flags & (syn|ack) == (syn|ack)"
 WITH_DATA, WITH_OPTION, WITH_ASAP = (f"{SYN} {what}" for what in (
     "ip length > 80", "tcp option fastopen exists", "tcp option 253 exists"
 ))  # fmt: skip
-#: In UDP: more than 100 bytes behind UDP's header, the carrier's first byte, and the flags of the segment.
+#: In UDP: more than 100 bytes after the UDP header, the carrier's first byte, and the flags of the segment.
 LONG_UDP_SYN = f"{UP} udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 RST, PROHIBITED, UNREACHABLE = (f"counter reject with {what}" for what in (
     "tcp reset", "icmpx admin-prohibited", "icmpx port-unreachable"
 ))  # fmt: skip
 DROP = "counter drop"
-#: Addresses of clients.
+#: Number of client addresses.
 CLIENTS = 250
 
 
 @dataclasses.dataclass
 class Line:
-    """A network, and visits in it. `words` and `second` are of the first, the second and the last visit."""
+    """A network, and visits in it. `words` and `second` have one value each for the first, the second and the last
+    visit."""
 
     name: str
     network: str
     way: Way
-    #: Rules of the router in front of the wire.
+    #: Rules of the router before the wire.
     rules: tuple = ()
     words: tuple = (ASKED, ACCEPTED, ACCEPTED)
-    #: The delay of a second attempt, where one is needed, ms.
+    #: The delay of a second attempt, if one is needed, ms.
     second: tuple = (0, 0, 0)
-    #: The client has a cookie from before, when nothing meddled.
+    #: Whether the client has a cookie from an earlier visit without interference.
     warm: bool = False
-    #: Each visit is a process of its own.
+    #: Whether each visit is a separate process.
     separate: bool = False
     path: str = "/small"
-    #: A file that is sent instead of getting one.
+    #: A file that is sent, instead of fetching one.
     upload: str | None = None
     measure: str = "first_byte_ms"
     #: The share of samples for which the bound holds.
     quantile: float = 0.99
     #: Options of the wire.
     wire: tuple = ()
-    #: Where certificates come from, if not from the world's verifiers.
+    #: Source of certificates, if not the world's verifiers.
     verifier: tuple | None = None
-    #: Options that name the local network, if not the usual ones.
+    #: Options that name the local network, if not the default ones.
     network_id: tuple | None = None
-    #: A fetch has failed after this, s.
+    #: Seconds after which a fetch fails.
     timeout: int = 8
     #: The second visit's median is at most this share of a plain one's.
     gain: float | None = None
-    #: Samples of the table at most: fewer of slow ones.
+    #: Maximum number of samples in the table. Slow lines have fewer.
     most: int = 300
-    #: The same with --check.
+    #: Maximum number of samples with --check.
     checked: int = 2
-    #: At-most-once uploads are tried, too.
+    #: Whether at-most-once uploads are also tried.
     uploads: bool = True
 
     def servers(self, world):
@@ -68,7 +69,7 @@ class Line:
             world.verify()
 
     def warm_up(self, world):
-        """Leaves the cache of a client that was here before, if it is to have one."""
+        """Creates the cache of a client that visited before, if this line needs one."""
         if not self.warm:
             return
         memory = world.path("warm")
@@ -82,7 +83,7 @@ class Line:
             world.meddle(*self.rules)
 
     def memory(self, path):
-        """Options about what is remembered of servers, and for which network; and about patience."""
+        """Options for what is remembered of servers, for the local network, and for time limits."""
         identity = ("--network-id", "0" * 31 + "1") if self.network_id is None else self.network_id
         return ("--cache", path, *identity, "--timeout", self.timeout)
 
@@ -91,14 +92,14 @@ class Line:
         return (*self.target(world), *self.link(world), *self.options(world), *self.memory(memory))
 
     def target(self, world):
-        """What is fetched, or sent."""
+        """The URL to fetch, or to send to."""
         if self.upload:
             return (self.way.url("/sink"), "--upload", world.path(self.upload), "--replay-safe")
         return (self.way.url(self.path),)
 
     def link(self, world):
-        """How packets leave. Clients have different addresses behind the translator, so that their ports do not meet
-        each other's old connections at the server."""
+        """Options for how packets are sent. Clients have different addresses behind the translator, so that their
+        ports do not collide with old connections at the server."""
         world.clients = world.clients % CLIENTS + 1
         return self.way.link(number=world.clients + 1)
 
@@ -110,20 +111,20 @@ class Line:
         return (*self.target(world), *self.link(world), "--no-fast-open", "--timeout", self.timeout)
 
     def upload_options(self, world, memory):
-        """Options of an upload that may be executed once."""
+        """Options of an upload that may be executed only once."""
         target = (self.way.url("/sink", once=True), "--upload", world.path("upload-small"))
         return (*target, *self.link(world), *self.options(world), *self.memory(memory))
 
     def before_visit(self, world):
-        """What happens before each visit that is a process of its own, and before each plain one."""
+        """Called before each visit that is a separate process, and before each plain visit."""
 
     def samples(self, world):
-        """One sample, or those that are made at the same time."""
+        """One sample, or several that are made at the same time."""
         return [sample(world, self)]
 
     def plains(self, world):
         return [plain(world, self)]
 
     def more_failures(self, world, count):
-        """What else does not hold after `count` samples."""
+        """Further failures after `count` samples."""
         return ()

@@ -1,4 +1,4 @@
-"""The networks, each with the way in which a client visits a server there."""
+"""The networks. Each has a way in which a client visits a server there."""
 
 from kinds import Crowd, Joined, Narrow, Neighbours, Pool, Rebound, Silent6, Stale, Verified, ViaDns
 from lines import (
@@ -37,18 +37,20 @@ ASAP_UDP, ASAP = Way("udp", "certificate"), Way("ip", "certificate")
 KNOWN, KNOWN_UDP = Way("ip", "certificate", known=True), Way("udp", "certificate", known=True)
 BOTH, BOTH_KNOWN_UDP = Way("ip", "both"), Way("udp", "both", known=True)
 
-#: How long a SYN waits for its answer before another one follows, ms: nothing is known of the round trip, or it is.
+#: How long a client waits for the answer to a SYN before it sends another one, ms: without and with a known
+#: round-trip time.
 FIRST_TIMEOUT, TIMEOUT = 1000, 130
-#: When a second connection attempt begins beside the first (RFC 8305 section 5), ms.
+#: When a second connection attempt begins in parallel with the first (RFC 8305 section 5), ms.
 ATTEMPT = 250
-#: Where the handshake succeeds and nothing else does: 1.5 round trips (docs/known-limits.md), and timers' ticks.
+#: If the handshake succeeds and nothing else does: 1.5 round trips (docs/known-limits.md), plus the granularity of
+#: timers.
 SWALLOWED_FOR = 80
-#: How long an idle client is silent before it sends a keep-alive, ms.
+#: How long an idle client waits before it sends a keep-alive, ms.
 KEEP_ALIVE = 15_000
-#: More than fits a SYN for a path of 600 or 1,280 bytes.
+#: More than fits into a SYN for a path of 600 or 1,280 bytes.
 LONG_PATH, LONGER_PATH = ("/small?" + "x" * length for length in (1000, 1350))
-#: In UDP the request and what comes back fit packets of 600 bytes, but not a SYN with the request and a credential: 89
-#: bytes more are those of the request's lines.
+#: In UDP the request and its response fit into packets of 600 bytes, but a SYN with the request and a credential
+#: does not. The request's other lines have 89 bytes.
 FITTING_PATH = "/tiny?" + "x" * 431
 
 FIRST_LOST = dict(words=(ASKED, LOST, REMEMBERED), second=(0, TIMEOUT, 0))
@@ -61,7 +63,7 @@ CERTIFIED_REFUSED = dict(words=(CERTIFYING | REFUSED, CERTIFYING | REFUSED | REM
 
 
 def lines():
-    """All of them, in the table's order."""
+    """All lines, in the table's order."""
     yield Line("good-fo", "nothing meddles", FO)
     yield Line("good-fo-udp", "nothing meddles", FO_UDP)
     yield Line("good-asap", "nothing meddles", ASAP, **CERTIFIED)
@@ -107,7 +109,7 @@ def in_udp():
 
 
 def refusing():
-    """What answers SYNs by a RST or an ICMP error."""
+    """Networks that answer SYNs with a RST or an ICMP error."""
     answers = {"RST": RST, "ICMP, prohibited": PROHIBITED, "ICMP, port unreachable": UNREACHABLE}
     for label, verdict in answers.items():
         key = label.lower().replace(", ", "-").replace(" ", "-")
@@ -129,7 +131,7 @@ def refusing():
 
 
 def silent():
-    """What drops or alters without a word."""
+    """Networks that drop or alter packets silently."""
     yield Line("data-drop", "SYNs with data are dropped", FO, (f"{WITH_DATA} {DROP}",), **FIRST_LOST)
     yield Line("data-drop-known", "SYNs with data are dropped", KNOWN, (f"{WITH_DATA} {DROP}",), **CERTIFIED_LOST)
     yield Line(
@@ -201,7 +203,7 @@ def narrow():
     fitting = dict(path=FITTING_PATH, mtu=600)
     yield Narrow("narrow-fo-udp", what, FO_UDP, words=(small, later, later), warm=True, **fitting)
     yield Narrow("narrow-known-udp", what, KNOWN_UDP, words=certified, **fitting)
-    # Plain TCP does not find smaller segments than 1,024 bytes by itself.
+    # Plain TCP does not find segment sizes below 1,024 bytes by itself.
     hole = dict(mtu=1280, silent=True)
     what = "packets of more than 1,280 bytes are dropped"
     later = ACCEPTED | REMEMBERED | SWALLOWED

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Visits on networks that meddle with first flights: an address translator, rules of nftables, 40 ms of wire.
+"""Visits on networks that interfere with first flights: an address translator, rules of nftables, 40 ms of wire.
 
     tests/networks/run.py [--check | --samples N | --write] [-k PATTERN] [--list] [--json FILE]
 
-A sample is a client with an empty cache and ten visits; in turn with it a plain visit in the same network. Checked is
-that every visit succeeds, that its outcome has the expected word, and that data which may run once is executed at most
-once. Without --check also the bound: the first byte of the first, second and tenth visit comes no later than a plain
-one's, the delay of one second attempt where a network makes one necessary, and 20 ms; each the 99th percentile, with
-random loss the 90th. The exit status is 1, after a line for each, if something does not hold, and 77 if something to
-run it with is missing. See docs/networks.md.
+A sample is a client with an empty cache and ten visits. It alternates with a plain visit in the same network. The
+test checks that every visit succeeds, that its outcome has the expected word, and that data which may run once is
+executed at most once. Without --check it also checks a bound: the first byte of the first, second and tenth visit is
+at most later than a plain visit's by the delay of one second attempt, if a network makes one necessary, and 20 ms.
+This applies to the 99th percentile, with random loss to the 90th. The exit status is 1, after a line for each
+failure, if a check fails, and 77 if a required program is missing. See docs/networks.md.
 
-Needs root, nftables and iproute2; `cargo build --release -p firstflight-cli -p firstflight-lab` first. All it makes are
-network namespaces and processes, which end with it.
+Needs root, nftables and iproute2; run `cargo build --release -p firstflight-cli -p firstflight-lab` first. It
+creates only network namespaces and processes, which end with it.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 
-#: Exit status if a command or a package is missing; argparse has 2.
+#: Exit status if a command or a package is missing. argparse uses 2.
 MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -39,25 +39,24 @@ from networks import lines  # noqa: E402
 from visits import get  # noqa: E402
 from world import World  # noqa: E402
 
-#: Lines that are measured at the same time: they wait more than they work. Those of many clients have the machine to
-#: themselves.
+#: Number of lines that are measured at the same time, because they mostly wait. Lines with many clients run alone.
 LANES = 14
-#: Samples of a line.
+#: Number of samples of a line.
 SAMPLES = 300
-#: At-most-once uploads of a line.
+#: Number of at-most-once uploads of a line.
 UPLOADS, CHECKED_UPLOADS = 20, 1
-#: Seconds that are left for each line of many clients.
+#: Seconds reserved for each line with many clients.
 CROWDS = 90
 #: The number of samples after which a line's progress is printed; it is printed at its end as well.
 TELL_EVERY = 100
-#: Where the table stands in docs/networks.md.
+#: The marks around the table in docs/networks.md.
 MARKS = ("<!-- table -->", "<!-- /table -->")
-#: Seconds in which a server's log tells what it executed.
+#: Seconds within which a server's log shows what it executed.
 LOGGED_WITHIN = 0.3
 
 
 class Table:
-    """What is to be done, what was found."""
+    """The lines to measure, and the results."""
 
     def __init__(self, options):
         self.options, self.results = options, []
@@ -77,7 +76,7 @@ class Table:
         self.results.sort(key=lambda result: order[result["line"]])
 
     def lanes(self, wanted, count, deadline):
-        """The slow ones first, so that none of them is alone at the end."""
+        """Measures the slow lines first, so that none of them runs alone at the end."""
         jobs = queue.SimpleQueue()
         for line in sorted(wanted, key=lambda line: -sum(line.second)):
             jobs.put(line)
@@ -93,7 +92,7 @@ class Table:
                 line = jobs.get_nowait()
             except queue.Empty:
                 return
-            # No line has fewer samples because others took long.
+            # Share the remaining time, so that no line has fewer samples because others took long.
             now, rounds = time.monotonic(), 1 + jobs.qsize() // lanes
             try:
                 result = self.one(line, f"nets{number}", now + (deadline - now) / rounds)
@@ -104,7 +103,7 @@ class Table:
                 self.tell(result)
 
     def one(self, line, label, deadline):
-        """Measures a line; no sample begins after the deadline, but the first."""
+        """Measures a line. Except for the first one, no sample begins after the deadline."""
         found = figures.Figures(line)
         samples = min(line.checked if self.options.check else line.most, self.options.samples)
         with Context() as context:
@@ -127,13 +126,13 @@ class Table:
         return found.summary(not self.options.check, extra)
 
     def upload(self, world, line, found):
-        """Data that may run once: each upload is executed at most once, whether it succeeds or not."""
+        """Uploads data that may run once. Each upload must be executed at most once, whether it succeeds or not."""
         before = world.once.executed()
         for _ in range(CHECKED_UPLOADS if self.options.check else min(UPLOADS, self.options.samples)):
             if self.over(self.deadline) and found.uploads:
                 return
             memory = world.fresh("memory")
-            # The second one has what the first one learnt.
+            # The second upload uses what the first one learnt.
             for _ in range(2):
                 get(world, *line.upload_options(world, memory))
                 time.sleep(LOGGED_WITHIN)
@@ -166,7 +165,7 @@ class Table:
 
 
 def missing():
-    """What to do before this can run, or None."""
+    """What has to be done before this can run, or None."""
     if os.geteuid() != 0:
         return "run it as root: it makes network namespaces"
     for path in (firstflight.BINARY, os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")):
@@ -218,7 +217,7 @@ def main():
         print(f"tests/networks/run.py: {reason}", file=sys.stderr)
         return MISSING
     for number in (signal.SIGTERM, signal.SIGINT):
-        # What is under way ends in order, with its namespaces.
+        # The visits under way end in order, with their namespaces.
         signal.signal(number, lambda *_: table.stop.set())
     began, before = time.monotonic(), os.getloadavg()[0]
     table.run()

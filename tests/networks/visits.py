@@ -14,20 +14,21 @@ from net import Pair, url
 from process import _die_with_parent
 from world import ENGINE, FAR, ONCE, ONCE_PORT, PORT, SERVICE, VERIFIER_PORTS
 
-#: Visits of a sample; the first, the second and the last are reported.
+#: Number of visits in a sample. The first, the second and the last are reported.
 VISITS = 10
 SHOWN = (1, 2, VISITS)
-#: A command that runs longer has failed; a fetch gives up before, s.
+#: Seconds after which a running command has failed. A fetch gives up earlier.
 PATIENCE = 120
 
 
 @dataclasses.dataclass
 class Visit:
-    """What became of one fetch."""
+    """The result of one fetch."""
 
     word: str
     ok: bool
-    #: From the beginning of the fetch to the first byte of the response, or what else the line measures; ms.
+    #: Milliseconds from the beginning of the fetch to the first byte of the response, or to what else the line
+    #: measures.
     first: float | None
     #: Why it failed.
     error: str | None = None
@@ -40,14 +41,14 @@ class Visit:
 
     @classmethod
     def missing(cls, text):
-        """It was not come to: the command ended before."""
+        """A fetch that did not start, because the command ended before."""
         lines = text.splitlines()
         return cls(f"ended: {lines[-1][:80]}" if lines else "ended", False, None)
 
 
 @dataclasses.dataclass
 class Run:
-    """One run of the command: a visit for each fetch, and what it did before the first one began, ms."""
+    """One run of the command: a visit for each fetch, and the time before the first one began, ms."""
 
     visits: list
     before: float | None
@@ -55,13 +56,13 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """How a client speaks to a server."""
+    """How a client connects to a server."""
 
     #: "ip" or "udp".
     carrier: str
     #: "cookie", "certificate" or "both".
     credential: str = "cookie"
-    #: The server is known to take certificates.
+    #: Whether the server is known to accept certificates.
     known: bool = False
 
     def __str__(self):
@@ -70,7 +71,7 @@ class Way:
         return f"{words}{known}, {'in UDP' if self.carrier == 'udp' else 'on IP'}"
 
     def link(self, device="ff1", pair=ENGINE, number=2):
-        """`number`: which address of the pair's network is the client's."""
+        """`number` selects the client's address in the pair's network."""
         if self.carrier == "udp":
             return ("--udp",)
         arguments = ("--tun", device)
@@ -79,7 +80,7 @@ class Way:
         return arguments
 
     def options(self, world, verifier=None):
-        """`verifier`: options that say where certificates come from, if not from the world's verifiers in turn."""
+        """`verifier`: options for the source of certificates. The default is the world's verifiers in turn."""
         options = () if self.credential != "certificate" else ("--no-fast-open",)
         if self.credential == "cookie":
             return options
@@ -105,7 +106,7 @@ def get(world, *arguments, count=1, measure="first_byte_ms"):
 
 
 class Running:
-    """The command, which runs."""
+    """A running command."""
 
     def __init__(self, world, *arguments):
         command = ["ip", "netns", "exec", world.client.name, firstflight.BINARY, "get", "--json"]
@@ -134,7 +135,7 @@ class Running:
                 self.found.append((time.monotonic(), line.rstrip("\n")))
 
     def fetched(self, count):
-        """Waits until `count` fetches are over, or the command has ended."""
+        """Waits until `count` fetches are complete, or the command has ended."""
         while sum(line.startswith("{") for _, line in list(self.found)) < count and self.child.poll() is None:
             time.sleep(0.005)
 
@@ -163,7 +164,7 @@ def told(found, began, count, measure):
 
 
 def sample(world, line):
-    """A client with an empty cache, or with the line's, and its visits."""
+    """Makes a client with an empty cache, or with the line's cache, and its visits."""
     memory = world.fresh("memory")
     if world.warm is not None:
         shutil.copy(world.warm, memory)

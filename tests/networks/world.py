@@ -3,8 +3,8 @@
     client --veth0-- router ==wire0, 40 ms== edge --veth1-- far
                      (NAT)                                  (servers, verifiers)
 
-What meddles with packets are rules of nftables in the router. `edge` is there for the narrow path: then the wire's
-devices have a small MTU, and both sides of it are routers that say so, or not.
+Rules of nftables in the router interfere with packets. `edge` is used for the narrow path: then the wire's devices
+have a small MTU, and both sides of it are routers that report that, or not.
 """
 
 import functools
@@ -18,17 +18,17 @@ from net import Pair, workdir
 from process import run
 from wire import DEVICE, Wire
 
-#: Client and router, router and edge, edge and servers; the devices of the server, of the one that executes at most
-#: once, and of the client's engine; a verifier that is far away.
+#: The networks between client and router, router and edge, edge and servers; the devices of the server, of the
+#: server that executes at most once, and of the client's engine; and a verifier that is far away.
 NEAR, WIRE, FAR, SERVICE, ONCE, ENGINE, SLOW = (Pair(number) for number in range(61, 68))
-#: Another address of the router's, for a pool of addresses.
+#: A second address of the router, for a pool of addresses.
 SECOND_EGRESS = "10.62.0.9"
-#: Another client's engine, behind the same router.
+#: The engine of another client behind the same router.
 NEIGHBOUR = Pair(68)
 PORT, ONCE_PORT = 8080, 8081
-#: A verifier gives an address 60 certificates at once: several of them share a key.
+#: A verifier gives an address 60 certificates at once, so several verifiers share a key.
 VERIFIER_PORTS = range(4433, 4439)
-#: Nobody listens there.
+#: A port without a listener.
 DEAD_PORT = 4499
 RTT_MS = 40
 FILES = {"tiny": 100, "small": 1000, "large": 400_000}
@@ -38,14 +38,14 @@ LABELS = b"\3www\7example\3com\0"
 
 
 class World:
-    """Everything of one line; in `context` all of it ends."""
+    """Everything that one line needs. It ends with `context`."""
 
     def __init__(self, context, label, wire=()):
         self.t = context
         names = ("client", "router", "edge", "far")
         self.client, self.router, self.edge, self.far = (context.namespace(f"{label}-{name}") for name in names)
         self.label, self.directory = label, context.enter_context(workdir())
-        #: Names and clients so far.
+        #: The number of names and of clients so far.
         self.numbers = self.clients = 0
         context.cable(self.router, self.client, NEAR, "veth0")
         context.cable(self.edge, self.far, FAR, "veth1")
@@ -53,7 +53,7 @@ class World:
         context.start(Wire(self.router, self.edge, WIRE, *options, prefix=("chrt", "-f", "10")))
         for ns in (self.client, self.router, self.edge, self.far):
             ns.forward()
-        # Every visit is refused, not one a second.
+        # Send an ICMP error for every visit, not only one per second.
         self.router.sysctl("net.ipv4.icmp_ratelimit", 0)
         self.edge.sysctl("net.ipv4.icmp_ratelimit", 0)
         self.routes()
@@ -66,7 +66,7 @@ class World:
             file.write(f'# begin\n[[verifier]]\nkey = "{self.key}"\nown = true\n# end\n')
         self.server = self.once = None
         self.verifiers = []
-        #: A cache to begin with.
+        #: The cache that clients start with.
         self.warm = None
 
     def routes(self):
@@ -84,7 +84,7 @@ class World:
             route(self.far, "default", FAR.host[family])
 
     def translate(self, *rules):
-        """Clients have the router's address behind it; `rules` come before."""
+        """Gives clients the router's address. `rules` are applied first."""
         rules = "; ".join((*rules, f"oifname {DEVICE} masquerade"))
         self.router.nft(f"type nat hook postrouting priority 100; {rules}", chain="translate")
 
@@ -92,12 +92,12 @@ class World:
         (ns or self.router).nft(f"type filter hook {hook} priority 0; {'; '.join(rules)}", chain=chain)
 
     def counted(self, chain):
-        """Packets that the counters of a chain have met."""
+        """Packets counted by the rules of a chain."""
         listed = run("nft", "list", "chain", "inet", "path", chain, ns=self.router).stdout
         return sum(map(int, re.findall(r"counter packets (\d+)", listed)))
 
     def drop_chain(self, chain):
-        """Removes rules, if they are there."""
+        """Removes a chain of rules, if it exists."""
         run("nft", "delete", "chain", "inet", "path", chain, ns=self.router, check=False)
 
     def narrow(self, mtu):
@@ -108,7 +108,7 @@ class World:
         return os.path.join(self.directory, name)
 
     def fresh(self, stem):
-        """A name that was not used before."""
+        """A new name."""
         self.numbers += 1
         return self.path(f"{stem}-{self.numbers}")
 
@@ -116,7 +116,7 @@ class World:
         return run(firstflight.BINARY, "verifier", "keygen", "--key", self.path(name)).stdout.split()[1]
 
     def serve(self, carrier, *options, port=PORT, device="ff0", pair=SERVICE, address=FAR.peer[4]):
-        """A server on IP or in UDP, which knows that it did not run a minute ago."""
+        """Starts a server on IP or in UDP, which knows that no server ran a minute ago."""
         if carrier == "udp":
             listen = ("--udp", at(address, port))
         else:
@@ -132,7 +132,7 @@ class World:
         self.once = self.serve(carrier, *once, port=ONCE_PORT, device="ff1", pair=ONCE)
 
     def verify(self):
-        """Verifiers that certify the router's addresses."""
+        """Starts verifiers that certify the router's addresses."""
         for port in VERIFIER_PORTS:
             self.verifiers.append(self.verifier(self.far, FAR.peer[4], port))
 
@@ -142,7 +142,7 @@ class World:
         return self.t.start(Command(ns, "verifier", "--listen", at(address, port), *key, *allow))
 
     def slow_verifier(self, delay):
-        """One that is `delay` away."""
+        """Starts a verifier with a delay of `delay`."""
         ns = self.t.namespace(f"{self.label}-slow")
         self.t.start(Wire(self.edge, ns, SLOW, "--rtt", delay, device="slow0"))
         ns.ip("route", "add", "default", "via", SLOW.host[4])
@@ -152,7 +152,7 @@ class World:
 
 @functools.cache
 def verify_first():
-    """The option to wait for the certificate; builds without it always wait."""
+    """The option to wait for the certificate. Builds without this option always wait."""
     asks = ("--verifier", "127.0.0.1:1", "--verifier-key", "0" * 64, "--verify-first")
     done = run(firstflight.BINARY, "get", "--udp", "--timeout", 1, "http://127.0.0.1:1/", *asks, check=False)
     return () if "--via-dns" in done.stderr else ("--verify-first",)

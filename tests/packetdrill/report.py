@@ -1,10 +1,10 @@
-"""Tables of what passes, with the reasons for what does not."""
+"""Tables of the scripts that pass, with the reasons for those that fail."""
 
 import os
 import re
 import tomllib
 
-#: What a reason may be, in the words of the table.
+#: The kinds of reasons, and their text in the table.
 KINDS = {
     "default": "another default",
     "defect": "to be mended",
@@ -15,7 +15,7 @@ KINDS = {
 
 
 def read_reasons(path):
-    """[(pattern of a path, kind, reason)] in the file's order; the first that fits counts."""
+    """[(pattern of a path, kind, reason)] in the order of the file. The first matching entry counts."""
     if not os.path.exists(path):
         return []
     with open(path, "rb") as file:
@@ -27,7 +27,7 @@ def read_reasons(path):
 
 
 def reason(name, reasons):
-    """(kind, text) for a script, or None. A reason that ends with `/` or `*` is of all that begin so."""
+    """(kind, text) for a script, or None. A pattern that ends with `/` or `*` applies to all paths with that prefix."""
     for script, kind, text in reasons:
         whole = script.endswith(("/", "*"))
         if name == script or whole and name.startswith(script.rstrip("*")):
@@ -36,7 +36,8 @@ def reason(name, reasons):
 
 
 def unexplained(results, as_linux, reasons):
-    """Scripts that fail without a reason. A default is no reason for a script that fails as Linux too."""
+    """The scripts that fail without a reason. The kind `default` is no reason for a script that also fails with
+    Linux' settings."""
     names = []
     for name, (passed, _) in results.items():
         kind = None if passed else (reason(name, reasons) or ("", ""))[0]
@@ -46,7 +47,7 @@ def unexplained(results, as_linux, reasons):
 
 
 def folder(name):
-    """The script's folder; of one without, the first two words of its name."""
+    """The script's folder. Without a folder, the first two words of its name."""
     head = os.path.dirname(name)
     if head:
         return head
@@ -87,7 +88,7 @@ def failures(results, reasons):
 
 
 def write(path, section, results, as_linux, reasons):
-    """Replaces what stands between the marks of a section."""
+    """Replaces the text between the marks of a section."""
     begin, end = f"<!-- {section} -->", f"<!-- /{section} -->"
     with open(path, encoding="utf-8") as file:
         text = file.read()

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""packetdrill's scripts against the stack, in virtual time.
+"""Runs packetdrill's scripts against the stack, in virtual time.
 
     tests/packetdrill/run.py --packetdrill PATH --scripts DIR [--filter TEXT] [--verbose]
         [--json FILE] [--twice] [--write-docs NAME=DIR ...] [--ipv6] [--mtu N]
         [--jobs N] [--library PATH]
 
-Builds `firstflight-packetdrill` unless --library names it. Needs root, for a network namespace a script and the
-kernel settings in it; no packet goes over any network. Each script runs with the engine's defaults, and with the
-settings that do what Linux does where a default differs. One line per script (`linux`: it passes with those settings
-only), then a table by folder. With --twice everything runs twice, and what differs is said. The exit status is 1 if a
-script fails that is not in reasons.toml.
+Builds `firstflight-packetdrill` unless --library names it. Needs root, for a network namespace for each script and
+the kernel settings in it; no packet leaves the machine. Each script runs with the engine's defaults, and with
+settings that imitate Linux where a default differs. Prints one line per script (`linux`: it passes only with those
+settings), then a table by folder. With --twice everything runs twice, and differences are reported. The exit status
+is 1 if a script fails that is not in reasons.toml.
 docs/conformance.md says where packetdrill and the scripts come from.
 """
 
@@ -30,10 +30,10 @@ sys.dont_write_bytecode = True
 
 import report  # noqa: E402
 
-#: Seconds of real time after which a script has failed: in virtual time each takes less than one.
+#: Seconds of real time after which a script has failed. In virtual time each script takes less than one.
 LIMIT = 30
 
-#: The addresses with which the scripts' cookies are right, and what else packetdrill's own runner says.
+#: The addresses for which the scripts' cookies are valid, and the other options of packetdrill's own runner.
 IPV4 = [
     "--ip_version=ipv4", "--local_ip=192.168.0.1", "--gateway_ip=192.168.0.1",
     "--netmask_ip=255.255.0.0", "--remote_ip=192.0.2.1",
@@ -48,10 +48,11 @@ IPV6 = [
     "-D", "CMSG_LEVEL_IP=SOL_IPV6", "-D", "CMSG_TYPE_RECVERR=IPV6_RECVERR",
 ]
 
-#: Makes the adapter do what Linux does (`Flags` in crates/packetdrill/src/settings.rs).
+#: Makes the adapter behave like Linux (`Flags` in crates/packetdrill/src/settings.rs).
 AS_LINUX = ",settings=linux"
 
-#: A namespace of its own, with the device that the scripts' settings name; their commands are written for bash.
+#: A separate namespace, with the device that the scripts' settings name. The scripts' commands are written for
+#: bash.
 NAMESPACE = (
     'mount --bind "$(command -v bash)" /bin/sh && '
     "ip link set lo up && ip tuntap add dev tun0 mode tun && ip link set tun0 up && "
@@ -60,7 +61,7 @@ NAMESPACE = (
 
 
 def option(text, name, otherwise):
-    """What an option is in the script."""
+    """The value of an option in the script."""
     found = re.search(rf"^\s*--{name}=(\S+)", text, re.MULTILINE)
     return found.group(1) if found else otherwise
 
@@ -71,14 +72,14 @@ def read(script):
 
 
 def is_ipv6(name, text):
-    """Whether a script is for IPv6 alone."""
+    """Whether a script is for IPv6 only."""
     return "ipv6" in name or "-v6" in name or option(text, "ip_version", "") == "ipv6"
 
 
 def command(packetdrill, library, script, options, more=""):
     text = read(script)
     given = dict(o[2:].split("=", 1) for o in options if o.startswith("--"))
-    # What the script says itself counts: packetdrill would let the command line win.
+    # The script's own options count, although packetdrill would prefer the command line.
     own = {name: value for name in given if (value := option(text, name, None))}
     options = [o for o in options if o[2:].split("=", 1)[0] not in own]
     local = own.get("local_ip", given["local_ip"])
@@ -91,7 +92,7 @@ def command(packetdrill, library, script, options, more=""):
 
 
 def first_error(output):
-    """The line by which packetdrill says what was wrong, without the script's name."""
+    """The line in which packetdrill reports the error, without the script's name."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     asserted = [line.strip() for line in lines if line.startswith("AssertionError")]
     if asserted:
@@ -102,7 +103,7 @@ def first_error(output):
 
 
 def run(packetdrill, library, script, options, more=""):
-    """(passed, first error) of one script."""
+    """Runs one script. Returns (passed, first error)."""
     with tempfile.TemporaryDirectory(prefix="packetdrill-") as state:
         path = os.path.join(HERE, "bin") + ":" + os.environ.get("PATH", "")
         environment = dict(os.environ, LIBRARY=library, PATH=path, PACKETDRILL_STATE=state)

@@ -1,5 +1,4 @@
-"""Name servers that serve the zones above the carriage zone in its place: NSD and BIND as Debian has them, from signed
-zone files."""
+"""Name servers for the zones above the carriage zone: NSD and BIND as Debian packages them, from signed zone files."""
 
 import os
 import re
@@ -9,7 +8,7 @@ from world import SOA
 
 #: Commands that sign zones.
 KEYGEN, SIGN, TO_DS = "dnssec-keygen", "dnssec-signzone", "dnssec-dsfromkey"
-#: What signed zones need, and the packages.
+#: The commands that signed zones need, and their packages.
 NEEDS = {"nsd": "nsd", SIGN: "bind9-utils", "named": "bind9"}
 
 
@@ -28,7 +27,7 @@ class Signer:
             file.write(f"$TTL 86400\n{SOA}{zone}")
         key = run(KEYGEN, "-q", "-a", "ECDSAP256SHA256", "-f", "KSK", "-K", self.directory, origin).stdout.strip()
         signed = f"{path}.signed"
-        # One key for all: -z.
+        # -z: one key for everything.
         run(SIGN, "-S", "-z", "-K", self.directory, "-d", self.directory, "-o", origin, "-f", signed, path)
         told = run(TO_DS, "-2", os.path.join(self.directory, f"{key}.key")).stdout
         tag, algorithm, kind, digest = re.search(r"DS (\d+) (\d+) (\d+) ([0-9A-F ]+)", told).groups()
@@ -39,7 +38,7 @@ class Authority(Process):
     """A name server with one zone at one address."""
 
     command = package = None
-    #: What it says when it is ready.
+    #: The text that it prints when it is ready.
     ready = None
 
     def __init__(self, world, ns, address, origin, zone):

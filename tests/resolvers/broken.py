@@ -1,4 +1,4 @@
-"""Fetches inside lookups through resolvers that misbehave: each of them has to succeed, if only by the ordinary way."""
+"""Fetches inside lookups through resolvers that misbehave. Each fetch must succeed, at least in the ordinary way."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from resolvers import LocalUnbound
 from sniffer import Sniffer
 
 
-#: Fetches with one memory after which a client may know what there is to know of a resolver; the last is measured.
+#: Number of fetches with one memory after which a client can know a resolver's behaviour. The last one is measured.
 LESSONS = 4
 
 
@@ -27,12 +27,12 @@ def proxy(world, manner):
 
 
 def told(record):
-    """The way that a request went, and why not inside the lookup."""
+    """The way that a request took, and why it did not travel inside the lookup."""
     return f"{record['way']} {record['held_back'] or ''}".strip()
 
 
 def measured(world, options):
-    """A line for each manner."""
+    """Yields a line for each manner."""
     lines = []
     for manner in MANNERS:
         with contextlib.ExitStack() as stack:
@@ -41,7 +41,7 @@ def measured(world, options):
             asker = stack.enter_context(world.asker())
             at_resolver = stack.enter_context(Sniffer(world.client, "resolver"))
             at_server = stack.enter_context(Sniffer(world.client, "server"))
-            # Fragments' zone, too, but by a name that no manner minds.
+            # Warm up the zone of the fragments as well, with a name that no manner affects.
             Carriage(world, at_resolver, at_server, asker).warm()
             lines.append(one(Fetch(world, at_resolver, at_server), manner, world, options))
         report.progress(lines[-1])
@@ -55,10 +55,10 @@ def one(fetch, manner, world, options):
     today, via = [], []
     for number in range(options.restarts):
         today.append(fetch.today(f"{letters(12).decode()}.xyz.com", "udp"))
-        # As if this resolver was new.
+        # Restore the memory, so that this resolver is new to the client.
         shutil.copy(learnt, fetch.memory)
         via.append(fetch.via_dns([f"h{number}.xyz.com"])[0])
-    # What it has learnt of the resolver stays, from the last of these fetches and some more.
+    # The client keeps what it has learnt about the resolver, from the last of these fetches and some more.
     for number in range(options.restarts, options.restarts + LESSONS):
         (again,) = fetch.via_dns([f"h{number}.xyz.com"])
     times = {"today": [time for time, _ in today], "via-dns": [time for time, _ in via], "again": [again[0]]}

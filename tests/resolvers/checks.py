@@ -1,16 +1,16 @@
-"""What must hold at any speed. The checks return a line for each thing that does not hold."""
+"""Conditions that must hold at any speed. Each check returns a line for each violation."""
 
 import time
 
 import report
 from measure import AT_ONCE
 
-#: How long a server may take to log what it has executed, s.
+#: Seconds within which a server must log what it has executed.
 LOGGED_WITHIN = 2
 
 
 def succeeded(records):
-    """All fetches succeeded; `records` are the command's reports by what was tried."""
+    """Checks that all fetches succeeded. `records` are the command's reports, by what was tried."""
     for what, some in records.items():
         failed = [record for record in some if record["status"] != 200]
         if failed:
@@ -18,8 +18,8 @@ def succeeded(records):
 
 
 def settled(fetch, before):
-    """How many requests the server has executed since `before`, once it has logged all that succeeded or the time is up;
-    also how many were asked for, and how many succeeded."""
+    """Waits until the server has logged all successful requests or the time is up. Returns how many requests it has
+    executed since `before`, how many were sent, and how many succeeded."""
     deadline = time.monotonic() + LOGGED_WITHIN
     while fetch.world.executed() - before < fetch.asked and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -27,7 +27,7 @@ def settled(fetch, before):
 
 
 def executed_once(counted):
-    """The server executed each successful request once, and no failed one."""
+    """Checks that the server executed each successful request once, and no failed one."""
     executed, asked, succeeded = (counted[what] for what in ("executed", "asked", "succeeded"))
     if executed > asked:
         yield f"{asked} requests were executed {executed} times"
@@ -38,7 +38,8 @@ def executed_once(counted):
 
 
 def fetched_once(fetch):
-    """As many requests in the lookup as a client sends in a minute: their ways, and what the server made of them."""
+    """Sends as many requests in lookups as a client may send in a minute. Returns their ways, and the server's
+    counts."""
     before = fetch.world.executed()
     fetch.learn()
     found = fetch.tried([f"h{number}.xyz.com" for number in range(AT_ONCE)], *fetch.by_lookup())

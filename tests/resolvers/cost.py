@@ -1,4 +1,4 @@
-"""What a first flight costs a resolver beside the lookup: processor time of its processes."""
+"""What a first flight costs a resolver in addition to the lookup: processor time of its processes."""
 
 import os
 
@@ -10,7 +10,7 @@ FRAGMENTS = 7
 
 
 def processor_time(processes):
-    """Of all threads, ns."""
+    """The processor time of all threads, ns."""
     total = 0
     for process in processes:
         tasks = f"/proc/{process.popen.pid}/task"
@@ -21,7 +21,7 @@ def processor_time(processes):
 
 
 def measured(world, kind, keys, options):
-    """µs of a lookup of a name that is not known, and of one with a first flight beside it; medians of rounds."""
+    """µs of a lookup of an unknown name, without and with a first flight in parallel; medians of rounds."""
     rounds, size = 5, max(10, options.count // 5)
     times = {"lookup": [], "flight": []}
     with kind(world) as resolver, world.asker() as asker:

@@ -1,4 +1,4 @@
-"""As much of the DNS's format (RFC 1035) as a test-bed needs. Names are lists of labels, which are bytes."""
+"""The part of the DNS format (RFC 1035) that a test-bed needs. Names are lists of labels, which are bytes."""
 
 import random
 import struct
@@ -16,13 +16,13 @@ def pack_name(name):
 
 
 def query(identity, name, kind=A, validated=False):
-    """A question; with `validated` the answer says whether it is (the bit AD, RFC 6840 section 5.7)."""
+    """A question. With `validated` the answer says whether it was validated (the bit AD, RFC 6840 section 5.7)."""
     flags = 0x0120 if validated else 0x0100
     return struct.pack("!6H", identity, flags, 1, 0, 0, 0) + pack_name(name) + struct.pack("!2H", kind, 1)
 
 
 def question(message):
-    """Name in lower case, type and end of the question; None if there is none."""
+    """Name in lower case, type and end of the question; None if there is no question."""
     try:
         if struct.unpack_from("!H", message, 4)[0] != 1:
             return None
@@ -56,5 +56,5 @@ def answer(message, end, records=(), authority=(), status=NOERROR):
 
 
 def letters(number):
-    """That many random letters and digits."""
+    """A string of `number` random letters and digits."""
     return "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=number)).encode()

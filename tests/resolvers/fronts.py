@@ -1,4 +1,4 @@
-"""First flights to a carriage zone with two name servers: two fronts, each at its own address and wire, which forward
+"""First flights to a carriage zone with two name servers: two fronts, each at its own address and wire, that forward
 fragments to each other."""
 
 import contextlib
@@ -18,11 +18,11 @@ from world import RELAY, World
 #: The second front's wires to the resolver and the server, and the one between the fronts.
 TO_SECOND, SECOND_RELAY, FORWARD = (Pair(number) for number in range(107, 110))
 FORWARD_PORT = 4455
-#: First flights through each resolver, at least and at most.
+#: Minimum and maximum number of first flights through each resolver.
 LEAST, FLIGHTS = 12, 100
 #: Longer than fronts keep fragments, s.
 PATIENCE = 3.5
-#: The share of them that has to arrive.
+#: The share of first flights that must arrive.
 ARRIVE = 0.9
 
 
@@ -40,7 +40,7 @@ class TwoFronts(World):
         self.wire(self.second, self.server, SECOND_RELAY, "relay", device="relay2")
         self.wire(self.front, self.second, FORWARD, "relay", device="forward")
         family = self.family
-        # The server listens for both of them at one address.
+        # The server listens for both fronts at one address.
         self.second.ip(f"-{family}", "route", "add", RELAY.net[family], "via", SECOND_RELAY.peer[family])
 
     def delegation(self):
@@ -54,7 +54,7 @@ class TwoFronts(World):
             self.carriage_server(ns, address, zone, number, *self.forwarding(number))
 
     def forwarding(self, number):
-        """Options with which a front forwards what belongs to the other one."""
+        """Options with which a front forwards the fragments that belong to the other one."""
         if not can_forward():
             return ()
         ends = [at(address[self.family], FORWARD_PORT) for address in (FORWARD.host, FORWARD.peer)]
@@ -65,12 +65,12 @@ class TwoFronts(World):
 
 
 def can_forward():
-    """Whether this build forwards fragments: what older ones lose can be measured, too."""
+    """Whether this build forwards fragments. The losses of older builds can also be measured."""
     return "--forward-to" in run(firstflight.BINARY, "dns", "--help").stdout
 
 
 def measured(world, options):
-    """A line for each resolver."""
+    """Yields a line for each resolver."""
     world.web_servers()
     count = min(FLIGHTS, max(LEAST, options.count))
     for kind in options.resolver:
@@ -79,7 +79,7 @@ def measured(world, options):
             stack.enter_context(kind(world))
             asker = stack.enter_context(world.asker())
             carriage = Carriage(world, None, at_server, asker, patience=PATIENCE)
-            # Takes longer than fronts need to hear each other.
+            # This takes longer than the fronts need to find each other.
             carriage.warm()
             times = [carriage.flight(world.keys.fragments()) for _ in range(count)]
             line = {"arrived": [sum(time is not None for time in times), count], "ms": {"flight": summary(times)}}

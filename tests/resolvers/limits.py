@@ -1,7 +1,7 @@
-"""Fetches through a limiter: dnsdist, which takes a limited number of questions a second from each client, in front of unbound.
+"""Fetches through a rate limiter: dnsdist, which accepts a limited number of questions per second from each client,
+in front of unbound.
 
-Each fetch has to succeed whatever the limiter does with the questions above the limit, and each request is executed
-once.
+Each fetch must succeed whatever the limiter does with questions above the limit, and each request is executed once.
 """
 
 import contextlib
@@ -19,24 +19,24 @@ from resolvers import LocalUnbound, Unbound
 
 COMMAND = PACKAGE = "dnsdist"
 NEEDS = {COMMAND: PACKAGE}
-#: What is done with questions above the limit.
+#: What the limiter does with questions above the limit.
 ACTIONS = {"refuses": "RCodeAction(DNSRCode.REFUSED)", "drops": "DropAction()"}
-#: Questions a second, and fetches at once. A first flight in eight names and its lookup are nine questions: the limit
-#: cuts the first flight, or leaves it whole and takes the lookup alone, or takes one of four at once. Ordinary lookups
-#: are always within it.
+#: Questions per second, and fetches at the same time. A first flight in eight names and its lookup are nine
+#: questions. The limit cuts the first flight, or passes the whole flight and stops only the lookup, or stops one of
+#: four at the same time. Ordinary lookups are always within the limit.
 LIMITS = ((5, 1), (8, 1), (20, AT_ONCE))
-#: Those of --check.
+#: The combinations of --check.
 CHECKED = (("refuses", 8), ("drops", 5))
-#: Until a limit of these counts from the start again, s.
+#: Seconds until each of these limits has recovered completely.
 REST = 1.5
-#: First flights after which a client may know what there is to know.
+#: Number of first flights after which a client can know the limiter's behaviour.
 LESSONS = 4
-#: Fetches of each kind.
+#: Maximum number of fetches of each kind.
 MOST = 8
 
 
 class Limiter(Process):
-    """At the resolver's address, with unbound behind it."""
+    """A limiter at the resolver's address, with unbound behind it."""
 
     def __init__(self, world, action, limit):
         self.world = world
@@ -45,7 +45,7 @@ class Limiter(Process):
             f"dnsdist-{action}-{limit}.conf",
             f"setLocal('{at(world.resolver_address, 53)}')\nsetACL({{'10.0.0.0/8', 'fd00::/8'}})\n"
             f"setSecurityPollSuffix('')\nnewServer('{address}:{port}')\n"
-            # It would ask for a name that there is not in a small Internet.
+            # Otherwise it would query a name that does not exist in a small Internet.
             "getServer(0):setUp()\n"
             f"addAction(MaxQPSIPRule({limit}), {ACTIONS[action]})\n",
         )
@@ -63,7 +63,7 @@ def version():
 
 
 def learnt(world):
-    """The path of a memory that knows what the hosts publish, learnt without a limiter."""
+    """The path of a memory that knows what the hosts publish. It was learnt without a limiter."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(Unbound(world))
         fetch = Fetch.entered(stack, world)
@@ -72,7 +72,7 @@ def learnt(world):
 
 
 def measured(world, options):
-    """A line for each action and limit."""
+    """Yields a line for each action and limit."""
     memory = learnt(world)
     for action in ACTIONS:
         for limit, together in LIMITS:
@@ -80,7 +80,7 @@ def measured(world, options):
                 continue
             with contextlib.ExitStack() as stack:
                 stack.enter_context(LocalUnbound(world))
-                # Past the limiter.
+                # Ask unbound directly, past the limiter.
                 with world.asker(LocalUnbound.listen) as asker:
                     for zone in (CARRIAGE, SITE):
                         for _ in range(5):
@@ -99,7 +99,7 @@ def measured(world, options):
 
 
 def one(fetch, memory, together, options):
-    """Ordinary fetches, those in the lookup by a client that does not know the limiter, and by one that does."""
+    """Ordinary fetches, fetches in the lookup by a client that does not know the limiter, and by one that does."""
     rounds = min(MOST, options.count)
     before = fetch.world.executed()
     hosts = iter(range(rounds * AT_ONCE * 3 + LESSONS * AT_ONCE))
@@ -114,7 +114,7 @@ def one(fetch, memory, together, options):
         if together == 1:
             ((took, record),) = fetch.tried(names, *arguments)
             return took, [record]
-        # The command looks up ordinary names one after the other: a run for each.
+        # The command looks up ordinary names one after the other, so use a run for each name.
         return fetch.at_once([[name] for name in names] if way == "today" else [names], *arguments)
 
     found = {"today": [fetched("today") for _ in range(rounds)], "first": []}

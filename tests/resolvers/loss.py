@@ -1,5 +1,5 @@
-"""Fetches while the wires between the resolver and the authorities lose packets. Those in lookups have to succeed, and
-the carriage must not stop for long because a packet was lost."""
+"""Fetches while the wires between the resolver and the authorities lose packets. Fetches in lookups must succeed,
+and the carriage must not stop for long because a packet was lost."""
 
 import contextlib
 import json
@@ -12,26 +12,27 @@ from dnswire import letters
 from measure import AT_ONCE, UDP_TODAY, Carriage, Fetch, summary
 from world import TO_AUTHORITIES, World
 
-#: Share of packets that each of these wires loses, each way.
+#: Share of packets that each of these wires loses in each direction.
 SHARE = "1%"
-#: First flights of one resolver, of which some are lost.
+#: Minimum number of first flights of one resolver, so that some are lost.
 LEAST = 24
-#: Until the next fetch, ms: answers of a resolver that waited for an authority in vain are heard by then, or soon.
+#: Time until the next fetch, ms. By then or soon after, the answers of a resolver that waited for an authority in
+#: vain arrive.
 INTERVAL = 600
-#: No stop lasts longer because packets were lost, s.
+#: Maximum duration of a stop because of lost packets, s.
 LONGEST_STOP = 3600
 
 
 class LossyWorld(World):
-    """The wires to the authorities lose packets."""
+    """A world whose wires to the authorities lose packets."""
 
     def damage(self, name):
-        # Which ones they are is the same each time, for what passes in the same order.
+        # Packets that pass in the same order are always lost in the same places.
         return ("--loss", SHARE) if name in TO_AUTHORITIES else ()
 
 
 def measured(world, options):
-    """A line for each resolver."""
+    """Yields a line for each resolver."""
     world.web_servers()
     for kind in options.resolver:
         with contextlib.ExitStack() as stack:
@@ -45,7 +46,8 @@ def measured(world, options):
 
 
 def one(fetch, options):
-    """Ordinary fetches and those in the lookup, of names that the resolver does not know; what is learnt stays."""
+    """Ordinary fetches and fetches in the lookup, with names that the resolver does not know. The client keeps what
+    it learns."""
     before = fetch.world.executed()
     fetch.learn()
     count = max(LEAST, options.count)
@@ -57,7 +59,7 @@ def one(fetch, options):
         stops.append(longest_stop(fetch.memory))
     executed = settled(fetch, before)
     records = {"today": [record for _, record in today], "in the lookup": [record for _, record in via]}
-    # Today's way fails where the resolver gives up (SERVFAIL) because a packet was lost.
+    # An ordinary fetch fails if the resolver gives up (SERVFAIL) because a packet was lost.
     must = {"in the lookup": records["in the lookup"]}
     return {
         "ms": {"today": summary([time for time, _ in today]), "via-dns": summary([time for time, _ in via])},
@@ -67,7 +69,7 @@ def one(fetch, options):
             for name, some in (("today", today), ("via-dns", via))
         },
         "ways": report.ways(records["in the lookup"]),
-        # Runs of the command that knew of a stop when they ended, and how long the longest one lasts.
+        # The number of runs of the command that knew of a stop when they ended, and the number of runs.
         "stopped": [sum(map(bool, stops)), len(stops)],
         "longest_stop_s": max(stops),
         "executed": executed,
@@ -76,7 +78,7 @@ def one(fetch, options):
 
 
 def longest_stop(memory):
-    """The seconds that the longest stop still lasts; 0 without one."""
+    """The remaining seconds of the longest stop; 0 without one."""
     with open(memory, encoding="utf-8") as file:
         stops = json.load(file).get("stops", [])
     return max((max(0, round(stop["until"] - time.time())) for stop in stops), default=0)

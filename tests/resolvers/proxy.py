@@ -25,7 +25,7 @@ MANNERS = ("honest", "silent", "slow", "slow-all", "lying", "filtering", "mangli
 DELAY = 2.0
 LIE = socket.inet_aton("198.51.100.66")
 ODD = re.compile(rb"[^a-z0-9_-]")
-#: Questions under way; the oldest is forgotten.
+#: Maximum number of questions under way. The oldest one is dropped.
 MOST = 4096
 
 

@@ -1,4 +1,4 @@
-"""Tables for people, in Markdown."""
+"""Tables in Markdown."""
 
 import collections
 import sys
@@ -11,13 +11,13 @@ def progress(line):
 
 
 def title(line):
-    """Which of the measurements it is."""
+    """The name of a measurement."""
     words = (f"IPv{line['family']}", line.get("part"), line["resolver"], line.get("what"))
     return ", ".join(filter(None, words))
 
 
 def median(line, what):
-    """With what is missing, if something is."""
+    """The median, with the number of missing values if there are any."""
     found = line["ms"].get(what)
     if found is None or found["median"] is None:
         return DASH
@@ -26,7 +26,7 @@ def median(line, what):
 
 
 def extra(line, what, than, options, more=0):
-    """Round trips to the authority more than `than` took; `more` ms are no such."""
+    """Round trips to the authority that `what` took more than `than`. `more` ms are not counted."""
     one, other = (line["ms"].get(name, {}).get("median") for name in (what, than))
     if one is None or other is None:
         return DASH
@@ -34,7 +34,7 @@ def extra(line, what, than, options, more=0):
 
 
 def ways(records):
-    """How many requests went which way, and why not inside the lookup."""
+    """How many requests took which way, and why not the way inside the lookup."""
     return dict(collections.Counter(f"{record['way']} {record['held_back'] or ''}".strip() for record in records))
 
 
@@ -48,7 +48,7 @@ def table(head, rows):
 
 
 def flights(lines, options):
-    """Name servers known, the zone's own unknown, all unknown."""
+    """Results with the name servers known, with the zone's own unknown, and with all unknown."""
     relay = options.rtts["relay"] / 2
     head = ["", "resolver", "plain, ms", "flight, ms", "extra RTT"]
     for state in ("NS unknown", "all unknown"):
@@ -95,7 +95,7 @@ def fetches(lines):
 
 
 def together(lines, options):
-    """What all of it comes to, of one run: first bytes, which copy won, and what the resolver adds."""
+    """The overall result of one run: first bytes, which copy won, and what the resolver adds."""
     rtt = options.rtts["server"]
 
     def first_byte(line, what):
@@ -195,7 +195,7 @@ def visits(lines):
 
 
 def text(found, options):
-    """The tables of what was measured."""
+    """The tables of the results."""
     real = [line for line in found if "manner" not in line and "part" not in line]
 
     def of(part):

@@ -1,4 +1,4 @@
-"""Resolvers as Debian configures them, with a private root: hints, a trust anchor or none, an address to listen on."""
+"""Resolvers as Debian configures them, with a private root: hints, a trust anchor or none, and a listening address."""
 
 import os
 import shutil
@@ -7,9 +7,9 @@ from process import Process, run
 
 
 class Resolver(Process):
-    """A running resolver; answers when the `with` block begins."""
+    """A running resolver. It answers when the `with` block begins."""
 
-    #: Command, and the package that it is of.
+    #: The command, and its package.
     command = package = None
 
     def __init__(self, world):
@@ -18,12 +18,12 @@ class Resolver(Process):
         self.directory = os.path.join(world.directory, f"{type(self).__name__.lower()}-{number}")
         os.mkdir(self.directory)
         super().__init__(self.prepare(), ns=world.resolver, cwd=self.directory)
-        # The last words of those that run are shown if something fails.
+        # If something fails, the last output of running processes is shown.
         others = [one for one in world.processes if not isinstance(one, Resolver) or one.popen.poll() is None]
         world.processes = [*others, self]
 
     def prepare(self):
-        """Writes the configuration; the command."""
+        """Writes the configuration. Returns the command."""
         raise NotImplementedError
 
     def file(self, name, text):
@@ -57,7 +57,8 @@ class Unbound(Resolver):
     listen = None
 
     def prepare(self):
-        # /etc/unbound/unbound.conf includes a trust anchor and the control socket: neither. Else all is built in.
+        # /etc/unbound/unbound.conf includes a trust anchor and the control socket. Leave out both; everything else is
+        # the default.
         address, port = self.listen or (self.world.resolver_address, 53)
         anchor = f' trust-anchor: ". DS {self.world.anchor}"\n' if self.world.anchor else ""
         config = self.file(
@@ -74,7 +75,7 @@ class Bind(Resolver):
     command, package, label = "named", "bind9", "BIND"
 
     def prepare(self):
-        # As /etc/bind/named.conf.options, but for the trust anchor.
+        # As /etc/bind/named.conf.options, except for the trust anchor.
         validation, anchors = "no", ""
         if self.world.anchor:
             tag, algorithm, kind, digest = self.world.anchor.split()
@@ -109,7 +110,8 @@ class PowerDns(Resolver):
     command, package, label = "pdns_recursor", "pdns-recursor", "PowerDNS Recursor"
 
     def prepare(self):
-        # As /etc/powerdns/recursor.conf. Not its own: private addresses may be asked, and IPv6 where there is no other.
+        # As /etc/powerdns/recursor.conf, with two changes: private addresses may be queried, and IPv6 is used if
+        # there is nothing else.
         outgoing = "query-local-address=::\n" if self.world.family == 6 else ""
         anchor, validation = self.world.anchor, "validate" if self.world.anchor else "process"
         anchors = self.file("recursor.lua", 'clearTA(".")\n' + (f'addTA(".", "{anchor}")\n' if anchor else ""))
@@ -150,7 +152,7 @@ class Dnsmasq(Resolver):
 
 
 class LocalUnbound(Unbound):
-    """One that only another program in its namespace asks."""
+    """An unbound that is asked only by another program in its namespace."""
 
     listen = ("127.0.0.1", 5353)
 

@@ -1,7 +1,7 @@
 """The authority that the thesis (5.1) wants for `www.xyz.com`: responder.py ADDRESS ZONE SERVER
 
-Names `a.….ZONE` have the server's address, as the zone itself has; what lies between exists and has no records
-(NODATA), as RFC 8020 and RFC 4592 section 2.2.2 want it of empty non-terminals. UDP only.
+Names `a.….ZONE` have the server's address, and so has the zone itself. The names in between exist without records
+(NODATA), as RFC 8020 and RFC 4592 section 2.2.2 require for empty non-terminals. UDP only.
 """
 
 import ipaddress

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a lookup and a first flight inside it cost through real resolvers, in a small Internet of this machine.
+"""What a lookup and a first flight inside it cost through real resolvers, in a small Internet on this machine.
 
     tests/resolvers/run.py [--quick | --check] [--part NAME …] [--resolver NAME …] [--family 4|6] [--json]
 
@@ -7,7 +7,7 @@ Measures, for each resolver and family:
 
   fetch    lookup, handshake and request with `firstflight get`, over TCP and over TCP in UDP, and `get --via-dns`
   flight   a first flight in seven fragments: from the client's questions to the relayed datagram at the server
-  thesis   the same in one name of four or five labels, as the thesis has it (5.1)
+  thesis   the same in one name of four or five labels, in the thesis' form (5.1)
   cost     processor time of the resolver for a lookup, and for one with a first flight beside it
   broken   resolvers that are silent, slow, lying or filter odd octets
   visit    a first visit with `get --via-dns`, when nothing is known of the server
@@ -16,9 +16,9 @@ Measures, for each resolver and family:
   fronts   first flights to a carriage zone with two name servers
   signed   first flights below zones that NSD or BIND serves signed, through resolvers that validate
 
-From `visit` on, what must hold however long it takes is checked: all fetches succeed, each request is executed once,
-first flights arrive at one of two fronts, and answers validate. The exit status is 1, after a line for each, if
-something does not, and 77 if a package is missing. `--check` does that and nothing else, as ./check wants it.
+The parts from `visit` on also check what must hold at any speed: all fetches succeed, each request is executed once,
+first flights arrive at one of two fronts, and answers validate. The exit status is 1, after a line for each failure,
+if a check fails, and 77 if a package is missing. `--check` does only these checks, as ./check needs it.
 
 Needs root and the packages of packages.txt; `cargo build --release -p firstflight-cli -p firstflight-lab` first. All
 it makes are network namespaces and processes, which end with it.
@@ -33,7 +33,7 @@ import shutil
 import signal
 import sys
 
-#: Exit status if a command or a package is missing; argparse has 2.
+#: Exit status if a command or a package is missing. argparse uses 2.
 MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -58,23 +58,23 @@ from sniffer import Sniffer  # noqa: E402
 from world import HOSTS, RTTS, World, ZONE  # noqa: E402
 
 PARTS = ("fetch", "flight", "thesis", "cost", "broken", "visit", "limits", "loss", "fronts", "signed")
-#: Those of --check.
+#: The parts of --check.
 CHECKED = ("limits", "fronts", "signed")
-#: Those that are made for each resolver.
+#: The parts that run for each resolver.
 OF_RESOLVERS = {"fetch", "flight", "thesis", "cost"}
-#: Those in the same small Internet with unbound only.
+#: The parts that run in the same small Internet, only with unbound.
 OF_ONE = {"broken": broken, "visit": visit, "limits": limits}
 
 
 def on_terminate(number, _frame):
-    # Unwinds the `with` blocks; a second signal must not interrupt the cleaning up.
+    # Unwind the `with` blocks. A second signal must not interrupt the cleanup.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def flights(world, kind, keys, options):
-    """From warm caches, then each time from the start: the site's name server known, or nothing."""
+    """With warm caches, then each time from the start: with the site's name server known, or with nothing known."""
     results = {}
     with contextlib.ExitStack() as stack:
         at_front = stack.enter_context(Sniffer(world.front, "front"))
@@ -105,7 +105,8 @@ def flights(world, kind, keys, options):
 
 
 def fetches(world, kind, options):
-    """By today's way and inside the lookup: names that the resolver knows, and names of a zone that it knows."""
+    """Fetches today's way and inside the lookup, of names that the resolver knows, and of unknown names in a zone
+    that it knows."""
     results = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(kind(world))
@@ -132,14 +133,15 @@ def fetches(world, kind, options):
 
 
 def host(known, number=None):
-    """A name that the resolver knows, or one that it does not; with a number, one that the server has a name for."""
+    """A name that the resolver knows, or one that it does not know. With a number, one that the server has a name
+    for."""
     if known == "known":
         return "www.xyz.com"
     return f"{letters(12).decode()}.xyz.com" if number is None else f"h{number}.xyz.com"
 
 
 def measured(options):
-    """A line for each resolver and family, and for each manner of misbehaving."""
+    """Yields a line for each resolver and family, and for each manner of misbehaviour."""
     keys = Keys(ZONE)
     found = []
     for family in options.family:
@@ -154,7 +156,7 @@ def measured(options):
 
 
 def worlds(keys, options):
-    """Kinds of small Internets, and what is measured there."""
+    """The kinds of small Internets, and what is measured in each."""
     parts = set(options.parts)
     if parts & (OF_RESOLVERS | OF_ONE.keys()):
         yield World, lambda world, options: measured_in(world, keys, options)
@@ -210,7 +212,7 @@ def arguments():
         options.count = 5
     if not 1 <= options.count <= HOSTS:
         parser.error(f"--count is from 1 to {HOSTS}")
-    # Resolvers have to be started for these.
+    # These measurements restart the resolver.
     options.restarts = max(2, options.count // 20) if not options.check else 0
     options.resolver = [names[name] for name in options.resolver or names]
     options.family = options.family or [4, 6]
@@ -220,7 +222,7 @@ def arguments():
 
 
 def missing(options):
-    """What to do before this can run, or None."""
+    """What has to be done before this can run, or None."""
     if os.geteuid() != 0:
         return "run it as root: it makes network namespaces"
     for path in (firstflight.BINARY, os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")):

@@ -7,7 +7,7 @@ from importlib.util import module_from_spec, spec_from_loader
 
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools")
 KEY_ID = RELAY_KEY_ID = 1
-#: Bytes of the request: as many as make seven fragments.
+#: Bytes of the request, so that a first flight has seven fragments.
 REQUEST = 60
 FRAGMENTS = 7
 
@@ -20,7 +20,7 @@ def _load(name):
 
 
 class Keys:
-    """The keys of one run's front, and what a client seals to them."""
+    """The keys of one run's front, and first flights sealed to them."""
 
     def __init__(self, zone):
         self.tool = _load("dns-vectors")
@@ -38,6 +38,6 @@ class Keys:
         return f"relay {RELAY_KEY_ID} {self.relay_key.hex()}\n"
 
     def fragments(self, parity=False):
-        """The labels of a first flight that was never sent before: seven, and the parity."""
+        """The labels of a new first flight: seven, and the parity."""
         sealed, _ = self.tool.seal(self.info, self.zone, KEY_ID, self.public, os.urandom(32))
         return self.tool.labels(sealed, 0)[: None if parity else FRAGMENTS]

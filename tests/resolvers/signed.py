@@ -1,5 +1,5 @@
-"""First flights below signed zones: the root, com and xyz.com are signed and served by NSD, or xyz.com by BIND, and
-resolvers validate. The carriage zone is delegated without a DS record, so that it is insecure."""
+"""First flights below signed zones. The root, com and xyz.com are signed and served by NSD, or xyz.com by BIND, and
+resolvers validate. The carriage zone is delegated without a DS record, so it is insecure."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from dnswire import A, AAAA, SERVFAIL, answers, code, labels, letters
 from measure import CARRIAGE, Fetch
 from world import World
 
-#: An address that the zone is signed with, and the one that is served in its place: a forgery.
+#: The address in the signed zone, and the forged one that is served instead.
 TRUE, FORGED = "192.0.2.1", "192.0.2.66"
 FORGERY = "forged.xyz.com"
 
@@ -21,7 +21,7 @@ FORGERY = "forged.xyz.com"
 class SignedWorld(World):
     """Signed zones above the carriage zone."""
 
-    #: What serves the site's zone.
+    #: The server of the site's zone.
     site_server = Nsd
 
     def zones(self):
@@ -29,7 +29,7 @@ class SignedWorld(World):
         return root, com, (origin, address, f"{site}forged A {TRUE}\n")
 
     def delegation(self):
-        """And the HTTPS record of `www`, as the operator's page shows them."""
+        """The delegation and the HTTPS record of `www`, as the operator's page shows them."""
         return documented.records("HTTPS", self.family, {documented.FIRST: self.front_address}, self.parameter())
 
     def published(self):
@@ -38,7 +38,7 @@ class SignedWorld(World):
     def parents(self):
         signer = Signer(os.path.join(self.directory, "signed"))
         ds, servers = {}, []
-        # Each zone has the DS record of the one below.
+        # Each zone contains the DS record of the zone below.
         for origin, address, zone in reversed(self.zones()):
             for below, record in ds.items():
                 zone += f"{below} DS {record}\n"
@@ -71,7 +71,7 @@ def forge(path):
 
 
 def measured(world, options, flights):
-    """A line for each resolver. `flights` measures those."""
+    """Yields a line for each resolver. `flights` measures first flights."""
     world.web_servers()
     beside = world.site_server.label
     for kind in options.resolver:
@@ -93,7 +93,7 @@ def measured(world, options, flights):
 
 
 def validated(world, asker):
-    """A line for each answer that is not as it should be from a resolver that validates."""
+    """A line for each wrong answer of a resolver that validates."""
     kind = AAAA if world.family == 6 else A
     site = asker.ask(labels("www.xyz.com"), kind, validated=True)
     if not (answers(site) and is_authentic(site)):
@@ -107,5 +107,5 @@ def validated(world, asker):
 
 
 def is_authentic(message):
-    """Whether the resolver says that it has validated it: the bit AD."""
+    """Whether the resolver says that it has validated the answer: the bit AD."""
     return bool(message[3] & 0x20)

@@ -12,7 +12,8 @@ SO_TIMESTAMPNS = 35
 ETH_P_ALL = 3
 OUTGOING = 4
 
-#: `time` is in seconds of the wall clock; `name` that of a DNS query; `sent` if it leaves by the device.
+#: `time` is in seconds of the wall clock; `name` is the name in a DNS query; `sent` is true if the packet leaves by
+#: the device.
 Packet = collections.namedtuple("Packet", "time sent protocol source destination name length data")
 
 
@@ -34,7 +35,8 @@ def parse(packet, when, sent):
 
 
 class Sniffer:
-    """What arrives at a device of a namespace, or at all of them, and leaves by it, while the `with` block lasts."""
+    """The packets that arrive at a device of a namespace, or at all devices, or leave by it, during the `with`
+    block."""
 
     def __init__(self, ns, device=None):
         with ns.entered():
@@ -78,7 +80,7 @@ class Sniffer:
             self.packets.clear()
 
     def wait(self, wanted, timeout=5):
-        """The first packet that is wanted; None if none comes in time."""
+        """The first wanted packet; None if none arrives in time."""
         deadline = time.monotonic() + timeout
         with self._news:
             while True:

@@ -1,4 +1,4 @@
-"""A first visit: nothing is known of the server, and nothing of the network."""
+"""A first visit: the client knows nothing about the server or the network."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ from dnswire import letters
 from measure import UDP_TODAY, Carriage, Fetch, summary
 from resolvers import Unbound
 
-#: Visits of each kind.
+#: Maximum number of visits of each kind.
 MOST = 40
 KINDS = ("today", "first", "known")
 
 
 def measured(world, options):
-    """A line, with unbound as the resolver."""
+    """Yields a line, with unbound as the resolver."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(Unbound(world))
         with world.asker() as asker:
@@ -28,8 +28,8 @@ def measured(world, options):
 
 
 def visits(fetch, count):
-    """Visits of three kinds: ordinary ones; with `--via-dns` and nothing known; with `--via-dns` and the server known from
-    an earlier visit, but without certificate and proof. The resolver knows no host's address."""
+    """Visits of three kinds: ordinary ones; with `--via-dns` and nothing known; with `--via-dns` and the server
+    known from an earlier visit, but without certificate and proof. The resolver knows no host's address."""
     before, found = fetch.world.executed(), {kind: [] for kind in KINDS}
     fetch.learn()
     learnt = f"{fetch.memory}.learnt"
@@ -55,7 +55,7 @@ def visits(fetch, count):
 
 
 def visit(fetch, host, options):
-    """One visit; ms from the first packet of any kind to the first one of the response."""
+    """One visit. Returns the ms from the first packet of any kind to the first packet of the response."""
     (record,) = fetch.reports([[host]], *options)
     sent = [p.time for sniffer in (fetch.at_resolver, fetch.at_server) for p in sniffer.packets if p.sent]
     came = [p.time for p in fetch.responses()]

@@ -1,4 +1,4 @@
-"""A small Internet: a client, its resolver, a private root with its zones, a front and a server, and wires between.
+"""A small Internet: a client, its resolver, a private root with its zones, a front, a server, and their wires.
 
                     root, com, xyz.com
                           | 50 ms
@@ -6,8 +6,8 @@
          |                                  | 2 ms
          +------------50 ms-------------- server
 
-Each line is a wire of its own (`firstflight-lab wire`), as the round-trip times do not come of a star. Zones have
-addresses of one family only, so that resolvers have no choice.
+Each line is a separate wire (`firstflight-lab wire`), because a star could not give these round-trip times. Zones
+have addresses of one family only, so that resolvers have no choice.
 """
 
 import os
@@ -26,18 +26,18 @@ from wire import Wire
 
 #: Round-trip times, ms: the defaults of run.py.
 RTTS = {"resolver": 10, "root": 50, "front": 50, "server": 50, "relay": 2}
-#: The wires that only questions to authorities pass.
+#: The wires that carry only questions to authorities.
 TO_AUTHORITIES = ("root", "front")
 ZONE = "f.xyz.com"
-#: The zone whose authority answers as the thesis wants it, where that one has `www.xyz.com`.
+#: The zone whose authority answers in the thesis' way. The thesis uses `www.xyz.com`.
 THESIS_ZONE = "cdn.xyz.com"
-#: The port of HTTP: for another one the HTTPS record has a name of its own, which takes resolvers longer.
+#: The HTTP port. For another port the HTTPS record has a different name, which takes resolvers longer.
 PORT, RELAY_PORT, VERIFIER_PORT = 80, 4454, 4433
 BODY = 1000
-#: Hosts of the site that no resolver knows until they are asked for: `h0.xyz.com` and so on.
+#: Number of hosts of the site that no resolver knows until they are queried: `h0.xyz.com` and so on.
 HOSTS = 400
 
-#: From the client to the resolver and so on: the first is the host's end.
+#: The wires from the client to the resolver, and so on. The first address is the host's end.
 TO_RESOLVER, TO_ROOT, TO_FRONT, TO_SERVER, RELAY, ENGINE = (Pair(number) for number in range(101, 107))
 
 SOA = "@ IN SOA ns.xyz.com. hostmaster.xyz.com. 1 86400 7200 3600000 60\n"
@@ -50,15 +50,15 @@ def more(address, number):
 
 
 class World(Context):
-    """Everything but a resolver, in one family; the namespace `resolver` waits for one."""
+    """Everything except a resolver, in one family. The resolver is started in the namespace `resolver`."""
 
-    #: The DS record of the root's key, after `DS`: resolvers validate. None: nothing is signed.
+    #: The DS record of the root's key, after `DS`. If set, resolvers validate; None means that nothing is signed.
     anchor = None
 
     def __init__(self, family, rtts, keys):
         super().__init__()
         self.family, self.rtts, self.keys = family, rtts, keys
-        #: Addresses that the client has had towards the server.
+        #: Number of addresses that the client has had towards the server.
         self.numbered = 0
         self.kind = "A" if family == 4 else "AAAA"
         self.resolver_address = TO_RESOLVER.peer[family]
@@ -102,18 +102,18 @@ class World(Context):
             self.wire(left, right, pair, name)
 
     def wire(self, left, right, pair, name, device=None):
-        """A wire with the round-trip time of that name; the device has the same name unless another is given."""
-        # Before all others: whatever the machine does, it is these that must be on time.
+        """A wire with the round-trip time for `name`. The device has the same name unless another one is given."""
+        # Give the wires the highest priority: they must be on time, whatever else the machine does.
         prefix = ("chrt", "-f", "10")
         options = ("--rtt", f"{self.rtts[name]}ms", *self.damage(name))
         self.start(Wire(left, right, pair, *options, device=device or name, prefix=prefix))
 
     def damage(self, _name):
-        """What else happens to packets on the wire of that name: options of `firstflight-lab wire`."""
+        """Further impairments of the wire `name`: options of `firstflight-lab wire`."""
         return ()
 
     def resolv_conf(self):
-        """`ip netns exec` shows the client this resolver as the system's."""
+        """Makes this resolver the client's system resolver, by `ip netns exec`."""
         directory = f"/etc/netns/{self.client.name}"
         os.makedirs(directory)
         self.callback(shutil.rmtree, directory, ignore_errors=True)
@@ -145,7 +145,7 @@ class World(Context):
             f"com. NS ns.com.\nns.com. {kind} {self.com_address}\n"
         )
         com = f"@ NS ns\nns {kind} {self.com_address}\nxyz NS ns.xyz\nns.xyz {kind} {self.xyz_address}\n"
-        # A wildcard: names that no resolver knows yet.
+        # A wildcard, for names that no resolver knows yet.
         site = (
             f"@ NS ns\nns {kind} {self.xyz_address}\n"
             f"www {kind} {self.server_address}\n* {kind} {self.server_address}\n{self.delegation()}"
@@ -154,20 +154,20 @@ class World(Context):
         return ((".", self.root_address, root), ("com.", self.com_address, com), ("xyz.com.", self.xyz_address, site))
 
     def delegation(self):
-        """Of the carriage zone."""
+        """The delegation of the carriage zone."""
         return f"f NS ns.f\nns.f {self.kind} {self.front_address}\n"
 
     def parents(self):
-        """The name servers above the carriage zone."""
+        """Starts the name servers above the carriage zone."""
         for origin, address, zone in self.zones():
             self.name_server(self.root, address, origin, zone)
 
     def fronts(self):
-        """The name server of the carriage zone."""
+        """Starts the name server of the carriage zone."""
         self.carriage_server(self.front, self.front_address, f"@ NS ns\nns {self.kind} {self.front_address}\n")
 
     def carriage_server(self, ns, address, zone, number=0, *options):
-        """A front; with several of them, `number` counts them."""
+        """Starts a front. If there are several, `number` counts them."""
         return self.name_server(
             ns, address, f"{ZONE}.", zone, "--carriage-zone", ZONE, "--carriage-address", TO_SERVER.peer[4],
             "--key", self.file("carriage.key", self.keys.carriage()),
@@ -176,7 +176,7 @@ class World(Context):
         )  # fmt: skip
 
     def thesis(self):
-        """The authority that answers as the thesis wants it."""
+        """Starts the authority that answers in the thesis' way."""
         here = os.path.dirname(os.path.abspath(__file__))
         responder = self.start(
             Process(
@@ -190,11 +190,12 @@ class World(Context):
         return Asker(self, inner)
 
     def published(self):
-        """That the server takes certificates and first flights by lookups, for all of its names."""
+        """The records that say, for all names of the server, that it accepts certificates and first flights by
+        lookups."""
         return "".join(f"{name} HTTPS 1 . {self.parameter()}\n" for name in ("www", "*"))
 
     def parameter(self):
-        """What it publishes."""
+        """The parameter that the server publishes."""
         told = run(
             firstflight.BINARY, "asap", "record", "--verifier-key", self.verifier_key, "--udp-port", str(PORT),
             "--carriage-zone", ZONE, "--carriage-key", f"{KEY_ID}:{self.keys.public.hex()}",
@@ -202,7 +203,7 @@ class World(Context):
         return told.stdout.strip()
 
     def web_servers(self):
-        """The server over TCP in UDP, the kernel's over TCP, and two verifiers beside them."""
+        """Starts the server over TCP in UDP, the kernel's server over TCP, and two verifiers."""
         family = self.family
         root = self.root_directory = Context.root(self, small=BODY)
         verifiers = [more(self.server_address, number) for number in (3, 4, 5)]
@@ -222,7 +223,7 @@ class World(Context):
             *(word for identity in identities for word in ("--identity", identity)),
         )  # fmt: skip
         self.kernel_server(self.server, family, PORT, root)
-        # For an engine on a device of its own in the client's namespace.
+        # For an engine with its own device in the client's namespace.
         self.client.forward()
         self.server.ip(f"-{family}", "route", "add", ENGINE.net[family], "via", TO_SERVER.host[family])
 
@@ -231,8 +232,8 @@ class World(Context):
         return f"10.{TO_SERVER.number}.0.0/16" if self.family == 4 else f"fd00:{TO_SERVER.number}::/32"
 
     def renumber(self):
-        """Gives the client another address towards the server, in IPv6 in another /56: servers take a few first flights a
-        minute of each."""
+        """Gives the client another address towards the server, in IPv6 in another /56, because servers accept only a
+        few first flights per minute from each."""
         self.numbered += 1
         family, number = f"-{self.family}", self.numbered
         if self.family == 4:
@@ -240,24 +241,25 @@ class World(Context):
         else:
             address, bits = f"fd00:{TO_SERVER.number}:0:{number:x}00::1", 128
         self.client.ip(family, "addr", "add", f"{address}/{bits}", "dev", "server", *self.nodad())
-        # Above the kernel's own route, which IPv6 does not replace.
+        # Before the kernel's own route, which IPv6 does not replace.
         first = ["metric", "10"] if self.family == 6 else []
         self.client.ip(family, "route", "replace", TO_SERVER.net[self.family], "dev", "server", "src", address, *first)
         self.server.ip(family, "route", "replace", self.clients(), "dev", "server")
 
     def command(self, *arguments):
-        """The command under test, in the server's namespace, until it listens."""
+        """Starts the command under test in the server's namespace, and waits until it listens."""
         process = self.start(Process([firstflight.BINARY, *arguments], ns=self.server))
         process.wait_until(lambda: "listening on" in process.text(), f"`{arguments[0]}`")
         return process
 
     def executed(self):
-        """Requests that the server over TCP in UDP has executed so far."""
+        """Number of requests that the server over TCP in UDP has executed so far."""
         return sum(record.get("event") == "request" for record in self.serve.records())
 
 
 class Asker:
-    """A socket of the client's that asks the resolver; or one beside the resolver that asks another one there."""
+    """A socket of the client that asks the resolver, or a socket next to the resolver that asks another resolver
+    there."""
 
     def __init__(self, world, inner=None):
         with (world.resolver if inner else world.client).entered():
@@ -272,7 +274,7 @@ class Asker:
         self.socket.close()
 
     def alive(self):
-        """Whether there is any answer to a question that needs nobody else: no recursion is desired."""
+        """Whether a question without recursion, which needs no other server, gets any answer."""
         message = bytearray(query(0, []))
         message[2] = 0
         try:
@@ -283,7 +285,7 @@ class Asker:
             return False
 
     def send(self, names, kind=None, validated=False):
-        """Asks for all of them at once; gives when, in seconds of the wall clock."""
+        """Asks for all names at once. Returns the time in seconds of the wall clock."""
         messages = []
         for name in names:
             self.number = (self.number + 1) % 65536
@@ -294,7 +296,7 @@ class Asker:
         return when
 
     def answers(self, count, timeout=5):
-        """That many answers, or those that come in time."""
+        """Waits for `count` answers. Returns those that arrive in time."""
         found, deadline = [], time.monotonic() + timeout
         while len(found) < count and (left := deadline - time.monotonic()) > 0:
             self.socket.settimeout(left)
@@ -305,7 +307,7 @@ class Asker:
         return found
 
     def ask(self, name, kind=None, timeout=8, validated=False):
-        """One name, asked again every 2 s; its answer."""
+        """Asks for one name, again every 2 s. Returns the answer."""
         for _ in range(max(1, timeout // 2)):
             self.send([name], kind, validated)
             for answer in self.answers(1, 2):
