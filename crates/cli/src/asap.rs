@@ -13,7 +13,7 @@ use crate::error::Error;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Look into ASAP's options, credential blocks, certificates and messages; publish that a server takes them
+/// Inspect ASAP's options, credential blocks, certificates and messages; publish that a server accepts them
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

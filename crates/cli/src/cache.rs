@@ -9,10 +9,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Look into a cache of cookies, or empty it
+/// Show a cache of cookies, or empty it
 ///
-/// `get --cache FILE` keeps there what it learns of servers: cookies, round-trip times, segment sizes,
-/// failures.
+/// `get --cache FILE` stores there what it learns about servers: cookies, round-trip times, segment sizes, failures.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,14 +25,14 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Show what it holds, the server used last at the end
+    /// Show its content, most recently used server last
     List {
         /// The cache
         file: PathBuf,
         /// Print one JSON object for each server
         #[arg(long)]
         json: bool,
-        /// Show the cookies: who has one can send data from your address
+        /// Show the cookies. Anyone who has one can send data in the name of your address
         #[arg(long)]
         reveal: bool,
     },

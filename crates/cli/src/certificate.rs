@@ -29,7 +29,7 @@ enum Command {
     Get(Get),
 }
 
-/// Get a certificate, and say what it says or who did not give it
+/// Get a certificate and print its content, or print which verifier did not give it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +38,7 @@ Examples:
 
 The exit code is 1 if the verifier or one of its vantage points did not answer or refused.")]
 struct Get {
-    /// Where the verifier answers
+    /// The verifier's address and port
     #[arg(long, value_name = "ADDR:PORT")]
     verifier: SocketAddr,
     /// The verifier's public key: 64 hexadecimal digits
@@ -47,7 +47,7 @@ struct Get {
     /// File of the verifier's vantage points: number, name, addresses
     #[arg(long, value_name = "FILE")]
     group: Option<PathBuf>,
-    /// How long it should last; the verifier may give less
+    /// Requested duration; the verifier may give less
     #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
     duration: u32,
     /// Print JSON

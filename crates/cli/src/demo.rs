@@ -53,7 +53,7 @@ pub struct Args {
     /// Size of the object, bytes (at most 1 GiB)
     #[arg(long, value_name = "BYTES", default_value_t = 11 * 1024, value_parser = clap::value_parser!(u64).range(..=1 << 30))]
     size: u64,
-    /// Seed of the losses; chosen anew and printed without it
+    /// Seed of the losses [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Use the system's clock: wait for every packet, and include the machine's own time

@@ -34,7 +34,7 @@ use std::str::FromStr;
 /// Run an authoritative name server that also takes first flights inside DNS lookups (ASAP)
 ///
 /// Answers from zone files over UDP and TCP. Names below the carriage zone are parts of first flights: they are
-/// answered at once, put together, opened and handed to a server. Zone files and key files are read again when they
+/// answered at once, reassembled, opened and relayed to a server. Zone files and key files are read again when they
 /// change. On SIGHUP the zone files are read at once. SIGINT and SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
@@ -68,28 +68,29 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Run {
-    /// Zone file (RFC 1035); once more for each zone. Read again when it changes, and on SIGHUP
+    /// Zone file (RFC 1035); may be repeated. Read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE")]
     zone: Vec<PathBuf>,
     /// Name that the zone begins at; one for each --zone, in the same order
     #[arg(long, value_name = "NAME", value_parser = name)]
     origin: Vec<Name>,
-    /// Address and port to answer at, over UDP and TCP
+    /// Address and port to listen on, over UDP and TCP
     #[arg(long, value_name = "ADDR:PORT", required = true)]
     listen: Vec<SocketAddr>,
     /// File of the key that first flights are sealed to (dns keygen --key makes one)
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     key: Option<PathBuf>,
-    /// Server that first flights go to, and the file of the key that it shares with this front
+    /// Server that gets first flights, and the file of the key that it shares with this front
     #[arg(long, value_name = "ADDR:PORT=FILE", requires = "carriage_zone")]
     relay: Vec<RelayTo>,
-    /// File that says when this front started last; it is made if there is none
+    /// File that records when this front was last started; created if it does not exist
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     state: Option<PathBuf>,
     /// Number of this name server among those that have the same relay key, or serve the same carriage zone
     #[arg(long, value_name = "N", default_value_t = 0, requires = "carriage_zone")]
     front_id: u16,
-    /// Table of prefixes and servers, as `192.0.2.0/24 192.0.2.80:4454`: clients go to the server of theirs
+    /// Table of prefixes and servers, as `192.0.2.0/24 192.0.2.80:4454`: the first flights of a prefix go to its
+    /// server
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     nearest: Option<PathBuf>,
     /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9102

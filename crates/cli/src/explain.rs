@@ -46,14 +46,14 @@ use std::process::ExitCode;
 use summary::{Subject, Summary};
 use table::{CONNECTIONS, Done, Table};
 
-/// Say what TCP Fast Open and certificates (ASAP) did in a capture, and why
+/// Explain what TCP Fast Open and certificates (ASAP) did in a capture, and why
 ///
-/// Reads pcapng and pcap files (Ethernet, raw IP, Linux cooked, loopback) and tells for each TCP connection, on
-/// IP or in firstflight's UDP datagrams, what became of its first flight, as far as the packets show it. Times
-/// are seconds from the beginning of the capture; times and round trips to the first byte are those of the
-/// client, wherever was captured. Connections are told in the order in which they began; of more than 65,536, the
-/// longest silent ones first. Where a capture shows a packet on several devices (`-i any` on a router), it counts once; a
-/// connection that was captured on both sides of an address translator counts as two.
+/// Reads pcapng and pcap files (Ethernet, raw IP, Linux cooked, loopback). Reports for each TCP connection, on IP or
+/// in firstflight's UDP datagrams, the outcome of its first flight, as far as the packets show it. Times are seconds
+/// from the beginning of the capture. The time and the round trips to the first byte are those of the client,
+/// wherever the capture was made. Connections are reported in the order in which they began; of more than 65,536, the
+/// longest silent ones first. If a capture shows a packet on several devices (`-i any` on a router), it counts once.
+/// A connection that was captured on both sides of an address translator counts as two.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

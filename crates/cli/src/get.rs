@@ -39,9 +39,10 @@ use via_dns::ViaDns;
 
 /// Fetch http:// URLs, with TCP Fast Open and ASAP
 ///
-/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the client has
-/// --ip. With --udp it speaks TCP in UDP datagrams instead, and needs no privileges. Every fetch is a connection of its own: the first one to a server brings its cookie, the next
-/// ones carry their request in the SYN. Where a path swallows it, a GET goes again from another port.
+/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the client has --ip. With
+/// --udp it carries TCP in UDP datagrams instead, and needs no privileges. Every fetch is a separate connection: the
+/// first one to a server gets its cookie, and the next ones carry their request in the SYN. If the path drops that
+/// SYN, a GET is sent again from another port.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -99,7 +100,7 @@ pub struct Args {
     /// Write the body into this file; - writes it to standard output, and the reports to stderr
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Send this file with PUT instead of getting
+    /// Send this file with PUT instead of fetching
     #[arg(long, value_name = "FILE")]
     upload: Option<PathBuf>,
     /// The upload may be executed twice: let its beginning ride in the SYN, as a GET does

@@ -16,8 +16,8 @@ use zeroize::Zeroizing;
 
 /// Make and compare the keys of one server or of a farm
 ///
-/// A cookie key is what net.ipv4.tcp_fastopen_key of the Linux kernel holds. A farm secret (a line id:hex) is
-/// what all members of a farm derive the same keys from, a new one every period.
+/// A cookie key has the form of net.ipv4.tcp_fastopen_key in the Linux kernel. From a farm secret (a line id:hex) all
+/// members of a farm derive the same keys, with a new key for every period.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// backlog.
 const QUEUE: u32 = 4 * ListenConfig::BACKLOG as u32;
 
-/// Where the engine sits: on a TUN device of its own, unless the command says `--udp`.
+/// The link of the engine: its own TUN device, unless the command uses `--udp`.
 #[derive(clap::Args)]
 pub struct Network {
     /// Name of the TUN device to create. Its queue in the kernel (txqueuelen) holds 16,384 packets

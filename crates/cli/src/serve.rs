@@ -88,10 +88,10 @@ pub struct Args {
     relay: relay::Relay,
     #[command(flatten)]
     readers: readers::Readers,
-    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that came in a SYN, before the handshake
+    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
-    /// Answer Prometheus at http://ADDR/metrics, on a port of the operating system's, as 127.0.0.1:9100
+    /// Answer Prometheus at http://ADDR/metrics, through the operating system's TCP, as 127.0.0.1:9100
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// Log one JSON object a line

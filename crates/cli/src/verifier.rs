@@ -52,7 +52,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Run {
-    /// Address and port to answer at, over UDP and TCP
+    /// Address and port to listen on, over UDP and TCP
     #[arg(long, value_name = "ADDR:PORT", required = true)]
     listen: Vec<SocketAddr>,
     /// File of the key that certifies (verifier keygen --key makes one)
@@ -61,7 +61,7 @@ struct Run {
     /// How long a client's first certificate lasts
     #[arg(long, value_name = "D", default_value = "30m", value_parser = seconds)]
     first_duration: u32,
-    /// How long a certificate lasts at most
+    /// Maximum duration of a certificate
     #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
     max_duration: u32,
     /// Certify addresses of this prefix although they are not global, as 10.0.0.0/8
@@ -70,13 +70,13 @@ struct Run {
     /// Give tokens as the vantage point with this number of a group
     #[arg(long, value_name = "N", requires = "vantage_key", value_parser = vantage_id)]
     vantage_id: Option<VantageId>,
-    /// File of what the vantage point shares with its issuer (verifier keygen --vantage-key makes one)
+    /// File of the key that the vantage point shares with its issuer (verifier keygen --vantage-key makes one)
     #[arg(long, value_name = "FILE", requires = "vantage_id")]
     vantage_key: Option<PathBuf>,
     /// Certify only who brings a token of every vantage point in this file
     #[arg(long, value_name = "FILE", requires = "key")]
     group: Option<PathBuf>,
-    /// Send probes from this address and port, at which no client asks (see firstflight reach)
+    /// Send probes from this address and port, to which no client sends (see firstflight reach)
     #[arg(long, value_name = "ADDR:PORT")]
     probe_from: Vec<SocketAddr>,
     /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9100

@@ -1,5 +1,5 @@
-//! `firstflight-lab`: benchmarks of the workspace against references measured in the same run, attacks on it
-//! in virtual time, what theory promises of it, tried out, and a wire to try it on real networks' terms.
+//! `firstflight-lab`: benchmarks of the workspace against references measured in the same run, attacks on it in
+//! virtual time, experiments on its theory, and a wire for tests on emulated networks.
 #![forbid(unsafe_code)]
 
 mod attack;
@@ -42,11 +42,11 @@ enum Command {
     Congestion(congestion::Congestion),
     /// Fetch a page whose server's address must be looked up first: the thesis' Figure 7.1, in virtual time.
     Lookup(lookup::Lookup),
-    /// Visit servers on networks that meddle with first flights, in network namespaces.
+    /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
-    /// Try the theorem on the number of verifiers on random graphs.
+    /// Test the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
-    /// Join two network namespaces by a wire with delay, rate, loss and more.
+    /// Join two network namespaces with a wire that has delay, rate, loss and more.
     Wire(wire::Wire),
 }
 

@@ -1,4 +1,4 @@
-//! Visits on networks that meddle with first flights: runs `tests/networks/run.py` of the source tree.
+//! Visits on networks that interfere with first flights: runs `tests/networks/run.py` of the source tree.
 
 use clap::Args;
 use std::env;
@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The table of networks that meddle, as root. All arguments are those of tests/networks/run.py (`-- --help` shows them);
-/// the commands that it runs are the ones beside this one.
+/// The table of networks that interfere with first flights; needs root. All arguments are those of
+/// tests/networks/run.py (`-- --help` shows them). It runs the commands in the directory of this one.
 #[derive(Debug, Args)]
 pub struct Networks {
     /// For tests/networks/run.py

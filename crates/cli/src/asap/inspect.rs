@@ -19,11 +19,11 @@ const LONGEST: usize = 0xffff;
 /// Longest file: the longest object in hexadecimal, with separators.
 const LONGEST_FILE: usize = LONGEST * 3 + 64;
 
-/// Say what an ASAP object means, and whether its signatures are right
+/// Decode an ASAP object and check its signatures
 ///
-/// Knows TCP options, credential blocks, certificate bodies, verifier messages and service parameters by their
-/// first bytes. What is checked depends on what is known: the verifier's signature of a block needs
-/// --verifier-key and --address, the client's also --identity, --carrier and --data.
+/// Recognises TCP options, credential blocks, certificate bodies, verifier messages and service parameters by their
+/// first bytes. The checks depend on what is given: the verifier's signature of a block needs --verifier-key and
+/// --address, the client's also --identity, --carrier and --data.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,19 +44,19 @@ pub struct Args {
     /// The client's address: the source of the packet
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
-    /// The server as the client calls it
+    /// The server's name and port as the client uses them
     #[arg(long, value_name = "NAME:PORT", value_parser = identity)]
     identity: Option<Identity>,
     /// How the first flight travels: TCP on IP, or TCP in UDP
     #[arg(long, value_name = "ip|udp", value_parser = carrier)]
     carrier: Option<Carrier>,
-    /// The application data behind the block; /dev/null for none
+    /// The application data after the block; use /dev/null for none
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Check the times, too, as of then: UTC as 2027-01-15T00:00:00Z, or Unix seconds
+    /// Also check the times, at this time: UTC as 2027-01-15T00:00:00Z, or Unix seconds
     #[arg(long, value_name = "TIME")]
     at: Option<Time>,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }

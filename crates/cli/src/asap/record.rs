@@ -9,32 +9,32 @@ use std::fmt::Write;
 use std::num::{NonZeroU8, NonZeroU16};
 use std::str::FromStr;
 
-/// Print the parameter of an HTTPS record by which a server says that it takes certificates
+/// Print the HTTPS record parameter that says that a server accepts certificates
 ///
-/// It stands behind the priority and the target of the record, as in
-/// `_8080._https.www.example.com. 300 IN HTTPS 1 www.example.com. key65300="…"`; a server at port 80 or 443 has the
+/// Put it after the priority and the target of the record, as in
+/// `_8080._https.www.example.com. 300 IN HTTPS 1 www.example.com. key65300="…"`. A server at port 80 or 443 has the
 /// record at its own name (RFC 9460 section 9.1).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   firstflight asap record --verifier-key KEY --udp-port 8080")]
 pub struct Args {
-    /// Public key of a verifier that the server trusts; once more for each
+    /// Public key of a verifier that the server trusts; may be repeated
     #[arg(long, value_name = "KEY", required = true)]
     verifier_key: Vec<PublicKey>,
-    /// The server takes TCP in UDP on this port
+    /// The server accepts TCP in UDP on this port
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
-    /// First flights may come by DNS, asked for below this zone (firstflight dns)
+    /// First flights may arrive by DNS, in names below this zone (firstflight dns)
     #[arg(long, value_name = "NAME", value_parser = carriage_zone, requires_all = ["carriage_key", "udp_port"])]
     carriage_zone: Option<Name>,
-    /// What they are sealed to, as `firstflight dns keygen` prints it
+    /// Key that they are sealed to, as `firstflight dns keygen` prints it
     #[arg(long, value_name = "N:KEY", requires = "carriage_zone")]
     carriage_key: Option<CarriageKey>,
-    /// The server takes certificates in TCP on IP
+    /// The server accepts certificates in TCP on IP
     #[arg(long, required_unless_present = "udp_port")]
     ip: bool,
-    /// Bytes that the server takes in a SYN
+    /// Bytes that the server accepts in a SYN
     #[arg(
         long, value_name = "BYTES", default_value_t = 1220,
         value_parser = clap::value_parser!(u16).range(i64::from(ServiceParam::MIN_MSS)..)

@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-/// The other name servers of the carriage zone, whether this is one of its own (`dns`) or part of the web server
+/// The other name servers of the carriage zone. This one is a separate process (`dns`) or a part of the web server
 /// (`serve --dns-listen`).
 #[derive(clap::Args)]
 pub struct Forward {
-    /// Address and UDP port for the other name servers of the zone: a resolver may spread the parts of one first flight
-    /// over all of them, and they hand them to each other. Clients must not reach it
+    /// Address and UDP port for the other name servers of the zone: a resolver may spread the parts of one first
+    /// flight over all of them, and they forward the parts to each other. Clients must not reach it
     #[arg(
         long, value_name = "ADDR:PORT", requires_all = ["carriage_zone", "forward_to", "forward_key", "front_id"]
     )]
     forward_listen: Option<SocketAddr>,
-    /// --forward-listen of another name server of the zone; once more for each, up to 15
+    /// --forward-listen of another name server of the zone; may be repeated, up to 15 times
     #[arg(long, value_name = "ADDR:PORT", requires = "forward_listen")]
     forward_to: Vec<SocketAddr>,
     /// File of the key that all name servers of the zone share (dns keygen --relay-key makes one); read again while

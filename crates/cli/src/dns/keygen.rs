@@ -9,9 +9,9 @@ use std::fmt::Write;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
-/// Make the key that first flights by DNS are sealed to, or one that a front shares with a server or with other fronts
+/// Make the key that first flights by DNS are sealed to, or a key that a front shares with a server or other fronts
 ///
-/// What it prints behind "carriage-key" is public: `firstflight asap record` puts it into the HTTPS record.
+/// The text after "carriage-key" in the output is public: `firstflight asap record` puts it into the HTTPS record.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ pub struct Args {
     /// New file for the key, which only its owner can read
     #[arg(long, value_name = "FILE", conflicts_with = "relay_key", required_unless_present = "relay_key")]
     key: Option<PathBuf>,
-    /// The key file that the new one takes the place of: its keys still open for a while
+    /// The key file that the new one replaces: its keys can open first flights for a while longer
     #[arg(long, value_name = "FILE", requires = "key")]
     after: Option<PathBuf>,
     /// How long the key before still opens: the TTL of the records that name it, and an hour
@@ -32,7 +32,7 @@ pub struct Args {
     /// New file for the key of a front and a server, or of all name servers of a zone, which only its owner can read
     #[arg(long, value_name = "FILE")]
     relay_key: Option<PathBuf>,
-    /// The relay key's number, to tell it from the one that it takes the place of
+    /// The relay key's number, which distinguishes it from the key that it replaces
     #[arg(long, value_name = "N", default_value_t = 1, requires = "relay_key")]
     number: u8,
 }

@@ -1,5 +1,5 @@
-//! What a name server is told that takes first flights, whether it is one of its own (`dns`) or part of the web server
-//! (`serve --dns-listen`).
+//! The options of a name server that accepts first flights. It is a separate process (`dns`) or a part of the web
+//! server (`serve --dns-listen`).
 
 use super::DnsError;
 use firstflight_dns::front::RateLimit;
@@ -11,16 +11,16 @@ use std::num::NonZeroU32;
 /// A carriage zone, and what its clients may cost.
 #[derive(clap::Args)]
 pub struct Carriage {
-    /// Zone that first flights are asked for below
+    /// Zone below which the names of first flights are queried
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub carriage_zone: Option<Name>,
-    /// IPv4 address of the server, which fragments are answered with; up to 8
+    /// IPv4 address of the server, with which fragments are answered; up to 8
     #[arg(long, value_name = "ADDR", requires = "carriage_zone")]
     pub carriage_address: Vec<Ipv4Addr>,
-    /// Answers of one kind that a network (/24, /56) gets over UDP in a second
+    /// Maximum number of answers of one kind per second to one network (/24, /56) over UDP
     #[arg(long, value_name = "N", default_value_t = RateLimit::default().per_second)]
     answers_per_second: NonZeroU32,
-    /// First flights that are opened in a second at most
+    /// Maximum number of first flights opened per second
     #[arg(long, value_name = "N", default_value_t = CarriageConfig::OPENS_PER_SECOND)]
     opens_per_second: NonZeroU32,
 }

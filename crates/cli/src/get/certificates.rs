@@ -24,7 +24,7 @@ const MISMATCHES: usize = 8;
 #[derive(Clone, clap::Args)]
 pub struct Certificates {
     /// Get a certificate from this verifier, for first flights at the first contact (ASAP). No fetch waits for it:
-    /// until it is there, fetches go without
+    /// until it has arrived, fetches use none
     #[arg(long, value_name = "ADDR:PORT", requires = "verifier_key")]
     verifier: Option<SocketAddr>,
     /// The verifier's public key, 64 hexadecimal digits
@@ -36,11 +36,11 @@ pub struct Certificates {
     /// How long the certificate should last
     #[arg(long, value_name = "TIME", default_value = "30m", requires = "verifier", value_parser = humantime::parse_duration)]
     certificate_for: Duration,
-    /// The servers are known to take certificates; others are asked first
+    /// The servers are known to accept certificates; without this option they are asked first
     #[arg(long, requires = "verifier")]
     asap_known: bool,
-    /// Before the first fetch, wait until the certificates are there and, with --via-dns, until it is known what the
-    /// servers publish and whether strangers can answer; five seconds at most. The wait counts as part of the first
+    /// Before the first fetch, wait for the certificates and, with --via-dns, for what the servers publish and
+    /// whether unknown servers can reach this client; at most five seconds. The wait counts as part of the first
     /// fetch
     #[arg(long, requires = "verifier")]
     verify_first: bool,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// Options for where cookies are kept.
 #[derive(clap::Args)]
 pub struct Memory {
-    /// Keep cookies and what else is learnt of servers in this file, for the next time
+    /// Keep cookies and other information about servers in this file for later runs
     #[arg(long, value_name = "FILE")]
     cache: Option<PathBuf>,
     /// The local network that they belong to: 32 hexadecimal digits of your choice, auto (from the default

@@ -18,15 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How requests travel by lookups.
+/// The options for requests inside lookups.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Send requests inside the lookup of the server's address, too, if the server takes them (its HTTPS record) and
-    /// strangers can answer on this network. Every fetch looks the name up again, as if its address had expired.
+    /// Also send requests inside the lookup of the server's address, if the server accepts that (its HTTPS record)
+    /// and unknown servers can reach this client. Every fetch looks the name up again, as if its address had expired.
     /// Nothing waits for the verifiers: the first fetches go the ordinary way (but see --verify-first)
     #[arg(long, requires_all = ["udp", "verifier", "second_verifier"])]
     via_dns: bool,
-    /// Another verifier, that says how it sees this client: what `firstflight reach` asks
+    /// Another verifier, which reports how it sees this client, as for `firstflight reach`
     #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
     second_verifier: Option<SocketAddr>,
     /// Remember in this file what servers publish, and which resolvers refuse, change or lose names of requests

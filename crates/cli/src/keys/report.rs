@@ -7,7 +7,7 @@ use crate::utc::Time;
 use firstflight::credential::{CookieKey, CookieKeys, FarmSecret, Schedule};
 use serde::Serialize;
 
-/// Show fingerprints, by which members of a farm compare their keys
+/// Show fingerprints, with which the keys of farm members can be compared
 ///
 /// A key's fingerprint is the begin of the SHA-256 of its text, as in
 /// sysctl -n net.ipv4.tcp_fastopen_key | tr , '\n' | head -1 | tr -d '\n' | sha256sum | cut -c1-16
@@ -20,7 +20,7 @@ Examples:
 pub struct ShowArgs {
     #[command(flatten)]
     source: Source,
-    /// Show the secrets themselves, too
+    /// Also show the secrets themselves
     #[arg(long)]
     reveal: bool,
 }
@@ -70,7 +70,7 @@ fn turn(at: Option<u64>) -> String {
     at.map_or_else(|| "never".to_owned(), |at| Time(at).rfc3339())
 }
 
-/// Show when the keys of a farm secret take their turns
+/// Show the periods of the keys of a farm secret
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -79,10 +79,10 @@ Examples:
 pub struct ScheduleArgs {
     #[command(flatten)]
     source: Source,
-    /// How many keys, from the one that grants at that time
+    /// Number of keys, beginning with the one that grants at that time
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: u16,
-    /// One JSON array
+    /// Print one JSON array
     #[arg(long)]
     json: bool,
 }
@@ -143,9 +143,10 @@ pub fn schedule(args: &ScheduleArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Print keys for another server, secrets and all
+/// Print keys, including the secrets, for another server
 ///
-/// The primary key, and after a comma the backup. Of two farm secrets, the backup is the key of the second one.
+/// The output is the primary key, and after a comma the backup key. With two farm secrets, the backup is the key of
+/// the second one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -154,7 +155,7 @@ Examples:
 pub struct ExportArgs {
     #[command(flatten)]
     source: Source,
-    /// For whom: linux is what net.ipv4.tcp_fastopen_key takes
+    /// Format: linux is that of net.ipv4.tcp_fastopen_key
     #[arg(long, value_enum)]
     format: Format,
 }

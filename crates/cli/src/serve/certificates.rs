@@ -14,21 +14,21 @@ const FORGOTTEN_MS: u64 = 120_000;
 /// Options for certificates.
 #[derive(clap::Args)]
 pub struct Certificates {
-    /// Take first flights with certificates (ASAP) of the verifiers in this file; read again while running
+    /// Accept first flights with certificates (ASAP) of the verifiers in this file; read again while running
     ///
     /// Each request is executed once. For ten seconds after the start, and some twenty more for certificates that
     /// began before they were made, none is taken: the server does not know what it took before. A change of the
     /// file that admits more causes the same pause.
     #[arg(long, value_name = "FILE", conflicts_with = "no_cookie")]
     trust: Option<PathBuf>,
-    /// What clients call this server, a name or NAME:PORT; once more for each [default: its addresses]
+    /// Identity that clients use for this server, a name or NAME:PORT; may be repeated [default: its addresses]
     #[arg(long = "identity", value_name = "NAME", requires = "trust")]
     identities: Vec<String>,
     /// Other servers answer to the same name and do not know what this one took: a request may be executed once
     /// on each
     #[arg(long, requires = "trust")]
     per_site: bool,
-    /// No server of this name has run within the last two minutes: take certificates at once
+    /// No server of this name has run within the last two minutes: accept certificates at once
     #[arg(long, requires = "trust")]
     first_start: bool,
     /// Memory for the requests of the last 70 seconds, MiB: 1 for each 1,500 first flights a second

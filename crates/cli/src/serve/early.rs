@@ -5,12 +5,13 @@ use firstflight::Stream;
 use hyper::Method;
 use std::io;
 
-/// What is done with a request that may change something and came in a SYN, which the network may have copied.
+/// What the server does with a request that may change something and arrived in a SYN, which the network may have
+/// copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum EarlyUnsafe {
     /// Answer 425 Too Early: the client asks again after its handshake
     Reject,
-    /// Keep it until the client's ACK has come
+    /// Keep it until the client's ACK has arrived
     Wait,
     /// Execute it at once
     Allow,
@@ -19,8 +20,8 @@ pub enum EarlyUnsafe {
 impl EarlyUnsafe {
     /// Whether a request with this method may be executed now; 425 is the answer if not (RFC 8470 §5.2).
     ///
-    /// What can be read before the handshake is complete came in the SYN. Once it is complete, the SYN was no
-    /// stray copy: its client is there.
+    /// Data that can be read before the handshake is complete arrived in the SYN. When the handshake is complete, the
+    /// SYN was not a stray copy, because its client has answered.
     ///
     /// # Errors
     /// When the connection ends while the request waits.

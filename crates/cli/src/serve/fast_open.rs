@@ -28,7 +28,7 @@ pub struct FastOpen {
     /// File with the cookie key in the same form; read again while running
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key_schedule", "backup_key"])]
     key_file: Option<PathBuf>,
-    /// File with a farm's secret, from which keys follow by the clock; read again while running
+    /// File with a farm's secret, from which keys are derived by the clock; read again while running
     #[arg(long, value_name = "FILE", conflicts_with = "backup_key")]
     key_schedule: Option<PathBuf>,
     #[arg(
@@ -39,29 +39,29 @@ pub struct FastOpen {
     /// Key whose cookies are accepted too, but not granted
     #[arg(long, value_name = "KEY")]
     backup_key: Option<String>,
-    /// Cookie function: as the Linux kernel's, or as the Fast Open paper's
+    /// Cookie function: that of the Linux kernel, or that of the Fast Open paper
     #[arg(long, value_enum, default_value_t = SchemeName::Linux)]
     scheme: SchemeName,
     /// Ordinary handshakes only
     #[arg(long, conflicts_with_all = ["key", "key_file", "key_schedule", "backup_key", "no_cookie"])]
     no_fast_open: bool,
-    /// Take data in any SYN, without a cookie: only where nobody can forge addresses
+    /// Accept data in any SYN, without a cookie: only for networks in which addresses cannot be forged
     #[arg(long)]
     no_cookie: bool,
     /// First flights that may wait for their client's ACK; more become ordinary handshakes
     #[arg(long, value_name = "N", default_value_t = PENDING)]
     pending: u32,
-    /// Of them, of one client (an IPv4 address, an IPv6 /64), however many are free [default: 4 to 8, and half as many
-    /// as are free]
+    /// Maximum number of them for one client (an IPv4 address, an IPv6 /64), however many are free [default: 4 to 8,
+    /// and half of those that are free]
     #[arg(long, value_name = "N")]
     pending_per_client: Option<u32>,
-    /// Count connections that a RST ended as pending for 60 s even if nobody had accepted them
+    /// Count connections that a RST ended as pending for 60 s even if they had not been accepted
     #[arg(long)]
     strict_quarantine: bool,
     /// What may be sent before the client's ACK: immediately, after-handshake, or N times the bytes received, as 3x
     #[arg(long, value_name = "HOW", default_value = "immediately", value_parser = response_policy)]
     response: ResponsePolicy,
-    /// Remember connections for 2 MSL that the client closed first, so that a late copy of their SYN finds nothing
+    /// Remember connections that the client closed first for 2 MSL, so that a late copy of their SYN is not executed
     #[arg(long)]
     hold_last_ack: bool,
 }

@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
     mut_arg("forward_listen", |listen| listen.requires_all(["dns_listen", "dns_state"]))
 )]
 pub struct Names {
-    /// Answer names at this address and port, over UDP and TCP, and take the first flights in them; once more for each
+    /// Answer names at this address and port, over UDP and TCP, and accept the first flights in them; may be repeated
     #[arg(
         long, value_name = "ADDR:PORT", requires_all = ["udp", "trust", "carriage_zone", "carriage_key"]
     )]
@@ -36,8 +36,7 @@ pub struct Names {
     carriage_key: Option<PathBuf>,
     #[command(flatten)]
     carriage: Carriage,
-    /// Zone file (RFC 1035) of other names to answer; once more for each zone. Read again when it changes, and on
-    /// SIGHUP
+    /// Zone file (RFC 1035) of other names to answer; may be repeated. Read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE", requires = "dns_listen")]
     dns_zone: Vec<PathBuf>,
     /// Name that the zone begins at; one for each --dns-zone, in the same order
@@ -48,7 +47,7 @@ pub struct Names {
     /// Number of this name server among those of the carriage zone
     #[arg(long, value_name = "N", requires = "forward_listen")]
     front_id: Option<u16>,
-    /// File that says when this name server started last; it is made if there is none
+    /// File that records when this name server was last started; created if it does not exist
     #[arg(long, value_name = "FILE", requires = "forward_listen")]
     dns_state: Option<PathBuf>,
 }

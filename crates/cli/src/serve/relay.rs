@@ -23,7 +23,7 @@ const PENDING: (u32, u32) = (64, 4);
 /// Options for what is accepted from fronts.
 #[derive(clap::Args)]
 pub struct Relay {
-    /// Take first flights that name servers found in lookups (firstflight dns), at this address and port, which
+    /// Accept first flights that name servers found in lookups (firstflight dns), at this address and port, which
     /// clients must not reach
     #[arg(long, value_name = "ADDR:PORT", requires_all = ["udp", "trust", "relay_key"])]
     relay_listen: Option<SocketAddr>,

@@ -25,20 +25,20 @@ const LONGEST_KEYS: usize = 4096;
 /// How often one first flight may be executed.
 #[derive(clap::Args)]
 pub struct Replays {
-    /// How often the data of one SYN may be taken before the handshake
+    /// How often the data of one SYN may be accepted before the handshake
     ///
-    /// `allow`: as often as it comes. `no-duplicates`: once, if the network copies it within two minutes; takes
-    /// no data in SYNs for the first two minutes after the start. `at-most-once`: once, also against who records
-    /// and repeats it; needs --one-time.
+    /// `allow`: as often as it arrives. `no-duplicates`: once, if the network copies it within two minutes; accepts
+    /// no data in SYNs for the first two minutes after the start. `at-most-once`: once, even if an attacker records
+    /// and replays it; needs --one-time.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Level::Allow, conflicts_with = "no_fast_open")]
     replays: Level,
     /// Memory of --replays no-duplicates without --store, MiB: 1 for each 870 first flights a second
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     replay_memory: u16,
-    /// Grant cookies that are good for one connection each
+    /// Grant cookies that are valid for one connection each
     #[arg(long, requires = "one_time_state", conflicts_with_all = ["no_fast_open", "no_cookie"])]
     one_time: bool,
-    /// File with this server's state of one-time cookies, made if it is not there
+    /// File with this server's state of one-time cookies, created if it does not exist
     #[arg(long, value_name = "FILE", requires = "one_time")]
     one_time_state: Option<PathBuf>,
     /// Number of this server in its farm [default: 0]
@@ -58,7 +58,7 @@ pub struct Replays {
     /// for two minutes.
     #[arg(long, value_name = "FILE", requires = "store")]
     store_state: Option<PathBuf>,
-    /// Begins the names of the farm's keys in Redis
+    /// Prefix of the farm's keys in Redis
     #[arg(long, value_name = "TEXT", default_value = "firstflight", requires = "store")]
     store_prefix: String,
 }

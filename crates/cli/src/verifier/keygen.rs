@@ -6,7 +6,7 @@ use firstflight_credential::asap::PrivateKey;
 use firstflight_verifier::{TokenKey, VerifierKeys, create_token_key, read_token_keys, secure_rng};
 use std::path::PathBuf;
 
-/// Make a verifier's key, or what a vantage point shares with its issuer
+/// Make a verifier's key, or the key that a vantage point shares with its issuer
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,13 +23,13 @@ pub struct Args {
         required_unless_present = "vantage_key"
     )]
     key: Option<PathBuf>,
-    /// The key file that the new one takes the place of: its public keys are kept as retired ones
+    /// The key file that the new one replaces: its public keys are kept as retired keys
     #[arg(long, value_name = "FILE", requires = "key")]
     after: Option<PathBuf>,
     /// New file for a vantage point's key, which only its owner can read
     #[arg(long, value_name = "FILE")]
     vantage_key: Option<PathBuf>,
-    /// The key's number, to tell it from the one that it takes the place of
+    /// The key's number, which distinguishes it from the key that it replaces
     #[arg(long, value_name = "N", default_value_t = 1, requires = "vantage_key")]
     number: u8,
 }

@@ -23,17 +23,17 @@ use report::Table;
 use std::sync::Arc;
 use world::clock_at;
 
-/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over, off-path resets,
-/// slow readers, IP fragments; and what can be tried with certificates and at a name server.
+/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over, off-path
+/// resets, slow readers, IP fragments; and attacks with certificates and on a name server.
 #[derive(Debug, Args)]
 pub struct Attack {
-    /// Which one; all of them by default
+    /// The attack; all of them by default
     #[arg(value_enum)]
     which: Option<Which>,
     /// How long floods last, virtual seconds
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Seed of what the attacks on certificates draw
+    /// Seed of the random numbers in the attacks on certificates
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -45,11 +45,11 @@ pub struct Attack {
 enum Which {
     /// SYNs with stolen valid cookies, answered with RST or not at all
     Flood,
-    /// Many honest clients behind one address, all at once: what the limits against floods leave them
+    /// Many honest clients behind one address, all at once: how many first flights the limits against floods permit
     OneAddress,
     /// Bytes that reach a victim for each byte the attacker sends
     Reflection,
-    /// One recorded SYN, sent again and again
+    /// One recorded SYN, sent repeatedly
     Replay,
     /// A farm's key changes while clients visit
     RollOver,
@@ -61,7 +61,7 @@ enum Which {
     Fragments,
     /// Wrong requests, garbage, replays, stolen certificates, reflection
     Certificates,
-    /// Fragments of first flights in names, forged and copied, and datagrams from no front
+    /// Fragments of first flights in names, forged and copied, and forged relay datagrams
     Dns,
 }
 

@@ -14,7 +14,7 @@ pub struct Once {
     /// Connections to close, or MB to carry (10^6 bytes).
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     count: u64,
-    /// Idle established connections beside.
+    /// Idle established connections in addition.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=20_000))]
     idle: u32,
 }

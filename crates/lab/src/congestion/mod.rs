@@ -18,13 +18,13 @@ pub struct Congestion {
     /// Rate of the bottleneck, Mbit/s
     #[arg(long, value_name = "MBIT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rate: u64,
-    /// How long each flow alone is looked at, virtual seconds; two flows twice as long
+    /// How long each flow alone is measured, virtual seconds; two flows twice as long
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..=600))]
     seconds: u64,
-    /// Seeds; what is shown is their mean
+    /// Number of seeds; their mean is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
-    /// Let NewReno and CUBIC pace, too
+    /// Also use pacing with NewReno and CUBIC
     #[arg(long)]
     pacing: bool,
     /// Print JSON

@@ -20,7 +20,7 @@ pub enum Family {
     Preferential,
     /// Points in a square, linked when they are near; 12 neighbours on average
     Geometric,
-    /// Each node hangs on an earlier one chosen at random: one path only between any two
+    /// Each node is linked to an earlier one chosen at random: one path between any two nodes
     Tree,
 }
 

@@ -23,14 +23,14 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 
-/// How many verifiers it takes: what attackers get who overhear some nodes of a network and choose them well.
+/// How many verifiers are needed: what an attacker achieves who overhears some well-chosen nodes of a network.
 ///
-/// Verifiers stand at random nodes, all servers trust them, and a client has to ask all of them. The attacker knows
-/// where they stand and then chooses nodes to overhear. The theorem: with (k + 2) log2 n verifiers, nothing is
-/// attackable that is not highly attackable in TCP.
+/// Verifiers are at random nodes, all servers trust them, and a client has to ask all of them. The attacker knows
+/// their positions and then chooses nodes to overhear. The theorem: with (k + 2) log2 n verifiers, every attackable
+/// destination is also highly attackable in TCP.
 #[derive(Debug, Args)]
 pub struct Verifiers {
-    /// Nodes of each graph; what is not linked to its largest part is left out
+    /// Nodes of each graph; nodes outside its largest component are left out
     #[arg(long, value_name = "N", default_value_t = 75_000, value_parser = clap::value_parser!(u32).range(16..=100_000))]
     nodes: u32,
     /// Nodes that the attacker overhears; several numbers with commas
@@ -42,10 +42,10 @@ pub struct Verifiers {
     /// Only these paths
     #[arg(long, value_enum)]
     paths: Option<Routing>,
-    /// How often verifiers are placed anew
+    /// Number of random placements of the verifiers
     #[arg(long, value_name = "P", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     placements: u32,
-    /// Of graphs, paths, placements and attackers
+    /// Seed of graphs, paths, placements and attackers
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// Graphs of at most 5,000 nodes and fewer samples: seconds

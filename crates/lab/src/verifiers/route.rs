@@ -5,13 +5,13 @@ use super::dice::{Dice, Purpose};
 use super::graph::{Graph, Node};
 use clap::ValueEnum;
 
-/// How paths are chosen. The paths from one source are a tree; trees of different sources are independent, so the
-/// way there need not be the way back.
+/// How paths are chosen. The paths from one source are a tree. Trees of different sources are independent, so the
+/// return path may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Routing {
-    /// Fewest links; of several such paths one at random
+    /// Fewest links; if there are several such paths, one at random
     Shortest,
-    /// Any path: the tree grows over a random link at its edge, whatever the distance
+    /// Any path: the tree grows by a random link at its edge, whatever the distance
     Arbitrary,
 }
 

@@ -27,13 +27,13 @@ pub struct WireAccuracy {
     /// Packets a second; several numbers with commas
     #[arg(long, value_name = "N", default_value = "1000,10000,100000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     packets: Vec<u32>,
-    /// One way
+    /// One-way delay
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = humantime::parse_duration)]
     delay: Duration,
-    /// Of each measurement
+    /// Duration of each measurement
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     time: Duration,
-    /// Have the wire run before all that has no such priority, as with `chrt -f 10`
+    /// Run the wire with real-time priority, as with `chrt -f 10`
     #[arg(long)]
     realtime: bool,
     /// Print JSON

@@ -21,18 +21,20 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Joins two network namespaces by a wire with a round-trip time, and with loss and the like if wanted.
+/// Joins two network namespaces with a wire that has a round-trip time, and optionally loss and other impairments.
 ///
-/// In each namespace it makes a TUN device, which is down and has no address: give it some with `ip -n NETNS addr add …
-/// dev DEV` and bring it up with `ip -n NETNS link set DEV up`. TUN devices carry IP packets, no Ethernet, and cannot be
-/// put into a bridge. When the wire ends, by SIGINT or SIGTERM or because one of the namespaces was deleted, both devices
-/// vanish. Prints a line that begins with `ready` when packets pass, and what happened to them at the end.
+/// In each namespace it creates a TUN device, which is down and has no address: add one with
+/// `ip -n NETNS addr add … dev DEV` and bring it up with `ip -n NETNS link set DEV up`. TUN devices carry IP packets,
+/// no Ethernet, and cannot be put into a bridge. When the wire ends, by SIGINT or SIGTERM or because one of the
+/// namespaces was deleted, both devices are removed. Prints a line that begins with `ready` when packets pass, and
+/// figures at the end.
 ///
 /// One process is one wire, with one thread that sleeps while there is nothing to carry. On a busy machine start it
-/// with `chrt -f 10`: packets are late when it does not get to run.
+/// with `chrt -f 10`, because packets are late when it cannot run.
 #[derive(Debug, Args)]
 pub struct Wire {
-    /// One end: the namespace's name, or the path of its file, and the device to make there; `:DEV` is here
+    /// One end: the namespace's name, or the path of its file, and the device to create there; `:DEV` is this
+    /// namespace
     #[arg(long, value_name = "NETNS:DEV")]
     a: End,
     /// The other end
@@ -40,7 +42,7 @@ pub struct Wire {
     b: End,
     #[command(flatten)]
     impairments: Impairments,
-    /// Decides every chance event
+    /// Seed of all random events
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// Print JSON at the end

@@ -53,19 +53,19 @@ impl fmt::Display for End {
     }
 }
 
-/// What the wire does to packets. Chance is the same in both directions, but drawn for each.
+/// What the wire does to packets. Probabilities are equal in both directions, with separate random numbers.
 #[derive(Clone, Debug, Args)]
 pub struct Impairments {
     /// Round-trip time, as 20ms or 1500us; half of it each way
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration)]
     pub rtt: Duration,
-    /// Added to the delay each way: from nothing to this, drawn for each packet; order is kept
+    /// Maximum random addition to the delay each way, drawn for each packet; order is kept
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration)]
     pub jitter: Duration,
     /// Bits of IP packets in a second from A to B, as 512k, 10M or 1G [default: unlimited]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_up: Option<u64>,
-    /// The same from B to A
+    /// Bits of IP packets in a second from B to A, in the same form
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_down: Option<u64>,
     /// Bytes that may wait in front of each rate; what does not fit is dropped
