@@ -371,6 +371,13 @@ impl Stack {
             self.no_answer(index, now);
             return false;
         }
+        if asked.at_most_once
+            && slot.outcome == Outcome::Handshake(Reason::SimultaneousOpen)
+            && !slot.conn.is_confirmed()
+        {
+            // A SYN needs no number to be forged, and behind one the server's own answer does not count.
+            slot.outcome = Outcome::Handshake(Reason::Unknown);
+        }
         if asked.answered_at == Instant::FAR_FUTURE {
             // It was opened without the first flight: its end says nothing about it.
             return false;

@@ -8,7 +8,7 @@ use crate::slot::Owner;
 use crate::stack::Stack;
 use core::hint::cold_path;
 use core::net::{IpAddr, Ipv6Addr};
-use firstflight_tcp::{CloseReason, Disposition, StateName, TimeWait, TimeWaitAction, follows};
+use firstflight_tcp::{CloseReason, Disposition, DropReason, StateName, TimeWait, TimeWaitAction, follows};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
@@ -262,6 +262,11 @@ impl Stack {
         {
             // The client's data will bring the ACK again when there is room.
             return self.drop_packet(Drop::AcceptQueueFull);
+        }
+        let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
+        if unlikely(crosses && key.is_carried()) && slot.client && slot.conn.state() == StateName::SynSent {
+            // Clients in UDP are opened by nobody, and a SYN without ACK needs no number to be forged.
+            return self.not_processed(index, key, Disposition::Dropped(DropReason::Unexpected), segment);
         }
         let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
             self.handle_answer(index, segment, now)

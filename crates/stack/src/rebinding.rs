@@ -31,8 +31,12 @@ const CHALLENGES: u8 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A check that has not ended is forgotten then.
 const FORGET: Duration = Duration::from_secs(60);
-/// For so long after a move the port before can take the connection back; for so long after it has shown that it works,
-/// no other is checked.
+/// For this long after a move the port before can take the connection back: longer than an idle client's keep-alives are
+/// apart, which show that it is still there.
+const RETURN: Duration = Duration::from_secs(30);
+/// Former ports that can: a client's port may change several times in a row.
+const FORMER: usize = 3;
+/// For this long after its own port has answered, a connection checks no other.
 const SETTLE: Duration = Duration::from_secs(10);
 /// Connections that are challenged in one turn because another one between the same ports has moved, the time between
 /// turns, how often each has its turn (with twice the time between rounds each time), and how many pairs of ports wait for
@@ -78,8 +82,8 @@ impl Group {
 /// The check of one connection's path.
 #[derive(Debug)]
 struct Check {
-    /// The port that the connection has, or had before it moved in the last moments, and the bits that it was sent.
-    home: (u16, u64),
+    /// The bits that the port that the connection has is sent.
+    own: u64,
     /// The port that is checked, and the bits that it was sent.
     asked: Option<(u16, u64)>,
     /// When that began.
@@ -87,15 +91,23 @@ struct Check {
     /// When a challenge last left, and how many have.
     sent: Option<Instant>,
     count: u8,
-    /// It has moved, and until then may go back.
-    moved: Option<Instant>,
+    /// Ports that the connection had lately, the newest last.
+    former: Vec<Former>,
     /// Its own port has answered: no other is checked before.
     stays: Option<Instant>,
 }
 
+/// A port that a connection had, and the bits that it was sent: until then it can take the connection back.
+#[derive(Debug)]
+struct Former {
+    port: u16,
+    bits: u64,
+    until: Instant,
+}
+
 impl Check {
-    fn new(home: u16, bits: u64, now: Instant) -> Self {
-        Self { home: (home, bits), asked: None, began: now, sent: None, count: 0, moved: None, stays: None }
+    fn new(own: u64, now: Instant) -> Self {
+        Self { own, asked: None, began: now, sent: None, count: 0, former: Vec::new(), stays: None }
     }
 
     /// Another port is asked, with these bits.
@@ -106,6 +118,38 @@ impl Check {
     fn has_given_up(&self, now: Instant) -> bool {
         self.count >= CHALLENGES && now - self.began >= PATIENCE
     }
+
+    /// Forgets what is over.
+    fn expire(&mut self, now: Instant) {
+        self.former.retain(|former| now < former.until);
+        if self.asked.is_some() && now - self.began >= FORGET {
+            self.asked = None;
+        }
+    }
+
+    fn is_former(&self, port: u16) -> bool {
+        self.former.iter().any(|former| former.port == port)
+    }
+
+    /// What a response with `bits` from `port` says of a connection that has the port `current`.
+    fn judge(&self, port: u16, bits: u64, current: u16) -> Option<Answer> {
+        if (port, bits) == (current, self.own) {
+            return Some(Answer::Stays);
+        }
+        let before = self.former.iter().position(|former| (former.port, former.bits) == (port, bits));
+        let asked = self.asked == Some((port, bits));
+        before.map(Answer::Returns).or(asked.then_some(Answer::Moves))
+    }
+}
+
+/// What a response means.
+enum Answer {
+    /// The port that the connection has works, so what came from another one was not the client's.
+    Stays,
+    /// A former port works (its index): the move was wrong, or the client is back.
+    Returns(usize),
+    /// The port that was asked works, and nothing contradicts it.
+    Moves,
 }
 
 /// Connections between two ports of which one has moved: the others are challenged in turn.
@@ -223,8 +267,11 @@ impl Stack {
         let Some((distance, index)) = nearest.min_by_key(|(fit, _)| fit.unwrap_or(u32::MAX)) else {
             return self.repeats_last_ack(key, segment, now);
         };
-        let hash = self.hash_anywhere(key);
         let misses = distance.is_err();
+        if misses && self.belongs_elsewhere(key, segment, now) {
+            return false;
+        }
+        let hash = self.hash_anywhere(key);
         let searched = self.carrier.as_mut().is_some_and(|c| c.paths.is_searched(hash, index, misses, now));
         if !searched && misses {
             return self.repeats_last_ack(key, segment, now);
@@ -234,6 +281,14 @@ impl Stack {
             self.drop_packet(Drop::UncheckedPath);
         }
         taken
+    }
+
+    /// Whether a segment is one of a connection between its own ports: in TIME-WAIT, or one that it opens with the SYN cookie
+    /// that it acknowledges. It is no search.
+    fn belongs_elsewhere(&self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
+        let hash = self.hasher.hash(key);
+        let opens = |listener| self.cookie_of(listener, key, hash, segment, now).is_some();
+        self.remembered(hash).is_some() || self.listeners.find(key).is_some_and(opens)
     }
 
     /// The connections that a segment with this key may belong to, if its client's UDP port has changed.
@@ -246,22 +301,18 @@ impl Stack {
         })
     }
 
-    /// Challenges connection `index` at another UDP port of its client. False if that has been done in vain for long
-    /// enough. `answers`: it answers a segment from there. Others do not count: the client may not have sent anything yet.
+    /// Challenges connection `index` at another UDP port of its client, and at the ports that contradict it: the one that it
+    /// has and the one before, if it has just moved. False if that has been done in vain for long enough. `answers`: it
+    /// answers a segment from there. Others do not count: the client may not have sent anything yet.
     fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
         let bits = [self.random.next_u64(), self.random.next_u64()];
         let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else { return true };
         let (key, current) = (slot.key, slot.key.outer_remote());
         let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
-        let fresh = || Check::new(current, bits[0], now);
-        let check = carrier.paths.checks.entry(index).or_insert_with(fresh);
-        if check.stays.is_some_and(|until| now < until) {
+        let check = carrier.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
+        check.expire(now);
+        if check.stays.is_some_and(|until| now < until) && !check.is_former(port) {
             return true;
-        }
-        let settled = check.moved.or(check.stays).is_some_and(|until| now >= until);
-        let forgotten = check.asked.is_some() && now - check.began >= FORGET;
-        if settled || forgotten && check.moved.is_none() {
-            *check = fresh();
         }
         if check.asked.is_some_and(|(asked, _)| asked == port) && check.has_given_up(now) {
             return false;
@@ -269,10 +320,18 @@ impl Stack {
         if check.sent.is_some_and(|sent| now - sent < gap) {
             return true;
         }
-        let goes_back = port == check.home.0;
-        if !goes_back && check.asked.is_none_or(|(asked, _)| asked != port) {
-            check.ask(port, bits[1], now);
-        }
+        let former = check.former.iter().find(|former| former.port == port);
+        let to = match former {
+            // Its answer counts, whatever the port says that the connection has.
+            Some(former) => [Some((port, former.bits)), None, None],
+            None => {
+                let before = check.former.last().map(|former| (former.port, former.bits));
+                if check.asked.is_none_or(|(asked, _)| asked != port) {
+                    check.ask(port, bits[1], now);
+                }
+                [check.asked, Some((current, check.own)), before]
+            }
+        };
         check.sent = Some(now);
         if answers {
             if check.count == 0 {
@@ -280,10 +339,8 @@ impl Stack {
             }
             check.count = check.count.saturating_add(1);
         }
-        let asked = check.asked.filter(|_| !goes_back);
-        let home = check.home;
         self.counters.carrier_paths_checked += 1;
-        for (port, bits) in asked.into_iter().chain([home]) {
+        for (port, bits) in to.into_iter().flatten() {
             let to = key.carried(key.outer_local(), port);
             self.reply(Reply::Control(to, Control::PathChallenge(proof(&key, bits))));
         }
@@ -305,30 +362,39 @@ impl Stack {
 
     /// A response from the UDP port of `key`.
     pub(crate) fn path_answered(&mut self, key: &FlowKey, bits: u64, now: Instant) {
-        let from = (key.outer_remote(), bits);
-        let Some(carrier) = &self.carrier else { return };
-        let checks = &carrier.paths.checks;
-        let asked = |index: u32| {
-            checks.get(&index).is_some_and(|check| check.asked == Some(from) || check.home == from)
-        };
-        let Some(index) = self.alike(key).map(|(index, _)| index).find(|index| asked(*index)) else { return };
-        let current = self.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
+        let port = key.outer_remote();
+        let alike: Vec<_> = self.alike(key).map(|(index, slot)| (index, slot.key.outer_remote())).collect();
+        let Some(carrier) = &mut self.carrier else { return };
+        let judged = alike.into_iter().find_map(|(index, current)| {
+            let check = carrier.paths.checks.get_mut(&index)?;
+            check.expire(now);
+            Some((index, current, check.judge(port, bits, current)?))
+        });
+        let Some((index, current, answer)) = judged else { return };
         // What another connection has cannot be taken.
-        if from.0 != current && self.find(key).is_some() {
+        if port != current && self.find(key).is_some() {
             return;
         }
         // Good once.
         let spent = self.random.next_u64();
         let Some(check) = self.carrier.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else { return };
-        if check.home == from {
-            // The port that the client has, or had, works: the segment from another port was not the client's, or the
-            // client is back.
-            (check.asked, check.moved, check.stays) = (None, None, Some(now + SETTLE));
-            check.home.1 = spent;
-        } else {
-            (check.asked, check.moved) = (None, Some(now + SETTLE));
+        match answer {
+            // Former ports are still believed: the one that the connection has may be a thief's.
+            Answer::Stays => (check.asked, check.stays) = (None, Some(now + SETTLE)),
+            Answer::Returns(before) => {
+                (check.asked, check.stays) = (None, Some(now + SETTLE));
+                check.former.truncate(before);
+            }
+            Answer::Moves => {
+                if check.former.len() == FORMER {
+                    check.former.remove(0);
+                }
+                check.former.push(Former { port: current, bits: check.own, until: now + RETURN });
+                (check.asked, check.stays) = (None, None);
+            }
         }
-        if from.0 != current {
+        check.own = spent;
+        if port != current {
             self.move_connection(index, key, now);
         }
     }

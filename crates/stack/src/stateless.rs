@@ -60,6 +60,26 @@ impl Stack {
         Some(cookie)
     }
 
+    /// The MSS in the SYN cookie of listener `index` that a segment acknowledges; `None` if it acknowledges none.
+    pub(crate) fn cookie_of(
+        &self,
+        index: u32,
+        key: &FlowKey,
+        hash: u64,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Option<u16> {
+        let listener = self.listeners.at(index)?;
+        let recent = listener.last_stateless.is_some_and(|t| now - t < LIFE)
+            || listener.answered.has(hash, segment.ack - 1, now);
+        let wanted =
+            segment.flags.contains(Flags::ACK) && !segment.flags.intersects(Flags::SYN.union(Flags::RST));
+        if !recent || !wanted {
+            return None;
+        }
+        self.cookies.check(key, segment.seq - 1, segment.ack - 1, now)
+    }
+
     /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
     pub(crate) fn handle_cookie_ack(
         &mut self,
@@ -70,20 +90,10 @@ impl Stack {
         now: Instant,
     ) -> bool {
         let Some(listener) = self.listeners.at(index) else { return false };
-        let recent = listener.last_stateless.is_some_and(|t| now - t < LIFE)
-            || listener.answered.has(hash, segment.ack - 1, now);
         let full = listener.accept_queue.len() >= listener.config.backlog
             || self.slots.len() >= self.config.limits.connections;
-        let peer_isn = segment.seq - 1;
-        let cookie = segment.ack - 1;
-        let wanted =
-            segment.flags.contains(Flags::ACK) && !segment.flags.intersects(Flags::SYN.union(Flags::RST));
-        if !recent || !wanted {
-            return false;
-        }
-        let Some(mss) = self.cookies.check(&key, peer_isn, cookie, now) else {
-            return false;
-        };
+        let Some(mss) = self.cookie_of(index, &key, hash, segment, now) else { return false };
+        let (peer_isn, cookie) = (segment.seq - 1, segment.ack - 1);
         if full {
             self.drop_packet(Drop::AcceptQueueFull);
             return true;

@@ -8,7 +8,7 @@ use firstflight_stack::{ConnId, Drop, StateName};
 use firstflight_wire::carrier::{Control, PathProof};
 use peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
 use rebinding::{
-    NEW, OURS, THEIRS, at, both, challenges, control, controls, from, moves, new, respond, server,
+    NEW, OURS, THEIRS, asked, at, challenges, control, controls, from, moves, new, respond, server,
 };
 
 #[test]
@@ -16,7 +16,7 @@ fn a_segment_from_another_port_is_not_taken_and_the_response_moves_the_connectio
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2).data(b"stolen"));
     p.quiet();
-    let [new, _] = both(&mut p, NEW, THEIRS);
+    let [new, _] = asked(&mut p, [NEW, THEIRS]);
     assert_eq!((p.read(id), at(&p, id)), (b"".to_vec(), THEIRS));
     assert_eq!(p.stack.counters().dropped(Drop::UncheckedPath), 1);
     // Until the response everything goes to the old port, and what comes from there is taken.
@@ -68,12 +68,12 @@ fn a_segment_with_wrong_numbers_begins_no_check() {
         assert!(controls(&mut p).is_empty());
         p.quiet();
         from(&mut p, NEW, right(seg().seq(1).ack(2)));
-        both(&mut p, NEW, THEIRS);
+        asked(&mut p, [NEW, THEIRS]);
         // Below the window is right: what was acknowledged to the old port comes again.
         p.pass(200);
         p.drain();
         from(&mut p, NEW, right(seg().seq(0).ack(2)));
-        both(&mut p, NEW, THEIRS);
+        asked(&mut p, [NEW, THEIRS]);
         assert_eq!((at(&p, id), p.stack.counters().carrier_paths_checked), (THEIRS, 2));
     }
 }
@@ -82,7 +82,7 @@ fn a_segment_with_wrong_numbers_begins_no_check() {
 fn bits_are_good_only_from_the_port_that_they_were_sent_to_and_only_once() {
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    let [new, old] = both(&mut p, NEW, THEIRS);
+    let [new, old] = asked(&mut p, [NEW, THEIRS]);
     // From a third port, from each other's, with other inner ports, guessed.
     respond(&mut p, NEW + 1, new);
     respond(&mut p, THEIRS, new);
@@ -98,10 +98,10 @@ fn bits_are_good_only_from_the_port_that_they_were_sent_to_and_only_once() {
     respond(&mut p, NEW, new);
     assert_eq!((at(&p, id), moves(&p)), (NEW, 1));
     // Everything is replayed after another move.
-    p.pass(11_000);
+    p.pass(31_000);
     p.drain();
     from(&mut p, NEW + 1, seg().seq(1).ack(2));
-    let [newest, _] = both(&mut p, NEW + 1, NEW);
+    let [newest, _] = asked(&mut p, [NEW + 1, NEW]);
     respond(&mut p, NEW + 1, newest);
     assert_eq!((at(&p, id), moves(&p)), (NEW + 1, 2));
     for _ in 0..3 {
@@ -119,7 +119,7 @@ fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
     // Its response comes first.
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    let [new, old] = both(&mut p, NEW, THEIRS);
+    let [new, old] = asked(&mut p, [NEW, THEIRS]);
     respond(&mut p, NEW, new);
     assert_eq!(at(&p, id), NEW);
     respond(&mut p, THEIRS, old);
@@ -127,7 +127,7 @@ fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
     // Second.
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    let [new, old] = both(&mut p, NEW, THEIRS);
+    let [new, old] = asked(&mut p, [NEW, THEIRS]);
     respond(&mut p, THEIRS, old);
     respond(&mut p, NEW, new);
     assert_eq!((at(&p, id), moves(&p)), (THEIRS, 0));
@@ -143,7 +143,7 @@ fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
     p.pass(1_100);
     p.drain();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    both(&mut p, NEW, THEIRS);
+    asked(&mut p, [NEW, THEIRS]);
 }
 
 /// It goes on to more ports before the client has answered: the client's port takes the connection back all the same, also
@@ -152,11 +152,11 @@ fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
 fn a_chain_of_moves_does_not_shake_off_the_client() {
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    let [new, old] = both(&mut p, NEW, THEIRS);
+    let [new, old] = asked(&mut p, [NEW, THEIRS]);
     respond(&mut p, NEW, new);
     p.pass(300);
     from(&mut p, NEW + 1, seg().seq(1).ack(2));
-    let [newer, same] = both(&mut p, NEW + 1, THEIRS);
+    let [newer, _, same] = asked(&mut p, [NEW + 1, NEW, THEIRS]);
     assert_eq!(same, old);
     respond(&mut p, NEW + 1, newer);
     assert_eq!(at(&p, id), NEW + 1);
@@ -206,11 +206,11 @@ fn a_flood_from_many_ports_gets_one_check_in_100_ms_and_no_more_bytes_than_it_se
 fn a_repeated_challenge_has_the_same_bits() {
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    let first = both(&mut p, NEW, THEIRS);
+    let first = asked(&mut p, [NEW, THEIRS]);
     p.pass(150);
     p.drain();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    assert_eq!(both(&mut p, NEW, THEIRS), first);
+    assert_eq!(asked(&mut p, [NEW, THEIRS]), first);
     respond(&mut p, NEW, first[0]);
     assert_eq!(at(&p, id), NEW);
 }
@@ -220,7 +220,7 @@ fn a_port_that_never_responds_is_given_up_after_four_challenges_and_15_seconds()
     let (mut p, id) = server();
     for n in 0..4 {
         from(&mut p, NEW, seg().seq(1).ack(2));
-        both(&mut p, NEW, THEIRS);
+        asked(&mut p, [NEW, THEIRS]);
         p.pass(4_000);
         p.drain();
         assert_eq!(p.stack.counters().resets_sent, 0, "{n}");
@@ -231,7 +231,7 @@ fn a_port_that_never_responds_is_given_up_after_four_challenges_and_15_seconds()
     // The connection is where it was, and another port is checked.
     assert_eq!((at(&p, id), p.state(id)), (THEIRS, StateName::Established));
     from(&mut p, NEW + 1, seg().seq(1).ack(2));
-    both(&mut p, NEW + 1, THEIRS);
+    asked(&mut p, [NEW + 1, THEIRS]);
 }
 
 /// Nothing is kept of a check beyond its connection.
@@ -239,7 +239,7 @@ fn a_port_that_never_responds_is_given_up_after_four_challenges_and_15_seconds()
 fn a_connection_that_ends_in_a_check_leaves_nothing() {
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
-    let [new, old] = both(&mut p, NEW, THEIRS);
+    let [new, old] = asked(&mut p, [NEW, THEIRS]);
     p.abort(id);
     p.release(id);
     p.drain();
@@ -265,7 +265,7 @@ fn neighbours_with_the_same_inner_ports_do_not_get_each_others_connections() {
         .collect();
     // The second one's segment: the second one is checked, and moves.
     from(&mut p, NEW, seg().seq(1).ack(1).data(b"b"));
-    let [new, _] = both(&mut p, NEW, THEIRS + 1);
+    let [new, _] = asked(&mut p, [NEW, THEIRS + 1]);
     respond(&mut p, NEW, new);
     assert_eq!((at(&p, ids[0]), at(&p, ids[1])), (THEIRS, NEW));
     p.drain();
@@ -299,7 +299,7 @@ fn more_than_eight_connections_with_the_same_inner_ports_cost_no_more() {
     p.flow(CLIENT_PORT, 0xf800_0000);
     let late = p.open_passive(listener, seg().mss(1176));
     from(&mut p, NEW, seg().seq(1).ack(1));
-    let [new, _] = both(&mut p, NEW, THEIRS + 30);
+    let [new, _] = asked(&mut p, [NEW, THEIRS + 30]);
     respond(&mut p, NEW, new);
     assert_eq!(at(&p, late), NEW);
 }
@@ -373,7 +373,7 @@ fn followers_are_those_between_the_same_ports() {
     let follower = open(&mut p, THEIRS, 40_002);
     let first = open(&mut p, THEIRS, 40_003);
     from(&mut p, NEW, seg().seq(1).ack(1));
-    let [new, _] = both(&mut p, NEW, THEIRS);
+    let [new, _] = asked(&mut p, [NEW, THEIRS]);
     respond(&mut p, NEW, new);
     p.pass(1);
     let sent = challenges(&mut p);

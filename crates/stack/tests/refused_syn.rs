@@ -254,6 +254,29 @@ fn a_block_too_large_for_the_path_says_so_and_is_no_failure() {
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::PathTooSmall), 0));
 }
 
+/// The message can be forged by who has seen the SYN: any number of them makes one SYN and shortens nothing.
+#[test]
+fn many_messages_of_a_path_too_small_make_one_syn() {
+    let connect = |mtus: &mut dyn Iterator<Item = u16>| {
+        let mut p = primed();
+        let (id, first) = large(&mut p);
+        for mtu in mtus {
+            p.icmp(IcmpErrorKind::PacketTooBig { mtu: mtu.into() }, &first.packet);
+        }
+        let at_once = p.drain().len();
+        let seconds = (0..400).take_while(|_| {
+            p.pass(1_000);
+            p.drain();
+            p.reason(id).is_none()
+        });
+        (at_once, seconds.count())
+    };
+    let (silent, one) = (connect(&mut [].into_iter()), connect(&mut [600].into_iter()));
+    assert_eq!((silent.0, one.0), (0, 1));
+    assert_eq!(connect(&mut (500..=600).rev()), one);
+    assert!(one.1 >= silent.1, "{silent:?}, {one:?}");
+}
+
 // --- In UDP --------------------------------------------------------------------------------------
 
 fn in_udp() -> Peer {
@@ -319,6 +342,41 @@ fn data_that_must_not_run_twice_does_not_go_behind_a_plain_syn_in_udp() {
     p.send(syn_ack(1));
     p.expect().is_ack().data(visitor::DATA);
     assert_eq!(p.state(id), StateName::Established);
+}
+
+/// The request was executed, and SYN-ACK and RST were lost. An ACK with a wrong number, which anybody can forge, makes the
+/// client send a plain SYN.
+#[test]
+fn data_that_must_not_run_twice_does_not_go_behind_an_earlier_connection_in_udp() {
+    let mut p = in_udp();
+    let Visit { id, .. } = visit(&mut p, |config| {
+        config.carrier = Some(5_000);
+        config.replay_safe = false;
+        config.asap.as_mut().unwrap().once = true;
+    });
+    p.send(seg().seq(5_000).ack(1 << 30));
+    p.drain();
+    p.send(syn_ack(1));
+    p.expect().is_rst();
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::Unknown));
+}
+
+/// A SYN without ACK needs no number, and opens the connection with the number that it has (RFC 9293, MUST-10). The true
+/// answer does not count then, and the request may have been executed.
+#[test]
+fn data_that_must_not_run_twice_is_unknown_behind_a_forged_syn() {
+    let (mut p, Visit { id, .. }) = once();
+    let isn = p.isn;
+    p.flow(PORT, 0x4444_0000);
+    p.send(seg().syn().mss(1_000));
+    p.drain();
+    p.flow(PORT, isn);
+    p.send(syn_ack(visitor::AFTER));
+    p.drain();
+    p.pass(300_000);
+    p.drain();
+    assert!(p.reason(id).is_some());
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::Unknown));
 }
 
 /// The RST for the first SYN comes when the plain one is already under way: it counts.

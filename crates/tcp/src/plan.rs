@@ -50,7 +50,9 @@ pub struct SynAckReport {
     /// shows that the first one arrived.
     pub refused: bool,
     /// The peer may have accepted the first SYN although this SYN-ACK does not say so: another SYN left after a
-    /// timeout, or a RST or an ICMP error arrived. Data that must not run twice must not be sent again.
+    /// timeout, or a RST, an ICMP error or the answer of an earlier connection arrived, all of which can be forged.
+    /// Data that must not run twice must not be sent again. A packet-too-big message does not count: its router has
+    /// not passed the SYN on.
     pub may_have_run: bool,
     /// A router reported that the first SYN was too large for the path. A plain SYN was then sent.
     pub too_big: bool,

@@ -28,8 +28,8 @@ pub struct SynSent {
     pub segment: u16,
     /// SYNs sent after the first.
     pub retransmits: u8,
-    /// How many of them were sent because the SYN before was too big for the path.
-    pub too_big: u8,
+    /// One of them was sent because the first SYN was too big for the path.
+    pub too_big: bool,
     /// A SYN met an earlier connection of the four-tuple, and was sent again at once.
     pub met_old: bool,
     /// A RST or an ICMP error answered the first SYN, and a plain SYN was sent.

@@ -7,6 +7,7 @@ use firstflight_stack::{CarrierConfig, ConnId};
 use firstflight_wire::carrier::{Carried, Control, PathProof};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
+use std::collections::BTreeSet;
 
 /// The stack's UDP port, and the peer's.
 pub const OURS: u16 = 4433;
@@ -59,15 +60,17 @@ pub fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
     controls(p).into_iter().map(challenge).collect()
 }
 
-/// The two challenges that follow a segment from `port`: for it, and for the port that the connection has.
-pub fn both(p: &mut Peer, port: u16, own: u16) -> [PathProof; 2] {
+/// The challenges that follow a segment from the first of `ports`: for it, for the port that the connection has, and for
+/// the one that it had before.
+pub fn asked<const N: usize>(p: &mut Peer, ports: [u16; N]) -> [PathProof; N] {
     let sent = challenges(p);
-    let ports: Vec<u16> = sent.iter().map(|one| one.0).collect();
-    assert_eq!(ports, [port, own]);
-    let [new, old] = [sent[0].1, sent[1].1];
-    assert_ne!(new.bits, old.bits);
-    assert_eq!((new.src_port, new.dst_port), (p.local_port, p.port));
-    [new, old]
+    let to: Vec<u16> = sent.iter().map(|one| one.0).collect();
+    assert_eq!(to, ports);
+    let bits: BTreeSet<u64> = sent.iter().map(|one| one.1.bits).collect();
+    assert_eq!(bits.len(), N);
+    let proofs = sent.iter().map(|one| one.1);
+    assert!(proofs.clone().all(|proof| (proof.src_port, proof.dst_port) == (p.local_port, p.port)));
+    proofs.collect::<Vec<_>>().try_into().unwrap()
 }
 
 pub fn control(p: &mut Peer, port: u16, control: Control) {

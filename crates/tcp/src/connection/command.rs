@@ -225,10 +225,11 @@ impl Connection {
         self.ends.probe = [0; 3];
         self.control.set_mss(u32::from(mss));
         if let State::SynSent(syn) = &mut self.state {
-            // The SYN itself was too big: send a plain SYN at once.
-            syn.retransmits = syn.retransmits.saturating_add(1);
-            syn.too_big = syn.too_big.saturating_add(1);
-            syn.pending = true;
+            // The SYN itself was too big: a plain SYN leaves at once. The message can be forged, so this happens once.
+            if !syn.too_big {
+                syn.retransmits = syn.retransmits.saturating_add(1);
+                (syn.too_big, syn.pending) = (true, true);
+            }
         } else if self.snd.outstanding() {
             self.repair_too_large(now);
         }

@@ -87,7 +87,7 @@ impl Connection {
             follow,
             segment,
             retransmits: 0,
-            too_big: 0,
+            too_big: false,
             met_old: false,
             refused: false,
             refused_after: Duration::ZERO,
@@ -264,7 +264,7 @@ impl Connection {
         }
         let acceptable = segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt);
         (acceptable && !self.echoes_nothing(syn, segment)).then(|| {
-            let unseen = syn.retransmits > syn.too_big && !self.first_syn_arrived(syn, segment);
+            let unseen = syn.retransmits > u8::from(syn.too_big) && !self.first_syn_arrived(syn, segment);
             SynAckReport {
                 acked: segment.ack.distance_from(self.snd.iss + 1),
                 carried: syn.carried,
@@ -272,8 +272,8 @@ impl Connection {
                 first_lost: unseen && !syn.met_old && !syn.refused,
                 met_old: unseen && syn.met_old && !syn.refused,
                 refused: unseen && syn.refused,
-                may_have_run: syn.refused || syn.timeouts > 0,
-                too_big: syn.too_big > 0 && !unseen && !self.first_syn_arrived(syn, segment),
+                may_have_run: syn.refused || syn.timeouts > 0 || syn.met_old,
+                too_big: syn.too_big && !unseen && !self.first_syn_arrived(syn, segment),
             }
         })
     }
@@ -322,7 +322,7 @@ impl Connection {
         // One lost SYN with a first flight says more about the path's middleboxes than about congestion. A SYN
         // that was too big, or that met an earlier connection, says nothing about congestion.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
-        let spared = syn.too_big.saturating_add(u8::from(unusual || syn.met_old || syn.refused));
+        let spared = u8::from(syn.too_big) + u8::from(unusual || syn.met_old || syn.refused);
         let congested = retransmits > spared && !self.first_syn_arrived(syn, segment);
         self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
@@ -512,7 +512,7 @@ impl Connection {
     /// [`SynAckReport::may_have_run`].
     #[must_use]
     pub fn may_have_run(&self) -> bool {
-        matches!(&self.state, State::SynSent(syn) if syn.refused || syn.timeouts > 0)
+        matches!(&self.state, State::SynSent(syn) if syn.refused || syn.timeouts > 0 || syn.met_old)
     }
 
     /// The SYN-ACK acknowledges the plain SYN after a refused one, but not the data of the first SYN, which

@@ -57,7 +57,9 @@ impl Connection {
         if now - last < half {
             return;
         }
-        if outstanding {
+        // A probe of the path's size that is sent again would end the search for larger segments.
+        let probes = self.search.as_ref().and_then(|search| search.probe());
+        if outstanding && probes.is_none_or(|(start, _)| start != self.snd.una) {
             self.owed.set(Owed::FIRST);
         } else {
             self.acknowledge_again();
@@ -80,15 +82,14 @@ impl Connection {
             let late = self.backoffs > 0;
             self.backoffs = 0;
             self.rtt.reset_backoff();
-            let whole = self.facts.sack && self.snd.recovery.is_open() && self.snd.flight.sacked() == 0;
-            if late || !whole || self.snd.tail_probe(u32::from(self.snd.mss)).is_none() {
+            if late {
                 self.enter_loss(now);
                 self.report_losses(now);
                 self.release_pace();
             } else {
-                // An earlier probe went to the old port, so it does not count.
+                // Its acknowledgement shows what else is missing. An earlier tail loss probe went to the old port.
                 self.tail = None;
-                self.owed.set(Owed::TAIL);
+                self.owed.set(Owed::FIRST);
             }
             self.arm_retransmit(now);
         } else if self.snd.unsent() && self.snd.wnd == 0 {

@@ -1,0 +1,239 @@
+//! TCP in UDP: another client behind the same translator tries to take a connection, or has the client's old port.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+mod rebinding;
+
+use firstflight_stack::ConnId;
+use firstflight_wire::carrier::{Control, PathProof};
+use peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
+use rebinding::{NEW, OURS, THEIRS, asked, at, challenges, control, from, new, respond, server};
+
+const THIEF: u16 = 7000;
+
+/// A segment that begins a check.
+fn segment() -> Seg {
+    seg().seq(1).ack(2)
+}
+
+/// `who` answers every challenge that comes to its port.
+fn answer(p: &mut Peer, who: &[u16]) {
+    loop {
+        let sent = challenges(p);
+        if sent.is_empty() {
+            return;
+        }
+        for (port, proof) in sent.into_iter().filter(|(port, _)| who.contains(port)) {
+            respond(p, port, proof);
+        }
+    }
+}
+
+/// A connection whose client has moved to [`NEW`], and the bits that its old port was sent.
+fn moved() -> (Peer, ConnId, PathProof) {
+    let (mut p, id) = server();
+    from(&mut p, NEW, segment());
+    let [proof, old] = asked(&mut p, [NEW, THEIRS]);
+    respond(&mut p, NEW, proof);
+    assert_eq!(at(&p, id), NEW);
+    from(&mut p, NEW, segment());
+    p.drain();
+    (p, id, old)
+}
+
+#[test]
+fn the_old_port_takes_a_connection_back_for_half_a_minute() {
+    for (wait, port) in [(29_000, THEIRS), (31_000, NEW), (3_600_000, NEW)] {
+        let (mut p, id, old) = moved();
+        p.pass(wait);
+        p.drain();
+        respond(&mut p, THEIRS, old);
+        assert_eq!(at(&p, id), port, "after {wait} ms");
+    }
+}
+
+/// A check is forgotten a minute after it began.
+#[test]
+fn a_response_after_an_hour_moves_nothing() {
+    let (mut p, id) = server();
+    p.send(segment());
+    from(&mut p, NEW, segment());
+    let [proof, _] = asked(&mut p, [NEW, THEIRS]);
+    p.pass(3_600_000);
+    p.drain();
+    respond(&mut p, NEW, proof);
+    assert_eq!(at(&p, id), THEIRS);
+}
+
+#[test]
+fn the_port_that_a_connection_has_is_asked_soon_after_a_move_too() {
+    let (mut p, _, _) = moved();
+    p.pass(5_000);
+    p.drain();
+    from(&mut p, THIEF, segment());
+    asked(&mut p, [THIEF, NEW, THEIRS]);
+}
+
+/// Client and thief answer all that they get. The thief speaks every 100 ms and is faster, the client every 300 ms.
+#[test]
+fn a_thief_has_a_connection_for_moments_only() {
+    for rebinds in [false, true] {
+        let (mut p, id, home) = match rebinds {
+            true => {
+                let (p, id, _) = moved();
+                (p, id, NEW)
+            }
+            false => {
+                let (p, id) = server();
+                (p, id, THEIRS)
+            }
+        };
+        let mut stolen = 0;
+        for n in 0..600 {
+            from(&mut p, THIEF, segment());
+            answer(&mut p, &[home, THIEF]);
+            if n % 3 == 0 {
+                from(&mut p, home, segment());
+                answer(&mut p, &[home, THIEF]);
+            }
+            p.drain();
+            stolen += u32::from(at(&p, id) == THIEF);
+            p.pass(100);
+            p.drain();
+        }
+        assert!(stolen < 60, "rebinds {rebinds}: for {stolen} of 600 tenths of a second");
+    }
+}
+
+/// The challenge to the client's port was lost, and the client speaks every 15 s only.
+#[test]
+fn a_lost_challenge_does_not_give_an_idle_connection_away() {
+    for silent in [9_000, 16_000] {
+        let (mut p, id) = server();
+        p.send(segment());
+        from(&mut p, THIEF, segment());
+        let [proof, _lost] = asked(&mut p, [THIEF, THEIRS]);
+        respond(&mut p, THIEF, proof);
+        assert_eq!(at(&p, id), THIEF);
+        p.pass(silent);
+        p.drain();
+        // The keep-alive is answered with a reset, and the client probes.
+        from(&mut p, THEIRS, seg().seq(0).ack(2));
+        answer(&mut p, &[THIEF, THEIRS]);
+        assert_eq!(at(&p, id), THEIRS, "silent for {silent} ms");
+    }
+}
+
+// --- a search, and what it must not touch --------------------------------------------------------------
+
+fn search(p: &mut Peer) {
+    for n in 0..70 {
+        from(p, NEW, seg().seq(1 << 30).ack(1 + n));
+    }
+    p.drain();
+}
+
+#[test]
+fn a_search_does_not_stop_new_connections_by_syn_cookies() {
+    let mut p = new();
+    let listener = p.listen_with(|config| config.syn_backlog = 0);
+    let syn = seg().syn().mss(1176);
+    p.flow(CLIENT_PORT, 1_000);
+    p.send(syn.clone());
+    p.expect().syn_ack();
+    p.send(seg().seq(1).ack(1));
+    p.accept(listener);
+    search(&mut p);
+    // A neighbour behind the same translator.
+    p.outer = Some((THEIRS + 1, OURS));
+    p.flow(CLIENT_PORT, 3_000_000_000);
+    p.send(syn);
+    p.expect().syn_ack().ack(1);
+    p.send(seg().seq(1).ack(1).data(b"hello"));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), b"hello");
+}
+
+#[test]
+fn a_search_does_not_hide_a_connection_in_time_wait() {
+    let mut p = new();
+    let listener = p.listen();
+    p.flow(CLIENT_PORT, 1_000);
+    p.open_passive(listener, seg().mss(1176));
+    search(&mut p);
+    p.outer = Some((THEIRS + 1, OURS));
+    p.flow(CLIENT_PORT, 3_000_000_000);
+    let id = p.open_passive(listener, seg().mss(1176));
+    p.shutdown(id);
+    p.expect().is_fin();
+    p.send(seg().seq(1).ack(2).fin());
+    p.expect().is_ack();
+    p.pass(1_000);
+    p.send(seg().seq(1).ack(2).fin());
+    p.expect().is_ack();
+}
+
+// --- windows and sizes -----------------------------------------------------------------------------------
+
+#[test]
+fn the_window_stays_at_a_move() {
+    for (sack, holes) in [(false, false), (true, false), (true, true)] {
+        let mut p = new();
+        let listener = p.listen();
+        let syn = if sack { seg().mss(1176).sack_ok() } else { seg().mss(1176) };
+        let id = p.open_passive(listener, syn);
+        p.write(id, &[7; 1176 * 10]);
+        p.drain();
+        if holes {
+            p.send(seg().seq(1).ack(1).sack(&[(1177, 2353)]));
+            p.drain();
+        }
+        let before = p.stack.info(id).unwrap().cwnd;
+        p.pass(50);
+        from(&mut p, NEW, seg().seq(1).ack(1));
+        let sent = challenges(&mut p);
+        respond(&mut p, NEW, sent[0].1);
+        assert_eq!(p.stack.info(id).unwrap().cwnd, before, "SACK {sack}, holes {holes}");
+    }
+}
+
+#[test]
+fn a_forged_challenge_leaves_the_search_for_larger_datagrams() {
+    let mut p = new();
+    p.port = PORT;
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.pass(100);
+    p.send(seg().syn().ack(1).mss(1448).sack_ok());
+    p.expect().is_ack();
+    p.write(id, &[7; 1176 * 12]);
+    let sizes: Vec<usize> = p.drain().iter().map(|got| got.data.len()).collect();
+    assert!(sizes[0] > 1176, "the probe leaves first: {sizes:?}");
+    p.pass(60);
+    let inner = p.local_port;
+    control(&mut p, THEIRS, Control::PathChallenge(PathProof { src_port: PORT, dst_port: inner, bits: 7 }));
+    p.drain();
+    p.pass(40);
+    p.send(seg().seq(1).ack(1 + sizes.iter().sum::<usize>() as u32));
+    p.drain();
+    assert!(p.stack.info(id).unwrap().mss > 1176);
+}
+
+// --- forged SYNs -----------------------------------------------------------------------------------------
+
+/// A SYN without ACK needs no number. In UDP it opens nothing at a client, and the server's answer counts.
+#[test]
+fn a_forged_syn_does_not_end_a_connect_in_udp() {
+    let mut p = new();
+    p.port = PORT;
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    let isn = p.isn;
+    p.flow(PORT, 0x4444_0000);
+    p.send(seg().syn().mss(1000));
+    p.quiet();
+    p.flow(PORT, isn);
+    p.send(seg().syn().ack(1).mss(1176));
+    p.expect().is_ack();
+    assert!(p.stack.info(id).unwrap().confirmed);
+}
