@@ -90,7 +90,8 @@ impl Endpoint {
     /// them gets a RST. [`Stream::peer_addr`] is the winner's address.
     ///
     /// **Which connection gets the data.** Data that is [`FirstFlight::at_most_once`] is sent only on the winner,
-    /// after its handshake. Data that is [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt,
+    /// after its handshake. It rides in a SYN only if there is one address and the server is known to execute it once
+    /// ([`Certified::once`]). Data that is [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt,
     /// if Fast Open is requested and a cookie is known. All other attempts are ordinary handshakes without data
     /// ([`Reason::NotFirstAddress`]), because the paper's SYN with data must not be multiplied. If another attempt
     /// wins before the first server has answered, the first server may have executed the data. The data is then sent
@@ -118,7 +119,9 @@ impl Endpoint {
         let time = self.time();
         let mut race = Race::new(&self.shared, first);
         let delay = config.attempt_delay.max(MIN_ATTEMPT_DELAY);
-        let mut addresses = race.order(addresses, &config.connect).into_iter().peekable();
+        let order = race.order(addresses, &config.connect);
+        race.several = order.len() > 1;
+        let mut addresses = order.into_iter().peekable();
         while addresses.peek().is_some() || !race.running.is_empty() {
             if let Some(remote) = addresses.next() {
                 race.begin(remote, &config.connect);
@@ -151,6 +154,8 @@ impl Endpoint {
 struct Race<'a> {
     shared: &'a Arc<Shared>,
     first: FirstFlight<'a>,
+    /// Whether there are several addresses.
+    several: bool,
     /// Whether an attempt was started.
     begun: bool,
     running: Vec<Attempt>,
@@ -183,7 +188,15 @@ struct Winner {
 
 impl<'a> Race<'a> {
     fn new(shared: &'a Arc<Shared>, first: FirstFlight<'a>) -> Self {
-        Self { shared, first, begun: false, running: Vec::new(), failed: Vec::new(), tried: Vec::new() }
+        Self {
+            shared,
+            first,
+            several: false,
+            begun: false,
+            running: Vec::new(),
+            failed: Vec::new(),
+            tried: Vec::new(),
+        }
     }
 
     /// The order of attempts. Addresses that lost recently come last.
@@ -226,7 +239,12 @@ impl<'a> Race<'a> {
             local,
             ..config.clone()
         };
-        let data = if first { first_data(&mut config, self.first.data()) } else { &[] };
+        // The address that it rides to may have executed it when another one answers first.
+        let confined = self.several && !self.first.is_replayable();
+        if first && confined {
+            config.held_back = config.held_back.or(Some(Reason::NotReplaySafe));
+        }
+        let data = if first && !confined { first_data(&mut config, self.first.data()) } else { &[] };
         let given = !data.is_empty();
         let begun = connect(&mut self.shared.lock(), remote, data, &config);
         match begun {

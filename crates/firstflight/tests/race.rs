@@ -1,6 +1,8 @@
 //! Connecting to one of several addresses: which attempt wins, and where the data goes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod certified;
+
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight::credential::{FastOpenPolicy, KeyRing, NetworkId, Outcome, PendingLimit, Reason, Scheme};
 use firstflight::link::path::Verdict;
@@ -10,8 +12,8 @@ use firstflight::{
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -211,6 +213,44 @@ async fn a_certificate_is_shown_to_its_own_family_only() {
         let stream = world.client.connect_any(&[addr(server)], first, &config).await.unwrap();
         assert_eq!(stream.outcome(), Outcome::Handshake(reason));
     }
+}
+
+/// A certificate may carry an order that the server executes once. With several addresses it does not: the first one may
+/// have executed the order when another one answers.
+#[tokio::test]
+async fn an_order_rides_with_a_certificate_to_a_single_address_only() {
+    let executed = async |addresses: &[&str], lost: bool| {
+        let world = world();
+        let policy = certified::policy(&PrivateKey::from_seed(&[1; 32]));
+        let early = Arc::new(Mutex::new(Vec::new()));
+        for at in [V6, V4] {
+            let mut listen = ListenConfig::new(addr(at));
+            listen.asap = Some(policy.clone());
+            let (listener, early) = (world.server.listen(listen).unwrap(), Arc::clone(&early));
+            tokio::spawn(async move {
+                while let Ok(mut stream) = listener.accept().await {
+                    let mut got = [0; DATA.len()];
+                    if stream.read_exact(&mut got).await.is_ok() {
+                        early.lock().unwrap().push(stream.early_bytes() > 0);
+                    }
+                }
+            });
+        }
+        world.to_client_shut.store(lost, Ordering::Relaxed);
+        let asap = Some(Certified { once: true, ..certified("fd00::1".parse().unwrap()) });
+        let connect = ConnectConfig { asap, ..ConnectConfig::default() };
+        let config = ConnectAnyConfig { connect, attempt_delay: Duration::ZERO };
+        let addresses: Vec<_> = addresses.iter().map(|at| addr(at)).collect();
+        let won =
+            world.client.connect_any(&addresses, FirstFlight::at_most_once(DATA), &config).await.unwrap();
+        while early.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(won);
+        early.lock().unwrap().clone()
+    };
+    assert_eq!(executed(&[V6], false).await, [true]);
+    assert_eq!(executed(&[V6, V4], true).await, [false]);
 }
 
 /// A certificate for servers that are known to accept it.
