@@ -235,7 +235,7 @@ impl fmt::Display for Error {
             ),
             Self::KeyExists(path) => write!(
                 f,
-                "{} is there already, and whoever needs its secret would lose it: choose another -o, or remove it",
+                "{} exists already, and its secret would be lost: choose another -o, or remove it",
                 path.display()
             ),
             Self::Replays(error) => error.fmt(f),

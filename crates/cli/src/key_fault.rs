@@ -35,7 +35,7 @@ impl fmt::Display for KeyFault {
             Self::Unusable(path, error, _) => write!(f, "key file {} {error}", path.display()),
             Self::Exists(path) => write!(
                 f,
-                "{} is there already, and whoever needs its key would lose it: choose another file, or remove it",
+                "{} exists already, and its key would be lost: choose another file, or remove it",
                 path.display()
             ),
             Self::Write(path, error) => {

@@ -301,7 +301,7 @@ fn mistakes_are_told_in_one_line() {
     carriage(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
     std::fs::set_permissions(&relay, std::fs::Permissions::from_mode(0o644)).unwrap();
     carriage(&[], "make it 0600");
-    fails(&["dns", "keygen", "--key", &key], 2, "is there already");
+    fails(&["dns", "keygen", "--key", &key], 2, "exists already");
     fails(&["dns", "keygen"], 2, "--key");
 }
 

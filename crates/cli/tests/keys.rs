@@ -35,7 +35,7 @@ fn a_new_key_is_its_owners_and_never_overwritten() {
         let fingerprint = told.trim().rsplit(' ').next().unwrap();
         assert!(prints(&["show", &path]).contains(fingerprint), "{told}");
         assert!(!told.contains(written.trim()), "{told}");
-        refused(&[&["new", "-o", &path], options].concat(), "is there already");
+        refused(&[&["new", "-o", &path], options].concat(), "exists already");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
     }
     assert_ne!(prints(&["new"]), prints(&["new"]));

@@ -103,7 +103,7 @@ fn mistakes_with_keys() {
     let verifier = |key: &str, says: &str| {
         fails(&["verifier", "--listen", "127.0.0.1:0", "--key", key], 2, says);
     };
-    fails(&["verifier", "keygen", "--key", &path], 2, "is there already");
+    fails(&["verifier", "keygen", "--key", &path], 2, "exists already");
     fails(
         &["verifier", "keygen", "--key", &dir.path("none/key")],
         2,
