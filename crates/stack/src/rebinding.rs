@@ -11,6 +11,7 @@ use crate::stack::Stack;
 use crate::time_wait::TimeWaitTable;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_tcp::{StateName, TimeWaitAction};
 use firstflight_wire::Instant;
@@ -36,6 +37,14 @@ const FORGET: Duration = Duration::from_secs(60);
 const RETURN: Duration = Duration::from_secs(30);
 /// Former ports that can: a client's port may change several times in a row.
 const FORMER: usize = 3;
+/// Times after a move at which the oldest of them is asked again: a challenge may be lost.
+const AGAIN: [Duration; 5] = [
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+    Duration::from_secs(12),
+    Duration::from_secs(25),
+];
 /// For this long after its own port has answered, a connection checks no other.
 const SETTLE: Duration = Duration::from_secs(10);
 /// Connections that are challenged in one turn because another one between the same ports has moved, the time between
@@ -53,6 +62,7 @@ pub(crate) struct Paths {
     /// By connection (index): one for each, at most.
     checks: BTreeMap<u32, Check>,
     turns: VecDeque<Turns>,
+    again: VecDeque<Again>,
     /// Connections in TIME-WAIT, found without the client's UDP port.
     closed: TimeWaitTable,
 }
@@ -91,14 +101,15 @@ struct Check {
     /// When a challenge last left, and how many have.
     sent: Option<Instant>,
     count: u8,
-    /// Ports that the connection had lately, the newest last.
+    /// Ports that the connection had lately, the newest last, and when one of them was last asked because it spoke.
     former: Vec<Former>,
+    former_sent: Option<Instant>,
     /// Its own port has answered: no other is checked before.
     stays: Option<Instant>,
 }
 
 /// A port that a connection had, and the bits that it was sent: until then it can take the connection back.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Former {
     port: u16,
     bits: u64,
@@ -107,7 +118,8 @@ struct Former {
 
 impl Check {
     fn new(own: u64, now: Instant) -> Self {
-        Self { own, asked: None, began: now, sent: None, count: 0, former: Vec::new(), stays: None }
+        let (asked, sent, former_sent, stays) = (None, None, None, None);
+        Self { own, asked, began: now, sent, count: 0, former: Vec::new(), former_sent, stays }
     }
 
     /// Another port is asked, with these bits.
@@ -127,8 +139,8 @@ impl Check {
         }
     }
 
-    fn is_former(&self, port: u16) -> bool {
-        self.former.iter().any(|former| former.port == port)
+    fn former(&self, port: u16) -> Option<Former> {
+        self.former.iter().find(|former| former.port == port).copied()
     }
 
     /// What a response with `bits` from `port` says of a connection that has the port `current`.
@@ -152,12 +164,22 @@ enum Answer {
     Moves,
 }
 
+/// A connection (index) that has moved: the oldest port that it had lately is asked again.
+#[derive(Debug)]
+struct Again {
+    index: u32,
+    moved: Instant,
+    at: Instant,
+    round: usize,
+}
+
 /// Connections between two ports of which one has moved: the others are challenged in turn.
 #[derive(Debug)]
 struct Turns {
     /// The ports before (index and generation).
     pair: (u32, u32),
-    /// The client's new port.
+    /// The client's address and new port.
+    client: IpAddr,
     port: u16,
     at: Instant,
     /// The connection (index) to go on with.
@@ -172,6 +194,7 @@ impl Paths {
             groups: HashTable::new(),
             checks: BTreeMap::new(),
             turns: VecDeque::new(),
+            again: VecDeque::new(),
             closed: TimeWaitTable::new(time_waits),
         }
     }
@@ -243,7 +266,8 @@ impl Paths {
 
     pub fn next_deadline(&self) -> Option<Instant> {
         let turn = self.turns.iter().map(|turns| turns.at).min();
-        [turn, self.closed.next_deadline()].into_iter().flatten().min()
+        let again = self.again.iter().map(|again| again.at).min();
+        [turn, again, self.closed.next_deadline()].into_iter().flatten().min()
     }
 }
 
@@ -271,8 +295,15 @@ impl Stack {
         if misses && self.belongs_elsewhere(key, segment, now) {
             return false;
         }
-        let hash = self.hash_anywhere(key);
-        let searched = self.carrier.as_mut().is_some_and(|c| c.paths.is_searched(hash, index, misses, now));
+        let (hash, port) = (self.hash_anywhere(key), key.outer_remote());
+        let searched = self.carrier.as_mut().is_some_and(|carrier| {
+            // Who had the connection a moment ago knows the numbers, and may want it back.
+            let knows = carrier.paths.checks.get_mut(&index).is_some_and(|check| {
+                check.expire(now);
+                check.former(port).is_some()
+            });
+            carrier.paths.is_searched(hash, index, misses, now) && !knows
+        });
         if !searched && misses {
             return self.repeats_last_ack(key, segment, now);
         }
@@ -311,27 +342,29 @@ impl Stack {
         let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
         let check = carrier.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
         check.expire(now);
-        if check.stays.is_some_and(|until| now < until) && !check.is_former(port) {
+        if let Some(former) = check.former(port) {
+            // Its answer counts, whatever the port says that the connection has.
+            if check.former_sent.is_none_or(|sent| now - sent >= gap) {
+                check.former_sent = Some(now);
+                self.counters.carrier_paths_checked += 1;
+                self.challenge_at(&key, port, former.bits);
+            }
+            return true;
+        }
+        if check.stays.is_some_and(|until| now < until) {
             return true;
         }
         if check.asked.is_some_and(|(asked, _)| asked == port) && check.has_given_up(now) {
             return false;
         }
-        if check.sent.is_some_and(|sent| now - sent < gap) {
+        let room = self.replies.len() + 3 <= self.config.limits.replies;
+        if check.sent.is_some_and(|sent| now - sent < gap) || !room {
+            // Not without those that contradict it.
             return true;
         }
-        let former = check.former.iter().find(|former| former.port == port);
-        let to = match former {
-            // Its answer counts, whatever the port says that the connection has.
-            Some(former) => [Some((port, former.bits)), None, None],
-            None => {
-                let before = check.former.last().map(|former| (former.port, former.bits));
-                if check.asked.is_none_or(|(asked, _)| asked != port) {
-                    check.ask(port, bits[1], now);
-                }
-                [check.asked, Some((current, check.own)), before]
-            }
-        };
+        if check.asked.is_none_or(|(asked, _)| asked != port) {
+            check.ask(port, bits[1], now);
+        }
         check.sent = Some(now);
         if answers {
             if check.count == 0 {
@@ -339,12 +372,42 @@ impl Stack {
             }
             check.count = check.count.saturating_add(1);
         }
+        let oldest = check.former.first().map(|former| (former.port, former.bits));
+        let to = [check.asked, Some((current, check.own)), oldest];
         self.counters.carrier_paths_checked += 1;
         for (port, bits) in to.into_iter().flatten() {
-            let to = key.carried(key.outer_local(), port);
-            self.reply(Reply::Control(to, Control::PathChallenge(proof(&key, bits))));
+            self.challenge_at(&key, port, bits);
         }
         true
+    }
+
+    /// Sends a challenge for the connection of `key` to this UDP port of its client.
+    fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
+        let to = key.carried(key.outer_local(), port);
+        self.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))));
+    }
+
+    /// Asks the ports again that connections had before they moved.
+    fn ask_former(&mut self, now: Instant) {
+        loop {
+            let Some(paths) = self.carrier.as_mut().map(|carrier| &mut carrier.paths) else { return };
+            let Some(at) = paths.again.iter().position(|again| again.at <= now) else { return };
+            let Some(mut again) = paths.again.remove(at) else { return };
+            let Some(check) = paths.checks.get_mut(&again.index) else { continue };
+            check.expire(now);
+            let Some(oldest) = check.former.first().copied() else { continue };
+            again.round += 1;
+            let index = again.index;
+            if let Some(after) = AGAIN.get(again.round) {
+                again.at = again.moved + *after;
+                paths.again.push_back(again);
+            }
+            let Some(key) = self.slots.get(index).map(|slot| slot.key) else { continue };
+            // A neighbour with the same inner ports may have the port by now, and would answer for its own connection.
+            if self.alike(&key).count() == 1 {
+                self.challenge_at(&key, oldest.port, oldest.bits);
+            }
+        }
     }
 
     /// A challenge: answered if it names a connection that we opened. What the server has not taken, because it came from
@@ -386,22 +449,23 @@ impl Stack {
                 check.former.truncate(before);
             }
             Answer::Moves => {
-                if check.former.len() == FORMER {
-                    check.former.remove(0);
-                }
+                // The older ones stay: the newer may all be a thief's.
+                check.former.truncate(FORMER - 1);
                 check.former.push(Former { port: current, bits: check.own, until: now + RETURN });
                 (check.asked, check.stays) = (None, None);
             }
         }
         check.own = spent;
         if port != current {
-            self.move_connection(index, key, now);
+            let returns = matches!(answer, Answer::Returns(_));
+            self.move_connection(index, key, returns, now);
         }
     }
 
     /// The client of connection `index` is at the UDP port of `key`.
-    fn move_connection(&mut self, index: u32, key: &FlowKey, now: Instant) {
+    fn move_connection(&mut self, index: u32, key: &FlowKey, returns: bool, now: Instant) {
         let before = self.slots.get(index).and_then(|slot| slot.pair);
+        let left_port = self.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
         let left = before.and_then(|pair| self.carrier.as_ref()?.has_accepted_others(pair, index));
         self.rekey(index, key, false, now);
         self.counters.carrier_paths_moved += 1;
@@ -409,16 +473,24 @@ impl Stack {
             slot.conn.moved(now);
         }
         self.touched(index, now);
-        if let Some(pair) = left
-            && let Some(carrier) = &mut self.carrier
-        {
-            carrier.paths.take_turns(pair, key.outer_remote(), now);
+        let Some(carrier) = &mut self.carrier else { return };
+        let (client, port) = (key.remote_ip(), key.outer_remote());
+        if returns {
+            // What was told the others of the port that is left was wrong, too.
+            carrier.paths.turns.retain(|turns| (turns.client, turns.port) != (client, left_port));
+        } else {
+            carrier.paths.redirect(client, left_port, port, now);
+            carrier.paths.ask_again(index, now);
+        }
+        if let Some(pair) = left {
+            carrier.paths.take_turns(pair, client, port, now);
         }
     }
 
     /// Challenges the connections whose turn it is.
     #[cold]
     pub(crate) fn take_turns(&mut self, now: Instant) {
+        self.ask_former(now);
         loop {
             let Some(carrier) = &mut self.carrier else { return };
             let Some(at) = carrier.paths.turns.iter().position(|turns| turns.at <= now) else { return };
@@ -479,15 +551,36 @@ impl Stack {
 
 impl Paths {
     /// One connection between the ports `pair` has moved to `port`: the others are challenged there, in turn.
-    fn take_turns(&mut self, pair: (u32, u32), port: u16, now: Instant) {
-        let turns = Turns { pair, port, at: now, next: 0, round: 0 };
-        let room = self.turns.len() < WAITING;
-        match self.turns.iter_mut().find(|turns| turns.pair == pair) {
-            // They have their turns there already.
-            Some(before) if before.port == port => {}
-            Some(before) => *before = Turns { at: before.at, ..turns },
-            None if room => self.turns.push_back(turns),
-            None => {}
+    fn take_turns(&mut self, pair: (u32, u32), client: IpAddr, port: u16, now: Instant) {
+        let turns = Turns { pair, client, port, at: now, next: 0, round: 0 };
+        if let Some(before) = self.turns.iter_mut().find(|turns| turns.pair == pair) {
+            if before.port != port {
+                *before = Turns { at: before.at, ..turns };
+            }
+            return;
+        }
+        if self.turns.len() < WAITING {
+            return self.turns.push_back(turns);
+        }
+        // Those that have had the most turns give way.
+        if let Some(last) = self.turns.iter_mut().max_by_key(|turns| turns.round) {
+            *last = turns;
+        }
+    }
+
+    /// The client has left the UDP port `from` for `to`: connections that are being challenged at `from` are there, too.
+    fn redirect(&mut self, client: IpAddr, from: u16, to: u16, now: Instant) {
+        for turns in self.turns.iter_mut().filter(|turns| (turns.client, turns.port) == (client, from)) {
+            (turns.port, turns.next, turns.round) = (to, 0, 0);
+            turns.at = turns.at.min(now + TURNS_APART);
+        }
+    }
+
+    /// Connection `index` has moved: the oldest port that it had lately is asked again for a while.
+    fn ask_again(&mut self, index: u32, now: Instant) {
+        self.again.retain(|again| again.index != index);
+        if self.again.len() < WAITING {
+            self.again.push_back(Again { index, moved: now, at: now + AGAIN[0], round: 0 });
         }
     }
 }

@@ -349,3 +349,29 @@ fn a_download_goes_on_although_the_client_has_nothing_to_send() {
     });
     assert!(p.now - begun < Duration::from_secs(3), "{:?}", p.now - begun);
 }
+
+/// Forty connections between the same ports, of which one speaks. The port changes again before the others have followed
+/// the first change.
+#[test]
+fn the_others_follow_two_changes_in_a_row() {
+    for (apart, lose) in [(100, false), (300, false), (500, false), (2_000, true)] {
+        let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 6, false);
+        let translator = translate(&mut p);
+        let listener = p.listen(None);
+        let open = |p: &mut Pair| (p.connect(b"", false), p.accept(listener));
+        let (clients, servers): (Vec<_>, Vec<_>) = (0..40).map(|_| open(&mut p)).unzip();
+        p.idle(Duration::from_secs(1));
+        translator.rebind();
+        translator.lose_controls(if lose { 3 } else { 0 });
+        for n in 0..1_200 {
+            p.client.write(clients[7], b"x", p.now).unwrap();
+            p.idle(Duration::from_millis(100));
+            p.server_reads(servers[7]);
+            if (n + 1) * 100 == apart {
+                translator.rebind();
+            }
+        }
+        let there = |id: &&ConnId| p.server.info(**id).unwrap().carrier == Some(translator.port());
+        assert_eq!(servers.iter().filter(there).count(), 40, "{apart} ms apart");
+    }
+}

@@ -100,6 +100,7 @@ fn bits_are_good_only_from_the_port_that_they_were_sent_to_and_only_once() {
     // Everything is replayed after another move.
     p.pass(31_000);
     p.drain();
+    assert!(challenges(&mut p).iter().all(|asked| *asked == (THEIRS, old)));
     from(&mut p, NEW + 1, seg().seq(1).ack(2));
     let [newest, _] = asked(&mut p, [NEW + 1, NEW]);
     respond(&mut p, NEW + 1, newest);
@@ -155,6 +156,8 @@ fn a_chain_of_moves_does_not_shake_off_the_client() {
     let [new, old] = asked(&mut p, [NEW, THEIRS]);
     respond(&mut p, NEW, new);
     p.pass(300);
+    // The old port is asked again after each move.
+    assert_eq!(challenges(&mut p), [(THEIRS, old)]);
     from(&mut p, NEW + 1, seg().seq(1).ack(2));
     let [newer, _, same] = asked(&mut p, [NEW + 1, NEW, THEIRS]);
     assert_eq!(same, old);
@@ -162,6 +165,7 @@ fn a_chain_of_moves_does_not_shake_off_the_client() {
     assert_eq!(at(&p, id), NEW + 1);
     // The client speaks from its port: it is asked again.
     p.pass(300);
+    assert_eq!(challenges(&mut p), [(THEIRS, old)]);
     p.send(seg().seq(1).ack(2));
     assert_eq!(challenges(&mut p), [(THEIRS, old)]);
     respond(&mut p, NEW, new);

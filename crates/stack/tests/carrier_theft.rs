@@ -6,8 +6,8 @@ mod rebinding;
 
 use firstflight_stack::ConnId;
 use firstflight_wire::carrier::{Control, PathProof};
-use peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
-use rebinding::{NEW, OURS, THEIRS, asked, at, challenges, control, from, new, respond, server};
+use peer::{CLIENT_PORT, PEER_ISN, PORT, Peer, Seg, seg};
+use rebinding::{NEW, OURS, THEIRS, asked, at, challenges, control, controls, from, new, respond, server};
 
 const THIEF: u16 = 7000;
 
@@ -67,9 +67,11 @@ fn a_response_after_an_hour_moves_nothing() {
 
 #[test]
 fn the_port_that_a_connection_has_is_asked_soon_after_a_move_too() {
-    let (mut p, _, _) = moved();
+    let (mut p, _, old) = moved();
     p.pass(5_000);
     p.drain();
+    // The old port is asked again after each move.
+    assert_eq!(challenges(&mut p), [(THEIRS, old); 3]);
     from(&mut p, THIEF, segment());
     asked(&mut p, [THIEF, NEW, THEIRS]);
 }
@@ -236,4 +238,243 @@ fn a_forged_syn_does_not_end_a_connect_in_udp() {
     p.send(seg().syn().ack(1).mss(1176));
     p.expect().is_ack();
     assert!(p.stack.info(id).unwrap().confirmed);
+}
+
+// --- losses that a thief uses --------------------------------------------------------------------------
+
+/// The client speaks every 300 ms, and answers all but what comes in the first `outage` ms. The thief goes from one of its
+/// `ports` to the next and answers for the newest one only. Tenths of a second of 3,000 in which it has the connection.
+fn chain(ports: u16, outage: u32) -> u32 {
+    let (mut p, id) = server();
+    p.send(segment());
+    p.drain();
+    let thieves: Vec<u16> = (0..ports).map(|n| THIEF + n).collect();
+    let (mut stolen, mut next) = (0, 0);
+    for n in 0..3_000 {
+        let here = n * 100 >= outage;
+        let current = at(&p, id);
+        let other = thieves.iter().rev().find(|port| **port != current).copied();
+        let speaks = match thieves.get(next) {
+            Some(port) => {
+                next += 1;
+                Some(*port)
+            }
+            None if current == THEIRS => {
+                next = 1;
+                Some(THIEF)
+            }
+            None => other,
+        };
+        let newest = next < thieves.len() || current == THEIRS || speaks == thieves.last().copied();
+        let mut who = if newest { speaks.into_iter().collect() } else { thieves.clone() };
+        if here {
+            who.push(THEIRS);
+        }
+        if let Some(port) = speaks {
+            from(&mut p, port, segment());
+            answer(&mut p, &who);
+        }
+        if here && n % 3 == 0 {
+            from(&mut p, THEIRS, segment());
+            answer(&mut p, &who);
+        }
+        p.drain();
+        stolen += u32::from(at(&p, id) != THEIRS);
+        p.pass(100);
+        p.drain();
+    }
+    stolen
+}
+
+#[test]
+fn an_outage_does_not_give_a_connection_away() {
+    for ports in [1, 2, 3, 4, 6] {
+        for outage in [0, 200, 500, 1_000, 5_000] {
+            let stolen = chain(ports, outage);
+            assert!(stolen < 60 + outage / 100, "{ports} ports, {outage} ms: {stolen} of 3000 tenths");
+        }
+    }
+}
+
+/// One challenge to the client is lost, and then the thief sends 64 wrong numbers.
+#[test]
+fn a_search_does_not_hide_the_client_from_its_connection() {
+    for (lost, flood) in [(0, true), (1, false), (1, true)] {
+        let (mut p, id) = server();
+        p.send(segment());
+        p.drain();
+        from(&mut p, THIEF, segment());
+        if lost > 0 {
+            answer(&mut p, &[THIEF]);
+        } else {
+            answer(&mut p, &[THIEF, THEIRS]);
+        }
+        let mut stolen = 0;
+        for n in 0..3_000 {
+            if flood && n % 600 == 0 {
+                for k in 0..70 {
+                    from(&mut p, THIEF + 1, seg().seq(1 << 30).ack(1 + k));
+                }
+            }
+            if n % 3 == 0 {
+                from(&mut p, THEIRS, segment());
+                answer(&mut p, &[THEIRS, THIEF]);
+            }
+            p.drain();
+            stolen += u32::from(at(&p, id) == THIEF);
+            p.pass(100);
+            p.drain();
+        }
+        assert!(stolen < 10, "lost {lost} flood {flood}: {stolen} of 3000 tenths; ends at {}", at(&p, id));
+    }
+}
+
+/// The client answers everything, first; the thief what is about the connection of [`CLIENT_PORT`].
+fn answer_about_one(p: &mut Peer) {
+    loop {
+        let sent = challenges(p);
+        if sent.is_empty() {
+            return;
+        }
+        for (port, proof) in sent.iter().filter(|one| one.0 == THEIRS) {
+            respond(p, *port, *proof);
+        }
+        for (port, proof) in sent.iter().filter(|one| one.0 == THIEF && one.1.dst_port == CLIENT_PORT) {
+            respond(p, *port, *proof);
+        }
+    }
+}
+
+/// The client's keep-alives find its other connections and draw no reset, so the server asks again by itself.
+#[test]
+fn a_lost_challenge_does_not_give_one_of_two_connections_away() {
+    for others in 0..2u16 {
+        let mut p = new();
+        let listener = p.listen();
+        p.outer = Some((THEIRS, OURS));
+        for n in 0..others {
+            p.flow(CLIENT_PORT + 1 + n, 77);
+            p.open_passive(listener, seg().mss(1176));
+        }
+        p.flow(CLIENT_PORT, PEER_ISN);
+        let id = p.open_passive(listener, seg().mss(1176));
+        let segment = || seg().seq(1).ack(1);
+        from(&mut p, THIEF, segment());
+        // The challenge to the client is lost.
+        answer(&mut p, &[THIEF]);
+        assert_eq!(at(&p, id), THIEF);
+        for n in 0..200 {
+            p.pass(1_000);
+            p.drain();
+            answer_about_one(&mut p);
+            if n % 14 == 13 {
+                control(&mut p, THEIRS, Control::KeepAlive);
+                let sent = controls(&mut p);
+                // The client's connection probes if there is a reset.
+                if sent.contains(&(THEIRS, Control::Reset)) {
+                    from(&mut p, THEIRS, seg().seq(0).ack(1));
+                    answer_about_one(&mut p);
+                }
+            }
+        }
+        assert_eq!(at(&p, id), THEIRS, "{others} others");
+    }
+}
+
+/// The other connections are not asked at the thief's port any more.
+#[test]
+fn turns_for_a_thief_end_when_the_client_takes_the_connection_back() {
+    let mut p = new();
+    let listener = p.listen();
+    p.outer = Some((THEIRS, OURS));
+    let mut ids = Vec::new();
+    for n in 0..3u16 {
+        p.flow(CLIENT_PORT + n, 77);
+        ids.push(p.open_passive(listener, seg().mss(1176)));
+    }
+    from(&mut p, THIEF, seg().seq(1).ack(1));
+    let sent = challenges(&mut p);
+    for port in [THIEF, THEIRS] {
+        let proof = sent.iter().find(|one| one.0 == port).unwrap().1;
+        respond(&mut p, port, proof);
+    }
+    assert_eq!(at(&p, ids[2]), THEIRS);
+    let mut to_thief = 0;
+    for _ in 0..200 {
+        p.pass(100);
+        p.drain();
+        to_thief += challenges(&mut p).iter().filter(|one| one.0 == THIEF).count();
+    }
+    assert_eq!(to_thief, 0);
+}
+
+/// The thief has filled the queue of replies but for one place.
+#[test]
+fn no_challenge_leaves_without_those_that_contradict_it() {
+    let (mut p, id) = server();
+    p.send(segment());
+    p.drain();
+    let room = p.stack.config().limits.replies;
+    p.outer = Some((THIEF + 1, OURS));
+    p.flow(1, 1);
+    let junk = p.packet(&seg().seq(1).ack(1));
+    p.flow(CLIENT_PORT, PEER_ISN);
+    p.outer = Some((THIEF, OURS));
+    let good = p.packet(&segment());
+    p.outer = Some((THEIRS, OURS));
+    for _ in 0..room - 1 {
+        p.stack.handle_packet(p.now, &junk);
+    }
+    p.stack.handle_packet(p.now, &good);
+    p.pump();
+    let sent = challenges(&mut p);
+    assert!(sent.is_empty(), "{sent:?}");
+    // With room again it is checked as ever.
+    from(&mut p, THIEF, segment());
+    asked(&mut p, [THIEF, THEIRS]);
+    assert_eq!(at(&p, id), THEIRS);
+}
+
+/// Where three connections of a client are after one has moved, beside a stranger with `pairs` of ports, two connections
+/// on each, of which one has moved.
+fn followers(pairs: u16) -> Vec<u16> {
+    let mut p = new();
+    let listener = p.listen_with(|config| {
+        config.backlog = 10_000;
+        config.syn_backlog = 10_000;
+    });
+    for n in 0..pairs {
+        for k in 0..2 {
+            p.outer = Some((10_000 + n, OURS));
+            p.flow(20_000 + 2 * n + k, 77);
+            p.open_passive(listener, seg().mss(1176));
+        }
+        from(&mut p, 30_000 + n, seg().seq(1).ack(1));
+        let sent = challenges(&mut p);
+        let own = sent.iter().find(|(port, _)| *port == 30_000 + n).unwrap().1;
+        respond(&mut p, 30_000 + n, own);
+        p.drain();
+        p.others.clear();
+    }
+    let mut ids = Vec::new();
+    for k in 0..3 {
+        p.outer = Some((THEIRS, OURS));
+        p.flow(50_000 + k, 77);
+        ids.push(p.open_passive(listener, seg().mss(1176)));
+    }
+    from(&mut p, NEW, seg().seq(1).ack(1));
+    answer(&mut p, &[NEW]);
+    for _ in 0..600 {
+        p.pass(100);
+        p.drain();
+        answer(&mut p, &[NEW]);
+    }
+    ids.iter().map(|id| at(&p, *id)).collect()
+}
+
+#[test]
+fn a_stranger_with_many_moves_leaves_others_their_turns() {
+    for pairs in [0, 1_000, 1_024] {
+        assert_eq!(followers(pairs), [NEW; 3], "{pairs} pairs");
+    }
 }
