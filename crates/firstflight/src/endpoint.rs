@@ -168,7 +168,8 @@ impl Endpoint {
     /// A stream that connects with its first write. Libraries such as hyper and rustls need it, because they do not
     /// know about first flights. With [`ConnectConfig::fast_open`] and [`ConnectConfig::replay_safe`] the first write
     /// rides in the SYN if possible, and the server may execute it twice. Without `replay_safe` it is sent when the
-    /// handshake is complete. A read before the first write waits for that write (hyper reads first). If the server
+    /// handshake is complete, or with a certificate to a server that executes it once
+    /// ([`Certified::once`](crate::Certified::once)). A read before the first write waits for that write (hyper reads first). If the server
     /// speaks first, use [`Endpoint::connect`].
     ///
     /// ```
