@@ -1,4 +1,4 @@
-//! What leaves: answers without state first, then connections in turn.
+//! Packets to send: first the answers without state, then the connections in turn.
 
 use crate::flow::FlowKey;
 use crate::stack::Stack;
@@ -13,7 +13,7 @@ use firstflight_wire::tcp::{
 };
 use firstflight_wire::{Instant, SeqNum, udp};
 
-/// Packets one connection may send before the next one has its turn.
+/// Packets that one connection may send before the turn of the next one.
 const BURST: u32 = 16;
 
 /// An answer that needs no connection.
@@ -23,7 +23,7 @@ pub(crate) enum Reply {
     Segment { key: FlowKey, header: Header, options: OptionsBuf },
     /// A whole IP packet (echo reply).
     Packet(Vec<u8>),
-    /// A message of the carrier's, between the key's UDP ports.
+    /// A message of the carrier, between the key's UDP ports.
     Control(FlowKey, Control),
 }
 
@@ -69,7 +69,7 @@ impl Stack {
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.pool));
             let whole = match (sent, &mut self.carrier) {
                 (Some(len), Some(carrier)) if unlikely(slot.key.is_carried()) => {
-                    // What ends it may leave after it is over.
+                    // The pair is `None` if the connection is over: its last segment leaves after that.
                     if let Some(pair) = slot.pair {
                         carrier.sent(pair, now);
                     }
@@ -78,7 +78,7 @@ impl Stack {
                 (Some(len), _) => wrap(&slot.key, self.hop_limit, slot.conn.ecn(), len, out),
                 (None, _) => None,
             };
-            // Mostly it has sent all it had, and need not be asked again.
+            // In most cases the connection has sent everything and leaves the queue.
             if likely(sent.is_none() || slot.conn.is_quiet()) {
                 self.burst = 0;
                 slot.queued = false;
@@ -87,7 +87,7 @@ impl Stack {
                 if !slot.mapped {
                     self.reap(index);
                 } else if let Some(at) = slot.deadline() {
-                    // Later deadlines wait for the earlier call: most timers are pushed back, not reached.
+                    // An earlier timer stays in place: most timers are pushed back and never reached.
                     self.wheel.expedite(index, at.max(now));
                 }
                 if !readiness.is_empty() {
@@ -135,8 +135,9 @@ impl Stack {
         }
     }
 
-    /// The ACK of a connection in TIME-WAIT. Its window means nothing: behind the peer's FIN nothing comes that it
-    /// could let in, and one that is closed would look like a fault. `value` is our timestamp, if not what the clock says.
+    /// The ACK of a connection in TIME-WAIT. Its window has no effect, because nothing can follow the peer's FIN.
+    /// The window is not closed, because that would look like a fault. `value` is our timestamp; `None` takes the
+    /// clock's.
     pub(crate) fn reply_time_wait(
         &mut self,
         key: FlowKey,
@@ -154,8 +155,8 @@ impl Stack {
         self.reply(Reply::Segment { key, header, options });
     }
 
-    /// A SYN-ACK whose sequence number is a SYN cookie; what the cookie has no room for (window
-    /// scale, SACK) rides in the timestamp, if the client sent one.
+    /// A SYN-ACK whose sequence number is a SYN cookie. The cookie has no room for the window scale and SACK, so
+    /// they ride in the timestamp if the client sent one.
     pub(crate) fn reply_syn_cookie(
         &mut self,
         key: FlowKey,
@@ -193,17 +194,18 @@ impl Stack {
     }
 }
 
-/// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
+/// Writes the checksum and the IP header of a segment of `len` bytes, which is in `out` already, behind the
+/// header's place.
 #[inline(always)]
 fn wrap(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
-    // Spelt out for each family, so that the compiler sees which it is.
+    // One branch for each family, so that the compiler specializes the code for it.
     match key.v4() {
         Some((src, dst)) => wrap_as(src.into(), dst.into(), hop_limit, ecn, len, out),
         None => wrap_v6(key, hop_limit, ecn, len, out),
     }
 }
 
-/// Apart, or IPv4 would have to keep more registers for it.
+/// A separate function. Inlined, it would cost the IPv4 path registers.
 #[inline(never)]
 fn wrap_v6(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     wrap_as(key.local_ip(), key.remote_ip(), hop_limit, ecn, len, out)
@@ -225,8 +227,8 @@ fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, hop_limit: u8, ecn: E
     IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification: 0 }
 }
 
-/// Puts the headers of IP, UDP and the carrier in front of the segment of `len` bytes that stands behind their
-/// place; the segment's checksum stays zero.
+/// Writes the headers of IP, UDP and the carrier in front of a segment of `len` bytes, which is in `out` already,
+/// behind the headers' place. The segment's checksum stays zero.
 #[inline(never)]
 fn wrap_carried(
     key: &FlowKey,
@@ -241,7 +243,7 @@ fn wrap_carried(
     wrap_udp(key, hop_limit, from_socket, ecn, carrier::HEADER + len, out)
 }
 
-/// The same without the carrier's header, for a UDP payload of `len` bytes.
+/// Like [`wrap_carried`], but without the carrier's header, for a UDP payload of `len` bytes.
 fn wrap_udp(
     key: &FlowKey,
     hop_limit: u8,

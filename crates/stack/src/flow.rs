@@ -1,4 +1,4 @@
-//! Who talks to whom, and the O(1) table that finds them.
+//! The four-tuple of a connection, and the O(1) table that finds the connection.
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,8 +8,8 @@ use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
 
-/// A connection's four-tuple, seen from here, in 40 bytes that compare as numbers; in UDP also the two ports
-/// outside. An IPv4-mapped address (RFC 4291 §2.5.5.2) is the IPv4 address.
+/// A connection's four-tuple, seen from this stack, in 40 bytes that compare as numbers. In UDP it includes the two
+/// outer ports. An IPv4-mapped address (RFC 4291 §2.5.5.2) is the IPv4 address.
 #[derive(Debug, Clone, Copy, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     local: [u64; 2],
@@ -19,7 +19,7 @@ pub struct FlowKey {
 }
 
 impl PartialEq for FlowKey {
-    /// Word by word, as it is written: two words at once would wait for both.
+    /// Compares word by word, as the key is written: a load of two words at once would wait for both.
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         let differ = |a: [u64; 2], b: [u64; 2]| a[0] ^ b[0] | a[1] ^ b[1];
@@ -30,8 +30,9 @@ impl PartialEq for FlowKey {
 /// Bytes between the IP header and a segment in UDP.
 pub(crate) const OUTER: usize = udp::HEADER + carrier::HEADER;
 
-/// In the upper half of an IPv4 address's place, so that one look tells the family. IPv6 addresses that begin with it
-/// are multicast ones, and count as beginning with the number before: no connection has either.
+/// The upper half of an IPv4 address's place, so that one comparison shows the family. IPv6 addresses that begin
+/// with this number are multicast addresses. They count as beginning with the number before it; no connection has
+/// either.
 const V4: u64 = u64::MAX;
 
 fn words(ip: IpAddr) -> [u64; 2] {
@@ -44,7 +45,7 @@ fn words(ip: IpAddr) -> [u64; 2] {
     }
 }
 
-/// The MSS of a peer at `ip` that names none (RFC 9293 §3.7.1).
+/// The MSS of a peer at `ip` that announces none (RFC 9293 §3.7.1).
 //= rfc9293 MUST-15
 pub(crate) const fn default_mss(ip: IpAddr) -> u16 {
     if ip.is_ipv4() { 536 } else { 1220 }
@@ -73,7 +74,7 @@ impl FlowKey {
         Self { local: words(local), remote: words(remote), ports }
     }
 
-    /// The same flow in UDP datagrams between these ports; ours is not 0.
+    /// The same flow in UDP datagrams between these ports. Our port must not be 0.
     #[inline]
     #[must_use]
     pub fn carried(self, local_port: u16, remote_port: u16) -> Self {
@@ -88,13 +89,13 @@ impl FlowKey {
         Self { ports: self.ports & !0xffff_0000 | u64::from(port) << 16, ..self }
     }
 
-    /// Both addresses, IPv4 ones in the lower half, and the ports: outer local and remote one, local and remote one.
+    /// Both addresses, IPv4 ones in the lower half, and the ports: outer local, outer remote, local, remote.
     #[inline]
     pub(crate) fn words(&self) -> ([u64; 2], [u64; 2], u64) {
         (self.local, self.remote, self.ports)
     }
 
-    /// Whether it is in UDP datagrams: false on raw IP.
+    /// Whether the flow is in UDP datagrams; false on raw IP.
     #[inline]
     #[must_use]
     pub fn is_carried(&self) -> bool {
@@ -115,13 +116,13 @@ impl FlowKey {
         (self.ports >> 32) as u16
     }
 
-    /// What all flows between the same two UDP ports have in common: the key without the inner ports.
+    /// The common part of all flows between the same two UDP ports: the key without the inner ports.
     #[must_use]
     pub fn outer(&self) -> Self {
         Self { ports: self.ports & !0xffff_ffff, ..*self }
     }
 
-    /// What all flows in UDP have in common that differ in the peer's UDP port only.
+    /// The common part of all flows in UDP that differ only in the peer's UDP port.
     #[must_use]
     pub fn anywhere(&self) -> Self {
         self.carried(self.outer_local(), 0)
@@ -148,13 +149,13 @@ impl FlowKey {
         address(self.remote)
     }
 
-    /// The MSS of a peer that names none.
+    /// The MSS of a peer that announces none.
     #[must_use]
     pub fn default_mss(&self) -> u16 {
         default_mss(self.remote_ip())
     }
 
-    /// Our address and the peer's, if they are of IPv4.
+    /// Our address and the peer's, if they are IPv4 addresses.
     #[inline]
     #[must_use]
     pub fn v4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
@@ -177,7 +178,7 @@ impl FlowKey {
         if self.is_carried() { Carrier::Udp } else { Carrier::Ip }
     }
 
-    /// Length of what stands in front of its segments: the IP header, and in UDP that one's and the carrier's.
+    /// Length of the headers in front of its segments: IP's, and in UDP also UDP's and the carrier's.
     #[inline]
     #[must_use]
     pub fn headers_len(&self) -> usize {
@@ -204,14 +205,14 @@ impl FlowKey {
         SocketAddr::new(self.local_ip(), self.local_port())
     }
 
-    /// The peer's.
+    /// The peer's address and port.
     #[must_use]
     pub fn remote(&self) -> SocketAddr {
         SocketAddr::new(self.remote_ip(), self.remote_port())
     }
 }
 
-/// Keyed hashing of four-tuples: a stranger who does not know the seed cannot aim at one bucket.
+/// Keyed hashing of four-tuples. An attacker who does not know the seed cannot aim at one bucket.
 #[derive(Debug, Clone)]
 pub struct FlowHasher(SeedableRandomState);
 
@@ -229,7 +230,7 @@ impl FlowHasher {
         let mut hasher = self.0.build_hasher();
         hasher.write_u64(key.remote[1]);
         hasher.write_u64(key.local[1] ^ key.ports << 32);
-        // Nothing of this on raw IPv4.
+        // Raw IPv4 needs none of these words.
         if key.remote[0] & key.local[0] != V4 || key.is_carried() {
             hasher.write_u64(key.remote[0]);
             hasher.write_u64(key.local[0] ^ key.ports & 0xffff_ffff);
@@ -241,7 +242,7 @@ impl FlowHasher {
     }
 }
 
-/// Four-tuples to slab indices. The keys live with the entries; the table holds four bytes each.
+/// Maps four-tuples to slab indices. The entries hold the keys; the table holds four bytes for each entry.
 #[derive(Debug, Default)]
 pub struct FlowTable {
     table: HashTable<u32>,
@@ -260,7 +261,7 @@ impl FlowTable {
         self.table.insert_unique(hash, index, |i| rehash(*i));
     }
 
-    /// Takes an index out.
+    /// Removes an index.
     #[inline(always)]
     pub fn remove(&mut self, hash: u64, index: u32) {
         if let Ok(entry) = self.table.find_entry(hash, |i| *i == index) {
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(key.v4(), Some((Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 2))));
     }
 
-    /// TIME-WAIT knows flows by their hash alone.
+    /// TIME-WAIT identifies flows by their hash alone.
     #[test]
     fn flows_that_differ_in_one_port_have_different_hashes() {
         let hasher = FlowHasher::new(7);

@@ -1,4 +1,4 @@
-//! ICMP: errors reach the connection they are about, if they prove that they are (RFC 5927).
+//! ICMP: an error reaches the connection that it is about, if it proves that it is (RFC 5927).
 
 use crate::egress::Reply;
 use crate::event::Drop;
@@ -11,7 +11,7 @@ use firstflight_wire::icmp::{self, IcmpError, IcmpErrorKind};
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::{Instant, SeqNum, udp};
 
-/// Smallest MTUs believed: a smaller one is an attack or a broken path (RFC 8200 §5; Linux 552).
+/// Smallest MTUs that are believed. A smaller one is an attack or a broken path (RFC 8200 §5; Linux 552).
 const MIN_MTU_V4: u32 = 552;
 const MIN_MTU_V6: u32 = 1280;
 
@@ -52,12 +52,12 @@ impl Stack {
             return self.drop_packet(Drop::BadIcmp);
         };
         let Some(slot) = self.slots.get_mut(index) else { return };
-        // The quoted number must be of something outstanding (RFC 5927 §4.1).
+        // The quoted number must be outstanding (RFC 5927 §4.1).
         if !slot.conn.owns_sequence(seq) {
             return self.drop_packet(Drop::BadIcmp);
         }
         //= rfc9293 MUST-47 SHLD-25
-        // Whatever it means here, the application can learn of it (RFC 9293 §3.9.1.8).
+        // The application can read the error, whatever it means here (RFC 9293 §3.9.1.8).
         if !matches!(error.kind, IcmpErrorKind::PacketTooBig { .. } | IcmpErrorKind::Other { .. }) {
             slot.network_error = Some(error.kind);
         }
@@ -77,7 +77,7 @@ impl Stack {
                 self.unreachable(index, now);
             }
             //= rfc9293 MUST-56
-            // Soft: routing may recover; the connection's own timeouts decide (RFC 5461).
+            // Soft error: routing may recover, and the connection's own timeouts decide (RFC 5461).
             IcmpErrorKind::HostUnreachable => return self.disowned(index, now),
             _ => return,
         }
@@ -95,7 +95,7 @@ impl Stack {
     }
 }
 
-/// The four-tuple and sequence number of the packet whose TCP header an error quotes; we sent it.
+/// The four-tuple and sequence number of a packet that we sent and whose TCP header an error quotes.
 fn quoted_flow(error: &IcmpError<'_>, header: &[u8]) -> Option<(FlowKey, SeqNum)> {
     let [a, b, c, d, e, f, g, h, ..] = *header else { return None };
     let local = SocketAddr::new(error.src, u16::from_be_bytes([a, b]));
@@ -103,8 +103,8 @@ fn quoted_flow(error: &IcmpError<'_>, header: &[u8]) -> Option<(FlowKey, SeqNum)
     Some((FlowKey::new(local, remote), SeqNum::new(u32::from_be_bytes([e, f, g, h]))))
 }
 
-/// The same of a datagram that carries a segment. Routers that quote no more than the UDP header, as RFC 792
-/// asks, say nothing that could be believed: there is no sequence number in it.
+/// Like [`quoted_flow`], for a datagram that carries a segment. Routers that quote only the UDP header, as RFC 792
+/// requires, give nothing that could be believed: the header has no sequence number.
 fn quoted_datagram(error: &IcmpError<'_>) -> Option<(FlowKey, SeqNum)> {
     let [a, b, c, d, ..] = *error.quoted else { return None };
     // The quotation is cut short, so its length field says nothing.

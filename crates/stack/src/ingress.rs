@@ -1,4 +1,4 @@
-//! A packet arrives.
+//! How a received packet is handled.
 
 use crate::egress::Reply;
 use crate::event::{Drop, Trace};
@@ -14,14 +14,14 @@ use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, ParseError};
 
-/// A RST for a parked SYN must lie this close to it: behind the SYN and what it carries.
+/// A RST for a parked SYN must be this close to it: behind the SYN and the data that it carries.
 const PARKED_WINDOW: u32 = 1 << 11;
 
 impl Stack {
-    /// Takes one IP packet, whatever its bytes are.
+    /// Handles one IP packet. It may contain any bytes.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
         self.counters.packets_in += 1;
-        // Spelt out for each family, so that the compiler sees which it is.
+        // One branch for each family, so that the compiler specializes the code for it.
         match version(packet) {
             Some(4) => match Packet::parse_v4(packet) {
                 Ok(ip) => self.handle_ip(&ip, packet, now),
@@ -29,7 +29,7 @@ impl Stack {
                 Err(_) => self.drop_packet(Drop::BadIp),
             },
             Some(6) => match Packet::parse_v6(packet) {
-                // IPv4's addresses travel in IPv4 packets only.
+                // An IPv6 packet must not have IPv4-mapped addresses: IPv4 addresses travel in IPv4 packets only.
                 Ok(ip) if unlikely(is_mapped(ip.src) || is_mapped(ip.dst)) => {
                     self.drop_packet(Drop::BadSource)
                 }
@@ -58,17 +58,17 @@ impl Stack {
         let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
         let hash = self.hasher.hash(&key);
         match self.find_hashed(hash, &key) {
-            // Its addresses were found right when it began.
+            // The addresses were checked when the connection began.
             Some(index) => self.deliver(index, &segment, now),
             None if self.concerns_us(ip.src.into(), ip.dst.into()) => {
-                // A copy, made only here: that of the look-up need not be in memory.
+                // The key is copied only here, so that the key of the look-up need not be in memory.
                 self.handle_new(&{ key }, hash, &segment, now)
             }
             None => {}
         }
     }
 
-    /// A packet without a segment.
+    /// Handles a packet without a TCP segment.
     #[cold]
     fn handle_other(&mut self, packet: &[u8], now: Instant) {
         let Ok(ip) = Packet::parse(packet) else { return };
@@ -84,7 +84,7 @@ impl Stack {
         }
     }
 
-    /// Whether a packet of no connection is for us, and from somebody; counted if not.
+    /// Whether a packet of no connection is for us and has a valid source. If not, the drop is counted.
     #[inline(always)]
     pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
         //= rfc9293 MUST-57
@@ -100,7 +100,7 @@ impl Stack {
         true
     }
 
-    /// A segment of no four-tuple that is known.
+    /// Handles a segment whose four-tuple is not known.
     #[inline(always)]
     pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         if unlikely(!self.armed.is_empty()) {
@@ -114,7 +114,7 @@ impl Stack {
         self.handle_stray(key, hash, segment, now);
     }
 
-    /// A segment of no connection.
+    /// Handles a segment of no connection.
     #[inline(never)]
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         let key = *key;
@@ -168,8 +168,8 @@ impl Stack {
             && let Some((job, isn)) = self.parked.find(&key)
             && segment.seq.in_window(isn, PARKED_WINDOW)
         {
-            // Its client has given up: whatever the verdict, nobody waits for it. Or somebody else says so, who has
-            // a copy of it for later.
+            // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
+            // later spoofed the RST.
             return self.overtaken(job, now);
         }
         let only_syn =
@@ -177,7 +177,7 @@ impl Stack {
         match listener.or_else(|| self.listeners.find(&key)) {
             Some(listener) if only_syn => self.handle_syn(&Syn { listener, key, hash, segment, above, now }),
             Some(listener) if self.handle_cookie_ack(listener, key, hash, segment, now) => {}
-            // RFC 9293 §3.10.7.2, fourth step: a listener does not answer what has none of the three.
+            // RFC 9293 §3.10.7.2, fourth step: a listener does not answer a segment without SYN, ACK and RST.
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
                 self.drop_packet(Drop::BadFlags);
             }
@@ -185,9 +185,9 @@ impl Stack {
         }
     }
 
-    /// Whether this SYN may open a connection although it is not newer than the old one: the client has answered our ACK of
-    /// an earlier SYN with a RST. A SYN with data may not. It may be a copy of the SYN that opened the old connection, and
-    /// a client sends the RST for such a copy too.
+    /// Whether this SYN may open a connection although it is not newer than the old one: the client has answered
+    /// our ACK of an earlier SYN with a RST. A SYN with data may not. It may be a copy of the SYN that opened the
+    /// old connection, and a client sends the RST for such a copy too.
     #[cold]
     fn may_reopen(&mut self, key: &FlowKey, hash: u64, record: &TimeWait, segment: &Segment<'_>) -> bool {
         is_first_syn(segment)
@@ -196,7 +196,8 @@ impl Stack {
             && self.listeners.find(key).is_some()
     }
 
-    /// A SYN meets what is there of its four-tuple and opens nothing. Its client may open another way.
+    /// Handles a SYN that meets an existing connection or TIME-WAIT of its four-tuple and opens nothing. Its first
+    /// flight is invalidated, because the client may open a connection another way.
     fn not_opened(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) {
         if segment.flags.contains(Flags::SYN)
             && !segment.payload.is_empty()
@@ -207,7 +208,7 @@ impl Stack {
         }
     }
 
-    /// What is left of a connection with this hash, and whether it is one that the peer closed first.
+    /// What remains of a connection with this hash that is over, and whether the peer closed it first.
     #[inline(always)]
     pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
         if let Some(record) = self.time_wait.find(hash) {
@@ -220,7 +221,7 @@ impl Stack {
         self.held.find(hash).map(|record| (record, true))
     }
 
-    /// A segment for connection `index`.
+    /// Delivers a segment to connection `index`.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -239,7 +240,7 @@ impl Stack {
         }
     }
 
-    /// The same while a connection opens, or for a reset.
+    /// Like [`Self::deliver`], for a connection that is being opened, and for a SYN or RST.
     #[inline(never)]
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -260,12 +261,13 @@ impl Stack {
             && !segment.flags.intersects(Flags::SYN.union(Flags::RST))
             && self.listeners.at(listener).is_some_and(|l| l.accept_queue.len() >= l.config.backlog)
         {
-            // The client's data will bring the ACK again when there is room.
+            // The client's data brings the ACK again, and there may be room then.
             return self.drop_packet(Drop::AcceptQueueFull);
         }
         let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         if unlikely(crosses && key.is_carried()) && slot.client && slot.conn.state() == StateName::SynSent {
-            // Clients in UDP are opened by nobody, and a SYN without ACK needs no number to be forged.
+            // Nobody opens connections to clients in UDP, and a SYN without ACK can be forged without knowing any
+            // number.
             return self.not_processed(index, key, Disposition::Dropped(DropReason::Unexpected), segment);
         }
         let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
@@ -295,7 +297,7 @@ impl Stack {
         }
     }
 
-    /// RFC 9293 §3.10.7.1: a RST for a segment that belongs to nothing, never for a RST.
+    /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
     pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
         self.drop_packet(Drop::NoConnection);
         if segment.flags.contains(Flags::RST) {
@@ -313,19 +315,19 @@ impl Stack {
     }
 }
 
-/// Whether it is a client's first SYN.
+/// Whether a segment is a client's first SYN.
 fn is_first_syn(segment: &Segment<'_>) -> bool {
     let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
     segment.flags.contains(Flags::SYN) && !segment.flags.intersects(others)
 }
 
-/// Whether it stands for an IPv4 address (RFC 4291 §2.5.5.2).
+/// Whether an IPv6 address stands for an IPv4 address (RFC 4291 §2.5.5.2).
 pub(crate) fn is_mapped(ip: Ipv6Addr) -> bool {
     ip.to_ipv4_mapped().is_some()
 }
 
-/// Whether one host can have this address: from others nobody sends (RFC 1122 §3.2.1.3), and to others nobody
-/// connects (RFC 9293 §3.9.1.1).
+/// Whether `ip` can be the address of one host. Nobody sends from other addresses (RFC 1122 §3.2.1.3), and nobody
+/// connects to them (RFC 9293 §3.9.1.1).
 pub(crate) fn possible_source(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !(ip.is_broadcast() || ip.is_multicast() || ip.is_unspecified()),

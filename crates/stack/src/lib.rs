@@ -1,13 +1,13 @@
 //! Many TCP connections over one link, sans-IO: packets and time in, packets and events out.
 //!
-//! [`Stack`] finds the connection of a packet in O(1), keeps listeners, ports and timers, answers
-//! what belongs to nobody, and owns the first-flight path: a SYN for a listener goes through
+//! [`Stack`] finds the connection of a packet in O(1), keeps listeners, ports and timers, answers packets that
+//! belong to no connection, and owns the first-flight path: a SYN for a listener goes through
 //! [`firstflight_credential::admit`] and nowhere else.
 //!
-//! Poll in this order after any `handle_*` or command: [`Stack::poll_event`] (and what the
-//! application does with it), [`Stack::poll_job`] and [`Stack::poll_verifications`], [`Stack::poll_transmit`] until `None`, then
-//! [`Stack::poll_timeout`]. Reading events before transmitting lets an answer ride with the
-//! acknowledgement.
+//! Poll in this order after any `handle_*` call or command: [`Stack::poll_event`] (then let the application handle
+//! the events), [`Stack::poll_job`] and [`Stack::poll_verifications`], [`Stack::poll_transmit`] until it returns
+//! `None`, then [`Stack::poll_timeout`]. Read the events before transmitting, so that the application's answer
+//! rides with the acknowledgement.
 #![no_std]
 #![forbid(unsafe_code)]
 

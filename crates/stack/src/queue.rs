@@ -1,14 +1,14 @@
-//! First in, first out.
+//! A first-in, first-out queue.
 
 use alloc::vec::Vec;
 use core::hint::cold_path;
 
-/// Small values in a ring whose length is a power of two, so that a place in it is found by masking: half the
-/// instructions of the standard library's queue, which may have any length, on every packet's way.
+/// A ring of small values whose length is a power of two, so that masking gives a place in it. Every packet passes
+/// such a queue, and this takes half the instructions of the standard library's queue, which may have any length.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     ring: Vec<T>,
-    /// Where the first is, and where the next one goes: they run on beyond the ring.
+    /// Positions of the first value and of the next free place. They are not reduced to the ring's length.
     head: usize,
     tail: usize,
 }
@@ -20,13 +20,13 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Copy + Default> Queue<T> {
-    /// How many there are.
+    /// Number of values.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// Whether there is none.
+    /// Whether the queue is empty.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.head == self.tail
@@ -63,7 +63,7 @@ impl<T: Copy + Default> Queue<T> {
         }
     }
 
-    /// Takes the first out.
+    /// Takes the first value out.
     #[inline(always)]
     pub fn pop_front(&mut self) -> Option<T> {
         if self.is_empty() {
@@ -75,7 +75,7 @@ impl<T: Copy + Default> Queue<T> {
         Some(value)
     }
 
-    /// Twice as long, from the first on.
+    /// Doubles the length, and moves the first value to the start.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {

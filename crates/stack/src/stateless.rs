@@ -1,4 +1,4 @@
-//! Answers to SYNs of which nothing is kept, and the ACKs that bring back what was left out.
+//! Answers to SYNs for which no state is kept, and the ACKs that bring the missing state back.
 
 use crate::answered::LIFE;
 use crate::event::Drop;
@@ -24,7 +24,7 @@ impl Stack {
             listener.last_cookie = Some(now);
             listener.last_stateless = Some(now);
         }
-        // A verdict that is still out would make a second answer to the same SYN.
+        // A pending verdict would cause a second answer to the same SYN.
         if let Some((job, _)) = self.parked.find(&key) {
             self.overtaken(job, now);
         }
@@ -80,7 +80,7 @@ impl Stack {
         self.cookies.check(key, segment.seq - 1, segment.ack - 1, now)
     }
 
-    /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
+    /// Handles an ACK for a listener, which may answer a SYN cookie. False if it does not.
     pub(crate) fn handle_cookie_ack(
         &mut self,
         index: u32,

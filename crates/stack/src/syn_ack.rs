@@ -1,4 +1,4 @@
-//! What a SYN-ACK says about what the SYN showed, and what is kept of it.
+//! What a SYN-ACK replies to the credentials of the SYN, and what the stack keeps of them.
 
 use crate::listener::{Syn, offered};
 use crate::stack::Stack;
@@ -10,7 +10,7 @@ use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
 
 impl Stack {
-    /// Nothing is kept of a SYN whose credential was made up: it is answered with a SYN cookie.
+    /// Answers a SYN whose credential block is forged with a SYN cookie, so that the stack keeps no state for it.
     pub(crate) fn answer_forged(&mut self, syn: &Syn<'_>, refused: Option<Refused>) {
         self.counters.first_flights_refused += 1;
         self.counters.blocks_forged += 1;
@@ -19,8 +19,8 @@ impl Stack {
         self.answer_once(syn, &options);
     }
 
-    /// What a SYN-ACK says to ASAP's option: on every SYN-ACK of the connection, so that none of them leaves
-    /// the client in doubt.
+    /// The reply of a SYN-ACK to ASAP's option. Every SYN-ACK of the connection carries it, so that none of them
+    /// leaves the client in doubt.
     #[inline(always)]
     pub(crate) fn reply_to(&self, syn: &Syn<'_>, refused: Option<Refused>, granted: bool) -> Option<Reply> {
         let nothing = refused.is_none() && syn.segment.options.asap().is_none();
@@ -32,7 +32,7 @@ impl Stack {
         let offered = offered(&syn.key, syn.segment);
         if let Some(refused) = refused {
             let long = matches!(offered, Offered::Offer(offer, _) if offer.long_reply());
-            // A cookie goes before a hint.
+            // A granted cookie has priority over a hint.
             return Some(refused.reply(long && !granted));
         }
         let capable = self.listeners.at(syn.listener).is_some_and(|l| l.config.asap.is_some());
@@ -40,8 +40,8 @@ impl Stack {
         asked.then_some(Reply { status: Status::Capable, tag: [0; 2], hint: Hint::None })
     }
 
-    /// The SYN-ACK's options, if any: the reply, then a granted cookie in the form in which the client asked, which
-    /// does not go again (RFC 7413 §4.2.2).
+    /// The SYN-ACK's options, if any: the reply, then a granted cookie in the form in which the client asked for
+    /// it. A retransmitted SYN-ACK does not carry the cookie (RFC 7413 §4.2.2).
     #[inline(always)]
     pub(crate) fn add_options(
         &mut self,
@@ -63,7 +63,7 @@ impl Stack {
         }
     }
 
-    /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie good.
+    /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie valid.
     #[inline(always)]
     pub(crate) fn granted(&mut self, child: Option<u32>, listener: u32, grant: Option<Grant>) {
         let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
@@ -74,7 +74,7 @@ impl Stack {
         }
     }
 
-    /// The client of `child` has acknowledged: its one-time cookie is good from now on.
+    /// Makes the one-time cookie of `child` valid, because its client has acknowledged.
     pub(crate) fn activate(&mut self, child: u32) {
         let Some((listener, serial)) = self.grants.remove(&child) else { return };
         let policy = self.listeners.get(listener).and_then(|l| l.config.fast_open.as_ref());

@@ -104,7 +104,7 @@ fn a_jump_of_a_century_costs_slots_not_ticks() {
     assert_eq!(fired, Some((9, at(century.div_ceil(TICK) * TICK))));
 }
 
-/// What the wheel should do, the slow way.
+/// A simple and slow model of the wheel.
 #[derive(Default)]
 struct Model {
     timers: BTreeMap<u32, u64>,
@@ -124,7 +124,7 @@ enum Action {
     Schedule(u32, u64),
     Cancel(u32),
     Advance(u64),
-    /// To the deadline that the wheel asks for.
+    /// Advance to the deadline that the wheel reports.
     Sleep,
 }
 
@@ -151,7 +151,7 @@ proptest! {
         for action in actions {
             match action {
                 Action::Schedule(id, distance) => {
-                    // Some lie in the past.
+                    // Some of them are in the past.
                     let when = now.saturating_add(distance).saturating_sub(3 * TICK);
                     wheel.schedule(id, at(when));
                     model.timers.insert(id, when);
@@ -172,8 +172,8 @@ proptest! {
         }
     }
 
-    /// Who only ever wakes at the deadline misses nothing, fires nothing early, and wakes for a
-    /// timer at most once a level.
+    /// A caller that wakes only at the deadline misses nothing, fires nothing early, and wakes for a timer at most
+    /// once a level.
     #[test]
     fn sleeping_to_the_deadline_is_enough(
         start in distance(),

@@ -127,7 +127,7 @@ impl Stack {
             Some(Protocol::Icmp) => fragment.src.is_ipv4(),
             Some(Protocol::Icmpv6) => fragment.src.is_ipv6(),
             Some(Protocol::Other(_)) => false,
-            // RFC 8200 §4.5: only the first fragment says.
+            // Only the first fragment contains the transport protocol (RFC 8200 §4.5).
             None => true,
         };
         if !spoken {
