@@ -14,26 +14,26 @@ use firstflight_wire::asap::{BLOCK_LEN, Block};
 use firstflight_wire::tcp::Segment;
 use rand_core::CryptoRng;
 
-/// Whose certificate an accepted first flight came with.
+/// The client whose certificate came with an accepted first flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vouched {
     /// The client's key.
     key: [u8; 32],
     /// When the certificate ends, Unix seconds.
     ends: u64,
-    /// A front handed it over: what its client's own copy is good for.
+    /// Set if a front delivered the first flight: what the client's own copy permits.
     direct: Option<DirectCopy>,
 }
 
-/// What a copy of a relayed first flight is good for that comes from its client.
+/// What the client's own copy of a relayed first flight permits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DirectCopy {
     request_id: [u8; 8],
-    /// Bytes more that may be sent before the client's ACK.
+    /// Additional bytes that may be sent before the client's ACK.
     more: u32,
 }
 
-/// First flights whose signatures are to be verified, together.
+/// First flights whose signatures are verified together.
 #[derive(Debug)]
 #[allow(clippy::vec_box, reason = "they move from queue to queue: 8 bytes, not 800")]
 pub struct Verifications {
@@ -42,12 +42,13 @@ pub struct Verifications {
 }
 
 impl Verifications {
-    /// Verifies them. It touches nothing of the stack: it may run in another thread. `rng` is fit for secrets.
+    /// Verifies them. This uses nothing of the stack, so it may run in another thread. `rng` must be fit for
+    /// secrets.
     pub fn verify(&self, rng: &mut impl CryptoRng) -> Vec<Verified> {
         asap::verify(&self.candidates, rng)
     }
 
-    /// How many there are; at least one.
+    /// Number of first flights, at least one.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
@@ -56,21 +57,21 @@ impl Verifications {
 }
 
 impl Stack {
-    /// What is to be verified now, at most [`BATCH`] first flights: ask at the end of a burst of received
-    /// packets, so that what came together is verified together. The verdicts come back by
-    /// [`Stack::handle_verified`]; until then, and not longer than [`crate::Limits::parked_for`], the SYNs wait.
+    /// What must be verified now, at most [`BATCH`] first flights. Call it at the end of a burst of received
+    /// packets, so that first flights that arrived together are verified together. Pass the verdicts to
+    /// [`Stack::handle_verified`]. The SYNs wait until then, but not longer than [`crate::Limits::parked_for`].
     pub fn poll_verifications(&mut self) -> Option<Verifications> {
         let jobs = core::iter::from_fn(|| self.parked.poll_verification()).take(BATCH);
         let (ids, candidates): (Vec<_>, Vec<_>) = jobs.unzip();
         (!ids.is_empty()).then_some(Verifications { ids, candidates })
     }
 
-    /// Takes the verdicts, in the order of [`Verifications::verify`]. Those that come too late change nothing.
+    /// Takes the verdicts, in the order of [`Verifications::verify`]. Verdicts that come too late change nothing.
     pub fn handle_verified(&mut self, done: Verifications, verdicts: &[Verified], now: Instant) {
         let pairs = done.candidates.iter().zip(verdicts);
         self.counters.signatures_verified += pairs
             .map(|(candidate, verdict)| match verdict {
-                // Behind a wrong certificate the request is not looked at.
+                // If the certificate is wrong, the request is not verified.
                 Verified::BadCertificate => 1,
                 Verified::Good | Verified::BadRequest => u64::from(candidate.signatures()),
             })
@@ -99,7 +100,7 @@ impl Stack {
         };
         if let Some(mut parked) = self.parked.take(id) {
             if refused.is_some_and(|refused| !refused.is_forged()) {
-                // Its data comes by the ordinary handshake.
+                // Its data comes by the ordinary handshake, so no copy may be accepted.
                 self.spoil_parked(&parked, now);
             }
             parked.candidate = Some(candidate);
@@ -107,8 +108,8 @@ impl Stack {
         }
     }
 
-    /// A child begins whose first flight came with a certificate; `more` may be sent before the client's ACK once a
-    /// copy of it has come from the client.
+    /// Notes that the first flight of a new child came with a certificate. `more` bytes more may be sent before the
+    /// client's ACK once a copy of the first flight has come from the client.
     pub(crate) fn certified(&mut self, child: u32, candidate: &Candidate, more: u32) {
         let (key, ends) = candidate.client();
         let direct = candidate.direct_copy().map(|(request_id, _)| DirectCopy { request_id, more });
@@ -118,10 +119,10 @@ impl Stack {
         }
     }
 
-    /// A SYN for a child that a front's first flight made. With the same request id it is that one's direct copy: a
-    /// packet has come from the client's address, and as much may be sent as to any first flight that comes so.
-    /// Its signature is not looked at: who can sign it signed the other one, and who only repeats it knows no more
-    /// than the client, who wants the answer.
+    /// Handles a SYN for a child whose first flight a front delivered. With the same request id, the SYN is the
+    /// client's direct copy: a packet has come from the client's address, so as much may be sent as after any
+    /// direct first flight. The signature is not checked. A sender that can sign the copy has also signed the first
+    /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer.
     pub(crate) fn contacted(&mut self, child: u32, segment: &Segment<'_>) {
         let Some(vouched) = self.certified.get_mut(&child) else { return };
         let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));
@@ -136,8 +137,8 @@ impl Stack {
         }
     }
 
-    /// A child ends. If its client's address was never proved by an ACK, and somebody there says that it asked
-    /// for nothing, the certificate vouches for nothing any more.
+    /// A child ends. If no ACK ever proved its client's address, and a report from there says that the client asked
+    /// for nothing, the certificate no longer vouches for its client.
     pub(crate) fn vouched_for_nothing(&mut self, child: u32, now: Instant) {
         let reason = self.slots.get_mut(child).and_then(|slot| slot.conn.close_reason());
         if matches!(reason, Some(CloseReason::Reset | CloseReason::Unreachable)) {
@@ -155,8 +156,8 @@ impl Stack {
         }
     }
 
-    /// A router or host says of a child whose client's address was not proved that there is nobody. Whether it
-    /// goes on all the same is another question.
+    /// A router or host reports that the client of a child, whose address was not proved, cannot be reached. The
+    /// certificate then no longer vouches for its client. The caller decides whether the child continues.
     pub(crate) fn disowned(&mut self, child: u32, now: Instant) {
         let Some(&Vouched { key, ends, .. }) = self.certified.get(&child) else { return };
         let Some(slot) = self.slots.get_mut(child) else { return };

@@ -1,9 +1,9 @@
 //! First flights longer than one datagram, in UDP: segments without ACK that follow the SYN at once
 //! (`docs/spec/asap.md` section 8).
 //!
-//! They are as good as their SYN: a child that takes that takes them ([`Connection::handle_segment`]), with a SYN
-//! that waits they wait, with one that is refused they are dropped, and without one they are nothing. The client
-//! has them until they are acknowledged.
+//! Such segments share the fate of their SYN. A child that accepts the SYN's data accepts them, too
+//! ([`Connection::handle_segment`]). If the SYN waits, they wait with it. If the SYN is refused or unknown, they
+//! are dropped. The client keeps them until they are acknowledged.
 //!
 //! [`Connection::handle_segment`]: firstflight_tcp::Connection::handle_segment
 
@@ -16,8 +16,8 @@ use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{Header, Segment};
 use firstflight_wire::{Instant, carrier};
 
-/// Largest payload of the segments that follow a SYN with a credential, 0 if nothing may: on raw IP boxes drop what
-/// has no ACK. `mss` is the server's as learnt, if it is.
+/// Largest payload of the segments that follow a SYN with a credential; 0 if none may follow. On raw IP none may
+/// follow, because middleboxes drop segments without ACK. `mss` is the server's, if it was learnt.
 pub(crate) fn follow(config: &ConnectConfig, key: &FlowKey, mss: Option<u16>) -> u16 {
     if likely(!key.is_carried()) {
         return 0;
@@ -47,8 +47,9 @@ pub(crate) fn copy_of(segment: &Segment<'_>) -> Option<Vec<u8>> {
 }
 
 impl Stack {
-    /// What may follow a SYN of no connection: kept if that one waits, else dropped in silence. Its sender has
-    /// no answer yet, so a RST would end its connection; it sends it again.
+    /// Handles a segment that may follow a SYN of no connection. It is kept if the SYN waits; otherwise it is
+    /// dropped silently. Its sender has no answer yet, so a RST would end its connection. The sender retransmits
+    /// the segment.
     pub(crate) fn handle_follower(&mut self, key: &FlowKey, segment: &Segment<'_>) {
         let waits = self.parked.find(key).map(|(job, _)| job);
         let kept = waits
@@ -58,7 +59,7 @@ impl Stack {
         }
     }
 
-    /// What followed the SYN of a child that begins, while that waited.
+    /// Delivers to a new child the segments that followed its SYN while the SYN waited.
     pub(crate) fn take_followers(&mut self, key: &FlowKey, followers: &[Vec<u8>], now: Instant) {
         let Some(child) = self.find(key) else { return };
         for segment in followers.iter().filter_map(|bytes| Segment::parse(bytes).ok()) {

@@ -1,4 +1,4 @@
-//! What happens to a SYN for a listener.
+//! How a SYN for a listener is handled.
 
 use crate::config::{ListenConfig, ResponsePolicy};
 use crate::event::{Drop, Trace};
@@ -26,27 +26,26 @@ use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
-/// No first flight is accepted while SYN cookies answer, nor this long after the last one: a
-/// stateless cookie and a later child have different ISNs, and the client's ACK to the cookie would
-/// reset its own executed request.
+/// No first flight is accepted while SYN cookies are sent, nor for this long after the last one. A stateless cookie
+/// and a later child have different ISNs, so the client's ACK of the cookie would reset its own executed request.
 pub(crate) const COOKIE_TAIL: Duration = Duration::from_secs(10);
 
-/// SYN-ACKs sent again to a client that a certificate vouches for, before its ACK.
+/// Retransmissions of a SYN-ACK before the client's ACK, if a certificate vouches for the client.
 const CERTIFIED_RETRIES: u8 = 2;
 
-/// The same where nothing came from the client's address.
+/// Like [`CERTIFIED_RETRIES`], if nothing came from the client's address.
 const RELAYED_RETRIES: u8 = 1;
 
-/// Bytes sent before the ACK of a client that has many first flights without an ACK already
-/// ([`Place::is_borrowed`]), for each byte received: as in QUIC (RFC 9000 §8).
+/// Bytes that may be sent for each byte received, before the ACK of a client that has many first flights without an
+/// ACK already ([`Place::is_borrowed`]): as in QUIC (RFC 9000 §8).
 const BORROWED_TIMES: u32 = 3;
 
-/// Seconds that a child whose SYN-ACK is not sent again any more still answers the client's SYN: some
-/// retransmissions of that (RFC 6298 §2: 1, 2, 4, … s).
+/// Seconds for which a child answers the client's SYN after the last retransmission of the SYN-ACK. The client
+/// retransmits its SYN a few times in this time (RFC 6298 §2: 1, 2, 4, … s).
 const LINGER_S: u16 = 60;
 
-/// The same in UDP, where nothing came with the SYN and its SYN-ACK is sent again once: on raw IP such a connection lives
-/// longer.
+/// Like [`LINGER_S`], for a child in UDP that received nothing with the SYN. Its SYN-ACK is retransmitted once. On
+/// raw IP such a connection lives longer.
 const HALF_OPEN_LINGER_S: u16 = 15;
 
 /// A SYN for a listener.
@@ -54,26 +53,27 @@ pub(crate) struct Syn<'a> {
     /// The listener (index).
     pub listener: u32,
     pub key: FlowKey,
-    /// Its flow's hash.
+    /// The hash of its flow.
     pub hash: u64,
     pub segment: &'a Segment<'a>,
-    /// It takes a TIME-WAIT's place: our ISN must be above this.
+    /// It takes the place of a TIME-WAIT: our ISN must be above this.
     pub above: Option<SeqNum>,
     pub now: Instant,
 }
 
-/// What a first flight was admitted with.
+/// What belongs to an admitted first flight.
 struct Admitted {
     grant: Option<Grant>,
     place: Place,
     /// It came with a certificate.
     candidate: Option<Box<Candidate>>,
-    /// It came by a front.
+    /// A front delivered it.
     relayed: Option<Returned>,
 }
 
 impl Stack {
-    /// The one path on which a first flight is admitted.
+    /// Handles a SYN that came from its client. Its first flight is admitted only here or by the verdict for a
+    /// parked SYN.
     pub(crate) fn handle_syn(&mut self, syn: &Syn<'_>) {
         let Syn { listener: index, key, segment, now, .. } = *syn;
         if segment.flags.contains(Flags::FIN) {
@@ -96,11 +96,12 @@ impl Stack {
         }
         if let Some((job, isn)) = self.parked.find(&key) {
             let offered = segment.options.fast_open().is_some() || segment.options.asap().is_some();
-            // What came by a front may be dropped without a word, the client's own may not.
+            // A SYN from a front may be dropped silently, the client's own SYN may not.
             let stays = isn == segment.seq && !self.parked.is_relayed(job);
             if stays && (offered || !segment.payload.is_empty()) {
                 if !self.parked.is_copy(job, segment) {
-                    // Dropped, its data comes by the ordinary handshake.
+                    // This SYN is dropped, and its data comes by the ordinary handshake, so no copy may be
+                    // accepted.
                     self.spoil(syn);
                 }
                 return self.drop_packet(Drop::AlreadyParked);
@@ -132,7 +133,7 @@ impl Stack {
         }
     }
 
-    /// The SYN's first flight is not taken, so that no copy of it may be taken later.
+    /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later.
     pub(crate) fn spoil(&mut self, syn: &Syn<'_>) {
         if syn.segment.payload.is_empty() {
             return;
@@ -145,8 +146,8 @@ impl Stack {
         self.tell(job);
     }
 
-    /// This listener has refused a credential block. Another one of the port that admits more must not take a copy of it:
-    /// one that goes to another address, or comes when this listener has gone.
+    /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
+    /// admit more: a copy may go to another address, or come when this listener is gone.
     #[cold]
     fn spoil_beside(&mut self, syn: &Syn<'_>) {
         let clock = self.clock_at(syn.now);
@@ -163,7 +164,7 @@ impl Stack {
         }
     }
 
-    /// A parked SYN's data comes another way: its verdict is of no interest, nor may a copy of it be taken.
+    /// A parked SYN's data comes another way. The verdict no longer matters, and no copy may be accepted.
     pub(crate) fn overtaken(&mut self, job: crate::event::JobId, now: Instant) {
         if let Some(parked) = self.parked.take(job) {
             self.spoil_parked(&parked, now);
@@ -173,11 +174,12 @@ impl Stack {
         }
     }
 
-    /// A question to a store goes out all the same, and takes care of copies; a verification does not.
+    /// Invalidates the first flight of a SYN that is no longer parked. A job for a store goes out anyway and
+    /// rejects copies, but a verification does not.
     pub(crate) fn spoil_parked(&mut self, parked: &Parked, now: Instant) {
         let Ok(segment) = Segment::parse(&parked.segment) else { return };
         if parked.relayed.is_some() {
-            // The same request comes straight from the client as well.
+            // The client also sends the same request directly.
             return;
         }
         if self.listeners.get(parked.listener).is_some() && segment.options.asap().is_some() {
@@ -215,7 +217,7 @@ impl Stack {
         self.parked.park(key, segment.seq, above, bytes, listener, grant, place, work, now);
     }
 
-    /// A verdict for a parked first flight.
+    /// Handles the verdict for a parked first flight.
     pub(crate) fn resume(&mut self, parked: Parked, result: JobResult, now: Instant) {
         let status = match result {
             JobResult::Refuse(Reason::Replay) => Status::Replayed,
@@ -227,7 +229,7 @@ impl Stack {
         self.resume_with(parked, result, refused, now);
     }
 
-    /// The same; `refused` is what the SYN-ACK says about a credential block.
+    /// Like [`Self::resume`]. `refused` is what the SYN-ACK says about a credential block.
     pub(crate) fn resume_with(
         &mut self,
         parked: Parked,
@@ -245,7 +247,7 @@ impl Stack {
         if self.find(&parked.key).is_some() {
             return;
         }
-        // The queues may have filled while it waited.
+        // The queues may have filled while the SYN waited.
         let pressed = listener.syn_queue >= listener.config.syn_backlog;
         if listener.accept_queue.len() >= listener.config.backlog {
             return self.drop_packet(Drop::AcceptQueueFull);
@@ -280,7 +282,7 @@ impl Stack {
         }
     }
 
-    /// An ordinary child: its data, if any, is not taken.
+    /// Makes an ordinary child. The data of the SYN, if any, is not accepted.
     fn adopt(&mut self, syn: &Syn<'_>, reason: Reason, grant: Option<Grant>, refused: Option<Refused>) {
         let options = &syn.segment.options;
         if !syn.segment.payload.is_empty() || options.fast_open().is_some() {
@@ -297,7 +299,7 @@ impl Stack {
         self.granted(child, syn.listener, grant);
     }
 
-    /// A child whose first flight was admitted: readable and acceptable at once.
+    /// Makes a child whose first flight was admitted. It is readable and acceptable at once.
     #[inline(always)]
     fn adopt_early(&mut self, syn: &Syn<'_>, admitted: Admitted) {
         let Admitted { grant, place, candidate, relayed } = admitted;
@@ -425,7 +427,7 @@ impl Stack {
         }
     }
 
-    /// A handshake is complete: from the SYN queue to the accept queue.
+    /// Moves a child whose handshake is complete from the SYN queue to the accept queue.
     pub(crate) fn promote(&mut self, child: u32, index: u32) {
         self.listeners.left_syn_queue(index);
         if let Some(slot) = self.slots.get_mut(child) {
@@ -450,7 +452,7 @@ pub(crate) fn policies(config: &ListenConfig) -> Policies<'_> {
     Policies { fast_open: config.fast_open.as_ref(), asap: config.asap.as_ref() }
 }
 
-/// ASAP's option of a SYN.
+/// The ASAP option of a SYN.
 #[inline(always)]
 pub(crate) fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
     let Some(option) = segment.options.asap() else { return Offered::Nothing };
@@ -458,7 +460,7 @@ pub(crate) fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
     Offered::read(Some(option), key.carrier())
 }
 
-/// A SYN as the decision about it sees it.
+/// A SYN in the form in which `admit` takes it.
 #[inline(always)]
 pub(crate) fn first_flight<'a>(
     key: &FlowKey,

@@ -21,14 +21,14 @@ pub(crate) struct Listener {
     pub tcp: Arc<firstflight_tcp::Config>,
     pub accept_queue: Queue<u32>,
     pub syn_queue: usize,
-    /// When SYN pressure was last answered with a SYN cookie.
+    /// When a SYN cookie was last sent because of SYN pressure.
     pub last_cookie: Option<Instant>,
     /// When the last SYN cookie was sent that `answered` does not hold.
     pub last_stateless: Option<Instant>,
     /// SYN cookies that were sent without SYN pressure.
     pub answered: Answered,
     pub announced: bool,
-    /// A limit of pending first flights was reached, and no first flight accepted since.
+    /// A limit of pending first flights was reached, and no first flight has been accepted since.
     pub limited: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Listener {
 pub(crate) struct Listeners {
     slab: Slab<Listener>,
     by_port: BTreeMap<u16, Vec<u32>>,
-    /// Ports of which a listener was removed.
+    /// Ports from which a listener was removed.
     left: BTreeSet<u16>,
 }
 
@@ -80,7 +80,8 @@ impl Listeners {
         self.slab.get_mut(id.index)
     }
 
-    /// The listener for a SYN to `key.local`: one bound to the address before one bound to all.
+    /// The listener for a SYN to `key.local`. One bound to the address has priority over one bound to all
+    /// addresses.
     pub fn find(&self, key: &FlowKey) -> Option<u32> {
         let list = self.by_port.get(&key.local_port())?;
         let bound = |i: &&u32, all: bool| {
@@ -139,8 +140,8 @@ impl Listeners {
         self.by_port.get(&port).is_some_and(|l| !l.is_empty())
     }
 
-    /// Whether the place of a connection that was reset stays taken for a while: always once the application
-    /// had it; before that, where the listener is strict.
+    /// Whether the place of a connection that was reset stays taken for a while. It does if the application had the
+    /// connection, or if the listener is strict.
     pub fn keeps_place(&self, owner: Owner) -> bool {
         match owner {
             Owner::Application | Owner::Nobody | Owner::Twin(_) => true,
@@ -159,7 +160,7 @@ impl Listeners {
         }
     }
 
-    /// Marks the announcement as told; the id if there is something to accept.
+    /// Clears the pending notification. Returns the id if there is something to accept.
     pub fn announced(&mut self, index: u32) -> Option<ListenerId> {
         let listener = self.slab.get_mut(index)?;
         listener.announced = false;

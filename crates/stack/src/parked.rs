@@ -25,43 +25,43 @@ pub struct Parked {
     pub key: FlowKey,
     /// Its sequence number.
     pub isn: SeqNum,
-    /// It took a TIME-WAIT's place: our ISN must be above this.
+    /// Set if the SYN takes the place of a TIME-WAIT: our ISN must be above this.
     pub above: Option<SeqNum>,
     /// The IP packet's payload: the whole TCP segment.
     pub segment: Vec<u8>,
-    /// What followed it (segments as well), in the order of arrival.
+    /// The segments that followed the SYN, in the order of arrival.
     pub followers: Vec<Vec<u8>>,
-    /// The listener it is for; another one may have its index by the time of the verdict.
+    /// The listener that the SYN is for. By the time of the verdict, another listener may have its index.
     pub listener: ListenerId,
     /// The cookie for its SYN-ACK, whatever the verdict.
     pub grant: Option<Grant>,
     /// Its place among the pending first flights.
     pub place: Place,
-    /// It came with a certificate whose signatures are right.
+    /// Set if it came with a certificate whose signatures are right.
     pub candidate: Option<Box<Candidate>>,
-    /// It came with a certificate: the tag that the reply to it repeats.
+    /// Set if it came with a certificate: the tag that the reply repeats.
     pub tag: Option<[u8; 2]>,
-    /// A front handed it over.
+    /// Set if a front delivered it.
     pub relayed: Option<Returned>,
     deadline: Instant,
 }
 
 impl Parked {
-    /// What the SYN-ACK says about its credential block, if it has one, when that is refused.
+    /// What the SYN-ACK says about the SYN's credential block, if it has one, when the block is refused.
     #[must_use]
     pub fn refused(&self, status: Status) -> Option<Refused> {
         self.tag.map(|tag| Refused::new(status, tag))
     }
 }
 
-/// The lot where first flights wait.
+/// The place where first flights wait for a verdict.
 #[derive(Debug)]
 pub struct ParkingLot {
     entries: Slab<Parked>,
     by_flow: BTreeMap<FlowKey, u32>,
     order: VecDeque<(u32, u32)>,
     jobs: VecDeque<(JobId, JobRequest)>,
-    /// Never more than SYNs wait.
+    /// At most `most_jobs`, as some may belong to SYNs that no longer wait.
     verifications: VecDeque<(JobId, Box<Candidate>)>,
     bytes: usize,
     max_entries: usize,
@@ -86,19 +86,19 @@ impl ParkingLot {
         }
     }
 
-    /// How many wait.
+    /// Number of SYNs that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether a SYN of `bytes` finds room.
+    /// Whether there is room for a SYN of `bytes`.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.entries.len() < self.max_entries && self.bytes + bytes <= self.max_bytes
     }
 
-    /// Parks a SYN and hands out its job.
+    /// Parks a SYN and queues its job.
     #[allow(clippy::too_many_arguments, reason = "one call, all of it needed")]
     pub fn park(
         &mut self,
@@ -144,32 +144,33 @@ impl ParkingLot {
                 }
                 self.verifications.push_back((id, candidate));
             }
-            // Nobody knows how: its deadline answers.
+            // The kind of work is unknown, so nobody answers, and the SYN's deadline decides.
             _ => {}
         }
         id
     }
 
-    /// A SYN that waits came by a front.
+    /// Notes that a front delivered a waiting SYN.
     pub fn mark_relayed(&mut self, id: JobId, returned: Returned) {
         if let Some(parked) = self.entries.get_mut(id.index) {
             parked.relayed = Some(returned);
         }
     }
 
-    /// Whether it did.
+    /// Whether a front delivered this SYN.
     #[must_use]
     pub fn is_relayed(&self, id: JobId) -> bool {
         self.entries.get(id.index).is_some_and(|parked| parked.relayed.is_some())
     }
 
-    /// Whether `syn` shows the same credential as the SYN that waits: then the verdict about that one uses it up.
+    /// Whether `syn` shows the same credential as the waiting SYN. Then the verdict for the waiting SYN uses the
+    /// credential up.
     #[must_use]
     pub fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
         let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
         let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
         let most = match offer(syn) {
-            // Data behind the block that was changed on the way does not make it another one.
+            // Data behind the block that was changed on the path does not make it another credential.
             Some(Some(Offer::Block { len, .. })) => usize::from(len),
             _ => usize::MAX,
         };
@@ -186,7 +187,7 @@ impl ParkingLot {
         2 * self.max_entries.max(1)
     }
 
-    /// Queues the job of a SYN that waits. When nobody takes jobs, those whose SYN is gone must not pile up.
+    /// Queues the job of a waiting SYN. If nobody takes jobs, those whose SYN is gone must not pile up.
     fn hand_out(&mut self, id: JobId, request: JobRequest) {
         if self.jobs.len() >= self.most_jobs() {
             let entries = &self.entries;
@@ -195,7 +196,7 @@ impl ParkingLot {
         self.jobs.push_back((id, request));
     }
 
-    /// The next verification whose SYN still waits.
+    /// The next verification of a SYN that still waits.
     pub fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
         loop {
             let (id, candidate) = self.verifications.pop_front()?;
@@ -205,14 +206,14 @@ impl ParkingLot {
         }
     }
 
-    /// The listener of a SYN that waits.
+    /// The listener of a waiting SYN.
     #[must_use]
     pub fn listener(&self, id: JobId) -> Option<ListenerId> {
         let lives = self.entries.lives(id.index, id.generation);
         self.entries.get(id.index).filter(|_| lives).map(|parked| parked.listener)
     }
 
-    /// Its signatures are right, and a store is asked whether the request was seen before.
+    /// The signatures of this SYN are right: queues the question to a store whether the request was seen before.
     pub fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
         if !self.entries.lives(id.index, id.generation) {
             return;
@@ -223,15 +224,15 @@ impl ParkingLot {
         }
     }
 
-    /// Hands out a job whose answer nobody waits for. When nobody takes jobs it is lost: a one-time cookie
-    /// then never becomes good.
+    /// Queues a job whose answer is not needed. If nobody takes jobs, it is lost: a one-time cookie then never
+    /// becomes valid.
     pub fn tell(&mut self, request: JobRequest) {
         if self.jobs.len() < self.most_jobs() {
             self.jobs.push_back((JobId::NOBODY, request));
         }
     }
 
-    /// The job of the SYN parked for `key`, with its number.
+    /// The job of the SYN parked for `key`, and the SYN's sequence number.
     #[must_use]
     pub fn find(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
         if self.by_flow.is_empty() {
@@ -242,18 +243,18 @@ impl ParkingLot {
         Some((JobId { index, generation: self.entries.generation(index) }, isn))
     }
 
-    /// Keeps what follows a SYN that waits (`bytes` are the whole of `segment`), for the connection that it may
-    /// become. False if it is too far behind, too much, or there already.
+    /// Keeps `segment`, which follows a waiting SYN, for the connection that the SYN may become. `bytes` are the
+    /// whole segment. False if the segment is too far behind the SYN, does not fit, or is there already.
     pub fn follow(&mut self, job: JobId, segment: &Segment<'_>, bytes: Vec<u8>) -> bool {
         let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
-        // The many first flights of one client leave room for the SYNs of others.
+        // A client with many first flights must leave room for the SYNs of others.
         let most = if parked.place.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
         let room = most.saturating_sub(self.bytes);
         let Ok(syn) = Segment::parse(&parked.segment) else { return false };
         let end = syn.seq + syn.len();
         let offset = segment.seq.distance_from(end);
         let near = segment.seq.ge(end) && offset.saturating_add(segment.len()) <= FOLLOWER_BYTES;
-        // Segments that overlap are no way to more.
+        // Overlapping segments must not take more memory than this.
         let held: usize = parked.followers.iter().map(Vec::len).sum();
         let most = (FOLLOWER_BYTES as usize + FOLLOWERS * MOST_HEADER).saturating_sub(held);
         if !near || parked.followers.len() >= FOLLOWERS || bytes.len() > room.min(most) {
@@ -267,7 +268,7 @@ impl ParkingLot {
         true
     }
 
-    /// Takes a SYN out; `None` if the job is old.
+    /// Takes a SYN out; `None` if the job is no longer valid.
     pub fn take(&mut self, job: JobId) -> Option<Parked> {
         if !self.entries.lives(job.index, job.generation) {
             return None;
@@ -276,7 +277,8 @@ impl ParkingLot {
         self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
         self.by_flow.remove(&parked.key);
         if parked.relayed.is_some() {
-            // A store that is asked about it has used it up, and its direct copy is to be found good.
+            // The store must not be asked: it would use the request up, and the client's direct copy must still be
+            // accepted.
             self.jobs.retain(|(id, _)| *id != job);
         }
         Some(parked)
@@ -289,14 +291,15 @@ impl ParkingLot {
             if id == JobId::NOBODY || self.entries.lives(id.index, id.generation) {
                 return Some((id, request));
             }
-            // Its SYN waits no more, and its data comes another way: a copy must find nothing good.
+            // The SYN no longer waits, and its data comes another way. The store must be asked, so that it rejects
+            // copies.
             if matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
                 return Some((JobId::NOBODY, request));
             }
         }
     }
 
-    /// Takes out one SYN that has waited too long.
+    /// Takes out one SYN whose deadline has passed.
     pub fn take_expired(&mut self, now: Instant) -> Option<Parked> {
         while let Some(&(index, generation)) = self.order.front() {
             if self.entries.lives(index, generation) {
@@ -311,7 +314,7 @@ impl ParkingLot {
         None
     }
 
-    /// When the next one has waited too long.
+    /// When the next SYN's deadline passes.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let (index, generation) = *self.order.front()?;

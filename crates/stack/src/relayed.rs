@@ -1,9 +1,9 @@
-//! First flights that did not come from their client: a front, the name server of a zone, found them in the names
-//! that somebody asked for, and hands them over (`docs/spec/dns-carriage.md` section 9).
+//! First flights that do not come directly from their client. A front, the name server of a zone, finds them in the
+//! names of DNS queries and hands them over (`docs/spec/dns-carriage.md` section 9).
 //!
-//! Anybody can ask for a name. So such a first flight is accepted or dropped without a trace: no SYN-ACK, SYN
-//! cookie or RST tells its alleged client of one that is not good. What is dropped is not used up either, as the
-//! same request comes straight from its client, too.
+//! Anyone can query a name. Such a first flight is therefore accepted or dropped silently: an invalid one causes no
+//! SYN-ACK, SYN cookie or RST to its alleged client. A dropped one is not used up, because the client also sends
+//! the same request directly.
 
 use crate::flow::FlowKey;
 use crate::follower::copy_of;
@@ -22,14 +22,14 @@ use firstflight_wire::tcp::{Flags, Segment};
 pub struct RelayedFlight<'a> {
     /// The client's address, and its UDP port as the network sees it.
     pub client: SocketAddr,
-    /// The address that it would have come to.
+    /// The address to which the client would have sent it.
     pub server: IpAddr,
     /// The SYN with credential and data, as in a datagram of the carrier.
     pub segment: &'a [u8],
-    /// With which the answer proves that it is one.
+    /// The key with which the answer proves that it is one.
     pub key: ReplyKey,
-    /// The server's address and UDP port as the client sees them, where they are not `server` and the carrier's
-    /// port: behind a translator of the server's own.
+    /// The server's address and UDP port as the client sees them, if a translator in front of the server changes
+    /// them. Otherwise they are `server` and the carrier's port.
     pub seen_as: Option<SocketAddr>,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct Returned {
 }
 
 impl Stack {
-    /// A front hands over a first flight, which it is known to be allowed to (`firstflight-dns`). It goes through
-    /// the listener's admission like one that comes from its client, and there has to be an
+    /// Takes a first flight from a front that is known to be allowed to deliver it (`firstflight-dns`). It goes
+    /// through the listener's admission like one that comes from its client. The listener needs an
     /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed).
     pub fn handle_relayed(&mut self, now: Instant, flight: RelayedFlight<'_>) {
         self.counters.relayed += 1;
@@ -89,7 +89,7 @@ impl Stack {
         Some(())
     }
 
-    /// Whether `listener` has room for one. It is asked again before the request is used up.
+    /// Whether `listener` has room for a relayed first flight. This is checked again before the request is used up.
     pub(crate) fn takes_relayed(&self, listener: &Listener, now: Instant) -> bool {
         listener.syn_queue < listener.config.syn_backlog
             && listener.accept_queue.len() < listener.config.backlog
@@ -101,7 +101,7 @@ impl Stack {
         self.counters.relayed_dropped += 1;
     }
 
-    /// What shows the client that the SYN-ACK of a server which it never contacted is an answer.
+    /// The proof that the SYN-ACK of a server that the client never contacted is an answer.
     pub(crate) fn proof(&self, returned: &Returned, syn: &Syn<'_>) -> Hint {
         let isn = self.endpoints(&syn.key, syn.above, syn.now).isn;
         Hint::Proof(returned.key.proof(returned.seen_as, isn, Status::Accepted))

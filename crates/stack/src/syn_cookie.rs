@@ -1,5 +1,5 @@
-//! SYN cookies: a listener under attack keeps no half-open connection; what it needs to know comes
-//! back in the client's acknowledgement (RFC 4987 §3.6).
+//! SYN cookies: a listener under attack keeps no half-open connection. What it needs to know comes back in the
+//! client's acknowledgement (RFC 4987 §3.6).
 //!
 //! The cookie is the SYN-ACK's sequence number:
 //!
@@ -10,8 +10,8 @@
 //! +------------+---------+----------------------------+
 //! ```
 //!
-//! with the time in units of 64 s and the MSS as an index into a table. The upper 8 bits are masked
-//! with a second hash of the flow, so that who guesses must guess them too.
+//! The time is in units of 64 s, and the MSS is an index into a table. The upper 8 bits are masked with a second
+//! hash of the flow, so that an attacker must guess them, too.
 
 use crate::flow::FlowKey;
 use crate::isn::{Purpose, keyed, write_socket};
@@ -22,16 +22,16 @@ use zeroize::Zeroize;
 
 /// One unit of the cookie's clock, in ns.
 const PERIOD_NS: u64 = 64_000_000_000;
-/// A cookie lives in the unit it was made in and in this many more: 64 to 128 s.
+/// A cookie is valid in the unit in which it was made and for this number of further units: 64 to 128 s.
 const MAX_AGE: u32 = 1;
 const HASH_MASK: u32 = 0x00ff_ffff;
 
-/// Segment sizes that a cookie can carry over IPv4, ascending: the minimum that is accepted at all,
-/// the default of RFC 9293 §3.7.1, tunnels, PPPoE, Ethernet.
+/// Segment sizes that a cookie can carry over IPv4, ascending: the smallest size that is accepted, the default of
+/// RFC 9293 §3.7.1, tunnels, PPPoE, Ethernet.
 const MSS_V4: [u16; 8] = [88, 536, 1200, 1360, 1400, 1440, 1452, 1460];
-/// The same over IPv6: 1220 fits its minimum MTU (RFC 8200 §5); the last is for jumbo frames.
+/// Like [`MSS_V4`], over IPv6: 1220 fits its minimum MTU (RFC 8200 §5); the last is for jumbo frames.
 const MSS_V6: [u16; 8] = [88, 536, 1220, 1340, 1380, 1432, 1440, 8940];
-/// The same in UDP: the base datagram, and what remains of some links (Ethernet with IPv6 and IPv4 last).
+/// Like [`MSS_V4`], in UDP: the base datagram, and the room on some links (last: Ethernet with IPv6 and IPv4).
 const MSS_CARRIED: [u16; 8] = [88, 536, 1176, 1232, 1336, 1376, 1428, 1448];
 
 /// Makes and checks SYN cookies under one secret.
@@ -86,7 +86,7 @@ impl SynCookies {
         table(key).get(index as usize).copied()
     }
 
-    /// The peer's UDP port counts: a cookie is not good behind another one.
+    /// The peer's UDP port is part of the hash: a cookie is not valid for another port.
     fn flow(&self, key: &FlowKey, peer_isn: SeqNum) -> u64 {
         let mut hasher = keyed(&self.secret, Purpose::CookieFlow);
         write_socket(&mut hasher, key.local());
@@ -96,7 +96,7 @@ impl SynCookies {
         hasher.finish()
     }
 
-    /// The 24 bits that only this secret gives.
+    /// The 24 bits that nobody can compute without the secret.
     fn tag(&self, flow: u64, period: u64, index: u32) -> u32 {
         let mut hasher = keyed(&self.secret, Purpose::CookieCheck);
         hasher.write(&flow.to_be_bytes());
@@ -126,7 +126,7 @@ fn table(key: &FlowKey) -> &'static [u16; 8] {
     }
 }
 
-/// What hides time and MSS: 8 bits of the flow's hash.
+/// The mask of time and MSS: 8 bits of the flow's hash.
 fn mask(flow: u64) -> u32 {
     (flow >> 56) as u32
 }
@@ -142,8 +142,8 @@ const SACK: u32 = 1 << 4;
 /// The timestamp of a SYN-ACK that carries a cookie: `ts` with the peer's window scale (0–14,
 /// larger counts as 14, RFC 7323 §2.3) and SACK-permitted in its low 6 bits.
 ///
-/// It is less than 64 ticks older than `ts` and never newer, so what is sent later does not run
-/// backwards (RFC 7323 §5.2 would drop it).
+/// It is less than 64 ticks older than `ts` and never newer, so later timestamps do not run backwards (RFC 7323
+/// §5.2 would drop them).
 #[must_use]
 pub fn encode_ts(ts: u32, wscale: Option<u8>, sack: bool) -> u32 {
     let scale = wscale.map_or(NO_SCALE, |scale| u32::from(scale.min(14)));
@@ -152,9 +152,8 @@ pub fn encode_ts(ts: u32, wscale: Option<u8>, sack: bool) -> u32 {
     if options > ts & TS_MASK { with.wrapping_sub(1 << TS_BITS) } else { with }
 }
 
-/// Window scale and SACK-permitted from the echo of a timestamp of [`encode_ts`]. Believe it only
-/// beside a valid cookie: the echo itself is not authenticated, but a client that alters it harms
-/// only its own connection.
+/// Window scale and SACK-permitted from the echo of a timestamp of [`encode_ts`]. Trust it only together with a
+/// valid cookie: the echo itself is not authenticated, but a client that alters it harms only its own connection.
 #[must_use]
 pub fn decode_ts(echo: u32) -> (Option<u8>, bool) {
     let scale = echo & 15;
@@ -192,7 +191,7 @@ mod tests {
             for at in [made, period + 63, period + 64, period + 127] {
                 assert_eq!(cookies.check(&key, SeqNum::new(9), cookie, seconds(at)), Some(1460));
             }
-            // Also a whole turn of the five bits later.
+            // Also after a full turn of the five bits.
             for at in [period + 128, period + 64 * 32, period + 64 * 33, period + 64 * 64] {
                 assert_eq!(cookies.check(&key, SeqNum::new(9), cookie, seconds(at)), None, "{made} {at}");
             }
