@@ -1,10 +1,11 @@
-//! Connections whose first flight travels inside the lookup of the server's address
-//! (`docs/spec/dns-carriage.md`): the client's side.
+//! The client's side of connections whose first flight travels inside the lookup of the server's address
+//! (`docs/spec/dns-carriage.md`). The code calls such a connection armed.
 //!
-//! Such a connection is in SYN-SENT, and has no server yet. It is known by its own ports and the port that it wants,
-//! under a key whose remote address is unspecified, until one of two things happens: a server proves that it was handed
-//! the first flight ([`Stack::expect_answer`]), or the address is known and the direct copy leaves
-//! ([`Stack::send_direct`]). What happens first wins, and both may meet at one server, for which they are one SYN.
+//! Such a connection is in SYN-SENT and has no server yet. Its key has its own ports, the port that it wants, and
+//! an unspecified remote address. It keeps that key until one of two things happens: a server proves that it
+//! received the first flight ([`Stack::expect_answer`]), or the address is known and the direct copy leaves
+//! ([`Stack::send_direct`]). The first of the two wins. If both copies reach one server, the server treats them as
+//! one SYN.
 
 use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
@@ -25,7 +26,7 @@ use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 
-/// What an armed connection needs until it is bound to a server.
+/// What a connect carried in a lookup needs until it is bound to a server.
 #[derive(Debug)]
 pub(crate) struct Armed {
     index: u32,
@@ -39,27 +40,27 @@ pub(crate) struct Armed {
     refused: Option<CloseReason>,
 }
 
-/// What makes an answer from a server that was never contacted one.
+/// What makes the answer of a server that was never contacted valid.
 #[derive(Debug)]
 enum Expected {
-    /// Nothing yet: none is taken.
+    /// Nothing yet: no answer is accepted.
     Nothing,
-    /// A proof by this key.
+    /// A proof with this key.
     Proof(ReplyKey),
-    /// That it acknowledges the numbers, as in the thesis.
+    /// The acknowledgement of the right numbers, as in the thesis.
     LabNumbers,
 }
 
-/// An armed connection, and its SYN for somebody else to carry.
+/// A connect carried in a lookup, and its SYN for the lookup to carry.
 #[derive(Debug)]
 pub struct ArmedSyn {
     /// The connection.
     pub id: ConnId,
-    /// The SYN with block and data, as in a datagram of the carrier. The block is signed for the way by a front.
+    /// The SYN with block and data, as in a datagram of the carrier. The block is signed for delivery by a front.
     pub segment: Vec<u8>,
 }
 
-/// The key of connections without a server between these ports.
+/// The key of a connection without a server between these ports.
 fn anywhere(key: &FlowKey) -> FlowKey {
     let local = key.local();
     let wild = FlowKey::new(local, SocketAddr::new(unspecified(local.ip()), key.remote_port()));
@@ -74,12 +75,13 @@ fn unspecified(like: IpAddr) -> IpAddr {
 }
 
 impl Stack {
-    /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and the
-    /// certificate of `config.asap` in front of it. Nothing is sent: the SYN that is given back travels another way.
-    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open do not count. All of `data` rides, so
-    /// there is little of it, and it may be executed twice.
+    /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
+    /// the certificate of `config.asap` in front of it. Nothing is sent: the returned SYN travels in the lookup.
+    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. All of `data` rides in
+    /// the SYN, so it must be short, and it may be executed twice.
     ///
-    /// It waits without end: the caller gives it up ([`Stack::abort`]) if the address cannot be found either.
+    /// The connection has no timeout. The caller must abort it ([`Stack::abort`]) if the address cannot be found
+    /// either.
     ///
     /// # Errors
     /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no carrier or
@@ -97,8 +99,9 @@ impl Stack {
         self.begin_armed(port, data, config, now)
     }
 
-    /// The same with a SYN on IP, signed like one that comes from its client: the thesis' own form, for its
-    /// experiments. Never outside of a simulator or a network made for them: whoever sees the lookup can answer.
+    /// Like [`Stack::arm`], with a SYN on IP, signed like one that comes from its client. This is the thesis' own
+    /// form, for its experiments. Use it only in a simulator or in a network made for such experiments: anyone who
+    /// sees the lookup can answer.
     #[doc(hidden)]
     pub fn lab_arm_on_ip(
         &mut self,
@@ -139,7 +142,7 @@ impl Stack {
             certificate.request(Carrier::Ip, identity, data, request_id, *certified_at)
         };
         let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&self.tcp));
-        // There is no room for them, and both copies are one SYN.
+        // The SYN has no room for timestamps, and both copies are one SYN.
         tcp.timestamps = false;
         let [a, b, ..] = request_id;
         let asked = Asked {
@@ -189,26 +192,29 @@ impl Stack {
         Ok(ArmedSyn { id: self.id(index), segment })
     }
 
-    /// From now on `id` takes the answer of any server that proves with `key` that it was handed the first flight.
-    /// False if the connection is not armed, or no longer.
+    /// From now on, `id` accepts the answer of any server that proves with `key` that it received the first flight.
+    /// False if the connection is not, or no longer, carried in a lookup.
     pub fn expect_answer(&mut self, id: ConnId, key: ReplyKey) -> bool {
         self.armed_mut(id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
     }
 
-    /// The same of any server that acknowledges the right numbers, which everybody knows who has seen the lookup: the
-    /// thesis' own form, for its experiments. Never outside of a simulator or a network made for them.
+    /// Like [`Stack::expect_answer`], but accepts any server that acknowledges the right numbers. Anyone who has
+    /// seen the lookup knows them. This is the thesis' own form, for its experiments. Use it only in a simulator or
+    /// in a network made for such experiments.
     #[doc(hidden)]
     pub fn lab_expect_unproved_answer(&mut self, id: ConnId) -> bool {
         self.armed_mut(id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
     }
 
-    /// The address is known: the same SYN leaves for `server`, under the same request id, signed for this way. A
-    /// proved answer of another server is still taken until this one answers. Nothing happens if an answer came before.
-    /// If `server` refuses it or cannot be reached, the connection is armed as before ([`Stack::direct_refused`]).
+    /// Sends the same SYN to `server`, because its address is now known, under the same request id, signed for this
+    /// path. A proved answer of another server is still accepted until this one answers. Does nothing if an answer
+    /// came before. If `server` refuses the SYN or cannot be reached, the connection waits for the other copy's
+    /// answer as before ([`Stack::direct_refused`]).
     ///
     /// # Errors
     /// [`ConnectError::BadRemote`] for an address that cannot be connected to or is of another family;
-    /// [`ConnectError::LocalInUse`] if there is a connection with the same ports. The connection stays armed.
+    /// [`ConnectError::LocalInUse`] if there is a connection with the same ports. The connection still waits for
+    /// the other copy's answer.
     pub fn send_direct(&mut self, id: ConnId, server: IpAddr, now: Instant) -> Result<(), ConnectError> {
         let Some(slot) = self.slot(id) else { return Ok(()) };
         let wild = anywhere(&slot.key);
@@ -245,16 +251,16 @@ impl Stack {
         Ok(())
     }
 
-    /// Why the direct copy of `id` failed, while the connection waits for the answer to the other copy: a server may have
-    /// executed that one.
+    /// Why the direct copy of `id` failed, while the connection waits for the answer to the other copy: a server
+    /// may have executed that copy.
     #[must_use]
     pub fn direct_refused(&self, id: ConnId) -> Option<CloseReason> {
         let wild = anywhere(&self.slot(id)?.key);
         self.armed.get(&wild).filter(|armed| armed.index == id.index)?.refused
     }
 
-    /// The direct copy of connection `index` failed. If the answer to another copy may come, the connection is armed
-    /// again instead of closed. False if there is no other copy.
+    /// The direct copy of connection `index` failed. If the answer to another copy may come, the connection waits
+    /// for it instead of being closed. False if there is no other copy.
     #[cold]
     pub(crate) fn hold_armed(&mut self, index: u32, why: CloseReason, now: Instant) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return false };
@@ -271,7 +277,8 @@ impl Stack {
         true
     }
 
-    /// The armed connection that `segment`, of no known flow, is the proved answer to; it is bound to its server.
+    /// Returns the connection, carried in a lookup, that `segment` of no known flow answers with a proof, and binds
+    /// it to its server.
     #[inline(never)]
     pub(crate) fn answers_armed(
         &mut self,
@@ -322,7 +329,7 @@ impl Stack {
         })
     }
 
-    /// It is a connection like others now, or none.
+    /// Connection `index` is no longer carried in a lookup: it has a server now, or is over.
     pub(crate) fn disarm(&mut self, key: &FlowKey, index: u32) {
         let wild = anywhere(key);
         if self.armed.get(&wild).is_some_and(|armed| armed.index == index) {
@@ -335,7 +342,7 @@ impl Stack {
         self.armed.get_mut(&wild).filter(|armed| armed.index == id.index)
     }
 
-    /// Gives connection `index`, which was `opened` here or by the peer, another peer.
+    /// Gives connection `index` another peer. `opened` says whether this stack opened the connection.
     pub(crate) fn rekey(&mut self, index: u32, key: &FlowKey, opened: bool, now: Instant) {
         self.leave_pair(index);
         let hash = self.hasher.hash(key);

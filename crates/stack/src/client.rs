@@ -18,10 +18,10 @@ use firstflight_wire::hint::{unlikely, vacate};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, carrier};
 
-/// Bytes that options may take in a SYN: kept free in front of first-flight data.
+/// Bytes that options may take in a SYN. First-flight data leaves this room free.
 const SYN_OPTIONS: u32 = 40;
-/// How long after the SYN-ACK a connection without a byte of response is no longer only slow, if the
-/// application gives it up.
+/// A connection that the application gives up counts as more than slow if no byte of the response came for this
+/// long after the SYN-ACK.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A decision about a connect's first flight.
@@ -33,16 +33,17 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// An ordinary handshake, and why.
+    /// An ordinary handshake, and the reason for it.
     fn handshake(reason: Reason, path_mss: u16) -> Self {
         Self { asked: None, outcome: Outcome::Handshake(reason), path_mss }
     }
 }
 
 impl Stack {
-    /// Decides what the SYN to the server carries of `data`, if more than a handshake is asked for: a cookie's data
-    /// before a certificate's, which costs both ends more. `plan` is a new one, too large to be handed on;
-    /// `link_mss` is the link's part of [`Intent::path_mss`].
+    /// Decides how much of `data` the SYN to the server carries, if the connect asks for more than a handshake.
+    /// Data with a cookie has priority over data with a certificate, which costs both ends more. `plan` is a new
+    /// plan that the caller owns, because it is too large to be moved. `link_mss` is the link's part of
+    /// [`Intent::path_mss`].
     pub(crate) fn intend(
         &mut self,
         plan: &mut SynPlan,
@@ -57,7 +58,7 @@ impl Stack {
             let reason = config.held_back.unwrap_or(Reason::NotRequested);
             return Intent::handshake(reason, self.client_path_mss(key, now));
         }
-        // A box of an earlier connection: connecting allocates nothing in the long run.
+        // Reuses a box of an earlier connection, so that connects allocate nothing in the long run.
         let mut asked = self.spare.pop().unwrap_or_default();
         let known = self.credentials.prospect(network, server, &mut asked.cookie, now);
         let path_mss = link_mss.min(known.path_mss.unwrap_or(u16::MAX));
@@ -70,14 +71,14 @@ impl Stack {
         if (!by_cookie || config.no_cookie)
             && let Some(unused) = asked.cookie.take()
         {
-            // Looking took it out of the store, if it is good once.
+            // `prospect` has taken a cookie for one use out of the store. This puts it back.
             self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
         }
         vacate(&mut asked.offer);
         let cookie = asked.cookie.as_ref();
         plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
         let own = config.tcp.as_ref().unwrap_or(&self.tcp).mss;
-        // In UDP the base datagram is taken by everybody.
+        // In UDP every server takes the base datagram.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         if let (Some(certified), None) = (&config.asap, cookie) {
             let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
@@ -86,7 +87,7 @@ impl Stack {
             let mismatch = self.credentials.is_mismatch(network, server, address, now);
             let withheld = withheld(config, certified, speaks, mismatch, data);
             let limit = self.first_flight_limit(server, certified.mss.or(mss), path_mss.min(own));
-            // What is signed is what rides: no more than the connection takes at once.
+            // The signature covers exactly the data that rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
             let offering =
@@ -99,7 +100,7 @@ impl Stack {
         }
         let bare = config.fast_open && config.no_cookie;
         if bare {
-            // Whoever runs such a network knows what its servers take.
+            // The operator of such a network knows what its servers take.
             plan.data_limit = self.first_flight_limit(server, mss.or(Some(u16::MAX)), path_mss.min(own));
         } else if config.fast_open {
             let option = match cookie {
@@ -112,7 +113,7 @@ impl Stack {
             };
             plan.options.append_fast_open(&option);
         }
-        // A copy of a block meets the server's replay guard, also behind another port.
+        // The server's replay guard detects a copy of a block, even if the copy comes from another port.
         plan.repeats = u8::from(key.is_carried() && !config.replay_safe && !plan.preamble.is_empty());
         asked.plain = if bare || cookie.is_some() {
             offer::why_plain(config.held_back, plan.data_limit as usize, data)
@@ -123,7 +124,7 @@ impl Stack {
         if cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
             plan.follow = follower::follow(config, key, mss);
         }
-        // Part by part: made elsewhere and moved, it would be written twice.
+        // Fill in place to avoid a copy.
         asked.network = network;
         asked.form = cookie.map_or(known.form, |held| held.form);
         asked.fast_open = config.fast_open;
@@ -137,20 +138,20 @@ impl Stack {
         Intent { asked: Some(asked), outcome: Outcome::Undecided, path_mss }
     }
 
-    /// Largest first-flight data: the peer's MSS, else RFC 7413 §4.2.1's defaults, within our own
-    /// and the path's, less the options.
+    /// Largest first-flight data: the peer's MSS, else the default of RFC 7413 §4.2.1, limited by our own and the
+    /// path's, less the options.
     fn first_flight_limit(&self, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
         let mss = mss.unwrap_or(default_mss(server)).min(self.tcp.mss).min(path_mss);
         u32::from(mss).saturating_sub(SYN_OPTIONS)
     }
 
-    /// Largest payload of a segment to the flow's server, as far as the link and routers on earlier visits said.
+    /// Largest payload of a segment to the flow's server, according to the link and to routers on earlier visits.
     pub(crate) fn client_path_mss(&self, key: &FlowKey, now: Instant) -> u16 {
         let learnt = self.credentials.path_mss(self.config.network_of(key), key.remote_ip(), now);
         self.path_mss(key).min(learnt.unwrap_or(u16::MAX))
     }
 
-    /// A segment for a client that asked for Fast Open and awaits its answer.
+    /// Handles a segment for a client whose SYN asked for a first flight and has no answer yet.
     pub(crate) fn handle_answer(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> Disposition {
         let Some(slot) = self.slots.get_mut(index) else { return Disposition::Processed };
         let Some(report) = slot.conn.syn_ack_report(segment) else {
@@ -185,7 +186,7 @@ impl Stack {
         let (fast_open, bare) = (asked.fast_open, asked.bare);
         let server = slot.key.remote_ip();
         let fresh = match segment.options.fast_open() {
-            // One that nobody asked for is not taken.
+            // A cookie that was not requested is not accepted.
             Some(FastOpen::Cookie(form, cookie)) if !bare => Some((cookie, form)),
             _ => None,
         };
@@ -231,7 +232,8 @@ impl Stack {
         let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
         let first_lost = offered.map_or(report.first_lost, |answer| answer.first_lost);
         if ((first_lost || report.refused) && fresh.is_none()) || stripped {
-            // The SYN with the option was lost or refused, the plain one came through; or it came without the option.
+            // The SYN with the option was lost or refused and the plain one came through, or the SYN came without
+            // the option.
             self.credentials.note_failure(network, server, now);
         }
         if outcome.is_accepted() {
@@ -251,10 +253,10 @@ impl Stack {
         disposition
     }
 
-    /// The SYN carried data that must not run twice, and a later SYN is answered: one that left after a timeout, in UDP, or
-    /// behind a RST or an ICMP error. Or the server has seen the request before: a copy overtook the SYN. The server may
-    /// have executed the data, so the data does not go again: the connect fails. First flights rest, so the next connect
-    /// succeeds.
+    /// Fails a connect whose SYN carried data that must not run twice. This is called if a later SYN is answered:
+    /// one that left after a timeout, in UDP, or behind a RST or an ICMP error. It is also called if the server has
+    /// seen the request before, because a copy overtook the SYN. The server may have executed the data, so the data
+    /// does not go again. First flights rest, so the next connect succeeds.
     #[cold]
     fn refuse_second_time(&mut self, index: u32, now: Instant) -> Disposition {
         let Some(slot) = self.slots.get_mut(index) else { return Disposition::Reset };
@@ -266,7 +268,7 @@ impl Stack {
         disposition
     }
 
-    /// A server has shown whether it understands what was offered.
+    /// Records whether a server understands what was offered.
     fn note_asap(
         &mut self,
         network: NetworkId,
@@ -278,13 +280,14 @@ impl Stack {
         if capable || sent.tag.is_err() {
             self.credentials.note_asap(network, server, &sent.identity, capable, now);
         } else {
-            // It got a block, and is to be asked before the next one, whoever says that it understands.
+            // The server got a block. It must be asked before the next one, even if other sources say that it
+            // understands blocks.
             self.credentials.doubt_asap(network, server, &sent.identity, now);
         }
     }
 
-    /// A SYN-ACK contradicts what is known of the server, or itself. Its connection is reset; if the data may
-    /// run twice, a plain one from another port follows at once.
+    /// A SYN-ACK contradicts what is known of the server, or itself. Resets its connection. If the data may run
+    /// twice, a plain connection from another port follows at once.
     fn distrust(
         &mut self,
         index: u32,
@@ -319,7 +322,7 @@ impl Stack {
         slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut self.pool)
     }
 
-    /// A client's connection is over: what that says about first flights to its server, and about the way there.
+    /// A client's connection is over. Records what it shows about first flights to its server, and about the path.
     #[inline(always)]
     pub(crate) fn visit_over(&mut self, index: u32, now: Instant) {
         let succeeded = self.flight_over(index, now);
@@ -335,7 +338,7 @@ impl Stack {
         if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
             self.credentials.forget_rtt(network, server);
         }
-        // What was asked on another network says nothing about this one.
+        // An answer on another network says nothing about this one.
         let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
         match slot.conn.rtt().filter(|_| slot.mapped) {
             Some((srtt, rttvar)) if here => {
@@ -349,7 +352,7 @@ impl Stack {
         }
     }
 
-    /// The first of these; true if its first flight was accepted and answered.
+    /// The part of [`Self::visit_over`] about the first flight. True if the first flight was accepted and answered.
     #[inline(always)]
     fn flight_over(&mut self, index: u32, now: Instant) -> bool {
         let Some(mut slot) = self.slots.get_mut(index) else { return false };
@@ -375,11 +378,12 @@ impl Stack {
             && slot.outcome == Outcome::Handshake(Reason::SimultaneousOpen)
             && !slot.conn.is_confirmed()
         {
-            // A SYN needs no number to be forged, and behind one the server's own answer does not count.
+            // A SYN can be forged without knowing any number, and after a forged one the server's own answer does
+            // not count.
             slot.outcome = Outcome::Handshake(Reason::Unknown);
         }
         if asked.answered_at == Instant::FAR_FUTURE {
-            // It was opened without the first flight: its end says nothing about it.
+            // The connection was opened without the first flight, so its end says nothing about it.
             return false;
         }
         let answered = slot.conn.totals().bytes_received > 0;
@@ -394,9 +398,9 @@ impl Stack {
         answered && slot.outcome.is_accepted()
     }
 
-    /// The application releases a connection that it opened, which may stay for a while in the background: the next connect
-    /// to its server already uses what it showed of the path. A connection that asked for a first flight says more when it
-    /// is over, and its round-trip time is known from its SYN-ACK on.
+    /// The application releases a connection that it opened. The connection may stay for a while in the background,
+    /// and the next connect to its server already uses what it showed of the path. A connection that asked for a
+    /// first flight reports more when it is over, and its round-trip time is known from its SYN-ACK on.
     pub(crate) fn tell_path(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
         if !slot.client || !slot.mapped {
@@ -432,7 +436,7 @@ impl Stack {
         }
     }
 
-    /// No SYN-ACK will say what became of the first flight; its cookie goes back.
+    /// No SYN-ACK will show what happened to the first flight. Gives its cookie back.
     pub(crate) fn no_answer(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
@@ -451,7 +455,7 @@ fn must_not_run_again(slot: &Slot) -> bool {
     slot.asked.as_ref().is_some_and(|asked| asked.at_most_once) && slot.conn.first_flight_len() > 0
 }
 
-/// Whether a SYN-ACK answers a first flight that a front handed over.
+/// Whether a SYN-ACK answers a first flight that a front delivered.
 fn is_proved(segment: &Segment<'_>) -> bool {
     let reply = segment.options.asap().and_then(Reply::parse);
     reply.is_some_and(|reply| matches!(reply.hint, Hint::Proof(_)))
@@ -483,7 +487,7 @@ fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<
         (false, _) if granted => plain.unwrap_or(Reason::NoCredential),
         (false, _) if report.met_old => Reason::OldConnection,
         (false, _) if report.refused => Reason::SynRefused,
-        // The SYN that asked was lost; the plain one that was answered did not ask.
+        // The SYN with the request was lost. The plain SYN that was answered had no request.
         (false, _) if report.first_lost => Reason::SynTimedOut,
         (false, _) => Reason::PeerWithoutFastOpen,
         (true, 0) if report.refused => Reason::SynRefused,

@@ -42,7 +42,7 @@ impl Clients {
 
 /// When data last left for a peer that has not acknowledged everything, or `None`.
 fn stuck_since(slot: &Slot) -> Option<Instant> {
-    // What was only written now is not waited for yet, however long ago something was sent.
+    // Data that was written just now does not count as waiting, even if something was sent long ago.
     let waits = slot.conn.waits_for_peer() && slot.conn.close_reason().is_none();
     waits.then(|| slot.conn.last_data())
 }

@@ -1,20 +1,24 @@
-//! Never much slower than an ordinary connect: what is tried when a first flight brings nothing back.
+//! The fallback sequence of a connect whose first flight gets no answer. The code calls it a ladder. It ensures
+//! that such a connect is never much slower than an ordinary one.
 //!
-//! 1. The SYN with data.
-//! 2. After its timeout a plain SYN on the same four-tuple; `tcp` does that.
-//! 3. After twice that time, if the data may run twice, a plain SYN from another port; the data waits until one of
-//!    the handshakes completes, and the other attempt is given up: what still comes for it is answered with a RST.
+//! 1. The client sends the SYN with data.
+//! 2. After its timeout, the client sends a plain SYN on the same four-tuple; `tcp` does that.
+//! 3. After twice that time, if the data may run twice, the client sends a plain SYN from another port. The data
+//!    waits until one of the handshakes completes. The other attempt is given up, and what still arrives for it is
+//!    answered with a RST.
 //!
-//! A path may also pass SYN and SYN-ACK and then nothing that carries data. A connection whose first flight
-//! may run twice and that stays silent is therefore probed: the peer's answer shows whether it has sent what
-//! did not arrive. If so, or if no answer comes, the third rung is taken, too. Where no first flight was ever
-//! answered, the probing begins a quarter of a round trip after the SYN-ACK (25 ms at least), and the second
-//! attempt's plain SYN another quarter later; when that one is answered, the probes have been, too, and the data goes again only if
-//! they were not. Such a path costs 1.5 round trips more than an ordinary connect, and a server that thinks
-//! on a good path costs a SYN, once.
+//! A path may also pass SYN and SYN-ACK and then nothing that carries data. A connection whose first flight may run
+//! twice is therefore probed if it stays silent. The peer's answer shows whether the peer has sent something that
+//! did not arrive. If it has, or if no answer comes, step 3 follows, too.
 //!
-//! The second attempt is a slot of its own ([`Owner::Twin`]). When it succeeds, the two connections change
-//! places, so that the application keeps its id.
+//! Unless a first flight to the server was answered before and none has failed since, the probing begins a quarter
+//! of a round trip after the SYN-ACK (25 ms at least), and the second attempt's plain SYN follows another quarter
+//! later. When that SYN is answered, the answers to the probes must have come, too. The data is sent again only if
+//! they have not. Such a path costs 1.5 round trips more than an ordinary connect. A server on a good path that
+//! takes time to respond costs one SYN, once.
+//!
+//! The second attempt has a slot of its own ([`Owner::Twin`]). When it succeeds, the two connections change places,
+//! so that the application keeps its id.
 
 use crate::config::ConnectConfig;
 use crate::event::Trace;
@@ -31,21 +35,22 @@ use firstflight_tcp::{Connection, Disposition, DropReason, Resolution, StateName
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
 
-/// Shortest time between two looks at a silent connection: servers think, and a lost response is sent again.
+/// Shortest time between two checks of a silent connection: servers take time to respond, and a lost response is
+/// sent again.
 const WATCH_MIN: Duration = Duration::from_millis(500);
-/// Longest one; a server that thinks for longer still is left in peace.
+/// Longest time between two checks. If the server takes even longer to respond, the checks end.
 const WATCH_MAX: Duration = Duration::from_secs(16);
-/// Shortest time between the steps of an eager second attempt. Where the round trip is shorter than this,
-/// servers take longer to answer than packets to travel.
+/// Shortest time between the steps of an eager second attempt. If the round trip is shorter than this, servers take
+/// longer to answer than packets take to travel.
 const EAGER_MIN: Duration = Duration::from_millis(25);
 /// Timeouts in a row, or probes without an answer, after which data counts as swallowed.
 const SWALLOWED: u8 = 2;
 
-/// Segment size of a second attempt where large segments may be what the path swallows: nearly every path takes it
-/// (RFC 4821 §7.2).
+/// Segment size of a second attempt if the path may drop large segments. Nearly every path takes this size (RFC
+/// 4821 §7.2).
 const SMALL_SEGMENT: u16 = 1024;
 
-/// Whether an open connection waits in vain for the acknowledgement of large segments.
+/// Whether an open connection gets no acknowledgement of large segments.
 fn loses_large_segments(conn: &Connection) -> bool {
     conn.state() != StateName::SynSent
         && conn.timeouts() > 0
@@ -57,7 +62,7 @@ fn eager_step(rtt: Duration) -> Duration {
 }
 
 impl Stack {
-    /// Prepares the third rung of a connect that begins now, if it may have one.
+    /// Prepares step 3 of the fallback sequence for a connect that begins now, if it may have that step.
     pub(crate) fn plan_ladder(&mut self, index: u32, config: &ConnectConfig, data: &[u8], now: Instant) {
         let chosen = config.local.is_none_or(|local| local.port() == 0);
         if !config.replay_safe || !chosen || config.carrier.is_some() {
@@ -71,7 +76,7 @@ impl Stack {
         asked.ladder.first = Some(Box::from(riding));
     }
 
-    /// The ladder's time has come for connection `index`.
+    /// Takes the next step of the fallback sequence of connection `index`.
     pub(crate) fn climb(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
@@ -89,7 +94,8 @@ impl Stack {
         }
     }
 
-    /// The SYN-ACK has come: from now on the response is waited for, as long as it may be sent again.
+    /// The SYN-ACK has come. From now on, the connection waits for the response, as long as the data may be sent
+    /// again.
     pub(crate) fn watch(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
@@ -102,7 +108,7 @@ impl Stack {
         let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
         let ladder = &mut asked.ladder;
         if slot.key.is_carried() {
-            // A SYN-ACK that was sent again shows a round trip that is too long, and an ACK more does no harm.
+            // A retransmitted SYN-ACK shows a round trip that is too long, and one ACK more does no harm.
             ladder.wait = WATCH_MIN;
             ladder.at = slot.outcome.is_accepted().then(|| now + ladder.wait);
             ladder.acked = slot.conn.totals().bytes_acked;
@@ -117,13 +123,14 @@ impl Stack {
         ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
     }
 
-    /// A server in UDP sends its SYN-ACK again once, and nothing of its answer before the ACK that shows our port.
-    /// When that was lost, and there is nothing else to send, it goes again as long as nothing comes.
+    /// Repeats the ACK of a handshake in UDP. A server in UDP retransmits its SYN-ACK once, and sends nothing of
+    /// its response before the ACK that shows our port. If that ACK was lost and there is nothing else to send, the
+    /// client repeats it as long as nothing comes.
     fn remind(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
         let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
-        // What came after the SYN-ACK shows that the server has our ACK.
+        // Anything that came after the SYN-ACK shows that the server has our ACK.
         let ladder = &mut asked.ladder;
         let heard = conn.last_heard() > asked.answered_at || conn.totals().bytes_acked > ladder.acked;
         if !open || heard || conn.totals().bytes_received > 0 || ladder.wait > WATCH_MAX {
@@ -135,14 +142,14 @@ impl Stack {
         self.touched(index, now);
     }
 
-    /// Looks at an open connection from which nothing may have come yet.
+    /// Checks an open connection from which nothing may have come yet.
     fn look(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
         let ladder = &mut asked.ladder;
         let kept = ladder.first.as_ref().map_or(0, |first| first.len() as u64);
         let totals = conn.totals();
-        // With a response, or with more taken than is kept, the connection is as good as any.
+        // The connection works if there is a response, or if the server took more than is kept.
         if totals.bytes_received > 0 || totals.bytes_acked > kept || ladder.wait > WATCH_MAX {
             ladder.first = None;
             return;
@@ -158,7 +165,7 @@ impl Stack {
             }
             Eager::Begins => {
                 ladder.eager = Eager::Begun;
-                // Should its SYN be lost, this goes on as on any other path.
+                // If its SYN is lost, the sequence continues as on any other path.
                 ladder.at = Some(now + ladder.wait);
                 conn.probe();
                 self.touched(index, now);
@@ -177,7 +184,7 @@ impl Stack {
                 return self.second_attempt(index, now);
             }
             if !silent {
-                // The server is there and has said nothing yet.
+                // The server is alive and has sent nothing yet.
                 ladder.wait *= 2;
             }
         }
@@ -187,7 +194,7 @@ impl Stack {
         self.touched(index, now);
     }
 
-    /// A plain SYN from another port.
+    /// Sends a plain SYN from another port.
     pub(crate) fn second_attempt(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get(index) else { return };
         let (local, remote) = (slot.key.local(), slot.key.remote());
@@ -202,7 +209,8 @@ impl Stack {
         ends.path_mss = self.client_path_mss(&key, now);
         let Some(slot) = self.slots.get(index) else { return };
         if loses_large_segments(&slot.conn) {
-            // Or the path drops large packets: then this attempt would find that out again, timeout by timeout.
+            // The path may drop large packets. With large segments this attempt would find that out again, timeout
+            // by timeout.
             ends.path_mss = ends.path_mss.min(SMALL_SEGMENT);
         }
         let tcp = Arc::clone(slot.conn.config());
@@ -221,7 +229,7 @@ impl Stack {
         self.touched(twin, now);
     }
 
-    /// A segment for the second attempt of connection `first`.
+    /// Handles a segment for the second attempt of connection `first`.
     pub(crate) fn handle_twin(
         &mut self,
         twin: u32,
@@ -251,7 +259,7 @@ impl Stack {
             && asked.ladder.probed_at.is_some_and(|at| loser.conn.last_heard() >= at)
             && !loser.conn.peer_is_ahead()
         {
-            // The server is there and has lost nothing: it thinks.
+            // The server is alive and has lost nothing: it only takes time to respond.
             asked.ladder.at = Some(now + asked.ladder.wait);
             self.forget_twin(first);
             self.drop_twin(Some(twin), now);
@@ -270,8 +278,8 @@ impl Stack {
         disposition
     }
 
-    /// The second attempt `twin` succeeds and becomes connection `first`, with the stream and what else the
-    /// application wished; the first attempt becomes `twin`.
+    /// The second attempt `twin` succeeds and becomes connection `first`. It takes over the stream and the
+    /// application's settings. The first attempt becomes `twin`.
     fn change_places(&mut self, twin: u32, first: u32, now: Instant) {
         let Some((to, from)) = self.slots.pair_mut(first, twin) else { return };
         let Some(asked) = &mut to.asked else { return };
@@ -290,11 +298,12 @@ impl Stack {
         let hashes = (to.hash, from.hash);
         let reason = match &asked.offer {
             Some(SentOffer { distrusted: Some(reason), .. }) => *reason,
-            // The block was refused, so nothing was taken; what went in its place did not come through.
+            // The block was refused, so the server took nothing. The data that was sent in its place did not
+            // arrive.
             Some(sent) if was_open && sent.tag.is_ok() && !to.outcome.is_accepted() => {
                 Reason::OverlapBlackhole
             }
-            // What the server took on the connection that is given up, nobody knows.
+            // It is unknown what the server took on the connection that is given up.
             _ if was_open => Reason::Unknown,
             _ => Reason::SynTimedOut,
         };
@@ -317,7 +326,7 @@ impl Stack {
         self.trace(Trace::Outcome(id, outcome));
     }
 
-    /// Ends the second attempt, or what has become of it.
+    /// Ends the connection `twin`: the second attempt, or the first one if they have changed places.
     pub(crate) fn drop_twin(&mut self, twin: Option<u32>, now: Instant) {
         let Some(index) = twin else { return };
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -326,7 +335,7 @@ impl Stack {
         self.touched(index, now);
     }
 
-    /// The second attempt of connection `first` is no more.
+    /// Notes that the second attempt of connection `first` no longer exists.
     pub(crate) fn forget_twin(&mut self, first: u32) {
         if let Some(asked) = self.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = None;

@@ -15,7 +15,7 @@ pub(crate) struct Offering {
     pub option: OptionBytes,
     /// The credential block, empty in a probe.
     pub block: Vec<u8>,
-    /// How much data is signed, and rides behind the block.
+    /// Bytes of data that are signed and ride behind the block.
     pub data: usize,
     pub sent: SentOffer,
 }
@@ -51,7 +51,7 @@ impl Stack {
 }
 
 /// The part of `data` that rides behind the block if the SYN has `room` bytes for it. An error if the data is
-/// `withheld`, the certificate is over, or nothing fits.
+/// `withheld`, the certificate has expired, or nothing fits.
 pub(crate) fn riding<'a>(
     certified: &Certified,
     withheld: Option<Reason>,
@@ -87,13 +87,13 @@ pub(crate) struct Answer {
 /// Reads the answer to `sent`, row by row of the specification's table.
 pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_>) -> Answer {
     let reply = segment.options.asap().and_then(Reply::parse);
-    // Only the first SYN offers something: what answers that was not lost.
+    // Only the first SYN carries an offer. If the offer has a reply, that SYN was not lost.
     let first_lost = report.first_lost && reply.is_none();
     let tag = match sent.tag {
         Ok(tag) => tag,
         Err(reason) => {
             let capable = reply.is_some_and(|reply| reply.status != Status::Disabled);
-            // A probe that was lost, or not repeated, says nothing.
+            // A missing reply says nothing if the probe was lost or not repeated.
             let capable = (capable || !report.retransmitted).then_some(capable);
             let outcome = Outcome::Handshake(if report.refused { Reason::SynRefused } else { reason });
             return Answer { resolution: Resolution::DataRefused, outcome, capable, first_lost };
@@ -104,10 +104,10 @@ pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_
     let abort = |reason| answer(Resolution::Abort, Outcome::Handshake(reason), Some(false));
     let ours = |reply: &Reply| reply.tag == tag;
     match (report.acked, reply) {
-        // Whatever it says now: it has not taken back what it said first.
+        // Whatever this answer says, it does not withdraw the first one, which made no sense.
         (acked, _) if sent.distrusted.is_some() && acked > 0 => abort(Reason::PeerMisbehaved),
         (0, Some(reply)) if reply.status == Status::Accepted => abort(Reason::PeerMisbehaved),
-        // That is an answer to something else.
+        // This status answers a probe, not a block.
         (0, Some(reply)) if reply.status == Status::Capable => handshake(Reason::OptionStripped, Some(false)),
         (0, Some(reply)) => handshake(reason(reply.status), Some(reply.status != Status::Disabled)),
         (0, None) if report.met_old => handshake(Reason::OldConnection, None),
@@ -120,7 +120,7 @@ pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_
             answer(Resolution::Accepted, Outcome::Accepted, Some(true))
         }
         (_, Some(_)) => abort(Reason::PeerMisbehaved),
-        // Known to be capable, so it understood; it is asked again next time.
+        // The server is known to be capable, so it understood the block. The client probes again next time.
         (_, None) => answer(Resolution::Accepted, Outcome::AcceptedReplyStripped, Some(false)),
     }
 }

@@ -17,7 +17,7 @@ use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpenForm;
 use firstflight_wire::{Instant, SeqNum};
 
-/// Who answers for a connection.
+/// Who owns a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// A handshake under way at this listener (index).
@@ -26,13 +26,13 @@ pub enum Owner {
     AcceptQueue(u32),
     /// The application.
     Application,
-    /// Another connection (index), for which it is the second attempt from another port.
+    /// Another connection (index): this one is its second attempt, from another port.
     Twin(u32),
-    /// Nobody: it closes in the background.
+    /// Nobody: the connection closes in the background.
     Nobody,
 }
 
-/// What a client's SYN asked for; told to the credential store when the answer comes.
+/// A client's pending connect: what its SYN asked for. The credential store learns of it when the answer comes.
 #[derive(Debug, Default)]
 pub struct Asked {
     /// The local network that it was sent from.
@@ -41,11 +41,11 @@ pub struct Asked {
     pub form: FastOpenForm,
     /// A Fast Open option was sent.
     pub fast_open: bool,
-    /// Data may ride without a cookie: none was asked for.
+    /// Data may ride without a cookie, so none was requested.
     pub bare: bool,
-    /// The cookie that was shown; without one, one was asked for.
+    /// The cookie that was shown; without one, the SYN requested one.
     pub cookie: Option<StoredCookie>,
-    /// How old that cookie was.
+    /// Age of that cookie.
     pub cookie_age: Option<Duration>,
     /// ASAP's option that was sent.
     pub offer: Option<SentOffer>,
@@ -61,40 +61,40 @@ pub struct Asked {
     pub awaited: bool,
     /// When the SYN-ACK came; [`Instant::FAR_FUTURE`] before.
     pub answered_at: Instant,
-    /// The second attempt, or what may lead to one.
+    /// The fallback sequence: the second attempt, or what may lead to one.
     pub ladder: Ladder,
 }
 
-/// How far a second attempt goes while the first one may only be slow.
+/// How far a second attempt is that starts although the first one may only be slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Eager {
-    /// Not: it follows a failure.
+    /// None: a second attempt follows only a failure.
     #[default]
     No,
-    /// Silence is probed next.
+    /// The next step is a probe, if the connection is still silent.
     Probes,
-    /// It begins next, if there is still silence.
+    /// The next step is the second attempt, if the connection is still silent.
     Begins,
-    /// It has begun. Its SYN-ACK decides, by what the probes brought.
+    /// The second attempt has begun. When its SYN-ACK comes, the answers to the probes decide.
     Begun,
 }
 
-/// What a connect whose data may run twice does when nothing comes back.
+/// The fallback sequence of a connect whose data may run twice: what it does when no answer comes.
 #[derive(Debug, Default)]
 pub struct Ladder {
-    /// The first flight, to send it again from another port; `None` when that may not or need not be.
+    /// The first flight, to send it again from another port; `None` if that is not allowed or not needed.
     pub first: Option<Box<[u8]>>,
-    /// When to look again; `None` when there is nothing to wait for.
+    /// When to check again; `None` if there is nothing to wait for.
     pub at: Option<Instant>,
-    /// The attempt from another port (index).
+    /// The second attempt, from another port (index).
     pub twin: Option<u32>,
     /// When the connection was last probed.
     pub probed_at: Option<Instant>,
-    /// The path is new to first flights, and the second attempt does not wait until this one has failed.
+    /// Whether the second attempt starts before this one has failed, because the path is new to first flights.
     pub eager: Eager,
     /// Probes in a row without an answer.
     pub unanswered: u8,
-    /// Time between two looks at a silent connection.
+    /// Time between two checks of a silent connection.
     pub wait: Duration,
     /// Bytes that the SYN-ACK acknowledged.
     pub acked: u64,
@@ -105,23 +105,24 @@ pub struct Ladder {
 /// What a client's SYN offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentOffer {
-    /// What the server is called.
+    /// The server's identity.
     pub identity: Identity,
     /// First two bytes of the request's id; for a probe, why no block was sent.
     pub tag: Result<[u8; 2], Reason>,
-    /// Why the server's answer made no sense, if it did not: only an ordinary handshake is taken from it then.
+    /// Why the server's answer made no sense, if it did not. After that, only an ordinary handshake is accepted
+    /// from it.
     pub distrusted: Option<Reason>,
 }
 
-/// What a connection begins with, beside its settings.
+/// What a connection begins with, besides its settings.
 pub struct Beginning<'a> {
-    /// Ports and numbers.
+    /// Ports, initial numbers and segment sizes.
     pub ends: Endpoints,
     /// Its four-tuple.
     pub key: &'a FlowKey,
     /// The four-tuple's hash in the flow table.
     pub hash: u64,
-    /// Who answers for it.
+    /// Who owns it.
     pub owner: Owner,
     /// What is known of its first flight.
     pub outcome: Outcome,
@@ -138,29 +139,29 @@ pub struct Slot {
     pub key: FlowKey,
     /// The four-tuple's hash in the flow table.
     pub hash: u64,
-    /// We opened it.
+    /// This stack opened it.
     pub client: bool,
-    /// Who answers for it.
+    /// Who owns it.
     pub owner: Owner,
     /// What became of its first flight.
     pub outcome: Outcome,
     /// Its outcome is in the counters.
     pub counted: bool,
-    /// Of a client's connection whose SYN had a Fast Open option.
+    /// The pending connect of a client's connection whose SYN asked for more than an ordinary handshake.
     pub asked: Option<Box<Asked>>,
     /// Its place among the listener's pending first flights.
     pub place: Option<Place>,
-    /// It was granted a one-time cookie that waits for the client's ACK.
+    /// It was granted a one-time cookie that becomes valid with the client's ACK.
     pub granted: bool,
-    /// A certificate came or went with its first flight.
+    /// Its first flight was sent or received with a certificate.
     pub certificate: bool,
-    /// The server was handed its first flight by a front.
+    /// A front delivered its first flight to the server.
     pub relayed: bool,
-    /// Its end is remembered for 2 MSL although the peer closed first.
+    /// Its end is remembered for 2 MSL, also if the peer closes first.
     pub hold: bool,
     /// What the network last reported about its packets.
     pub network_error: Option<IcmpErrorKind>,
-    /// Changes the application has not been told.
+    /// Changes of which the application has not been notified.
     pub ready: Readiness,
     /// It is in the event queue.
     pub announced: bool,
@@ -170,16 +171,16 @@ pub struct Slot {
     pub starved: bool,
     /// It is in the flow table.
     pub mapped: bool,
-    /// What it showed of the path is in the store.
+    /// The store has learnt from it about the path.
     pub path_told: bool,
-    /// Whether it counts among its client's connections, see [`crate::clients`].
+    /// Whether it counts as one of its client's connections, see [`crate::clients`].
     pub of_client: bool,
-    /// The UDP ports it is between; `None` on raw IP.
+    /// The pair of UDP ports that it uses; `None` on raw IP.
     pub pair: Option<PairId>,
 }
 
 impl Slot {
-    /// A slot without a connection: [`Slot::renew`] puts the first one in.
+    /// A slot without a connection. [`Slot::renew`] puts the first one in.
     #[must_use]
     #[cold]
     #[inline(never)]
@@ -220,11 +221,11 @@ impl Slot {
         }
     }
 
-    /// Another connection, in CLOSED, in the place of the one before, which is over.
+    /// Puts a new connection, in CLOSED, in the place of the one before, which is over.
     #[inline(always)]
     pub fn renew(&mut self, tcp: &Arc<firstflight_tcp::Config>, with: Beginning<'_>) {
         let Beginning { ends, key, hash, owner, outcome, now } = with;
-        // Named one by one: none is forgotten.
+        // Exhaustive destructuring, so that no field is forgotten.
         let Self {
             conn,
             key: own_key,
@@ -260,7 +261,7 @@ impl Slot {
         (*ready, *of_client, *path_told) = (Readiness::default(), false, false);
     }
 
-    /// Gives all memory back: it is over.
+    /// Gives all memory back, because the connection is over.
     #[inline(always)]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
@@ -268,7 +269,7 @@ impl Slot {
         vacate(&mut self.place);
     }
 
-    /// When the wheel is to call it.
+    /// When the timer wheel must call it next.
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
@@ -279,7 +280,7 @@ impl Slot {
         }
     }
 
-    /// Queues the connection, which has this id, for the application, if that has it and does not know yet.
+    /// Adds the connection, which has this id, to `events` if the application owns it and was not notified yet.
     #[inline(always)]
     pub fn announce(&mut self, index: u32, generation: u32, events: &mut Queue<Announced>) {
         if self.owner == Owner::Application && !self.announced {
@@ -288,8 +289,8 @@ impl Slot {
         }
     }
 
-    /// Something happened to the connection at `index`: it is to be asked for packets. True if there is
-    /// something to tell, too; [`Stack::take_news`](crate::Stack) takes it.
+    /// Something happened to the connection at `index`: queues it for transmission. True if it also has pending
+    /// notifications; [`Stack::take_news`](crate::Stack) takes them.
     #[inline(always)]
     #[must_use]
     pub fn touch(&mut self, index: u32, to_send: &mut Queue<u32>, tracing: bool) -> bool {

@@ -25,13 +25,13 @@ use firstflight_wire::hint::unlikely;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Somebody listens there already.
+    /// Another listener has this address already.
     AddressInUse,
     /// The stack does not have that address.
     AddressNotOurs,
     /// Port 0 cannot be listened on.
     NoPort,
-    /// The policy of first flights promises what it cannot hold.
+    /// The policy of first flights cannot keep what it promises.
     Policy(PolicyError),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for ListenError {
 
 impl core::error::Error for ListenError {}
 
-/// Why a connect was not begun.
+/// Why a connect was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -93,14 +93,14 @@ impl core::error::Error for ConnectError {}
 const GONE: IoError = IoError::Closed(CloseReason::Aborted);
 
 impl Stack {
-    /// Listens.
+    /// Starts to listen.
     ///
-    /// If another listener of this port takes no certificates, or fewer than this one, or if one was removed before, it
-    /// may have refused requests that this listener would accept. Then this listener's replay guard closes for all
-    /// requests that are in time now, by the last wall clock ([`Stack::handle_clock`]).
+    /// If another listener of this port takes no certificates, or fewer than this one, or if one was removed
+    /// before, it may have refused requests that this listener would accept. In that case, this listener's replay
+    /// guard closes for all requests that are in time now, by the last wall clock ([`Stack::handle_clock`]).
     ///
     /// # Errors
-    /// When the address is taken or not ours.
+    /// If the address is taken or not ours, the port is 0, or a policy is invalid.
     //= rfc9293 MUST-41 MUST-42
     pub fn listen(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
         let ip = config.local.ip();
@@ -137,7 +137,7 @@ impl Stack {
         self.listeners.insert(listener).ok_or(ListenError::AddressInUse)
     }
 
-    /// Stops listening: children that nobody accepted are reset.
+    /// Stops listening. Children that were not accepted are reset.
     pub fn unlisten(&mut self, id: ListenerId, now: Instant) {
         let Some(gone) = self.listeners.remove(id) else { return };
         if gone.config.asap.is_none() {
@@ -157,8 +157,8 @@ impl Stack {
         }
     }
 
-    /// Replaces the cookie keys of a listener, from the next SYN on. First flights that were accepted or are
-    /// parked are not concerned, nor is a verifier of the policy's own.
+    /// Replaces the cookie keys of a listener, from the next SYN on. First flights that are accepted or parked
+    /// already are not affected, and neither is a verifier of the policy.
     ///
     /// False if there is no such listener, or one without Fast Open.
     pub fn set_keys(&mut self, id: ListenerId, keys: Arc<KeyRing>) -> bool {
@@ -172,7 +172,7 @@ impl Stack {
 
     /// Replaces a listener's policy of first flights, from the next SYN on; `None` ends Fast Open there.
     ///
-    /// False if there is no such listener, or the policy promises what it cannot hold.
+    /// False if there is no such listener, or if the policy cannot keep what it promises.
     pub fn set_fast_open(&mut self, id: ListenerId, policy: Option<FastOpenPolicy>) -> bool {
         let Some(listener) = self.listeners.get_mut(id) else { return false };
         if policy.as_ref().is_some_and(|policy| policy.validate().is_err()) {
@@ -190,9 +190,9 @@ impl Stack {
         true
     }
 
-    /// Replaces the verifiers that a listener trusts. Every certificate is verified anew from now on; what is
-    /// being verified is refused. If the change admits more than before, requests that were made before it, or
-    /// up to ten seconds after it, are refused (`docs/spec/asap.md` §7.10).
+    /// Replaces the verifiers that a listener trusts. Every certificate is verified anew from now on, and first
+    /// flights that are being verified are refused. If the change admits more than before, requests that were made
+    /// before it, or up to ten seconds after it, are refused (`docs/spec/asap.md` §7.10).
     ///
     /// False if there is no such listener, or one that takes no certificates.
     pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>, now: Instant) -> bool {
@@ -206,7 +206,7 @@ impl Stack {
         true
     }
 
-    /// Whether a listener can take more handshakes, and what waits: (accept queue, SYN queue).
+    /// Lengths of a listener's queues: (accept queue, SYN queue).
     #[must_use]
     pub fn queues(&self, id: ListenerId) -> Option<(usize, usize)> {
         self.listeners.get(id).map(|l| (l.accept_queue.len(), l.syn_queue))
@@ -221,12 +221,12 @@ impl Stack {
         Some(ConnId { index, generation })
     }
 
-    /// Connects; `data` is the stream's beginning and rides in the SYN as far as a known cookie and
-    /// the segment size allow. Returns the connection and how much of `data` was taken (all of it,
-    /// if the send buffer holds it).
+    /// Connects. `data` is the beginning of the stream and rides in the SYN as far as a known cookie and the
+    /// segment size allow. Returns the connection and how much of `data` was taken (all of it, if the send buffer
+    /// holds it).
     ///
     /// # Errors
-    /// When no local address or port serves, or a limit is reached.
+    /// If no local address or port is available, or a limit is reached.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
@@ -235,7 +235,7 @@ impl Stack {
         now: Instant,
     ) -> Result<(ConnId, usize), ConnectError> {
         let ip = remote.ip();
-        // In UDP a stack of the same host is another one if its UDP port is.
+        // In UDP, a stack on the same host is another one if its UDP port differs.
         let own = self.carrier.as_ref().map(|carrier| carrier.port);
         let outer = match (own, config.carrier) {
             (None, None) => None,
@@ -263,7 +263,7 @@ impl Stack {
         let Intent { asked, outcome, path_mss } =
             self.intend(&mut plan, config, &key, ends.path_mss, data, now);
         if path_mss < ends.path_mss {
-            // A router has said what passes.
+            // A router has reported which size passes.
             ends.probe = [0; 3];
         }
         ends.path_mss = path_mss;
@@ -299,7 +299,7 @@ impl Stack {
         Ok(key.local())
     }
 
-    /// The flow of a connect, from port 0; `outer` are the UDP ports.
+    /// The flow of a connect, with local port 0. `outer` are the UDP ports.
     #[inline(always)]
     fn any_port(
         &self,
@@ -323,7 +323,7 @@ impl Stack {
         Ok(key.carried(own, theirs))
     }
 
-    /// Gives a flow from port 0 the port that it goes from; its hash.
+    /// Chooses the local port of a flow whose local port is 0. Returns the flow's hash.
     fn choose_port(&mut self, key: &mut FlowKey, config: &ConnectConfig) -> Result<u64, ConnectError> {
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
             *key = key.with_local_port(port);
@@ -343,7 +343,8 @@ impl Stack {
         Ok(hash)
     }
 
-    /// The same where the first port is not free: apart, because where many are taken one loop for both is slower.
+    /// Like [`Self::choose_port`], if the first port is not free. A separate function, because one loop for both is
+    /// slower if many ports are taken.
     #[inline(never)]
     fn choose_free_port(&mut self, key: &mut FlowKey, random: u32) -> Result<u64, ConnectError> {
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
@@ -376,16 +377,16 @@ impl Stack {
         result
     }
 
-    /// Takes out data of the peer; `Ok(0)` is the end of the stream.
+    /// Takes out data of the peer. `Ok(0)` is the end of the stream.
     ///
     /// # Errors
     /// See [`firstflight_tcp::Connection::read`].
-    // The look at the slot stands where it is asked; what is taken out is taken in one function.
+    // The lookup of the slot is inlined into the caller, the copy of the data is one function.
     #[inline(always)]
     pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
         let slot = self.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = slot.conn.read(&mut self.pool, out);
-        // Only a window that opened is worth telling.
+        // Only a window that opened needs an ACK.
         if slot.conn.owes_ack() && !slot.queued {
             self.touched(id.index, now);
         }
@@ -404,7 +405,7 @@ impl Stack {
         })
     }
 
-    /// Ends the connection with a RST; it stays readable for its state until released.
+    /// Ends the connection with a RST. Its state stays readable until it is released.
     pub fn abort(&mut self, id: ConnId, now: Instant) {
         self.given_up(id, now);
         let _ = self.with(id, now, |slot, pool| {
@@ -413,7 +414,7 @@ impl Stack {
         });
     }
 
-    /// Lets go of a connection: it closes in order in the background; unread data makes it a RST.
+    /// Releases a connection. It closes in the background. Unread data causes a RST.
     #[inline]
     pub fn release(&mut self, id: ConnId, now: Instant) {
         self.tell_path(id, now);
@@ -425,7 +426,7 @@ impl Stack {
         });
     }
 
-    /// Copies data of the peer without taking it out; how much.
+    /// Copies data of the peer without taking it out. Returns the number of bytes.
     pub fn peek(&self, id: ConnId, out: &mut [u8]) -> usize {
         self.slot(id).map_or(0, |slot| slot.conn.peek(out))
     }
@@ -438,8 +439,8 @@ impl Stack {
         });
     }
 
-    /// Corks a connection, or not: see [`firstflight_tcp::Connection::set_cork`]. What waited leaves `now`, if one is
-    /// given; else with what leaves next.
+    /// Corks a connection or removes its cork: see [`firstflight_tcp::Connection::set_cork`]. With `now`, data that
+    /// waited leaves at once; without, it leaves with the next packet.
     pub fn set_cork(&mut self, id: ConnId, cork: bool, more: bool, now: Option<Instant>) {
         match (now, self.slots.get_live(id.index, id.generation)) {
             (None, Some(slot)) => slot.conn.set_cork(cork, more),
@@ -453,7 +454,7 @@ impl Stack {
         }
     }
 
-    /// What was written so far is a record: see [`firstflight_tcp::Connection::end_record`].
+    /// Marks what was written so far as a record: see [`firstflight_tcp::Connection::end_record`].
     pub fn end_record(&mut self, id: ConnId) {
         if let Some(slot) = self.slots.get_live(id.index, id.generation) {
             slot.conn.end_record();

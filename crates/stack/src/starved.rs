@@ -1,6 +1,6 @@
-//! Connections whose application could not write because the stack's memory was all taken
-//! ([`crate::Limits::buffer_bytes`]): they hear when others gave some back. Nothing of their own would tell them, as
-//! nothing of them is under way.
+//! Connections whose application could not write because the stack's memory was used up
+//! ([`crate::Limits::buffer_bytes`]). They become writable when other connections give memory back. No event of
+//! their own would show that, because they have nothing in flight.
 
 use crate::event::ConnId;
 use crate::stack::Stack;
@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 use firstflight_tcp::Readiness;
 use firstflight_wire::Instant;
 
-/// Who waits; each connection once.
+/// The waiting connections, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Starved {
     waiting: Vec<ConnId>,
-    /// Bytes that were taken when the last of them was refused: with fewer it is worth trying again.
+    /// Bytes in use when the last of them was refused. With fewer in use, it is worth trying again.
     taken: usize,
 }
 
 impl Starved {
-    /// Whether anybody waits.
+    /// Whether any connection waits.
     #[inline]
     pub fn any(&self) -> bool {
         !self.waiting.is_empty()
@@ -25,7 +25,7 @@ impl Starved {
 }
 
 impl Stack {
-    /// A write to `id` was refused: because of the memory, if its own buffer has room.
+    /// A write to `id` was refused. If its own buffer has room, the reason was the memory.
     #[cold]
     pub(crate) fn starve(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
@@ -40,13 +40,13 @@ impl Stack {
         }
         let Self { starved, slots, .. } = self;
         if starved.waiting.len() > slots.len() {
-            // Some of them have gone meanwhile.
+            // Some of the waiting connections no longer exist.
             starved.waiting.retain(|id| slots.get_live(id.index, id.generation).is_some());
         }
         starved.waiting.push(id);
     }
 
-    /// Tells those who wait for memory if there is more than when they were refused.
+    /// Makes the waiting connections writable if there is more memory than when they were refused.
     #[cold]
     pub(crate) fn feed(&mut self) {
         if self.pool.outstanding() >= self.starved.taken {
