@@ -1,12 +1,12 @@
 //! TCP in UDP: what belongs to two UDP ports rather than to one connection.
 //!
 //! Keep-alives hold the mapping of an address translator between two UDP ports for all connections between them.
-//! The side that opened a connection sends them: a translator is in front of a client. Nothing runs for a
-//! packet but one store of its time.
+//! The side that opened a connection sends them, because translators are in front of clients. A packet only stores
+//! its time.
 //!
-//! A keep-alive for ports without a connection is answered with a reset of the carrier. It can be forged by who
-//! guesses two ports, so it ends nothing: it makes connections send a probe, and what the peer's TCP answers to
-//! that is judged as ever (RFC 5961). One reset is believed for each keep-alive that was sent.
+//! A keep-alive for ports without a connection is answered with a reset of the carrier. An attacker who guesses two
+//! ports can forge that reset, so it ends nothing. It makes connections send a probe, and the answer of the peer's
+//! TCP to the probe is judged as always (RFC 5961). One reset is accepted for each keep-alive that was sent.
 
 use crate::config::CarrierConfig;
 use crate::egress::Reply;
@@ -27,15 +27,15 @@ use firstflight_wire::carrier::{Carried, Control};
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, udp};
 
-/// Retransmissions of a SYN-ACK to a client whose address nothing proves: with two in all it gets less than
-/// three times what it sent, because a SYN-ACK is at most 20 bytes longer than its SYN (RFC 9000 §8.1 has the
-/// same limit).
+/// Retransmissions of a SYN-ACK to a client whose address nothing proves. With two SYN-ACKs in all, the client gets
+/// less than three times what it sent, because a SYN-ACK is at most 20 bytes longer than its SYN (RFC 9000 §8.1 has
+/// the same limit).
 pub(crate) const SYN_ACK_RETRIES: u8 = 1;
 
-/// Connections that one reset of the carrier makes ask.
+/// Connections that send a probe after one reset of the carrier.
 const PROBES: usize = 16;
 
-/// A pair of UDP ports in the carrier's slab: its index and one, so that a connection on raw IP has none for free.
+/// A pair of UDP ports in the carrier's slab: its index plus one, so that an `Option` of it takes no more space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairId(NonZeroU32);
 
@@ -91,29 +91,29 @@ struct Pair {
     opened: BTreeSet<u32>,
     /// Connections that the peer opened (index).
     accepted: BTreeSet<u32>,
-    /// When the last segment left.
+    /// When the last segment was sent.
     used_at: Instant,
-    /// When anything last left.
+    /// When anything was last sent.
     kept_at: Instant,
-    /// Keep-alives since the last segment left.
+    /// Keep-alives since the last segment was sent.
     unused: u8,
-    /// The wheel will call it.
+    /// The wheel has a timer for it.
     armed: bool,
-    /// A keep-alive was sent, and no reset believed since.
+    /// A keep-alive was sent, and no reset has been accepted since.
     asked: bool,
-    /// From which of `opened` on to probe.
+    /// The connection of `opened` from which to probe next.
     next: u32,
 }
 
 impl Pair {
-    /// How long nothing has to leave until the next keep-alive does.
+    /// Silence after which the next keep-alive is sent.
     fn interval(&self, times: KeepAlive) -> Duration {
         times.first.saturating_mul(1 << self.unused.min(16)).min(times.every)
     }
 }
 
 impl Carrier {
-    /// `None` without a port. As many ends of connections are remembered as `time_waits`.
+    /// `None` if the port is 0. At most `time_waits` ends of connections are remembered.
     pub fn new(config: &CarrierConfig, time_waits: usize, now: Instant) -> Option<Self> {
         (config.port != 0).then(|| Self {
             port: config.port,
@@ -165,7 +165,7 @@ impl Carrier {
         Some(id)
     }
 
-    /// Connection `index` is between these ports no longer. True if the peer had opened it.
+    /// Removes connection `index` from this pair. True if the peer had opened it.
     fn leave(&mut self, id: PairId, index: u32) -> bool {
         let Some(pair) = self.pairs.get_mut(id.index()) else { return false };
         let accepted = pair.accepted.remove(&index);
@@ -189,7 +189,7 @@ impl Carrier {
         others.then(|| (id.index(), self.pairs.generation(id.index())))
     }
 
-    /// A segment of a connection of this pair leaves.
+    /// Notes that a segment of a connection of this pair is sent.
     #[inline]
     pub fn sent(&mut self, id: PairId, now: Instant) {
         let Some(pair) = self.pairs.get_mut(id.index()) else { return };
@@ -204,14 +204,14 @@ impl Carrier {
         }
     }
 
-    /// Marks the keep-alives that are due: those for ports between which an application holds a connection.
+    /// Marks the keep-alives that are due. Only ports with a connection that an application holds get them.
     pub fn handle_timeout(&mut self, slots: &Places<Slot>, now: Instant) {
         self.paths.expire(now);
         while let Some(index) = self.wheel.pop_expired(now) {
             let generation = self.pairs.generation(index);
             let (Some(pair), Some(times)) = (self.pairs.get_mut(index), self.keep_alive) else { continue };
             pair.armed = false;
-            // The next segment begins anew.
+            // The next segment sets the timer again.
             let held = |index: &u32| slots.get(*index).is_some_and(|slot| slot.owner == Owner::Application);
             if !pair.opened.iter().any(held)
                 || self.keep_alive_for.is_some_and(|most| now - pair.used_at > most)
@@ -229,12 +229,12 @@ impl Carrier {
         }
     }
 
-    /// When [`Carrier::handle_timeout`] wants to be called.
+    /// When [`Carrier::handle_timeout`] must be called next.
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.wheel.next_deadline(), self.paths.next_deadline()].into_iter().flatten().min()
     }
 
-    /// The ports between which a keep-alive is to be sent.
+    /// The ports between which a keep-alive must be sent.
     pub fn poll_keep_alive(&mut self) -> Option<FlowKey> {
         loop {
             let (index, generation) = self.due.pop_front()?;
@@ -244,7 +244,7 @@ impl Carrier {
         }
     }
 
-    /// The connections (index) to probe because the peer says that it has none between these ports.
+    /// The connections (index) to probe, because the peer reports that it has none between these ports.
     fn reset(&mut self, index: u32) -> Vec<u32> {
         let Some(pair) = self.pairs.get_mut(index).filter(|pair| pair.asked) else { return Vec::new() };
         pair.asked = false;
@@ -256,7 +256,7 @@ impl Carrier {
 }
 
 impl Stack {
-    /// A UDP datagram has come, and there is a carrier. `#[inline(never)]` keeps it out of raw TCP's way.
+    /// Handles a UDP datagram. There is a carrier. `#[inline(never)]` keeps this out of raw TCP's path.
     #[inline(never)]
     pub(crate) fn handle_udp(&mut self, src: IpAddr, dst: IpAddr, bytes: &[u8], ce: bool, now: Instant) {
         let Some(carrier) = &self.carrier else { return };
@@ -293,7 +293,8 @@ impl Stack {
         }
     }
 
-    /// Whether a datagram of no connection is for us, and from somebody who can be answered; counted if not.
+    /// Whether a datagram of no connection is for us and from a peer that can be answered. If not, the drop is
+    /// counted.
     pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
         let (src, dst) = (key.remote_ip(), key.local_ip());
         let trusted = self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
@@ -301,7 +302,7 @@ impl Stack {
             self.drop_packet(Drop::NotForUs);
             return false;
         }
-        // On the same host another program may have another port.
+        // Another program on the same host may have another UDP port.
         let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.is_ours(src));
         if ourselves || key.outer_remote() == 0 || !crate::ingress::possible_source(src) {
             self.drop_packet(Drop::BadSource);
@@ -338,8 +339,8 @@ impl Stack {
         }
     }
 
-    /// Sends a keep-alive to somebody who has no connection with us: it holds a mapping of the address translator in
-    /// front of us, through which others are to reach us. What comes back, if anything does, is ignored.
+    /// Sends a keep-alive to a peer that has no connection with us. It holds a mapping of the address translator in
+    /// front of us, through which others reach us. An answer, if one comes, is ignored.
     pub fn keep_alive(&mut self, to: SocketAddr) {
         let same = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
         let Some(local) = self.config.addresses.iter().find(same).copied() else { return };
@@ -349,7 +350,7 @@ impl Stack {
         }
     }
 
-    /// Connection `index` in UDP begins; we opened it, or the peer did.
+    /// Adds connection `index` in UDP, which begins. `opened` says whether this stack opened it.
     pub(crate) fn join_pair(&mut self, key: &FlowKey, index: u32, opened: bool, now: Instant) {
         let outer = key.outer();
         let (hash, anywhere) = (self.hasher.hash(&outer), self.hash_anywhere(key));
@@ -359,7 +360,7 @@ impl Stack {
             let slots = &self.slots;
             let ours = key.anywhere();
             let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
-            // A half-open connection takes nobody's place: its SYN may be forged.
+            // A half-open connection does not replace another one, because its SYN may be forged.
             let open = |index| slots.get(index).is_some_and(|slot| slot.conn.state() != StateName::SynRcvd);
             carrier.paths.add(anywhere, index, alike, |other| open(index) && !open(other));
         }
@@ -368,8 +369,8 @@ impl Stack {
         }
     }
 
-    /// The handshake of child `index` in UDP is complete: it is found without the client's UDP port from now on, if it was
-    /// not before because half-open connections were in the way.
+    /// The handshake of child `index` in UDP is complete. From now on the child can be found without the client's
+    /// UDP port, even if half-open connections prevented that before.
     #[cold]
     pub(crate) fn find_anywhere(&mut self, index: u32) {
         let Some(slot) = self.slots.get(index).filter(|slot| slot.pair.is_some() && !slot.client) else {
@@ -383,7 +384,7 @@ impl Stack {
         carrier.paths.add(hash, index, alike, half_open);
     }
 
-    /// Connection `index`, if it is in UDP, is no longer between the ports that it has.
+    /// Removes connection `index`, if it is in UDP, from its pair of ports.
     pub(crate) fn leave_pair(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(pair) = slot.pair.take() else { return };
@@ -404,7 +405,7 @@ impl Stack {
         self.note_closed(index, now);
     }
 
-    /// Does what the carrier has to do at `now`.
+    /// Does what is due for the carrier at `now`.
     pub(crate) fn handle_carrier_timeout(&mut self, now: Instant) {
         if let Some(carrier) = &mut self.carrier {
             carrier.handle_timeout(&self.slots, now);

@@ -1,4 +1,4 @@
-//! What may be set for a stack and a listener.
+//! Settings of a stack, a listener and a connect.
 
 use crate::flow::FlowKey;
 use crate::fragments::FragmentLimits;
@@ -15,7 +15,7 @@ use zeroize::Zeroize;
 /// 64: the hop limit that is recommended (RFC 1700), and Linux's.
 const HOP_LIMIT: NonZeroU8 = NonZeroU8::MIN.saturating_add(63);
 
-/// Bounds of one stack: whatever the network sends, memory stays below them.
+/// Limits of one stack: memory stays below them, whatever the network sends.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Connections, of either side and in any state but TIME-WAIT.
@@ -24,9 +24,9 @@ pub struct Limits {
     /// the background. One more replaces the connection whose peer has accepted nothing for longest, and for at least 5
     /// s; if there is none, the new one is reset. `None` is no limit: many clients may be behind one address.
     pub connections_per_client: Option<usize>,
-    /// Connections in TIME-WAIT; the oldest make way, a sixteenth of them at once.
+    /// Connections in TIME-WAIT. The oldest are evicted, a sixteenth of them at once.
     pub time_wait: usize,
-    /// Ends of connections held for [`ListenConfig::hold_last_ack`]; the oldest make way.
+    /// Ends of connections held for [`ListenConfig::hold_last_ack`]. The oldest are evicted.
     pub held_last_acks: usize,
     /// Bytes in all send and receive buffers together. When they are used up, connections whose peers have accepted
     /// nothing for at least 5 s are reset, a sixteenth of them at a time.
@@ -80,22 +80,23 @@ pub struct Config {
     pub tcp: firstflight_tcp::Config,
     /// 32 unpredictable bytes: ISNs, ports, SYN cookies and the flow table's hash come from them.
     pub secret: [u8; 32],
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
-    /// The local network that learnt credentials belong to; without one they are forgotten with
-    /// [`crate::Stack::forget_credentials`] at any change of address.
+    /// The local network that learnt credentials belong to. Without one, [`crate::Stack::forget_credentials`] must
+    /// forget them at every change of address.
     pub network: NetworkId,
-    /// Show a cookie in several SYNs at once, and ask for Fast Open again at once where it failed: what was learnt of
-    /// servers that grant cookies for one use, or of paths, is not used. As in Linux.
+    /// Show a cookie in several SYNs at once, and ask for Fast Open again at once if it failed, as in Linux. The
+    /// stack then does not use what it learnt about servers that grant cookies for one use, or about paths.
     pub simple_credentials: bool,
-    /// An ICMP "host unreachable" ends a connection that is being opened, as in Linux. Otherwise routing gets the time
-    /// to recover that retransmissions take (RFC 5461 §4 leaves both).
+    /// An ICMP "host unreachable" ends a connection that is being opened, as in Linux. Otherwise routing has the
+    /// time of the retransmissions to recover (RFC 5461 §4 allows both).
     pub unreachable_ends_handshakes: bool,
-    /// Hop limit (IPv4: TTL) of the packets that are made here. Out of a UDP socket the system's goes (`IP_TTL`).
+    /// Hop limit (IPv4: TTL) of the packets that are made here. Packets from a UDP socket get the system's
+    /// (`IP_TTL`).
     pub hop_limit: NonZeroU8,
     /// Answer pings to our addresses.
     pub answer_echo: bool,
-    /// Speak TCP in UDP datagrams, too; `None` means raw IP only.
+    /// Also speak TCP in UDP datagrams; `None` means raw IP only.
     pub carrier: Option<CarrierConfig>,
 }
 
@@ -136,8 +137,8 @@ impl Config {
         }
     }
 
-    /// The network that a flow's path belongs to: in UDP another one, because the same routers treat TCP
-    /// otherwise.
+    /// The network that a flow's path belongs to. In UDP it is another one, because the same routers treat UDP and
+    /// TCP differently.
     pub(crate) fn network_of(&self, key: &FlowKey) -> NetworkId {
         if key.is_carried() { self.network.over_udp() } else { self.network }
     }
@@ -145,41 +146,41 @@ impl Config {
 
 /// TCP in UDP datagrams: which port, and how.
 ///
-/// Connections over one port are told apart by both ends' addresses, UDP ports and inner TCP ports; the inner
-/// destination port selects the listener, so one UDP port serves many. When an address translator on the way gives a
-/// client another UDP port, the server checks that port, and the connection goes on there (`docs/carrier.md`).
+/// Connections over one port are told apart by both ends' addresses, UDP ports and inner TCP ports. The inner
+/// destination port selects the listener, so one UDP port serves many. When an address translator on the path gives
+/// a client another UDP port, the server checks that port, and the connection continues there (`docs/carrier.md`).
 ///
-/// A client without an answer has no proof of its address: it gets one SYN-ACK retransmission at most, so in all
-/// less than three times what it sent. A valid credential is that proof, as on raw IP
+/// A client that has not answered has no proof of its address. It gets one SYN-ACK retransmission at most, so in
+/// all less than three times what it sent. A valid credential is that proof, as on raw IP
 /// ([`ListenConfig::response`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CarrierConfig {
-    /// The UDP port that all datagrams come to and leave from; with 0 none is taken.
+    /// The UDP port that all datagrams come to and leave from; 0 disables the carrier.
     pub port: u16,
-    /// Largest UDP payload sent, bytes. The default of 1,200 goes through practically every path
-    /// (RFC 9000 §14).
+    /// Largest UDP payload sent, bytes. The default of 1,200 passes practically every path (RFC 9000 §14).
     pub datagram: u16,
     /// Try larger datagrams, up to the link's MTU, on established connections with enough to send (RFC 8899), and
-    /// announce the link's size to the peer, so that it may.
+    /// announce the link's size to the peer, so that the peer can do so, too.
     pub probe: bool,
     /// Silence after which a keep-alive is sent between two UDP ports with a connection that was opened here:
-    /// address translators forget mappings that nobody uses (RFC 4787 §4.3). `None` sends none.
+    /// address translators forget unused mappings (RFC 4787 §4.3). `None` sends none.
     pub keep_alive: Option<Duration>,
-    /// Silence after which the first keep-alive behind a segment is sent, at least 10 ms; each further one waits twice as
-    /// long, up to `keep_alive`. A client that only receives would otherwise notice late that an address translator has
-    /// given it another UDP port.
+    /// Silence after which the first keep-alive after a segment is sent, at least 10 ms. Each further one waits
+    /// twice as long, up to `keep_alive`. Without early keep-alives, a client that only receives would notice late
+    /// that an address translator has given it another UDP port.
     pub first_keep_alive: Duration,
-    /// Longest time in which keep-alives alone are sent; `None`: as long as an application holds a connection between
-    /// the two ports that was opened here and is not over.
+    /// Longest time in which keep-alives alone are sent. `None`: as long as an application holds a connection
+    /// between the two ports that was opened here and is not over.
     pub keep_alive_for: Option<Duration>,
-    /// The link's datagrams come from a UDP socket of the operating system, which has found that they are for
-    /// this host and that their checksum is right, and which computes the checksum of those that are sent: the
-    /// stack then does neither. For no other link: it would take damaged packets, and packets for others.
+    /// The link's datagrams come from a UDP socket of the operating system. The system has checked that they are
+    /// for this host and that their checksum is right, and it computes the checksum of those that are sent, so the
+    /// stack does neither. Do not set it for any other link: the stack would take damaged packets, and packets for
+    /// other hosts.
     pub from_socket: bool,
 }
 
 impl CarrierConfig {
-    /// The carrier on this UDP port, with every check: keep-alives after 15 s, without end.
+    /// A carrier on this UDP port with every check, and with keep-alives after 15 s without a time limit.
     #[must_use]
     pub const fn new(port: u16) -> Self {
         Self {
@@ -200,8 +201,8 @@ pub enum ResponsePolicy {
     /// As much as the congestion window allows: the credential proved the address.
     #[default]
     Immediately,
-    /// At most this many times the bytes received (RFC 9000 §8.1 uses 3), IP headers included. The SYN-ACK
-    /// always goes: with 3 and a SYN of 60 bytes there is room for little more.
+    /// At most this many times the bytes received (RFC 9000 §8.1 uses 3), IP headers included. The SYN-ACK is
+    /// always sent: with 3 and a SYN of 60 bytes there is room for little more.
     Times(u32),
     /// Nothing but the SYN-ACK.
     AfterHandshake,
@@ -214,19 +215,18 @@ pub struct ListenConfig {
     pub local: SocketAddr,
     /// Connections that may wait to be accepted.
     pub backlog: usize,
-    /// Handshakes that may be under way; beyond it SYN cookies answer (RFC 4987).
+    /// Handshakes that may be in progress. Beyond this number, SYN cookies are sent (RFC 4987).
     pub syn_backlog: usize,
     /// First flights: `None` means ordinary handshakes only.
     //= rfc7413 2-a 4.2-a
     pub fast_open: Option<FastOpenPolicy>,
-    /// First flights with a certificate: `None` means that none is taken, and that a block of one is never
+    /// First flights with a certificate: `None` means that none is accepted, and that a credential block is never
     /// delivered either.
     pub asap: Option<AsapPolicy>,
     /// What may be sent before the client's ACK.
     pub response: ResponsePolicy,
-    /// Remembers a connection whose first flight was accepted for 2 MSL after the client closed first, so
-    /// that a late copy of its SYN finds no listener (the Fast Open paper §3.5). Bounded by
-    /// [`Limits::held_last_acks`].
+    /// Remembers a connection whose first flight was accepted for 2 MSL, also if the client closed first, so that a
+    /// late copy of its SYN finds no listener (the Fast Open paper §3.5). Bounded by [`Limits::held_last_acks`].
     pub hold_last_ack: bool,
     /// Settings of its connections, if other than the stack's.
     pub tcp: Option<Arc<firstflight_tcp::Config>>,
@@ -254,21 +254,21 @@ impl ListenConfig {
 
 /// A connect's certificate.
 ///
-/// A credential block goes only to a server that is known to understand it: a server that does not might hand
-/// it to its application. An unknown server is asked, which costs nothing, and remembered if it answers.
+/// A credential block is sent only to a server that is known to understand it: another server might deliver the
+/// block to its application. An unknown server is asked, which costs nothing, and its answer is remembered.
 #[derive(Debug, Clone)]
 pub struct Certified {
     /// The certificate.
     pub certificate: Arc<ClientCertificate>,
-    /// The present, by the clock that the certificate's [`obtained`](ClientCertificate::obtained) is of. The
-    /// `firstflight` crate sets it by its own clock of certificates.
+    /// The present time on the clock of the certificate's [`obtained`](ClientCertificate::obtained). The
+    /// `firstflight` crate sets it from its own clock of certificates.
     pub now: Instant,
-    /// What the server is called.
+    /// The server's identity.
     pub identity: Identity,
     /// The server is known to take certificates for this identity, by configuration or by its DNS record.
     pub known: bool,
-    /// The data may ride in the SYN although it must not run twice: the server is known to remember requests
-    /// for all who answer to its name. It is never sent again on a second connection, though.
+    /// The data may ride in the SYN although it must not run twice, because the server is known to remember
+    /// requests for all hosts with its name. Even then, the data is never sent again on a second connection.
     pub once: bool,
     /// The payload that the server takes in a SYN, as published, bytes.
     pub mss: Option<u16>,
@@ -277,21 +277,21 @@ pub struct Certified {
 /// Settings of a connect.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectConfig {
-    /// Use Fast Open: data given to [`crate::Stack::connect`] rides in the SYN when a cookie is known, else
-    /// one is asked for. Data in a SYN may be executed twice: the network can make a copy of the SYN, and a
+    /// Use Fast Open: data given to [`crate::Stack::connect`] rides in the SYN if a cookie is known; otherwise the
+    /// SYN requests a cookie. Data in a SYN may be executed twice: the network can make a copy of the SYN, and a
     /// plain cookie does not tell copies apart (RFC 7413 §6.1).
     //= rfc7413 2-a
     pub fast_open: bool,
-    /// The first flight's data may run twice: RFC 7413 §6.1 asks that of every application of Fast Open,
-    /// RFC 8470 §4 allows HTTP's safe methods. Where a path swallows the SYN with data, or the connection that
-    /// it opens, a plain SYN from another port then follows in good time, and the data goes again on the
-    /// attempt that succeeds. An open connection that stays silent is probed for that, and keeps a copy of
-    /// the SYN's data (at most one segment) until its response begins.
+    /// The first flight's data may run twice. RFC 7413 §6.1 asks that of every application of Fast Open; RFC 8470
+    /// §4 allows HTTP's safe methods. If a path drops the SYN with data, or the connection that it opens, a plain
+    /// SYN from another port follows soon, and the data is sent again on the attempt that succeeds. For that
+    /// purpose, an open connection that stays silent is probed, and keeps a copy of the SYN's data (at most one
+    /// segment) until its response begins.
     ///
-    /// Without it that data is never sent on a second connection: nobody knows whether the server took it. For the same
-    /// reason it is not sent behind a SYN-ACK that leaves it out, if that came after a RST or an ICMP error, or in UDP after
-    /// a timeout: the connect fails with [`Reason::Unknown`].
-    /// Has no effect without `fast_open`.
+    /// Without it, that data is never sent on a second connection, because nobody knows whether the server took it.
+    /// For the same reason the data is not sent after a SYN-ACK that leaves it out, if that SYN-ACK came after a
+    /// RST or an ICMP error, or in UDP after a timeout: the connect fails with [`Reason::Unknown`]. Has no effect
+    /// without `fast_open` or `asap`.
     pub replay_safe: bool,
     /// Why the caller passes no data to [`crate::Stack::connect`] although it has some. If the SYN would have carried
     /// data, this is the outcome's reason instead of [`Reason::NoData`] or [`Reason::NotRequested`]. The `firstflight`
@@ -301,17 +301,17 @@ pub struct ConnectConfig {
     /// known to take it ([`FastOpenPolicy::no_cookie`](firstflight_credential::FastOpenPolicy)). Has no effect
     /// without `fast_open`.
     pub no_cookie: bool,
-    /// Time until the SYN is sent again the first time, if not what earlier visits measured.
+    /// Time until the first retransmission of the SYN, if not what earlier visits measured.
     pub syn_timeout: Option<Duration>,
     /// A certificate to show, where the server takes one: see [`Certified`].
     pub asap: Option<Certified>,
-    /// Local address and port (0: chosen), if it matters. With a port of one's own there is no second attempt
-    /// from another one.
+    /// Local address and port (0: chosen by the stack), if required. With a fixed port there is no second attempt
+    /// from another port.
     pub local: Option<SocketAddr>,
     /// Settings of the connection, if other than the stack's.
     pub tcp: Option<Arc<firstflight_tcp::Config>>,
     /// Connect in UDP datagrams to this UDP port of the server ([`Config::carrier`]). No second attempt from
-    /// another port is needed there: what sees TCP's options does not look inside UDP. A SYN that nobody
-    /// answers is sent again plain; a certificate's data that must not run twice goes again once before.
+    /// another port is needed there, because boxes that see TCP's options do not look inside UDP. An unanswered SYN
+    /// is sent again plain. Before that, a certificate's data that must not run twice is sent again once.
     pub carrier: Option<u16>,
 }

@@ -1,4 +1,4 @@
-//! Counts of one stack.
+//! Counters of one stack.
 
 use crate::event::Drop;
 use firstflight_credential::{Outcome, Reason};
@@ -30,7 +30,7 @@ pub struct Counters {
     pub first_flights_accepted: u64,
     /// First flights that fell back to the ordinary handshake, server side.
     pub first_flights_refused: u64,
-    /// Connects whose first flight the server took.
+    /// Connects whose first flight the server accepted.
     pub first_flights_taken: u64,
     /// Second attempts of connects, from another port.
     pub second_attempts: u64,
@@ -38,29 +38,29 @@ pub struct Counters {
     pub fast_open_suspended: u64,
     /// Ends of connections remembered for 2 MSL although the peer closed first.
     pub last_acks_held: u64,
-    /// First flights that fronts handed over.
+    /// First flights that fronts delivered.
     pub relayed: u64,
-    /// Of those, dropped without a trace.
+    /// Of those, silently dropped.
     pub relayed_dropped: u64,
-    /// First flights in a lookup that a server answered which was not contacted.
+    /// Connects carried in a lookup that were answered by a server that was not contacted.
     pub armed_answered: u64,
     /// Credential blocks with a wrong signature or encoding.
     pub blocks_forged: u64,
-    /// Signatures of first flights verified: two for a certificate not seen before, if that is right.
+    /// Signatures of first flights verified: two for a certificate not seen before, if it is right.
     pub signatures_verified: u64,
     /// SYN cookies sent.
     pub syn_cookies_sent: u64,
-    /// SYN cookies that came back right.
+    /// Valid SYN cookies that came back.
     pub syn_cookies_good: u64,
     /// RSTs sent for segments of no connection.
     pub resets_sent: u64,
     /// Keep-alive datagrams sent for connections in UDP.
     pub keep_alives_sent: u64,
-    /// Keep-alive datagrams that came for ports without a connection, and were answered so.
+    /// Keep-alive datagrams that came for ports without a connection, and were answered with a reset.
     pub carrier_resets_sent: u64,
-    /// Such answers that came to our own, each making its connections ask.
+    /// Such resets that answered our own keep-alives, and made connections send a probe.
     pub carrier_resets_believed: u64,
-    /// Checks of another UDP port of a connection's client; one that is repeated counts again.
+    /// Checks of another UDP port of a connection's client. A repeated check counts again.
     pub carrier_paths_checked: u64,
     /// Connections that moved to another UDP port of their client, or back.
     pub carrier_paths_moved: u64,
@@ -71,7 +71,7 @@ pub struct Counters {
     pub clients_limited: u64,
     /// Connections reset to free memory, because their peers accepted nothing ([`crate::Limits::buffer_bytes`]).
     pub stuck_reset: u64,
-    /// TIME-WAIT records that made way before their time.
+    /// TIME-WAIT records evicted before their time.
     pub time_waits_evicted: u64,
     /// Segments dropped by their connection.
     pub segments_dropped: u64,
@@ -79,7 +79,7 @@ pub struct Counters {
     pub client: Outcomes,
     /// What became of the first flights of a listener's children.
     pub server: Outcomes,
-    /// Packets dropped before: see [`Counters::dropped`].
+    /// Packets that never reached a connection: see [`Counters::dropped`].
     drops: [u64; Drop::ALL.len()],
 }
 

@@ -1,4 +1,4 @@
-//! What a stack tells: ids, events for the application, the trace.
+//! What a stack reports: ids, events for the application, the trace.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -6,7 +6,7 @@ use firstflight_credential::{JobRequest, Outcome, Reason};
 use firstflight_tcp::{DropReason, Readiness, StateName, Totals, Transition};
 use firstflight_wire::icmp::IcmpErrorKind;
 
-/// A connection of one stack. An id of a connection that is gone finds nothing.
+/// A connection of one stack. The id of a connection that is gone finds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
     pub(crate) index: u32,
@@ -34,14 +34,14 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Of a job whose answer nobody waits for.
+    /// The id of a job whose answer is not needed.
     pub(crate) const NOBODY: Self = Self { index: u32::MAX, generation: 0 };
 }
 
-/// Work for somebody else: the answer comes back by [`crate::Stack::handle_job`].
+/// Work for the caller: the answer comes back by [`crate::Stack::handle_job`].
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// To give back with the answer; where nobody waits for it, giving it back does nothing.
+    /// Return it with the answer. If the answer is not needed, returning it does nothing.
     pub id: JobId,
     /// What to do.
     pub request: JobRequest,
@@ -74,7 +74,7 @@ pub enum Trace {
     Segment(ConnId, DropReason),
 }
 
-/// The reasons and their labels, once: a table with a place for each cannot have one too few.
+/// Lists each reason with its label once, so that a table with a place for each reason has none too few.
 macro_rules! drops {
     ($($(#[$doc:meta])* $variant:ident => $label:literal,)*) => {
         /// Why a packet never reached a connection.
@@ -98,17 +98,17 @@ macro_rules! drops {
 }
 
 drops! {
-    /// Its IP header is not one.
+    /// Its IP header is invalid.
     BadIp => "bad-ip",
-    /// It is for somebody else.
+    /// It is for another host.
     NotForUs => "not-for-us",
-    /// Its source is an address nobody can have (broadcast, multicast, ours; IPv4-mapped, as its destination).
+    /// Its source is an address nobody can have (broadcast, multicast, ours), or an address is IPv4-mapped.
     BadSource => "bad-source",
-    /// Its transport protocol is not spoken here.
+    /// Its transport protocol is not supported.
     Protocol => "protocol",
     /// Its TCP header or checksum is wrong.
     BadTcp => "bad-tcp",
-    /// Its ICMP message is wrong or about nothing of ours.
+    /// Its ICMP message is invalid, or about nothing of ours.
     BadIcmp => "bad-icmp",
     /// For a listener: a SYN with FIN, or a segment without SYN, ACK and RST.
     BadFlags => "bad-flags",
@@ -118,7 +118,7 @@ drops! {
     AcceptQueueFull => "accept-queue-full",
     /// The stack's connection limit is reached.
     TooManyConnections => "too-many-connections",
-    /// Too many answers wait.
+    /// Too many answers wait to be sent.
     ReplyQueueFull => "reply-queue-full",
     /// The same SYN waits for a verdict.
     AlreadyParked => "already-parked",
@@ -126,9 +126,9 @@ drops! {
     BadUdp => "bad-udp",
     /// Its UDP datagram is for another port than the carrier's, or carries something else.
     NotCarried => "not-carried",
-    /// In UDP: a segment that follows a SYN came before it, or finds no room beside it.
+    /// In UDP: a segment that follows a SYN came before the SYN, or finds no room beside it.
     Follower => "follower",
-    /// In UDP: it fits a connection whose client had another UDP port. That port is checked first.
+    /// In UDP: it fits a connection whose client had another UDP port. The new port is checked first.
     UncheckedPath => "unchecked-path",
     /// A fragment while reassembly is off ([`crate::FragmentLimits::bytes`] is 0).
     FragmentsOff => "fragments-off",
@@ -180,18 +180,19 @@ pub struct ConnectionInfo {
     pub nodelay: bool,
     /// SYNs or SYN-ACKs sent again.
     pub handshake_retransmits: u8,
-    /// What a router or the peer's host last reported about our packets. It has ended a connection only if that was
-    /// not open yet ([`firstflight_tcp::CloseReason::Unreachable`]): routing may recover, and anybody can report something.
+    /// What a router or the peer's host last reported about our packets. A report ends a connection only if the
+    /// connection was not open yet ([`firstflight_tcp::CloseReason::Unreachable`]): routing may recover, and anyone
+    /// can send such a report.
     pub network_error: Option<IcmpErrorKind>,
     /// Whether a certificate was shown with the first flight.
     pub certificate: bool,
-    /// Whether the first flight was accepted by the way of a lookup ([`crate::Stack::arm`]): a front handed it to
-    /// the server.
+    /// Whether the first flight was accepted after it travelled in a lookup ([`crate::Stack::arm`]): a front
+    /// delivered it to the server.
     pub relayed: bool,
-    /// How old the cookie was that our SYN showed, if it showed one.
+    /// Age of the cookie that our SYN showed, if it showed one.
     pub cookie_age: Option<core::time::Duration>,
     /// Counts.
     pub totals: Totals,
-    /// The peer's UDP port, if its segments come in UDP datagrams.
+    /// The peer's UDP port, if its segments travel in UDP datagrams.
     pub carrier: Option<u16>,
 }

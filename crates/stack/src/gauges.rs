@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use firstflight_credential::PendingLimit;
 
-/// What goes up and down. Numbers of listeners are their sums.
+/// Values that go up and down. Those of listeners are sums over all listeners.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Gauges {
     /// Connections, TIME-WAIT not counted.
@@ -14,9 +14,9 @@ pub struct Gauges {
     pub time_waits: usize,
     /// Bytes that send and receive buffers hold.
     pub buffer_bytes: usize,
-    /// Packets of which fragments are missing.
+    /// Packets with missing fragments.
     pub fragmented: usize,
-    /// Bytes that these take.
+    /// Bytes of memory that these packets take.
     pub fragment_bytes: usize,
     /// Handshakes under way at the listeners.
     pub syn_queue: usize,
@@ -24,17 +24,17 @@ pub struct Gauges {
     pub accept_queue: usize,
     /// First flights that wait for a verdict.
     pub parked: usize,
-    /// First flights that wait for a verdict, and accepted ones for their client's ACK, quarantined places among
-    /// them. A limit that stacks share counts with the places of all of them.
+    /// First flights that wait for a verdict, and accepted ones that wait for their client's ACK, including
+    /// quarantined places. A limit that several stacks share counts the places of all of them.
     pub pending: u64,
-    /// How many may wait so.
+    /// Upper limit of `pending`.
     pub pending_limit: u64,
     /// Places of first flights that were reset, kept for a while (RFC 7413 §5.1).
     pub quarantined: usize,
 }
 
 impl Stack {
-    /// What it holds now. Walks over the listeners.
+    /// The current values. Iterates over the listeners.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let mut gauges = Gauges {
@@ -57,7 +57,7 @@ impl Stack {
             limits.extend(policy.map(|policy| &policy.pending));
             limits.extend(policy.and_then(|policy| policy.relayed.as_ref()));
         }
-        // Listeners of several addresses share one, and so may cookies and certificates of one listener.
+        // Listeners of several addresses may share one limit, and so may cookies and certificates of one listener.
         limits.sort_unstable_by_key(|limit| Arc::as_ptr(limit));
         limits.dedup_by(|a, b| Arc::ptr_eq(a, b));
         for limit in limits {

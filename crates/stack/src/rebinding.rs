@@ -1,7 +1,7 @@
-//! A client's UDP port changes, because an address translator has forgotten its mapping: the path is checked, and the
-//! connection moves (`docs/carrier.md`).
+//! A client's UDP port changes because an address translator has forgotten its mapping. The server checks the new
+//! path, and the connection moves to it (`docs/carrier.md`).
 //!
-//! Only connections that clients opened in UDP are here. Nothing of it runs for a segment of a known flow.
+//! This concerns only connections that clients opened in UDP. A segment of a known flow does not run this code.
 
 use crate::egress::Reply;
 use crate::event::Drop;
@@ -19,23 +19,24 @@ use firstflight_wire::carrier::{Control, PathProof};
 use firstflight_wire::tcp::{Flags, Segment};
 use hashbrown::HashTable;
 
-/// Connections that differ in the client's UDP port only, as far as they are told apart.
+/// Number of connections that may differ in the client's UDP port only and are still told apart.
 const ALIKE: usize = 8;
-/// After this number of segments with wrong numbers from other UDP ports, in this time, all of them are dropped in silence:
-/// the answers must not show which numbers are right.
+/// After this number of segments with wrong numbers from other UDP ports, within this time, all such segments are
+/// dropped silently: answers must not show which numbers are right.
 const MISSES: u16 = 64;
 const MISSED: Duration = Duration::from_secs(60);
 /// Least time between challenges for one connection; a round-trip time, if that is longer.
 const GAP: Duration = Duration::from_millis(100);
-/// Challenges without a response, at least, and the time since the first, at least, after which a port is given up.
+/// A port is given up after at least this number of challenges without a response, and at least this time since the
+/// first.
 const CHALLENGES: u8 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A check that has not ended is forgotten then.
+/// A check that has not ended after this time is forgotten.
 const FORGET: Duration = Duration::from_secs(60);
-/// For this long after a move the port before can take the connection back: longer than an idle client's keep-alives are
-/// apart, which show that it is still there.
+/// For this long after a move, the former port can take the connection back. This is longer than the interval of an
+/// idle client's keep-alives, which show that the client is still there.
 const RETURN: Duration = Duration::from_secs(30);
-/// Former ports that can: a client's port may change several times in a row.
+/// Number of former ports that can take a connection back: a client's port may change several times in a row.
 const FORMER: usize = 3;
 /// Times after a move at which the oldest of them is asked again: a challenge may be lost.
 const AGAIN: [Duration; 5] = [
@@ -47,19 +48,19 @@ const AGAIN: [Duration; 5] = [
 ];
 /// For this long after its own port has answered, a connection checks no other.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Connections that are challenged in one turn because another one between the same ports has moved, the time between
-/// turns, how often each has its turn (with twice the time between rounds each time), and how many pairs of ports wait for
-/// turns.
+/// When one connection between two ports has moved, the others between them are challenged in turns: connections in
+/// one turn, time between turns, number of rounds (the time between rounds doubles each time), and number of pairs
+/// of ports that may wait for turns.
 const TURN: usize = 16;
 const TURNS_APART: Duration = Duration::from_millis(250);
 const ROUNDS: u8 = 6;
 const WAITING: usize = 1024;
 
-/// Where connections in UDP are found if their client's UDP port is not the one they have, and the checks of new ports.
+/// Finds connections in UDP if their client's UDP port is not the known one, and holds the checks of new ports.
 #[derive(Debug)]
 pub(crate) struct Paths {
     groups: HashTable<Group>,
-    /// By connection (index): one for each, at most.
+    /// By connection (index), at most one for each.
     checks: BTreeMap<u32, Check>,
     turns: VecDeque<Turns>,
     again: VecDeque<Again>,
@@ -67,14 +68,14 @@ pub(crate) struct Paths {
     closed: TimeWaitTable,
 }
 
-/// Connections (index) that differ in the client's UDP port only.
+/// Connections (index) that differ only in the client's UDP port.
 #[derive(Debug)]
 struct Group {
-    /// Of the key without that port.
+    /// Hash of the key without that port.
     hash: u64,
     first: u32,
     others: Vec<u32>,
-    /// Segments with wrong numbers since this time.
+    /// Number of segments with wrong numbers since `since`.
     misses: u16,
     since: Instant,
 }
@@ -92,13 +93,13 @@ impl Group {
 /// The check of one connection's path.
 #[derive(Debug)]
 struct Check {
-    /// The bits that the port that the connection has is sent.
+    /// The bits in the challenges to the connection's own port.
     own: u64,
-    /// The port that is checked, and the bits that it was sent.
+    /// The port that is checked, and the bits in its challenges.
     asked: Option<(u16, u64)>,
-    /// When that began.
+    /// When that check began.
     began: Instant,
-    /// When a challenge last left, and how many have.
+    /// When a challenge was last sent, and how many were sent that count.
     sent: Option<Instant>,
     count: u8,
     /// Ports that the connection had lately, the newest last, and when one of them was last asked because it spoke.
@@ -122,7 +123,7 @@ impl Check {
         Self { own, asked, began: now, sent, count: 0, former: Vec::new(), former_sent, stays }
     }
 
-    /// Another port is asked, with these bits.
+    /// Starts to check another port, with these bits.
     fn ask(&mut self, port: u16, bits: u64, now: Instant) {
         (self.asked, self.began, self.count) = (Some((port, bits)), now, 0);
     }
@@ -131,7 +132,7 @@ impl Check {
         self.count >= CHALLENGES && now - self.began >= PATIENCE
     }
 
-    /// Forgets what is over.
+    /// Forgets what has expired.
     fn expire(&mut self, now: Instant) {
         self.former.retain(|former| now < former.until);
         if self.asked.is_some() && now - self.began >= FORGET {
@@ -143,7 +144,7 @@ impl Check {
         self.former.iter().find(|former| former.port == port).copied()
     }
 
-    /// What a response with `bits` from `port` says of a connection that has the port `current`.
+    /// What a response with `bits` from `port` shows about a connection whose port is `current`.
     fn judge(&self, port: u16, bits: u64, current: u16) -> Option<Answer> {
         if (port, bits) == (current, self.own) {
             return Some(Answer::Stays);
@@ -156,11 +157,11 @@ impl Check {
 
 /// What a response means.
 enum Answer {
-    /// The port that the connection has works, so what came from another one was not the client's.
+    /// The connection's own port works, so what came from another port was not the client's.
     Stays,
     /// A former port works (its index): the move was wrong, or the client is back.
     Returns(usize),
-    /// The port that was asked works, and nothing contradicts it.
+    /// The checked port works, and nothing contradicts it.
     Moves,
 }
 
@@ -176,15 +177,15 @@ struct Again {
 /// Connections between two ports of which one has moved: the others are challenged in turn.
 #[derive(Debug)]
 struct Turns {
-    /// The ports before (index and generation).
+    /// The former pair of ports (index and generation).
     pair: (u32, u32),
     /// The client's address and new port.
     client: IpAddr,
     port: u16,
     at: Instant,
-    /// The connection (index) to go on with.
+    /// The connection (index) to continue with.
     next: u32,
-    /// Rounds that are over.
+    /// Rounds that are complete.
     round: u8,
 }
 
@@ -199,8 +200,8 @@ impl Paths {
         }
     }
 
-    /// Adds connection `index`; `alike` says of another one whether it differs in the client's UDP port only. Where there
-    /// are too many, it takes the place of one that `gives_way`, or is not added.
+    /// Adds connection `index`. `alike` tells whether another connection differs only in the client's UDP port. If
+    /// there are too many of these, connection `index` replaces one for which `gives_way` is true, or is not added.
     pub fn add(
         &mut self,
         hash: u64,
@@ -223,8 +224,8 @@ impl Paths {
         }
     }
 
-    /// Whether the numbers of connection `index` are being searched for, which is in a group with this hash. `misses`: one
-    /// more segment had wrong ones.
+    /// Whether an attacker searches for the numbers of connection `index`, which is in a group with this hash.
+    /// `misses` counts one more segment with wrong numbers.
     fn is_searched(&mut self, hash: u64, index: u32, misses: bool, now: Instant) -> bool {
         let its = |group: &Group| group.hash == hash && group.members().any(|one| one == index);
         let Some(group) = self.groups.find_mut(hash, its) else { return false };
@@ -236,7 +237,7 @@ impl Paths {
         searched
     }
 
-    /// Takes connection `index` out, if it is in.
+    /// Removes connection `index`, if it is there.
     pub fn remove(&mut self, hash: u64, index: u32) {
         let its = |group: &Group| group.hash == hash && group.members().any(|one| one == index);
         let Ok(mut entry) = self.groups.find_entry(hash, its) else { return };
@@ -255,7 +256,7 @@ impl Paths {
         self.groups.iter_hash(hash).filter(move |group| group.hash == hash).flat_map(Group::members)
     }
 
-    /// Connection `index` is over.
+    /// Connection `index` is over: forgets its check.
     pub fn forget(&mut self, index: u32) {
         self.checks.remove(&index);
     }
@@ -272,13 +273,13 @@ impl Paths {
 }
 
 impl Stack {
-    /// The hash of what all connections have in common that differ in the client's UDP port only.
+    /// The common hash of all connections that differ only in the client's UDP port.
     pub(crate) fn hash_anywhere(&self, key: &FlowKey) -> u64 {
         self.hasher.hash(&key.anywhere())
     }
 
-    /// A segment in UDP of no flow: whether it belongs to a connection whose client had another UDP port. Then it is
-    /// dropped, and the new port checked.
+    /// Whether a segment in UDP of no flow belongs to a connection whose client had another UDP port. If so, the
+    /// segment is dropped, and the new port is checked.
     #[cold]
     pub(crate) fn comes_from_new_port(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
         let others = Flags::SYN.union(Flags::RST);
@@ -287,7 +288,7 @@ impl Stack {
         }
         let fits = |slot: &Slot| slot.conn.fits(segment, now);
         let nearest = self.alike(key).map(|(i, slot)| (fits(slot).ok_or(()), i));
-        // What does not fit comes last.
+        // A connection that the segment does not fit comes last.
         let Some((distance, index)) = nearest.min_by_key(|(fit, _)| fit.unwrap_or(u32::MAX)) else {
             return self.repeats_last_ack(key, segment, now);
         };
@@ -314,8 +315,8 @@ impl Stack {
         taken
     }
 
-    /// Whether a segment is one of a connection between its own ports: in TIME-WAIT, or one that it opens with the SYN cookie
-    /// that it acknowledges. It is no search.
+    /// Whether a segment belongs to a connection between its own ports: one in TIME-WAIT, or one that it opens
+    /// because it acknowledges a SYN cookie. Such a segment is not part of a search for numbers.
     fn belongs_elsewhere(&self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
         let hash = self.hasher.hash(key);
         let opens = |listener| self.cookie_of(listener, key, hash, segment, now).is_some();
@@ -332,9 +333,10 @@ impl Stack {
         })
     }
 
-    /// Challenges connection `index` at another UDP port of its client, and at the ports that contradict it: the one that it
-    /// has and the one before, if it has just moved. False if that has been done in vain for long enough. `answers`: it
-    /// answers a segment from there. Others do not count: the client may not have sent anything yet.
+    /// Challenges connection `index` at another UDP port of its client, and at the ports that can contradict that
+    /// port: the connection's own port, and the former one if the connection has just moved. False if challenges
+    /// were unanswered for long enough. `answers`: the challenge answers a segment from that port. Other challenges
+    /// do not count, because the client may not have sent anything yet.
     fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
         let bits = [self.random.next_u64(), self.random.next_u64()];
         let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else { return true };
@@ -423,7 +425,7 @@ impl Stack {
         self.touched(index, now);
     }
 
-    /// A response from the UDP port of `key`.
+    /// Handles a response from the UDP port of `key`.
     pub(crate) fn path_answered(&mut self, key: &FlowKey, bits: u64, now: Instant) {
         let port = key.outer_remote();
         let alike: Vec<_> = self.alike(key).map(|(index, slot)| (index, slot.key.outer_remote())).collect();
@@ -434,15 +436,15 @@ impl Stack {
             Some((index, current, check.judge(port, bits, current)?))
         });
         let Some((index, current, answer)) = judged else { return };
-        // What another connection has cannot be taken.
+        // Another connection has this four-tuple already.
         if port != current && self.find(key).is_some() {
             return;
         }
-        // Good once.
+        // The bits are valid once.
         let spent = self.random.next_u64();
         let Some(check) = self.carrier.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else { return };
         match answer {
-            // Former ports are still believed: the one that the connection has may be a thief's.
+            // Former ports are still believed: the connection's own port may be an attacker's.
             Answer::Stays => (check.asked, check.stays) = (None, Some(now + SETTLE)),
             Answer::Returns(before) => {
                 (check.asked, check.stays) = (None, Some(now + SETTLE));
@@ -515,7 +517,7 @@ impl Stack {
         }
     }
 
-    /// Connection `index` in UDP is over: if it is in TIME-WAIT and a client opened it, that is remembered.
+    /// Connection `index` in UDP is over. If it is in TIME-WAIT and a client opened it, its end is remembered.
     #[cold]
     pub(crate) fn note_closed(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get(index) else { return };
@@ -528,9 +530,9 @@ impl Stack {
         }
     }
 
-    /// A repetition of the FIN that brought a connection into TIME-WAIT, with exactly the right numbers: it is
-    /// acknowledged to where it came from. The offset of our timestamps is that of the port that the connection began
-    /// with, so the acknowledgement has the newest timestamp that the client has seen.
+    /// Handles a repetition of the FIN that brought a connection into TIME-WAIT. If its numbers are exactly right,
+    /// it is acknowledged to the port that it came from. The offset of our timestamps belongs to the port with
+    /// which the connection began, so the acknowledgement carries the newest timestamp that the client has seen.
     fn repeats_last_ack(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
         let hash = self.hash_anywhere(key);
         let Some(carrier) = &mut self.carrier else { return false };
