@@ -1,8 +1,8 @@
 //! SYNs that met a TIME-WAIT and were answered with an ACK that has its numbers.
 //!
-//! The client of such a SYN resets the old connection and sends its SYN again (RFC 9293 §3.5.1). After the RST a second
-//! SYN may open a connection, although it is not newer than the old one. All other RSTs are ignored in TIME-WAIT, because
-//! a RST may be the peer's answer to our ACK of an old duplicate (RFC 1337 §3, fix 1).
+//! The client of such a SYN resets the old connection and sends its SYN again (RFC 9293 §3.5.1). After the RST a
+//! second SYN may open a connection, although it is not newer than the old one. All other RSTs are ignored in
+//! TIME-WAIT, because a RST may be the peer's answer to our ACK of an old duplicate (RFC 1337 §3, fix 1).
 //!
 //! The second SYN must not carry data. The first SYN may have been a late copy of one whose data was executed, and the
 //! second one another copy.
@@ -22,7 +22,7 @@ pub struct Challenged {
 
 #[derive(Debug)]
 struct Challenge {
-    /// Of the four-tuple.
+    /// Hash of the four-tuple.
     hash: u64,
     /// The number that the RST must have.
     ack: SeqNum,

@@ -297,9 +297,9 @@ pub struct ConnectConfig {
     /// data, this is the outcome's reason instead of [`Reason::NoData`] or [`Reason::NotRequested`]. The `firstflight`
     /// crate sets it.
     pub held_back: Option<Reason>,
-    /// Data rides in the SYN without a cookie, and none is asked for: only for servers in closed networks that are
-    /// known to take it ([`FastOpenPolicy::no_cookie`](firstflight_credential::FastOpenPolicy)). Has no effect
-    /// without `fast_open`.
+    /// Data rides in the SYN without a cookie, and none is requested. Use it only for servers in closed networks
+    /// that are known to take such data ([`FastOpenPolicy::no_cookie`](firstflight_credential::FastOpenPolicy)).
+    /// Has no effect without `fast_open`.
     pub no_cookie: bool,
     /// Time until the first retransmission of the SYN, if not what earlier visits measured.
     pub syn_timeout: Option<Duration>,

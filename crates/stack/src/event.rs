@@ -126,7 +126,7 @@ drops! {
     BadUdp => "bad-udp",
     /// Its UDP datagram is for another port than the carrier's, or carries something else.
     NotCarried => "not-carried",
-    /// In UDP: a segment that follows a SYN came before the SYN, or finds no room beside it.
+    /// In UDP: a segment that follows a SYN came before the SYN, or there is no room to keep it.
     Follower => "follower",
     /// In UDP: it fits a connection whose client had another UDP port. The new port is checked first.
     UncheckedPath => "unchecked-path",

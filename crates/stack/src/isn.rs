@@ -22,11 +22,11 @@ impl IsnGenerator {
         Self { secret }
     }
 
-    /// The initial numbers of a connection, from one keyed hash of both ends. A later incarnation of
-    /// the same pair begins later in the sequence space and goes on with the same timestamps.
+    /// The initial numbers of a connection, from one keyed hash of both ends. A later incarnation of the same pair
+    /// begins later in the sequence space and continues the same timestamps.
     ///
-    /// The peer's UDP port counts: neighbours behind one address may use the same ports, and must not learn each
-    /// other's numbers. Our own one is the same for all connections.
+    /// The peer's UDP port is part of the hash: neighbours behind one address may use the same ports, and must not
+    /// learn each other's numbers. Our own UDP port is the same for all connections.
     //= rfc9293 MUST-8 MUST-9 SHLD-1
     //= rfc7323 7-a
     #[inline(always)]
@@ -38,14 +38,13 @@ impl IsnGenerator {
     }
 }
 
-/// What a connection's numbers begin with.
+/// The initial numbers of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Initial {
-    /// Initial sequence number (RFC 6528 §3): a clock of 4 µs plus the hash. Who is not on the path
-    /// cannot guess it.
+    /// Initial sequence number (RFC 6528 §3): a clock of 4 µs plus the hash. An off-path attacker cannot guess it.
     pub isn: SeqNum,
-    /// What to add to the timestamp clock (RFC 7323 §5.4 and §7): timestamps then tell nobody how
-    /// long this machine runs.
+    /// What to add to the timestamp clock (RFC 7323 §5.4 and §7), so that timestamps do not show how long this
+    /// machine has been running.
     pub ts_offset: u32,
 }
 
@@ -61,7 +60,7 @@ impl Drop for IsnGenerator {
     }
 }
 
-/// What a hash is for: a byte of its input, so that one secret may serve several purposes.
+/// The purpose of a hash: a byte of its input, so that one secret may serve several purposes.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Isn = 1,
@@ -70,9 +69,9 @@ pub(crate) enum Purpose {
     CookieCheck = 5,
 }
 
-/// SipHash-1-3 of a purpose and both ends, our UDP port not counted. What it makes lives as long as a connection and
-/// is seen once, so the shorter variant, which is the one of hash tables, will do; SYN cookies, which anybody may try
-/// to forge, take the longer one.
+/// SipHash-1-3 of a purpose and both ends, without our UDP port. Its result lives as long as a connection and is
+/// seen once, so the shorter variant, the one of hash tables, is enough. SYN cookies, which anyone may try to
+/// forge, use the longer one.
 #[inline(always)]
 pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, key: &FlowKey) -> u64 {
     let ([local_high, local], [remote_high, remote], ports) = key.words();
@@ -83,8 +82,8 @@ pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, key: &FlowKey) -> u
     }
 }
 
-/// SipHash-1-3 of whole words and the lower seven bytes of `rest`, which it takes in one with the length: the family
-/// is told by that.
+/// SipHash-1-3 of whole words and the lower seven bytes of `rest`. The hash takes these bytes together with the
+/// length, which tells the families apart.
 #[inline(never)]
 fn siphash<const W: usize>(secret: &[u8; 16], words: [u64; W], rest: u64) -> u64 {
     let mut hasher = SipHasher13::new_with_key(secret);
@@ -104,7 +103,7 @@ pub(crate) fn keyed(secret: &[u8; 16], purpose: Purpose) -> SipHasher24 {
     hasher
 }
 
-/// Family and address: no two addresses have the same bytes.
+/// Writes family and address, so that no two addresses give the same bytes.
 pub(crate) fn write_ip(hasher: &mut SipHasher24, ip: IpAddr) {
     match ip {
         IpAddr::V4(ip) => {
@@ -118,7 +117,7 @@ pub(crate) fn write_ip(hasher: &mut SipHasher24, ip: IpAddr) {
     }
 }
 
-/// Address and port; flow label and scope do not count.
+/// Writes address and port. Flow label and scope are ignored.
 pub(crate) fn write_socket(hasher: &mut SipHasher24, end: SocketAddr) {
     write_ip(hasher, end.ip());
     hasher.write(&end.port().to_be_bytes());
@@ -178,7 +177,7 @@ mod tests {
         assert_eq!(one.initial(&key.carried(4433, 1), now), one.initial(&key.carried(4434, 1), now));
     }
 
-    /// By the definition of the hash, on the bytes of the whole input.
+    /// Compares with the definition of the hash, on the bytes of the whole input.
     #[test]
     fn the_hash_is_siphash_of_one_message() {
         let expected = |message: &[u8]| SipHasher13::new_with_key(&[7; 16]).hash(message);

@@ -1,4 +1,4 @@
-//! A connection's life in the stack: it is put in, something happens to it, it ends, its slot is free again.
+//! The life of a connection in the stack: it is inserted, something happens to it, it ends, its slot is free again.
 
 use crate::slot::{Beginning, Owner, Slot};
 use crate::stack::Stack;
@@ -10,20 +10,20 @@ use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 
-/// How long a first flight that was reset in the application's hands keeps its place: the SYN may have
-/// been spoofed, and the RST the victim's (RFC 7413 §5.1).
+/// How long a first flight that was reset while the application had it keeps its place: the SYN may have been
+/// spoofed, and the RST may be the victim's (RFC 7413 §5.1).
 const QUARANTINE: Duration = Duration::from_secs(60);
 
 /// Boxes kept for later connections.
 const SPARE: usize = 256;
 
-/// The settings of a new connection, without a count of their owners.
+/// The settings of a new connection, by reference, so that no reference count changes.
 pub(crate) enum Settings<'a> {
     /// The stack's.
     Stack,
     /// Those of the listener at this index.
     Listener(u32),
-    /// These.
+    /// The given settings.
     Own(&'a Arc<firstflight_tcp::Config>),
 }
 
@@ -38,7 +38,7 @@ impl Stack {
         }
     }
 
-    /// Takes what [`Slot::touch`] says that there is.
+    /// Takes the pending notifications that [`Slot::touch`] reports.
     #[inline(never)]
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
         if unlikely(self.config.limits.trace > 0) {
@@ -73,7 +73,7 @@ impl Stack {
         }
     }
 
-    /// Its handshake is complete: what was kept for that moment is done.
+    /// The handshake of connection `index` is complete: does what was deferred until now.
     #[inline(never)]
     fn opened(&mut self, index: u32, now: Instant) {
         if unlikely(self.clients.is_some()) {
@@ -105,7 +105,7 @@ impl Stack {
         }
     }
 
-    /// The connection is over: out of the table, perhaps into TIME-WAIT.
+    /// The connection is over: removes it from the table, and adds a TIME-WAIT record if needed.
     #[inline(always)]
     fn ended(&mut self, index: u32, now: Instant) {
         let Some(mut slot) = self.slots.get_mut(index) else { return };
@@ -170,14 +170,14 @@ impl Stack {
             let record = slot.conn.time_wait();
             self.held.insert(hash, record, now, self.tcp.time_wait);
         }
-        // Its timer stays where it is: at worst it calls for nothing, and the slot's next connection mostly wants a
-        // later one.
+        // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually
+        // wants a later one.
         self.flows.remove(hash, index);
     }
 
-    /// Limits the time that a connection waits for its peer's FIN once the application has released it
-    /// ([`firstflight_tcp::Config::fin_wait2`]), from now on. Meant for a program that ends: in FIN-WAIT-2 the peer has
-    /// acknowledged everything, and nobody reads what it may still send.
+    /// Limits, from now on, the time that a connection waits for its peer's FIN once the application has released
+    /// it ([`firstflight_tcp::Config::fin_wait2`]). This is meant for a program that ends: in FIN-WAIT-2 the peer
+    /// has acknowledged everything, and nobody reads what it may still send.
     pub fn limit_fin_wait2(&mut self, most: Duration, now: Instant) {
         let limit = |tcp: &mut Arc<firstflight_tcp::Config>| {
             if tcp.fin_wait2 > most {
@@ -201,7 +201,7 @@ impl Stack {
         }
     }
 
-    /// Frees the slot if the connection is over and nobody holds it.
+    /// Frees the slot if the connection is over and nobody owns it.
     #[inline(always)]
     pub(crate) fn reap(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -217,7 +217,7 @@ impl Stack {
         }
     }
 
-    /// Puts a new connection, in CLOSED, into slab and table, where it begins.
+    /// Inserts a new connection, in CLOSED, into slab and table, and calls `begin` for it.
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
@@ -236,7 +236,7 @@ impl Stack {
         begin(slot, &mut self.pool);
         slot.queued = true;
         self.to_send.push_back(index);
-        // Whoever has no server yet keeps no mapping of a translator.
+        // A connect carried in a lookup has no server yet, so it has no mapping of a translator to keep.
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);
         }

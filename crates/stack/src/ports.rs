@@ -8,20 +8,19 @@ use core::ops::RangeInclusive;
 use firstflight_wire::hint::unlikely;
 use zeroize::Zeroize;
 
-/// The ports to choose from unless told otherwise: those of Linux. RFC 6056 §3.2 wants the range
-/// larger than IANA's 49152–65535.
+/// The default range of ports: that of Linux. RFC 6056 §3.2 wants the range larger than IANA's 49152–65535.
 pub const DEFAULT_RANGE: RangeInclusive<u16> = 32_768..=60_999;
 
-/// Counters, each shared by the destinations that hash to it. With few, a destination learns from
-/// gaps in its ports when others are contacted, and a machine can be recognised by which of them
-/// share; 2¹⁶ is where Linux went for that reason.
+/// Number of counters. Destinations that hash to the same counter share it. With few counters, a destination learns
+/// from gaps in its ports when others are contacted, and a machine can be recognised by which destinations share a
+/// counter. For that reason Linux went to 2¹⁶.
 const COUNTERS: usize = 1 << 16;
 
-/// Largest step of a counter: noise against counting connections to others.
+/// Largest step of a counter. Random steps make it hard to count connections to other destinations.
 const MAX_STEP: u32 = 8;
 
-/// Chooses local ports: hard to guess from outside, and all ports of the range are used before one
-/// towards the same destination comes again.
+/// Chooses local ports. They are hard to guess from outside, and all ports of the range are used before one is used
+/// again towards the same destination.
 ///
 /// `Debug` does not show the secret; dropping erases it.
 pub struct PortSelector {
@@ -29,9 +28,9 @@ pub struct PortSelector {
     first: u16,
     /// Ports in the range; 0 if it is empty.
     count: u32,
-    /// Empty until the first use: a stack that only listens does not pay 128 KiB.
+    /// Empty until the first use, so that a stack that only listens does not pay 128 KiB.
     counters: Vec<u16>,
-    /// The last destination and its hash: clients mostly connect to the same one again.
+    /// The last destination and its hash: most clients connect to the same destination again.
     last: Option<(FlowKey, u64)>,
 }
 
@@ -44,18 +43,18 @@ impl PortSelector {
         Self { secret, first: (*range.start()).max(1), count, counters: Vec::new(), last: None }
     }
 
-    /// The port to try first for `flow`; `None` if the range is empty. `random` decides how far the next call moves
-    /// on.
+    /// The port to try first for `flow`; `None` if the range is empty. `random` decides how far the counter moves
+    /// for the next call.
     #[cfg(test)]
     fn first_candidate(&mut self, flow: &FlowKey, random: u32) -> Option<u16> {
         self.select(flow, random, |_| false)
     }
 
-    /// A port for `flow`, whose local port is 0, for which `in_use` is false: candidates in the order of
-    /// RFC 6056 §3.3.4 over the whole range, each once. `None` if all are in use.
+    /// A port for `flow`, whose local port is 0, for which `in_use` is false. It tries each port of the range once,
+    /// in the order of RFC 6056 §3.3.4. `None` if all are in use.
     ///
-    /// The next call for this destination goes on behind the port that was chosen, so on average
-    /// few candidates are tried even if many ports are in use.
+    /// The next call for this destination continues after the port that was chosen, so on average few candidates
+    /// are tried even if many ports are in use.
     pub fn select(
         &mut self,
         flow: &FlowKey,
@@ -70,7 +69,7 @@ impl PortSelector {
         Some(candidate.port)
     }
 
-    /// The port to try first for `flow`, as in [`PortSelector::select`]: mostly it is free, and
+    /// The port to try first for `flow`, as in [`PortSelector::select`]. It is usually free, and
     /// [`PortSelector::choose`] comes next.
     #[inline(always)]
     pub(crate) fn candidate(&mut self, flow: &FlowKey) -> Option<Candidate> {
@@ -79,7 +78,7 @@ impl PortSelector {
         }
         // F and G of the RFC are the two halves of one hash.
         let hash = self.hash(flow);
-        // As many counters as this has values.
+        // The number of counters equals the number of values of this type.
         let index = (hash >> 32) as u16;
         let counter = *self.counters.get(usize::from(index))?;
         let place = (u64::from(hash as u32) + u64::from(counter)).checked_rem(u64::from(self.count))?;
@@ -87,7 +86,7 @@ impl PortSelector {
         Some(Candidate { port: self.first.wrapping_add(place as u16), counter: index, tried: 0 })
     }
 
-    /// The next one, if not all have been tried.
+    /// The next candidate, if not all have been tried.
     fn behind(&self, before: Candidate) -> Option<Candidate> {
         let tried = before.tried + 1;
         let place = u32::from(before.port - self.first) + 1;
@@ -95,7 +94,7 @@ impl PortSelector {
         (tried < self.count).then_some(Candidate { port, tried, ..before })
     }
 
-    /// This one is taken.
+    /// Moves the counter on, because this candidate is taken into use.
     #[inline(always)]
     pub(crate) fn choose(&mut self, chosen: Candidate, random: u32) {
         if let Some(counter) = self.counters.get_mut(usize::from(chosen.counter)) {
@@ -121,9 +120,9 @@ impl PortSelector {
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     pub port: u16,
-    /// Which counter it came from.
+    /// The counter that it came from.
     counter: u16,
-    /// How many were tried before.
+    /// Number of candidates tried before.
     tried: u32,
 }
 

@@ -8,7 +8,7 @@ use zeroize::Zeroize;
 pub struct Random {
     key: [u8; 16],
     counter: u64,
-    /// Bytes of a number that [`Random::next_byte`] has begun with, and how many are left.
+    /// The unused bytes of a random number for [`Random::next_byte`], and their number.
     spare: (u64, u8),
 }
 
@@ -46,7 +46,7 @@ impl Random {
         hasher.finish()
     }
 
-    /// The next 8 bits: an eighth of the work.
+    /// The next 8 bits, at an eighth of the work.
     pub fn next_byte(&mut self) -> u8 {
         if self.spare.1 == 0 {
             self.spare = (self.next_u64(), 8);
@@ -56,7 +56,7 @@ impl Random {
         byte
     }
 
-    /// 16 bytes for a secret of their own.
+    /// 16 random bytes for an independent secret.
     pub fn secret(&mut self) -> [u8; 16] {
         let mut out = [0; 16];
         for half in out.chunks_exact_mut(8) {

@@ -1,4 +1,4 @@
-//! Slabs with generations: growing never moves an entry, a stale id never finds one.
+//! Slabs with generations. Growing never moves an entry, and a stale id never finds one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,9 +6,9 @@ use firstflight_wire::hint::expected;
 
 #[derive(Debug)]
 struct Entry<T> {
-    /// Odd while it is in use: one number says whether somebody lives here, and who.
+    /// Odd while the entry is in use: one number shows whether it is in use, and by whom.
     generation: u32,
-    /// If it is not in use, what is left of the last one.
+    /// If it is not in use, what the last use left.
     value: T,
 }
 
@@ -33,10 +33,10 @@ impl<T> Entry<T> {
     }
 }
 
-/// Places addressed by index and generation, for large values: one that ends stays where it is and is made anew.
+/// Places for large values, addressed by index and generation. A retired value stays where it is and is reused.
 #[derive(Debug)]
 pub struct Places<T> {
-    /// Each on its own: found with one bound and one load.
+    /// Each entry has its own box: one bounds check and one load find it.
     #[allow(clippy::vec_box, reason = "large ones do not move")]
     entries: Vec<Box<Entry<T>>>,
     free: Vec<u32>,
@@ -50,7 +50,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
-    /// How many are in use.
+    /// Number of places in use.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -66,13 +66,12 @@ impl<T> Places<T> {
         expected(self.entries.get_mut(index as usize).map(|entry| &mut **entry))
     }
 
-    /// A free place, in use from now on: its index, and its value, which is what is left of the last one, or
-    /// `vacant`.
+    /// Takes a free place into use. Returns its index and its value, which is what the last use left, or `vacant`.
     #[inline(always)]
     pub fn reserve(&mut self, vacant: impl FnOnce() -> T) -> (u32, &mut T) {
         let index = self.free.pop().unwrap_or_else(|| Self::grow(&mut self.entries, vacant));
         self.len += 1;
-        // What is free was an entry once, and entries never go.
+        // A free index was in use before, and entries are never removed.
         let entry = &mut self.entries[index as usize];
         entry.generation = entry.generation.wrapping_add(1);
         (index, &mut entry.value)
@@ -130,7 +129,7 @@ impl<T> Places<T> {
         Some((first.live_mut()?, second.live_mut()?))
     }
 
-    /// Whether `generation` is the one that lives at `index`.
+    /// Whether `index` is in use by this `generation`.
     #[inline]
     #[must_use]
     pub fn lives(&self, index: u32, generation: u32) -> bool {
@@ -143,8 +142,8 @@ impl<T> Places<T> {
         self.entry(index).map_or(0, |e| e.generation)
     }
 
-    /// Ends what lives at `index`: its id is dead from now on. False if nothing does. Its value stays until another
-    /// takes its place.
+    /// Ends the use of `index`: its id is stale from now on. False if it was not in use. Its value stays until the
+    /// next use.
     #[inline(always)]
     pub fn retire(&mut self, index: u32) -> bool {
         let Some(entry) = self.entry_mut(index).filter(|e| is_live(e.generation)) else { return false };
@@ -160,7 +159,7 @@ impl<T> Places<T> {
     }
 }
 
-/// The same for values that are put in and taken out.
+/// Like [`Places`], for values that are put in and taken out.
 #[derive(Debug)]
 pub struct Slab<T>(Places<Option<T>>);
 
@@ -171,7 +170,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// How many there are.
+    /// Number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -205,7 +204,7 @@ impl<T> Slab<T> {
         self.0.get_live(index, generation)?.as_mut()
     }
 
-    /// Whether `generation` is the one that lives at `index`.
+    /// Whether `index` is in use by this `generation`.
     #[inline]
     #[must_use]
     pub fn lives(&self, index: u32, generation: u32) -> bool {
@@ -218,7 +217,7 @@ impl<T> Slab<T> {
         self.0.generation(index)
     }
 
-    /// Takes the value out; its id is dead from now on.
+    /// Takes the value out. Its id is stale from now on.
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let value = self.0.get_mut(index)?.take();
         self.0.retire(index);

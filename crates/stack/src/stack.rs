@@ -1,4 +1,4 @@
-//! The stack itself: what it owns, its getters, its clock.
+//! The stack itself: its fields, its getters, its clock.
 
 use crate::armed::Armed;
 use crate::asap::Vouched;
@@ -56,7 +56,7 @@ pub struct Stack {
     pub(crate) listeners: Listeners,
     pub(crate) parked: ParkingLot,
     pub(crate) wheel: TimerWheel,
-    /// TCP in UDP, if it is spoken.
+    /// TCP in UDP, if it is in use.
     pub(crate) carrier: Option<Box<Carrier>>,
     pub(crate) ports: PortSelector,
     pub(crate) isn: IsnGenerator,
@@ -64,18 +64,19 @@ pub struct Stack {
     pub(crate) random: Random,
     pub(crate) credentials: CredentialStore,
     pub(crate) clock: Clock,
-    /// What is known of certificates and of those who show them.
+    /// What is known of certificates and of the clients that show them.
     pub(crate) asap: AsapShard,
     /// Children (by index) that a certificate vouches for until their client's ACK.
     pub(crate) certified: BTreeMap<u32, Vouched>,
-    /// Places of first flights that a RST ended after the application had them, and until when.
+    /// Places of first flights that a RST ended after the application had them, and until when the places stay
+    /// taken.
     pub(crate) quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
     pub(crate) grants: BTreeMap<u32, (ListenerId, Serial)>,
-    /// Connections that no server has answered whose first flight travels in a lookup.
+    /// Connects carried in a lookup that no server has answered.
     pub(crate) armed: BTreeMap<FlowKey, Armed>,
     pub(crate) to_send: Queue<u32>,
-    /// Boxes that connections left, for later ones.
+    /// Boxes of earlier connections, kept for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
     pub(crate) spare: Vec<Box<Asked>>,
     pub(crate) replies: VecDeque<Reply>,
@@ -90,21 +91,21 @@ pub struct Stack {
     pub(crate) counters: Counters,
     /// The hop limit of all packets.
     pub(crate) hop_limit: u8,
-    /// Packets the connection in front has sent in its turn.
+    /// Packets that the first connection in `to_send` has sent in its turn.
     pub(crate) burst: u32,
 }
 
-/// What waits to be told: of a connection, or of a listener. Two numbers, which travel in registers.
+/// A pending notification, of a connection or of a listener. It has two numbers, so it travels in registers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Announced {
-    /// Index in its slab, with [`Self::LISTENER`] if it is a listener's.
+    /// Index in its slab, with [`Self::LISTENER`] set if it is a listener's.
     index: u32,
-    /// Of the connection.
+    /// Generation of the connection.
     generation: u32,
 }
 
 impl Announced {
-    /// No slab has so many entries.
+    /// The flag of a listener. No slab has as many entries.
     const LISTENER: u32 = 1 << 31;
 
     #[inline(always)]
@@ -137,7 +138,7 @@ impl Stack {
     pub fn new(config: Config, now: Instant) -> Self {
         let mut random = Random::new(&config.secret);
         let mut tcp = config.tcp.clone();
-        // An IPv6 header is 20 bytes longer: connections take the smaller of this and the path's.
+        // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
         tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
         let limits = &config.limits;
         Self {
@@ -220,13 +221,13 @@ impl Stack {
         &self.credentials
     }
 
-    /// Forgets every cookie and round-trip time: the host moved to another network.
+    /// Forgets every cookie and round-trip time. Call it when the host moved to another network.
     pub fn forget_credentials(&mut self) {
         self.credentials.flush();
     }
 
-    /// The host moved to this network: nothing that was learnt on another is used from now on. What was
-    /// learnt on an unknown one is forgotten.
+    /// Sets the network to which the host moved. Nothing that was learnt on another network is used from now on.
+    /// What was learnt on an unknown network is forgotten.
     pub fn set_network(&mut self, network: NetworkId) {
         if network != self.config.network && !self.config.network.is_known() {
             self.credentials.flush();
@@ -246,12 +247,12 @@ impl Stack {
         addresses.truncate(MAX_ADDRESSES);
     }
 
-    /// Puts back what was remembered of a server on `network` when it was saved.
+    /// Restores what was saved about a server on `network`.
     pub fn restore_credential(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
         self.credentials.restore(network, server, entry);
     }
 
-    /// What can be known of a connection; `None` if it is gone.
+    /// What is known of a connection; `None` if it is gone.
     #[must_use]
     pub fn info(&self, id: ConnId) -> Option<ConnectionInfo> {
         let slot = self.slot(id)?;
@@ -282,7 +283,7 @@ impl Stack {
         })
     }
 
-    /// A connection's machine, to look at; `None` if it is gone.
+    /// The state machine of a connection, for inspection; `None` if it is gone.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
         self.slot(id).map(|slot| &slot.conn)
@@ -311,13 +312,13 @@ impl Stack {
 
     // --- handle --------------------------------------------------------------------------------
 
-    /// Takes the wall clock: credentials need it, TCP does not. Call it at the start and now and
-    /// then; a clock that steps shows here.
+    /// Sets the wall clock. Credentials need it, TCP does not. Call it at the start and from time to time, so that
+    /// the stack learns of a clock that steps.
     pub fn handle_clock(&mut self, clock: Clock) {
         self.clock = clock;
     }
 
-    /// The wall clock carried on to `now`.
+    /// The wall clock at `now`, computed from the last one that was set.
     pub(crate) fn clock_at(&self, now: Instant) -> Clock {
         let passed = now - self.clock.mono;
         Clock {
@@ -369,7 +370,7 @@ impl Stack {
 
     // --- poll ----------------------------------------------------------------------------------
 
-    /// The next thing for the application.
+    /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         if unlikely(self.starved.any()) {
             self.feed();
@@ -401,14 +402,13 @@ impl Stack {
         self.traces.pop_front()
     }
 
-    /// When [`Stack::handle_timeout`] wants to be called; never later than something is due, at
-    /// times earlier.
+    /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let quarantine = self.quarantine.front().map(|(until, _)| *until);
         let tables = [self.time_wait.next_deadline(), self.held.next_deadline()];
         let carrier = self.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
-        // Connections that are gone have left theirs.
+        // The wheel may still have timers of connections that are gone.
         let timers = if self.slots.len() == 0 { None } else { self.wheel.next_deadline() };
         let fragments = self.fragments.next_deadline();
         let rest = [timers, self.parked.next_deadline(), quarantine, carrier, fragments];
@@ -423,7 +423,7 @@ impl Stack {
         self.find_hashed(self.hasher.hash(key), key)
     }
 
-    /// The same with the hash at hand.
+    /// Like [`Self::find`], if the hash is known already.
     #[inline]
     pub(crate) fn find_hashed(&self, hash: u64, key: &FlowKey) -> Option<u32> {
         self.flows.find(hash, |i| self.slots.get(i).is_some_and(|s| s.key == *key))
@@ -435,8 +435,8 @@ impl Stack {
         self.config.addresses.contains(&ip)
     }
 
-    /// Largest payload of a flow's segment that the link takes, options not counted; in UDP what a datagram of
-    /// the size that every path takes has room for.
+    /// Largest payload of a flow's segment that the link takes, options not counted. In UDP it is what fits into a
+    /// datagram of the size that every path takes.
     #[inline]
     pub(crate) fn path_mss(&self, key: &FlowKey) -> u16 {
         let mut packet = self.config.mtu;
@@ -446,8 +446,8 @@ impl Stack {
         packet.saturating_sub(key.headers_len() + 20).clamp(48, 0xffff) as u16
     }
 
-    /// Payloads, options not counted, that a connection in UDP tries above [`Stack::path_mss`]: what most tunnels
-    /// take, what Ethernet takes, what the link takes.
+    /// Payloads, options not counted, that a connection in UDP tries above [`Stack::path_mss`]: the sizes that most
+    /// tunnels take, that Ethernet takes, and that the link takes.
     #[inline]
     pub(crate) fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
         if unlikely(key.is_carried()) { self.carried_probe_sizes(key) } else { [0; 3] }

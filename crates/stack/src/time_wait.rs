@@ -1,4 +1,4 @@
-//! The TIME-WAIT table: small records, bounded, the oldest make way.
+//! The TIME-WAIT table: small records, bounded in number. The oldest are evicted.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,35 +8,35 @@ use firstflight_wire::{Instant, SeqNum};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-/// Least time between two walks through the table to end what is over.
+/// Least time between two walks through the table that remove expired records.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A tick, nanoseconds.
 const TICK_NS: u64 = 16_000_000;
 /// Ticks are counted modulo 2¹⁵: more than eight minutes.
 const TICKS: u16 = 0x7fff;
-/// Records of one moment end some ticks apart, so that the first of them make way first; no more of them than this, a
-/// second.
+/// Records of one moment expire some ticks apart, so that the first of them are evicted first. They are apart by no
+/// more than this, a second.
 const APART: i16 = 62;
-/// No record lasts longer, 2 MSL of RFC 9293: twice as long, and ticks would be ambiguous.
+/// Longest lifetime of a record, 2 MSL of RFC 9293. With twice that time, ticks would be ambiguous.
 const LONGEST: Duration = Duration::from_secs(240);
 
-/// One connection in TIME-WAIT: 20 bytes, in the table itself. Servers whose clients use their ports again look one up
-/// for each connection, and that is the only memory they need for it: 28,232 of them, all ports that one client uses, take
-/// 0.7 MB, which a processor's second-level cache has room for.
+/// One connection in TIME-WAIT: 20 bytes, in the table itself. Servers whose clients reuse their ports look one up
+/// for each connection, and need no other memory for that. 28,232 of them, all ports that one client uses, take 0.7
+/// MB, which fits into a processor's second-level cache.
 ///
-/// The four-tuple is represented by 48 bits of its keyed hash. Two that share them are mistaken for each other; among
-/// 2¹⁶ records a stranger's segment meets that with a chance of 2⁻³², and gets an ACK where it should get a RST, or its
-/// SYN's client has to try again.
+/// The four-tuple is represented by 48 bits of its keyed hash. Two four-tuples with the same 48 bits are mistaken
+/// for each other. Among 2¹⁶ records, a segment of another flow matches one with a probability of 2⁻³². It then
+/// gets an ACK instead of a RST, or, for a SYN, the client has to try again.
 #[derive(Debug, Clone, Copy)]
 struct Record {
     tag: u32,
     snd_nxt: SeqNum,
     rcv_nxt: SeqNum,
     ts_recent: u32,
-    /// The tag's other half.
+    /// The upper half of the tag.
     tag_high: u16,
-    /// From the high bits on: the tick after which it is over, and whether timestamps were in use.
+    /// From the high bits on: the tick after which the record expires, and whether timestamps were in use.
     rest: u16,
 }
 
@@ -62,13 +62,13 @@ impl Record {
         self.rest = expires << 1 | self.rest & 1;
     }
 
-    /// Ticks from `now`, counted likewise, until it is over.
+    /// Ticks from `now`, also modulo 2¹⁵, until the record expires.
     fn left(&self, now: u16) -> i16 {
         left(self.rest >> 1, now)
     }
 }
 
-/// What is kept of a four-tuple's hash.
+/// The part of a four-tuple's hash that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tag(u64);
 
@@ -78,7 +78,7 @@ impl Tag {
         Self(hash >> 16)
     }
 
-    /// A hash for the table, which takes the place from the lower bits and the first comparison from the upper seven.
+    /// A hash for the table, which uses the lower bits for the place and the upper seven for the first comparison.
     #[inline]
     fn spread(self) -> u64 {
         self.0 | self.0 >> 41 << 57
@@ -90,29 +90,29 @@ fn left(tick: u16, now: u16) -> i16 {
     ((tick.wrapping_sub(now) << 1) as i16) >> 1
 }
 
-/// The tick that begins at `at` or next: nothing is over too early.
+/// The first tick that begins at `at` or later, so that nothing expires too early.
 fn tick_after(at: Instant) -> u16 {
-    // Rounded up without a look at what is left over.
+    // Rounds up without computing a remainder.
     tick(at.after_nanos(TICK_NS - 1))
 }
 
-/// The tick that it is.
+/// The current tick.
 fn tick(now: Instant) -> u16 {
     (now.as_nanos() / TICK_NS) as u16 & TICKS
 }
 
-/// Connections in TIME-WAIT. There is no list of them in the order of their ends: keeping it would cost
-/// every connection more than the walks through the table cost all of them.
+/// Connections in TIME-WAIT. There is no list of them in the order of expiry: keeping it would cost every
+/// connection more than the walks through the table cost all of them.
 #[derive(Debug)]
 pub struct TimeWaitTable {
     records: HashTable<Record>,
-    /// When to walk through the table next; nothing is over before.
+    /// When to walk through the table next. Nothing expires before.
     sweep_at: Option<Instant>,
-    /// When the last one is over.
+    /// When the last record expires.
     over: Instant,
-    /// When the newest ends, and how many have ended with it.
+    /// When the newest record expires, and how many records expire with it.
     newest: (u16, usize),
-    /// For finding the oldest.
+    /// Scratch memory to find the oldest.
     ages: Vec<i16>,
     limit: usize,
 }
@@ -126,7 +126,7 @@ impl TimeWaitTable {
         Self { records, sweep_at: None, over, newest, ages: Vec::new(), limit }
     }
 
-    /// How many there are; some of them may be over for a second.
+    /// Number of records. Some of them may have expired up to a second ago.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records.len()
@@ -140,10 +140,10 @@ impl TimeWaitTable {
         self.records.find(tag.spread(), |r| r.tag() == tag).map(Record::state)
     }
 
-    /// Adds a record for `lasts`, four minutes at most, in the place of an older one of the same flow; true if others
-    /// had to make way: the oldest, a sixteenth of the limit at once.
+    /// Adds a record for `lasts`, four minutes at most, and replaces an older one of the same flow. True if others
+    /// were evicted: the oldest, a sixteenth of the limit at once.
     pub fn insert(&mut self, hash: u64, state: TimeWait, now: Instant, lasts: Duration) -> bool {
-        // Else what is over for minutes could be taken for something new.
+        // Otherwise a record that expired minutes ago could be taken for a new one.
         self.expire(now);
         let tag = Tag::of(hash);
         let record = Record::new(tag, state, self.next_end(now, lasts));
@@ -163,14 +163,14 @@ impl TimeWaitTable {
         }
     }
 
-    /// The tick after which a record is over that begins to last now.
+    /// The tick after which a record expires that begins now.
     fn next_end(&mut self, now: Instant, lasts: Duration) -> u16 {
         let end = (now + lasts).min(now + LONGEST);
         self.over = self.over.max(end.after_nanos(APART as u64 * TICK_NS));
         self.sweep_at.get_or_insert(end);
         let first = tick_after(end);
         let (newest, count) = self.newest;
-        // As many as half of those that make way at once are not told apart.
+        // The next tick begins when a tick has half as many records as are evicted at once.
         self.newest = match left(newest, first) {
             0..APART if count >= (self.limit / 32).max(1) => (newest.wrapping_add(1) & TICKS, 1),
             0..=APART => (newest, count + 1),
@@ -179,7 +179,7 @@ impl TimeWaitTable {
         self.newest.0
     }
 
-    /// Ends the oldest. Finding them is a walk through the table, so it is done for many.
+    /// Evicts the oldest. Finding them takes a walk through the table, so many are evicted at once.
     #[cold]
     fn make_room(&mut self, now: Instant) {
         let now = tick(now);
@@ -190,7 +190,7 @@ impl TimeWaitTable {
             return;
         }
         let (older, &mut last, _) = self.ages.select_nth_unstable(count - 1);
-        // Of those as old as the last one that has to go, no more than needed.
+        // Of the records that are as old as the last one to evict, no more than needed are evicted.
         let mut ties = count - older.iter().filter(|left| **left < last).count();
         self.records.retain(|r| {
             let left = r.left(now);
@@ -200,7 +200,7 @@ impl TimeWaitTable {
         });
     }
 
-    /// Lets the record's time start anew (a FIN came again).
+    /// Restarts the record's lifetime, because a FIN came again.
     pub fn restart(&mut self, hash: u64, now: Instant, lasts: Duration) {
         let (tag, expires) = (Tag::of(hash), self.next_end(now, lasts));
         if let Some(record) = self.records.find_mut(tag.spread(), |r| r.tag() == tag) {
@@ -208,7 +208,7 @@ impl TimeWaitTable {
         }
     }
 
-    /// Takes a record out.
+    /// Removes a record.
     #[inline]
     pub fn remove(&mut self, hash: u64) {
         let tag = Tag::of(hash);
@@ -217,7 +217,7 @@ impl TimeWaitTable {
         }
     }
 
-    /// Takes out what is over, at most a second late.
+    /// Removes expired records, at most a second late.
     #[inline]
     pub fn expire(&mut self, now: Instant) {
         if unlikely(self.sweep_at.is_some_and(|at| now >= at)) {
@@ -238,7 +238,7 @@ impl TimeWaitTable {
         self.sweep_at = left.map(|left| now + left.max(SWEEP));
     }
 
-    /// When to call [`TimeWaitTable::expire`] next: not before the first one is over.
+    /// When to call [`TimeWaitTable::expire`] next: not before the first record expires.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.sweep_at
@@ -255,7 +255,7 @@ mod tests {
         TimeWait { snd_nxt: SeqNum::new(1), rcv_nxt: SeqNum::new(2), ts_recent: 0, timestamps: false }
     }
 
-    /// Of the lower bits nothing is kept.
+    /// The lower bits of a hash are not kept.
     fn hash(n: u64) -> u64 {
         n << 16
     }

@@ -1,9 +1,9 @@
 //! A hierarchical timer wheel (Varghese and Lauck, scheme 7): one timer for each connection slot.
 //!
-//! Eight levels of 64 slots count ticks of 2¹⁹ ns (0.52 ms). Level 0 holds what is due within the
-//! current 64 ticks, level *l* what first differs from the current tick in the *l*-th group of six
-//! bits. Eight levels hold every [`Instant`], so nothing is beyond the horizon. A timer moves down a
-//! level at a time, at most seven times, and most are cancelled before.
+//! Eight levels of 64 slots count ticks of 2¹⁹ ns (0.52 ms). Level 0 holds timers that are due within the current
+//! 64 ticks. Level *l* holds timers whose tick first differs from the current tick in the *l*-th group of six bits.
+//! Eight levels hold every [`Instant`], so no timer is beyond the horizon. A timer moves down one level at a time,
+//! at most seven times, and most timers are cancelled before.
 
 use alloc::vec::Vec;
 use firstflight_wire::Instant;
@@ -62,7 +62,7 @@ impl Node {
 }
 
 impl TimerWheel {
-    /// No timers, at time `now`.
+    /// A wheel without timers, at time `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl TimerWheel {
         }
     }
 
-    /// How many timers are scheduled.
+    /// Number of timers that are scheduled.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -86,8 +86,8 @@ impl TimerWheel {
         self.len == 0
     }
 
-    /// Lets the timer of `id` expire at `at`, rounded up to a tick: at most 0.53 ms late, never
-    /// early. A timer that `id` had before is replaced.
+    /// Schedules the timer of `id` for `at`, rounded up to a tick: at most 0.53 ms late, never early. A timer that
+    /// `id` had before is replaced.
     ///
     /// Memory grows to `id` entries: `id` is meant to be the index into a slab. `u32::MAX` is not
     /// an index and is ignored.
@@ -97,7 +97,7 @@ impl TimerWheel {
         }
         let tick = at.as_nanos().div_ceil(1 << TICK_SHIFT);
         match self.nodes.get(id as usize) {
-            // Timers are often moved within a tick, by every segment.
+            // Every segment may move a timer, often within a tick.
             Some(node) if node.list().is_some() && node.tick() == tick => return,
             Some(_) => self.unlink(id),
             None => self.nodes.resize(id as usize + 1, Node::IDLE),
@@ -105,7 +105,7 @@ impl TimerWheel {
         self.link(id, tick);
     }
 
-    /// Lets the timer of `id` expire at `at` or before: one that is scheduled for an earlier tick stays.
+    /// Schedules the timer of `id` for `at` or earlier: a timer that is scheduled for an earlier tick stays.
     #[inline]
     pub fn expedite(&mut self, id: u32, at: Instant) {
         let tick = at.as_nanos().div_ceil(1 << TICK_SHIFT);
@@ -119,11 +119,10 @@ impl TimerWheel {
         self.unlink(id);
     }
 
-    /// Removes a timer that is due at `now` and returns its id; `None` if none is. Timers come in
-    /// the order of their ticks, those within a tick in the order in which they were scheduled or
-    /// reached level 0.
+    /// Removes a timer that is due at `now` and returns its id; `None` if none is due. Timers come in the order of
+    /// their ticks. Timers of one tick come in the order in which they were scheduled or reached level 0.
     ///
-    /// Who schedules a timer in the past between two calls gets it again in the same loop.
+    /// A caller that schedules a timer in the past between two calls gets it in the same loop.
     pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let target = now.as_nanos() >> TICK_SHIFT;
         loop {
@@ -145,18 +144,18 @@ impl TimerWheel {
         }
     }
 
-    /// When to call [`TimerWheel::pop_expired`] next: never later than the next timer (rounded up
-    /// to its tick), possibly earlier, when a slot of a higher level is to be distributed.
+    /// When to call [`TimerWheel::pop_expired`] next: never later than the next timer (rounded up to its tick),
+    /// possibly earlier, if a slot of a higher level must be distributed.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let tick = if self.head(DUE) == NIL { self.next_slot()?.1 } else { self.current };
         Some(Instant::from_nanos(tick.saturating_mul(1 << TICK_SHIFT)))
     }
 
-    /// The occupied slot that comes first, and the tick at which it begins.
+    /// The first occupied slot, and the tick at which it begins.
     ///
-    /// A slot of a lower level lies within the current slot of every higher one, so the lowest
-    /// occupied level has it; within a level all occupied slots are ahead of the current tick.
+    /// A slot of a lower level lies within the current slot of every higher level, so the lowest occupied level
+    /// holds the first slot. Within a level all occupied slots are ahead of the current tick.
     fn next_slot(&self) -> Option<(usize, u64)> {
         let (level, bits) = self.occupied.iter().enumerate().find(|(_, bits)| **bits != 0)?;
         let slot = bits.trailing_zeros() as usize;
@@ -165,8 +164,7 @@ impl TimerWheel {
         Some((level * SLOTS + slot, above | (slot as u64) << shift))
     }
 
-    /// Puts every entry of `list`, which has just been reached, where it belongs now: at least one
-    /// level lower.
+    /// Moves every entry of `list`, which has just been reached, to its new list, at least one level lower.
     fn cascade(&mut self, list: usize) {
         loop {
             let id = self.head(list);
@@ -179,7 +177,7 @@ impl TimerWheel {
         }
     }
 
-    /// The list for `tick`, seen from the current tick.
+    /// The list for `tick`, relative to the current tick.
     fn list_for(&self, tick: u64) -> usize {
         if tick <= self.current {
             return DUE;

@@ -24,7 +24,7 @@ const LEAST_LONGEST: usize = 1500;
 
 /// How much memory incomplete packets may take, and for how long they are kept.
 ///
-/// Anybody can send fragments, from any address. When the memory is used up, the oldest packet is given up: the
+/// Anyone can send fragments, from any address. When the memory is used up, the oldest packet is given up: the
 /// fragments of an honest packet arrive close together, so it is complete before it becomes the oldest. Packets longer
 /// than the link's MTU and longer than 1,500 bytes are refused; a peer that keeps to the announced MSS sends none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

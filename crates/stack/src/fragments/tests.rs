@@ -229,8 +229,8 @@ fn a_source_has_its_share() {
     assert!(bench.table.bytes() <= before + bench.limits.bytes_per_source);
 }
 
-/// On a link with a large MTU 36 bytes must not take the room of 60,000: a few forged ones with a client's address would
-/// push out what the client sends.
+/// On a link with a large MTU 36 bytes must not take the room of 60,000: a few forged ones with a client's address
+/// would push out what the client sends.
 #[test]
 fn a_short_fragment_far_behind_costs_little() {
     let mut bench = bench();
