@@ -1,5 +1,5 @@
-//! Two stacks and random actions on everything between them. The fuzz target `actions` does the same with a fuzzer's
-//! choice.
+//! Two stacks and random actions on everything between them. The fuzz target `actions` does this with a fuzzer's
+//! choices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "../../../fuzz/src/actions/mod.rs"]

@@ -1,4 +1,4 @@
-//! Moments and choices in which the stack does what Linux does, found with packetdrill's scripts.
+//! Times and choices in which the stack does what Linux does, found with packetdrill's scripts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -17,7 +17,7 @@ fn open() -> (Peer, ConnId) {
     (p, id)
 }
 
-/// Which of what was sent has PSH.
+/// For each segment sent, whether it has PSH.
 fn pushes(p: &mut Peer) -> Vec<bool> {
     p.drain().iter().map(|got| got.flags.contains(Flags::PSH)).collect()
 }
@@ -27,7 +27,7 @@ fn pushes(p: &mut Peer) -> Vec<bool> {
 /// `Config::quick_delay`, a millisecond, and a tick of the timer wheel; in milliseconds.
 const QUICK: u64 = 2;
 
-/// A peer that holds its next short segment back until this one is acknowledged (Nagle's algorithm) waits for a
+/// A peer may hold its next short segment back until this one is acknowledged (Nagle's algorithm). It waits for a
 /// millisecond, not for the 40 of a delayed acknowledgement.
 #[test]
 fn the_first_short_segments_are_acknowledged_almost_at_once() {
@@ -54,7 +54,7 @@ fn the_first_full_segments_are_acknowledged_at_once() {
     p.expect().is_ack().ack(1_461).empty();
 }
 
-/// The delay of a millisecond saves a packet: the answer carries the acknowledgement.
+/// The delay of a millisecond saves a packet, because the answer carries the acknowledgement.
 #[test]
 fn an_answer_at_once_takes_the_first_acknowledgement_along() {
     let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
@@ -93,8 +93,8 @@ fn every_write_ends_with_psh_and_nothing_else_has_it() {
     assert_eq!(pushes(&mut p), [true, false, true]);
 }
 
-/// What Linux leaves to the network card to cut: half a window of ten segments. A receiver that merges segments passes
-/// the end of the window on when it sees PSH.
+/// What Linux leaves to the network card to cut: half a window of ten segments. A receiver that merges segments
+/// passes the end of the window to its application when it sees PSH.
 #[test]
 fn bursts_end_with_psh() {
     let (mut p, id) = open();
@@ -114,7 +114,7 @@ fn psh_can_be_kept_for_the_ends_of_writes() {
     assert_eq!(pushes(&mut p), [vec![false; 8], vec![true]].concat());
 }
 
-/// Bursts are repeated as they left, except where the peer already has a part of one.
+/// Bursts are retransmitted as they were sent, unless the peer already has a part of one.
 #[test]
 fn bursts_are_repeated_with_psh_at_their_ends() {
     let mut p = Peer::with(|config| config.tcp.timestamps = false);
@@ -125,7 +125,7 @@ fn bursts_are_repeated_with_psh_at_their_ends() {
     let nth = |n: u32| 1 + n * MSS as u32;
     p.send(seg().seq(1).ack(1).sack(&[(nth(2), nth(4)), (nth(6), nth(10))]));
     let again: Vec<_> = p.drain().iter().map(|got| (got.seq, got.flags.contains(Flags::PSH))).collect();
-    // The fifth ended a burst, the sixth is one of the next.
+    // The fifth segment ends a burst; the sixth belongs to the next one.
     assert_eq!(again, [(nth(0), false), (nth(1), true), (nth(4), false), (nth(5), false)]);
 }
 
@@ -168,7 +168,7 @@ fn no_segment_crosses_the_end_of_a_record() {
     p.expect().data(b"two");
 }
 
-/// The SYN takes a number, but no room in the peer's window.
+/// The SYN takes a sequence number, but no room in the peer's window.
 #[test]
 fn the_first_answer_fills_the_window_of_the_syn() {
     let mut p = Peer::with(|config| config.tcp.timestamps = false);
@@ -191,7 +191,7 @@ fn a_fin_alone_does_not_wait_for_the_congestion_window() {
     p.expect().is_fin().seq(1 + 10 * MSS as u32).empty();
 }
 
-/// RFC 5681 §4.1: what counts as idle is that no data was sent, and it ends when the peer's window opens, too.
+/// RFC 5681 §4.1: a connection is idle if no data was sent. The idle time also ends when the peer's window opens.
 #[test]
 fn probes_of_a_closed_window_do_not_keep_the_congestion_window() {
     let (mut p, id) = open();
@@ -210,7 +210,7 @@ fn probes_of_a_closed_window_do_not_keep_the_congestion_window() {
 
 // --- opening ---------------------------------------------------------------------------------------
 
-/// An echo of a time at which no SYN left answers somebody else.
+/// The echo of a time at which no SYN was sent answers another connection.
 #[test]
 fn a_syn_ack_that_echoes_nothing_of_ours_is_reset() {
     let mut p = Peer::new();
@@ -225,7 +225,7 @@ fn a_syn_ack_that_echoes_nothing_of_ours_is_reset() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// In a simultaneous open the peer may acknowledge what our SYN carried, though it first acknowledged the SYN alone.
+/// In a simultaneous open, the peer may acknowledge the data of our SYN after it first acknowledged the SYN alone.
 #[test]
 fn what_a_crossed_syn_carried_can_be_acknowledged() {
     for taken in [0, 5] {
@@ -272,7 +272,7 @@ fn data_can_ride_without_a_cookie() {
     let config = ConnectConfig { fast_open: true, no_cookie: true, ..ConnectConfig::default() };
     let id = p.connect_with(b"question", &config);
     p.expect().is_syn().data(b"question").no_fast_open();
-    // A cookie that nobody asked for is not kept.
+    // A cookie that was not requested is not kept.
     p.send(seg().syn().ack(9).cookie(&[5; 8]));
     p.expect().is_ack().seq(9).ack(1);
     assert!(p.stack.info(id).unwrap().outcome.is_accepted());
@@ -325,7 +325,7 @@ fn the_window_can_begin_small_and_grows_with_what_arrives() {
     assert_eq!(windows, [10_000, 10_000 + 4 * 1_460, 10_000 + 8 * 1_460]);
 }
 
-// --- while it lives --------------------------------------------------------------------------------
+// --- open connections ------------------------------------------------------------------------------
 
 #[test]
 fn what_is_looked_at_is_still_there() {
@@ -369,7 +369,7 @@ fn what_the_peer_has_is_counted() {
 
 // --- refusals ----------------------------------------------------------------------------------------
 
-/// A RST in answer to a SYN with an option ends the connect, as Linux has it.
+/// A RST in answer to a SYN with an option ends the connect, as in Linux.
 #[test]
 fn a_refusal_can_be_final() {
     let mut p = Peer::with(|config| config.tcp.retry_refused = false);

@@ -23,7 +23,7 @@ fn pair(v6: bool) -> (Pair, ListenerId) {
     (pair, listener)
 }
 
-/// Connects with a certificate by verifier `by`; the server answers everything with 11 KB.
+/// Connects with a certificate of verifier `by`. The server answers every request with 11 KB.
 fn visit(pair: &mut Pair, by: u8, known: bool) -> ConnId {
     let address = pair.client.config().addresses[0];
     let mut asap = certified(certificate(by, 2, address), pair.now);
@@ -32,7 +32,7 @@ fn visit(pair: &mut Pair, by: u8, known: bool) -> ConnId {
     pair.client.connect(pair.server_addr(), REQUEST, &config, pair.now).unwrap().0
 }
 
-/// Serves one request; gives when its first byte was back at the client.
+/// Serves one request. Returns the time until the first byte of the answer is at the client.
 fn serve(pair: &mut Pair, listener: ListenerId, id: ConnId) -> Duration {
     let began = pair.now;
     let child = pair.accept(listener);
@@ -70,7 +70,7 @@ fn the_first_contact_takes_one_round_trip() {
     }
 }
 
-/// Asking costs nothing, and the answer is remembered.
+/// A probe costs nothing, and the answer is remembered.
 #[test]
 fn an_unknown_server_is_asked_first() {
     let (mut pair, listener) = pair(false);
@@ -92,7 +92,7 @@ fn a_refusal_costs_what_a_handshake_costs() {
     assert_eq!(pair.client.info(id).unwrap().totals.bytes_acked, REQUEST.len() as u64);
 }
 
-/// The same packet from the wire, whatever its port: executed once.
+/// The same packet is replayed, also with other ports. The request is executed once.
 #[test]
 fn a_replayed_request_is_executed_once() {
     let (mut pair, listener) = pair(false);
@@ -102,7 +102,7 @@ fn a_replayed_request_is_executed_once() {
     assert_eq!(end, End::Client);
     for port in [1u8, 2] {
         let mut copy = syn.clone();
-        // Another source port, and a checksum to go with it.
+        // Another source port, with the checksum adapted.
         copy[21] ^= port;
         fix_checksum(&mut copy);
         pair.server.handle_packet(pair.now, &copy);
@@ -119,7 +119,7 @@ fn fix_checksum(packet: &mut [u8]) {
     firstflight_wire::tcp::fill_checksum(&mut packet[at..], src, dst);
 }
 
-/// A certificate is for one address: cached or not, from another one it proves nothing.
+/// A certificate is for one address. From another address it proves nothing, whether it is cached or not.
 #[test]
 fn a_certificate_from_another_address_is_refused() {
     let (mut pair, listener) = pair(false);
@@ -133,7 +133,8 @@ fn a_certificate_from_another_address_is_refused() {
     assert_eq!(pair.client.info(id).unwrap().outcome, Outcome::Handshake(Reason::AddressMismatch));
 }
 
-/// A path that takes the options off: an ordinary connection, and no byte of the block for anybody.
+/// A path that removes the options: the connection is an ordinary one, and the application gets no byte of the
+/// block.
 #[test]
 fn a_block_without_its_option_is_never_delivered() {
     let (mut pair, listener) = pair(false);
@@ -155,8 +156,8 @@ fn strip(packet: &mut [u8]) {
     fix_checksum(packet);
 }
 
-/// The SYN-ACKs are lost until the server sends no more of them. The client's SYN, which comes again, still finds
-/// the connection: an ordinary one made now would bring the request a second time.
+/// The SYN-ACKs are lost until the server stops sending them. The client's retransmitted SYN still finds the
+/// connection. A new ordinary connection would execute the request a second time.
 #[test]
 fn lost_syn_acks_do_not_run_the_request_twice() {
     let (mut pair, listener) = pair(false);
@@ -166,7 +167,7 @@ fn lost_syn_acks_do_not_run_the_request_twice() {
         lost += u32::from(syn_ack);
         !(syn_ack && lost <= 5)
     }));
-    // What may run twice would go again from another port.
+    // Data that may run twice would be sent again from another port.
     let mut asap = certified(certificate(1, 2, pair.client.config().addresses[0]), pair.now);
     asap.once = true;
     let config = ConnectConfig { asap: Some(asap), ..ConnectConfig::default() };

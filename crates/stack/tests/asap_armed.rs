@@ -1,5 +1,5 @@
-//! First flights inside a lookup, the client's side: who may answer, the direct copy, and both together
-//! (`docs/spec/dns-carriage.md` §§2.1, 5). Two stacks, virtual time; the front is a call.
+//! The client's side of first flights inside a lookup: who may answer, the direct copy, and both copies together
+//! (`docs/spec/dns-carriage.md` §§2.1, 5). Two stacks in virtual time; the front is a function call.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -74,7 +74,7 @@ fn arm(p: &mut Pair) -> ArmedSyn {
     armed
 }
 
-/// A front hands over the SYN to the server at `to`.
+/// A front delivers the SYN to the server at `to`.
 fn hand_over(p: &mut Pair, armed: &ArmedSyn, to: IpAddr, with: ReplyKey) {
     let client = SocketAddr::new(p.client.config().addresses[0], CLIENT);
     let flight = RelayedFlight { client, server: to, segment: &armed.segment, key: with, seen_as: None };
@@ -86,7 +86,7 @@ fn here(p: &Pair) -> IpAddr {
     p.server_addr().ip()
 }
 
-/// The server answers what it got; when the client has the answer.
+/// The server answers the request. Returns when the client has the answer.
 fn served(p: &mut Pair, listener: ListenerId, id: ConnId) -> Instant {
     let child = p.accept(listener);
     assert_eq!(p.server_reads(child), REQUEST);
@@ -125,15 +125,15 @@ fn a_server_that_was_never_contacted_answers_in_half_a_round_trip() {
         assert!(p.log.is_empty(), "a packet for nobody");
         let to = here(&p);
         hand_over(&mut p, &armed, to, key(5));
-        // The way back only.
+        // Only the way back takes time.
         assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(70));
         assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
         assert_eq!(p.client.info(armed.id).unwrap().remote, p.server_addr());
         assert_eq!(p.client.counters().armed_answered, 1);
         assert!(p.client_saw(armed.id, Readiness::CONNECTED));
-        // When it left the server nobody knows, so it is no sample of the round trip.
+        // It is not known when the SYN reached the server, so the answer is no sample of the round trip.
         assert!(p.client.info(armed.id).unwrap().rtt.is_none_or(|rtt| rtt >= ms(100)));
-        // The address comes too late to matter.
+        // The address comes too late to be used.
         p.client.send_direct(armed.id, to, p.now).unwrap();
         p.idle(Duration::from_secs(5));
         assert!(sent_by_client(&p).iter().all(|flags| !flags.contains(Flags::SYN)));
@@ -150,7 +150,7 @@ fn an_answer_without_the_right_proof_is_none() {
     p.idle(ms(60));
     assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
     assert_eq!(p.client.counters().armed_answered, 0);
-    // It is told that nobody knows it; what it has accepted is over.
+    // The server gets a RST, because the client has no such connection.
     assert_eq!(sent_by_client(&p).len(), 1);
     assert!(sent_by_client(&p)[0].contains(Flags::RST));
 }
@@ -171,7 +171,7 @@ fn data_that_comes_before_its_syn_ack_is_not_reset() {
     p.idle(ms(60));
     assert!(p.log.len() >= 2, "no data before the ACK");
     assert_eq!((sent_by_client(&p).len(), p.client.counters().resets_sent), (0, 0));
-    // The SYN-ACK is sent again, or the direct copy causes one.
+    // The SYN-ACK is retransmitted, or the direct copy causes one.
     p.client.send_direct(armed.id, to, p.now).unwrap();
     let mut got = Vec::new();
     p.run(Duration::from_secs(10), |p| {
@@ -184,7 +184,7 @@ fn data_that_comes_before_its_syn_ack_is_not_reset() {
 
 #[test]
 fn an_answer_of_another_address_or_number_is_none() {
-    // What a middlebox changes is not what was proved.
+    // The proof does not cover a SYN-ACK that a middlebox has changed.
     type Change = fn(&mut [u8]);
     let changes: [(&str, Change); 4] = [
         ("the address", |packet| packet[15] = 77),
@@ -198,7 +198,7 @@ fn an_answer_of_another_address_or_number_is_none() {
         p.middlebox = Some(Box::new(move |from, packet| {
             if from == End::Server {
                 change(packet);
-                // In order again: it is not the checksum that is looked at.
+                // Correct the checksum, so that it is not the reason for the drop.
                 packet[10..12].fill(0);
                 let sum = packet[..20].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum::<u32>();
                 let sum = (sum & 0xffff) + (sum >> 16);
@@ -229,10 +229,10 @@ fn the_direct_copy_alone_is_an_ordinary_first_flight() {
     assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
 }
 
-/// Of the two copies one is executed, and both are one connection.
+/// One of the two copies is executed, and both are one connection.
 #[test]
 fn both_copies_meet_at_the_server() {
-    // When the front's comes, while the direct one leaves at 30 ms and arrives at 80.
+    // When the front's copy arrives. The direct copy leaves at 30 ms and arrives at 80 ms.
     for (handed, relayed) in [(0, true), (40, true), (79, true), (90, false), (120, false)] {
         println!("handed over after {handed} ms");
         let (mut p, listener) = pair(false);
@@ -249,7 +249,7 @@ fn both_copies_meet_at_the_server() {
             p.idle(ms(handed - 30));
             hand_over(&mut p, &armed, to, key(5));
         }
-        // The server is asked what it has from then on.
+        // From then on the server is asked what it has received.
         let at = served(&mut p, listener, armed.id);
         assert_eq!(at, Instant::ZERO + ms(handed.max(30) + 50));
         assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, relayed));
@@ -276,7 +276,7 @@ fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
     assert_eq!(at, Instant::ZERO + ms(70));
     assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
     assert_eq!(p.client.info(armed.id).unwrap().remote, elsewhere);
-    // The other one, whose guard is its own here, hears that nobody waits for it.
+    // The other server, which has a guard of its own here, learns that nobody waits for its answer.
     p.idle(Duration::from_secs(5));
     assert_eq!(p.client.counters().resets_sent, 1);
     if let Some(child) = p.server.accept(listener) {
@@ -284,7 +284,7 @@ fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
     }
 }
 
-/// A connection with a direct copy on its way to an address of the server's host where nobody listens.
+/// A connection whose direct copy is on its way to an address of the server's host without a listener.
 fn refused_soon(v6: bool) -> (Pair, ListenerId, ArmedSyn) {
     let (mut p, listener) = pair(v6);
     let armed = arm(&mut p);
@@ -300,7 +300,7 @@ fn a_refused_direct_copy_does_not_end_the_wait_for_the_other_answer() {
         p.idle(ms(110));
         assert_eq!(p.client.direct_refused(armed.id), Some(CloseReason::Refused));
         assert!(p.client_saw(armed.id, Readiness::HELD));
-        // It is not sent again.
+        // It is not retransmitted.
         p.idle(Duration::from_secs(3));
         assert_eq!(sent_by_client(&p).len(), 1);
         let to = here(&p);
@@ -367,14 +367,15 @@ fn a_copy_that_another_server_has_seen_is_answered_replayed() {
     let to = here(&p);
     let elsewhere = SocketAddr::new(other_address(false), PORT);
     p.server.listen(ListenConfig { asap: Some(policy), ..ListenConfig::new(elsewhere) }).unwrap();
-    // The answer to the front's copy does not come through.
+    // The answer to the front's copy is lost.
     p.middlebox = Some(Box::new(move |from, packet| {
         from == End::Client || Packet::parse(packet).unwrap().src != elsewhere.ip()
     }));
     let armed = arm(&mut p);
     hand_over(&mut p, &armed, elsewhere.ip(), key(5));
     p.client.send_direct(armed.id, to, p.now).unwrap();
-    // The handshake is complete, and the request goes again: a round trip more, and it may run twice.
+    // The handshake is complete, and the request is sent again. This takes one round trip more, and the request may
+    // run twice.
     assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(200));
     assert_eq!(outcome(&p, armed.id), (Outcome::Handshake(Reason::Replay), false));
 }
@@ -407,7 +408,7 @@ fn nothing_is_sent_while_there_is_no_address() {
     p.idle(Duration::from_secs(1));
     assert!(p.log.is_empty());
     assert_eq!(p.client.connections(), 0);
-    // An answer that comes then is nobody's.
+    // An answer that comes after that belongs to no connection.
     let to = here(&p);
     hand_over(&mut p, &armed, to, key(5));
     p.idle(ms(60));
@@ -441,7 +442,7 @@ fn what_cannot_be_armed_or_sent() {
     assert!(p.log.is_empty());
 }
 
-/// Many at once differ in their ports.
+/// Several connections at once differ in their ports.
 #[test]
 fn each_answer_finds_its_own_connection() {
     let (mut p, _) = pair(false);
@@ -475,7 +476,8 @@ fn a_keep_alive_goes_to_who_has_no_connection() {
     assert_eq!(p.log.len(), 1);
 }
 
-/// The thesis' own form: on IP, and whoever acknowledges the numbers is believed. For its experiments only.
+/// The thesis' own form: on IP, any sender that acknowledges the right numbers is believed. For its experiments
+/// only.
 #[test]
 fn the_thesis_own_form_takes_any_answer() {
     let (mut p, listener) = pair(false);
@@ -483,7 +485,7 @@ fn the_thesis_own_form_takes_any_answer() {
     let asap = Some(certified(certificate(1, 2, address), p.now));
     let config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
     let armed = p.client.lab_arm_on_ip(PORT, REQUEST, &config, p.now).unwrap();
-    // Handed to the server as if it had come from the client.
+    // The SYN is delivered to the server as if it had come from the client.
     let segment = Segment::parse(&armed.segment).unwrap();
     let header = firstflight_wire::ip::Header {
         src: address,
@@ -511,8 +513,8 @@ fn the_thesis_own_form_takes_any_answer() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whenever the two copies leave and whichever four of the first packets are lost: the request runs once, its answer arrives, and
-    /// nothing is left over.
+    /// Whenever the two copies leave, and whichever four of the first packets are lost: the request runs once, its
+    /// answer arrives, and no state is left.
     #[test]
     fn in_any_order_and_with_any_loss_it_runs_once(
         handed in proptest::option::of(0_u64..300),

@@ -1,5 +1,5 @@
-//! What a server sends before the client's ACK, whose address a certificate only vouches for, and what it learns
-//! when somebody there says that he asked for nothing (`docs/spec/asap.md` §7.8).
+//! What a server sends before the client's ACK, when only a certificate vouches for the client's address, and what
+//! it learns when a host at that address denies the request (`docs/spec/asap.md` §7.8).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -19,16 +19,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 const NOW_S: u32 = (NOW_MS / 1000) as u32;
-/// IP and TCP header, MSS and ASAP's option, the block.
+/// Length of the SYN: IP and TCP header, MSS and ASAP's option, the block.
 const SYN: usize = 20 + 20 + 12 + 196 + DATA.len();
-/// Ten segments of what an MSS of 1460 leaves.
+/// Ten segments with an MSS of 1460.
 const IW10: usize = 14_600;
 
 fn address() -> IpAddr {
     CLIENT.parse().unwrap()
 }
 
-/// A server whose policy for verifier 1 is this.
+/// A server with this policy for verifier 1.
 fn trusting(trusted: Trusted, response: ResponsePolicy) -> Server {
     let trust = Arc::new(TrustStore::new([trusted]).unwrap());
     server_with(|_| {}, |asap| asap.trust = trust, |listen| listen.response = response)
@@ -42,11 +42,11 @@ fn own() -> Trusted {
     Trusted { own: true, ..third_party() }
 }
 
-/// Everything that a server sends to a client that says nothing any more: the application has more than enough.
+/// Everything that a server sends to a silent client. The application has more data than may be sent.
 struct Sent {
-    /// Bytes of IP packets but for SYN-ACKs sent again.
+    /// Bytes of IP packets, without retransmitted SYN-ACKs.
     packets: usize,
-    /// Bytes of the stream, and how often the SYN-ACK left again.
+    /// Bytes of the stream, and the number of SYN-ACK retransmissions.
     stream: usize,
     again: usize,
 }
@@ -63,7 +63,7 @@ fn before_ack(mut s: Server, vantage: u8, age: u32) -> Sent {
     let syn_acks = sent.iter().filter(|got| got.flags.contains(firstflight_wire::tcp::Flags::SYN)).count();
     let len = |got: &Got| got.packet.len();
     let bare = sent.iter().find(|got| got.flags.contains(firstflight_wire::tcp::Flags::SYN)).map_or(0, len);
-    // No byte of the stream leaves twice.
+    // No byte of the stream is sent twice.
     let mut next = 1;
     for got in sent.iter().filter(|got| !got.data.is_empty()) {
         assert_eq!(got.seq, next);
@@ -100,7 +100,7 @@ fn three_vantage_points_vouch_for_an_initial_window_for_an_hour() {
     }
 }
 
-/// Another factor, and the smaller of what the listener and the verifier's entry allow.
+/// Other factors: the smaller of the listener's limit and the limit in the verifier's entry counts.
 #[test]
 fn the_smaller_bound_counts() {
     let times = |times| Trusted { times, ..third_party() };
@@ -119,7 +119,7 @@ fn the_smaller_bound_counts() {
     assert_eq!(before_ack(trusting(times(0), ResponsePolicy::Immediately), 1, 0).stream, 0);
 }
 
-/// The ACK proves the address: the rest goes at once.
+/// The ACK proves the address, so the rest is sent at once.
 #[test]
 fn an_ack_lifts_the_bound() {
     let mut s = trusting(third_party(), ResponsePolicy::Immediately);
@@ -129,11 +129,11 @@ fn an_ack_lifts_the_bound() {
     assert!(early < 3 * SYN);
     s.p.send(seg().seq(AFTER).ack(1 + early as u32));
     let rest: usize = s.p.drain().iter().map(|got| got.data.len()).sum();
-    // But for a small segment that Nagle's algorithm holds back.
+    // Nagle's algorithm holds back one small segment.
     assert!(early + rest > 10_000 - 1460, "{early} + {rest}");
 }
 
-// --- somebody there says no ----------------------------------------------------------------------------------
+// --- a host at the address says no ---------------------------------------------------------------------------
 
 /// The status of a SYN by `client` at `address` on another port; `None`: accepted.
 fn tries(s: &mut Server, client: u8, address: &str, began: u32) -> Option<Status> {
@@ -147,7 +147,7 @@ fn tries(s: &mut Server, client: u8, address: &str, began: u32) -> Option<Status
     let status = flights::reply(&got).unwrap().status;
     if status == Status::Accepted {
         s.p.accept(s.listener);
-        // Its places do not matter here.
+        // Its pending places are not tested here.
         s.p.send(seg().seq(got.ack).ack(1));
         return None;
     }
@@ -156,15 +156,15 @@ fn tries(s: &mut Server, client: u8, address: &str, began: u32) -> Option<Status
     Some(status)
 }
 
-/// What follows from a complaint about the accepted first flight of client 2 at [`CLIENT`]: its key is barred, and nobody
-/// else.
+/// The effect of a complaint about the accepted first flight of client 2 at [`CLIENT`]: its key is barred, and no
+/// other key.
 #[track_caller]
 fn is_barred(mut s: Server) {
     assert_eq!(tries(&mut s, 2, CLIENT, NOW_S), Some(Status::Barred), "the key");
     assert_eq!(tries(&mut s, 3, CLIENT, NOW_S), None, "a neighbour");
     assert_eq!(tries(&mut s, 2, "10.0.0.9", NOW_S), Some(Status::Barred), "the key from elsewhere");
     assert_eq!(tries(&mut s, 3, "10.0.0.9", NOW_S), None, "somebody else");
-    // Until the certificate ends; the key may have another one.
+    // The bar lasts until the certificate ends. The key may have another certificate.
     s.p.at(1_799_000);
     assert_eq!(tries(&mut s, 2, CLIENT, NOW_S + 1700), Some(Status::Barred));
     s.p.at(1_801_000);
@@ -191,7 +191,7 @@ fn a_reset_before_the_ack_bars_the_key_and_no_neighbour() {
     is_barred(s);
 }
 
-/// Whether the application has it yet or not.
+/// This does not depend on whether the application has the connection yet.
 #[test]
 fn a_reset_in_the_accept_queue_bars_it_too() {
     let mut s = server();
@@ -214,8 +214,8 @@ fn reset_of(s: &mut Server, client: u8) {
     s.p.accept(s.listener);
 }
 
-/// An attacker that had the address before may hold certificates for many keys. So the address is barred, for longer with
-/// each key, and the word for it is `barred` at both ends.
+/// An attacker that had the address before may hold certificates for many keys. So the address is barred, for
+/// longer with each key, and both ends report `barred`.
 #[test]
 fn resets_of_several_keys_bar_the_address_for_longer_and_longer() {
     let mut s = server();
@@ -233,7 +233,7 @@ fn resets_of_several_keys_bar_the_address_for_longer_and_longer() {
     assert_eq!(tries(&mut s, 9, CLIENT, NOW_S), None);
 }
 
-/// The ACKs of other clients at the address make up for resets.
+/// The ACKs of other clients at the address compensate for resets.
 #[test]
 fn acks_of_neighbours_forgive_resets() {
     let mut s = server();
@@ -262,7 +262,7 @@ fn a_reset_after_the_ack_bars_nobody() {
     is_not_barred(s);
 }
 
-/// The server's own doing says nothing about the address.
+/// The server's own abort says nothing about the address.
 #[test]
 fn an_abort_bars_nobody() {
     let (mut s, _, id) = accepted();
@@ -271,7 +271,7 @@ fn an_abort_bars_nobody() {
     is_not_barred(s);
 }
 
-/// Nor does silence.
+/// A missing answer says nothing either.
 #[test]
 fn a_timeout_bars_nobody() {
     let (mut s, _, id) = accepted();
@@ -285,7 +285,7 @@ fn an_unreachable_port_or_host_bars_the_key() {
     for kind in [IcmpErrorKind::PortUnreachable, IcmpErrorKind::HostUnreachable] {
         let (mut s, syn_ack, id) = accepted();
         s.p.icmp(kind, &syn_ack.packet);
-        // The host may be found again; then the connection goes on (RFC 5461).
+        // The host may become reachable again. Then the connection continues (RFC 5461).
         let over = kind.is_hard().then_some(CloseReason::Unreachable);
         assert_eq!(s.p.reason(id), over, "{kind:?}");
         if over.is_none() {
@@ -310,7 +310,7 @@ fn what_routers_say_about_the_path_bars_nobody() {
     }
 }
 
-/// A quotation with a number of nothing that is on the way proves nothing; nor one of a connection that is open.
+/// An ICMP error that quotes a number not in flight proves nothing, and neither does one about an open connection.
 #[test]
 fn an_unreachable_that_proves_nothing_bars_nobody() {
     for kind in [IcmpErrorKind::PortUnreachable, IcmpErrorKind::HostUnreachable] {
@@ -329,7 +329,7 @@ fn an_unreachable_that_proves_nothing_bars_nobody() {
     }
 }
 
-/// Half a bar would be none: a request that was refused for it and done by handshake is not good when it ends.
+/// A request that was refused because of a bar, and done by handshake, is not valid when the bar ends.
 #[test]
 fn what_is_refused_for_a_bar_is_used_up() {
     let mut s = server();

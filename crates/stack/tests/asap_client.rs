@@ -1,4 +1,4 @@
-//! What a client makes of every answer to a block, packet by packet (`docs/spec/asap.md` §§6.5, 6.6).
+//! What a client does with every answer to a block, packet by packet (`docs/spec/asap.md` §§6.5, 6.6).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -19,7 +19,7 @@ fn refusals() -> impl Iterator<Item = Status> {
     Status::ALL.iter().copied().filter(|status| !matches!(status, Status::Capable | Status::Accepted))
 }
 
-/// What a refusal is called.
+/// The reason that belongs to a refusal.
 fn reason(status: Status) -> Reason {
     match status {
         Status::Disabled | Status::Policy => Reason::Policy,
@@ -38,7 +38,7 @@ fn reason(status: Status) -> Reason {
     }
 }
 
-/// The same of data that may.
+/// Like `once`, with data that may run twice.
 fn replayable() -> (Peer, Visit) {
     let mut p = Peer::new();
     let flight = visit(&mut p, |_| {});
@@ -73,7 +73,7 @@ fn accepted() {
         let info = p.stack.info(flight.id).unwrap();
         assert_eq!((info.state, info.certificate), (StateName::Established, true));
         assert_eq!(info.totals.bytes_acked as usize, DATA.len(), "the block is no part of the stream");
-        // The stream goes on behind them.
+        // The stream continues after them.
         p.write(flight.id, b"more");
         p.expect().is_ack().seq(AFTER).data(b"more");
         p.send(seg().seq(1).ack(AFTER + 4).data(b"answer"));
@@ -81,7 +81,7 @@ fn accepted() {
     }
 }
 
-/// A forged or mangled reply takes nothing back that was acknowledged; the server is asked again next time.
+/// A forged or mangled reply does not take back what was acknowledged. The server is probed again next time.
 #[test]
 fn accepted_and_the_reply_absent_or_unreadable() {
     let unreadable: [&[u8]; 4] = [
@@ -105,10 +105,10 @@ fn accepted_and_the_reply_absent_or_unreadable() {
     }
 }
 
-/// It says that it took the data and that it did not.
+/// The answer says both that the server took the data and that it did not.
 #[track_caller]
 fn misbehaves(acked: u32, option: impl Fn(&Visit) -> Vec<u8>, wanted: Reason) {
-    // What must not run twice is not sent again.
+    // Data that must not run twice is not sent again.
     let (mut p, flight) = once();
     let option_of = option(&flight);
     p.send(syn_ack(acked).option(&option_of));
@@ -119,7 +119,7 @@ fn misbehaves(acked: u32, option: impl Fn(&Visit) -> Vec<u8>, wanted: Reason) {
     p.pass(30_000);
     p.quiet();
     p.release(flight.id);
-    // And the server is left alone, then asked again.
+    // The next visit offers nothing to the server; later it is probed again.
     let next = visit(&mut p, |_| {});
     assert_eq!(offer(&next.syn), None);
     assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
@@ -127,7 +127,7 @@ fn misbehaves(acked: u32, option: impl Fn(&Visit) -> Vec<u8>, wanted: Reason) {
     p.pass(31_000);
     assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(false));
 
-    // What may run twice goes by another port at once, plain.
+    // Data that may run twice is sent from another port at once, after a plain SYN.
     let (mut p, flight) = replayable();
     let option = option(&flight);
     p.send(syn_ack(acked).option(&option));
@@ -181,11 +181,11 @@ fn acknowledged_inside() {
 
 // --- the ISN acknowledged ------------------------------------------------------------------------------------
 
-/// The data goes alone, from ISN+1, at once, and the window is not cut.
+/// The data is sent alone, from ISN+1, at once, and the window is not reduced.
 #[test]
 fn refused() {
     for status in refusals() {
-        // A server that has not looked at the block knows no tag.
+        // A server that has not read the block knows no tag.
         for tagged in [true, false] {
             let mut visits = vec![replayable()];
             if status != Status::Replayed {
@@ -204,9 +204,9 @@ fn refused() {
                 assert_eq!(p.read(flight.id), b"answer");
                 assert_eq!(p.stack.info(flight.id).unwrap().totals.bytes_acked as usize, DATA.len());
                 end(&mut p, flight.id);
-                // It was no failure of the path.
+                // The path did not fail.
                 let next = visit(&mut p, |_| {});
-                // A certificate for another address than the server sees is not shown to it again.
+                // A certificate for another address than the server sees is not shown to that server again.
                 let asks = matches!(status, Status::Disabled | Status::AddressMismatch);
                 assert_eq!(offer(&next.syn), Some(!asks), "{status:?}");
             }
@@ -214,7 +214,8 @@ fn refused() {
     }
 }
 
-/// A copy of the SYN may have been executed, and its connection be over. What must not run twice does not go again.
+/// A copy of the SYN may have been executed, and its connection may be over. Data that must not run twice is not
+/// sent again.
 #[test]
 fn replayed_and_must_not_run_twice() {
     for tagged in [true, false] {
@@ -227,7 +228,7 @@ fn replayed_and_must_not_run_twice() {
         assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::Unknown));
         assert!(p.reason(flight.id).is_some());
         p.release(flight.id);
-        // The next one goes by the handshake.
+        // The next request uses the handshake.
         let next = visit(&mut p, |config| config.replay_safe = false);
         assert_eq!(next.syn.data.len(), 0);
         p.send(syn_ack(1));
@@ -235,7 +236,7 @@ fn replayed_and_must_not_run_twice() {
     }
 }
 
-/// An answer with hints is read as well, and steers nothing here.
+/// An answer with hints is read as well. The hints change nothing here.
 #[test]
 fn refused_with_hints() {
     for (status, more) in [(Status::Expired, [0; 4]), (Status::UnknownVerifier, [1, 2, 3, 4])] {
@@ -249,7 +250,7 @@ fn refused_with_hints() {
     }
 }
 
-/// Absent, unreadable, or an answer to something else: the option did not get there, or not back.
+/// The reply is absent, unreadable, or answers something else: the option was lost on the way there or back.
 #[test]
 fn not_acknowledged_and_no_reply() {
     let replies: [&[u8]; 4] = [
@@ -271,7 +272,7 @@ fn not_acknowledged_and_no_reply() {
             assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
             assert_eq!(offer(&next.syn), None);
             end(&mut p, next.id);
-            // Then it is asked again.
+            // Then the server is probed again.
             p.pass(61_000);
             let next = visit(&mut p, |_| {});
             assert_eq!((offer(&next.syn), next.syn.data.len()), (Some(false), 0));
@@ -281,7 +282,8 @@ fn not_acknowledged_and_no_reply() {
 
 // --- neither -------------------------------------------------------------------------------------------------
 
-/// RFC 9293 §3.10.7.3: each is answered with a RST, and the attempt goes on. A plain SYN follows the first RST.
+/// RFC 9293 §3.10.7.3: each one is answered with a RST, and the attempt continues. A plain SYN follows the first
+/// RST.
 #[test]
 fn acknowledged_outside() {
     for (mut p, flight) in [once(), replayable()] {
@@ -354,9 +356,9 @@ fn a_syn_that_crosses() {
     }
 }
 
-// --- sent again ----------------------------------------------------------------------------------------------
+// --- retransmitted -------------------------------------------------------------------------------------------
 
-/// Neither option, block nor data: a path that drops them drops them always.
+/// The retransmission has no option, block or data, because a path that drops them drops them always.
 #[test]
 fn a_lost_syn_is_sent_again_plain() {
     let (mut p, flight) = once();
@@ -370,7 +372,7 @@ fn a_lost_syn_is_sent_again_plain() {
     assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
 }
 
-/// With data that may run twice, another port follows soon; the data waits for the handshake.
+/// If the data may run twice, a SYN from another port follows soon. The data waits for the handshake.
 #[test]
 fn a_lost_syn_is_followed_by_one_from_another_port() {
     let (mut p, flight) = replayable();
@@ -386,7 +388,7 @@ fn a_lost_syn_is_followed_by_one_from_another_port() {
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::SynTimedOut));
 }
 
-/// It was not lost, only late: what the server says about it counts.
+/// The first SYN was late, not lost: the server's answer to it counts.
 #[test]
 fn a_late_answer_to_the_first_syn() {
     let late = |option: &dyn Fn(&Visit) -> Vec<u8>, acked| {
@@ -403,7 +405,7 @@ fn a_late_answer_to_the_first_syn() {
     p.expect().is_ack().seq(AFTER).empty();
     assert_eq!(outcome(&p, flight.id), Outcome::AcceptedReplyStripped);
 
-    // The plain SYN has no option, so the refusal is of the first: nothing was lost on the way.
+    // The plain SYN has no option, so the refusal answers the first SYN, and nothing was lost.
     let (mut p, flight) = late(&|flight| reply_with(Status::Expired, flight.tag), 1);
     p.expect().is_ack().seq(1).data(DATA);
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::Expired));
@@ -411,7 +413,7 @@ fn a_late_answer_to_the_first_syn() {
     assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(true));
 }
 
-/// A SYN-ACK that is sent again is answered, and says nothing new.
+/// A retransmitted SYN-ACK is acknowledged, and changes nothing.
 #[test]
 fn a_second_syn_ack_changes_nothing() {
     let (mut p, flight) = replayable();

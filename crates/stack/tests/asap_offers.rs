@@ -24,12 +24,12 @@ fn syn_ack(ack: u32) -> Seg {
     seg().syn().ack(ack).mss(1460)
 }
 
-/// A server of which nobody has said that it understands.
+/// A server that is not known to understand ASAP.
 fn unknown(config: &mut ConnectConfig) {
     config.asap.as_mut().unwrap().known = false;
 }
 
-/// The server answers a probe: it understands.
+/// The server answers a probe, so it understands ASAP.
 fn shows_that_it_understands(p: &mut Peer) {
     let flight = visit(p, unknown);
     assert_eq!(offer(&flight.syn), Some(false));
@@ -39,7 +39,7 @@ fn shows_that_it_understands(p: &mut Peer) {
     end(p, flight.id);
 }
 
-/// Whether the next visit to a server that nobody speaks for brings a block.
+/// Whether the next visit to a server that is not configured as capable brings a block.
 fn brings_block(p: &mut Peer) -> bool {
     let flight = visit(p, unknown);
     let offered = offer(&flight.syn).expect("nothing is offered");
@@ -54,7 +54,7 @@ fn an_unknown_server_gets_a_probe_and_no_payload() {
     let mut p = Peer::new();
     let flight = visit(&mut p, unknown);
     assert_eq!((offer(&flight.syn), flight.syn.data.len()), (Some(false), 0));
-    // Sent again, it is left out.
+    // The retransmitted SYN has no option.
     let again = p.sends_at(1_500, &[1000]).remove(0);
     assert_eq!((offer(&again), again.data.len()), (None, 0));
 }
@@ -70,7 +70,7 @@ fn a_server_that_answered_is_remembered_for_a_day() {
     assert!(!brings_block(&mut p));
 }
 
-/// Each answer counts for a day from then.
+/// Each answer is valid for a day.
 #[test]
 fn an_answer_to_a_block_is_remembered_too() {
     for status in [Status::Accepted, Status::Overloaded, Status::Expired] {
@@ -86,7 +86,7 @@ fn an_answer_to_a_block_is_remembered_too() {
     }
 }
 
-/// By what it is called, and at which address.
+/// The memory is per identity and address.
 #[test]
 fn it_is_remembered_for_one_identity_and_address() {
     let mut p = Peer::new();
@@ -118,7 +118,7 @@ fn a_server_that_says_nothing_is_asked_again() {
     }
 }
 
-/// The capability was learnt, then somebody on the way took the reply off, or the server stopped to understand.
+/// The capability was learnt. Then the path removed the reply, or the server no longer understands ASAP.
 #[test]
 fn a_doubtful_server_is_asked_again() {
     for (acked, status) in [(AFTER, None), (1, Some(Status::Disabled))] {
@@ -129,7 +129,7 @@ fn a_doubtful_server_is_asked_again() {
         p.send(syn_ack(acked).option(&option));
         end(&mut p, flight.id);
         assert!(!brings_block(&mut p));
-        // Even where a DNS record says that it understands, until it has said so itself.
+        // The server is probed even if a DNS record says that it understands, until its own answer has said so.
         let published = visit(&mut p, |_| {});
         assert_eq!(offer(&published.syn), Some(false));
         p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
@@ -138,7 +138,7 @@ fn a_doubtful_server_is_asked_again() {
     }
 }
 
-/// A lost probe says nothing: what was known stays known.
+/// A lost probe says nothing, so the known capability stays known.
 #[test]
 fn an_answer_to_a_plain_syn_says_nothing() {
     let mut p = Peer::new();
@@ -186,7 +186,7 @@ fn a_certificate_that_is_over_is_not_shown() {
     }
 }
 
-/// t_req counts from the certificate's beginning on the clock of its own, whatever the wall clock says.
+/// t_req counts from the certificate's beginning on its own clock, whatever the wall clock says.
 #[test]
 fn the_wall_clock_does_not_enter_a_request() {
     let made = |unix_ms: u64| {
@@ -205,7 +205,7 @@ fn the_wall_clock_does_not_enter_a_request() {
     assert_eq!(made(0), NOW_MS + 1234);
 }
 
-/// Each request has an id of its own.
+/// Each request has its own id.
 #[test]
 fn ids_do_not_come_twice() {
     let mut p = Peer::new();
@@ -217,9 +217,9 @@ fn ids_do_not_come_twice() {
     }
 }
 
-// --- beside Fast Open ----------------------------------------------------------------------------------------
+// --- together with Fast Open -----------------------------------------------------------------------------------
 
-/// Both credentials at hand: the cookie is cheaper.
+/// If both credentials are available, the cookie is used, because it is cheaper.
 #[test]
 fn a_cookie_goes_before_a_certificate() {
     let mut p = primed::primed();
@@ -229,7 +229,7 @@ fn a_cookie_goes_before_a_certificate() {
     assert_eq!(syn.data, DATA, "and no block");
 }
 
-/// Without a cookie one is asked for beside the block, and never shown beside it.
+/// Without a cookie, the SYN with the block requests one. A cookie is never shown together with a block.
 #[test]
 fn a_block_may_ask_for_a_cookie() {
     let mut p = Peer::new();
@@ -244,12 +244,12 @@ fn a_block_may_ask_for_a_cookie() {
     primed::with_cookie(next.syn);
 }
 
-/// What must not run twice goes with a certificate, though a cookie is there; the cookie stays for another time,
-/// also if it is good once.
+/// Data that must not run twice uses a certificate, even if there is a cookie. The cookie is kept for later, also
+/// if it is valid once.
 #[test]
 fn a_cookie_that_is_not_shown_is_kept() {
     let mut p = primed::primed();
-    // The server takes the data and grants another: each is good once.
+    // The server takes the data and grants another cookie. Each is valid once.
     let flight = visit(&mut p, |config| (config.fast_open, config.asap) = (true, None));
     primed::with_cookie(flight.syn);
     p.send(syn_ack(1 + DATA.len() as u32).cookie(b"another!"));
@@ -271,7 +271,7 @@ fn a_cookie_that_is_not_shown_is_kept() {
 
 // --- how much ------------------------------------------------------------------------------------------------
 
-/// `len` bytes to be sent; gives how many ride behind the block.
+/// Sends `len` bytes. Returns how many ride behind the block.
 fn rides(p: &mut Peer, len: usize, mss: Option<u16>) -> (Visit, usize) {
     let data = vec![b'x'; len];
     let flight = visit_with(p, &data, |config| config.asap.as_mut().unwrap().mss = mss);
@@ -298,7 +298,7 @@ fn a_published_or_cached_mss_is_the_limit() {
     assert_eq!(rides(&mut p, 5000, None).1, 1000 - 40 - 196);
 }
 
-/// There is no use for a block without data behind it.
+/// A block without data behind it is useless.
 #[test]
 fn no_room_for_data_is_no_block() {
     for (mss, block) in [(0, false), (88, false), (236, false), (237, true)] {
@@ -307,7 +307,7 @@ fn no_room_for_data_is_no_block() {
     }
 }
 
-/// Only what rides is signed and covered; the rest follows, once, whether the block is taken or not.
+/// Only the data that rides is signed. The rest follows, once, whether the block is accepted or not.
 #[test]
 fn data_that_does_not_fit_follows() {
     for accepted in [true, false] {
@@ -332,7 +332,7 @@ fn data_that_does_not_fit_follows() {
     }
 }
 
-/// A small send buffer takes less than the SYN has room for: what is signed is what rides.
+/// A small send buffer takes less than the SYN has room for. Only the data that rides is signed.
 #[test]
 fn a_small_send_buffer_signs_what_it_takes() {
     let mut p = Peer::with(|config| config.tcp.send_buffer = 100);
@@ -347,7 +347,7 @@ fn a_small_send_buffer_signs_what_it_takes() {
     assert_eq!((taken, syn.data.len()), (100, 196 + 100));
 }
 
-/// Three stale cookies in a row say nothing about certificates, which the server has shown to understand.
+/// Three stale cookies in a row say nothing about certificates, which the server has shown that it understands.
 #[test]
 fn stale_cookies_do_not_keep_a_certificate_back() {
     let mut p = primed::primed();
@@ -384,12 +384,12 @@ fn a_certificate_for_another_address_is_shown_once() {
     p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::AddressMismatch));
     end(&mut p, flight.id);
-    // One for another address is.
+    // A certificate for another address is shown.
     let other = certificate_with(1, 2, "198.51.100.7".parse().unwrap(), (NOW_MS / 1000) as u32, 200_000, 1);
     let flight = visit(&mut p, |config| config.asap.as_mut().unwrap().certificate = Arc::new(other));
     assert_eq!(offer(&flight.syn), Some(true));
     end(&mut p, flight.id);
-    // And the first one when the address translator may have chosen another address.
+    // The first one is shown again when the address translator may have chosen another address.
     p.pass(600_000);
     assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(true));
 }

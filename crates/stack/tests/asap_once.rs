@@ -1,4 +1,4 @@
-//! One certified request, executed how often? And a certificate, good for whom? Packet by packet
+//! How often a certified request is executed, and for whom a certificate is valid, packet by packet
 //! (`docs/spec/asap.md` §§4.5, 7.4, 7.5, 7.10).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -31,7 +31,7 @@ fn next(s: &mut Server) {
     s.p.flow(port, isn);
 }
 
-/// Whatever became of the first one, a copy from anywhere executes nothing.
+/// Whatever happened to the first one, a copy from anywhere executes nothing.
 #[track_caller]
 fn copies_do_nothing(s: &mut Server, id: u8, made: u64, status: Status) {
     for _ in 0..3 {
@@ -55,7 +55,7 @@ fn a_copy_from_another_port_or_with_another_isn() {
     assert_eq!(s.p.stack.counters().first_flights_accepted, 1);
 }
 
-/// As long as the request could be taken, and then it is too old.
+/// The copies arrive while the request is in time, and after it is too old.
 #[test]
 fn a_copy_after_the_close() {
     let mut s = server();
@@ -100,7 +100,7 @@ fn two_copies_in_one_batch() {
     s.p.nothing_to_accept(s.listener);
 }
 
-/// The same id in the hands of another client, or for another identity, is another request.
+/// The same id from another client, or for another identity, is another request.
 #[test]
 fn an_id_is_one_clients_and_one_identitys() {
     let other = firstflight_credential::asap::Identity::name("www.example.net", 80);
@@ -113,7 +113,7 @@ fn an_id_is_one_clients_and_one_identitys() {
     s.accepts(syn(&certified::request_to(&other, &client(), 5, DATA, 0)));
 }
 
-/// Signed anew with the same id, it is the same request: copies for other ways are.
+/// A request signed again with the same id is the same request, like copies for other ways.
 #[test]
 fn an_id_signed_again_is_the_same_request() {
     let mut s = server();
@@ -126,7 +126,7 @@ fn an_id_signed_again_is_the_same_request() {
 
 // --- restarts and clocks -----------------------------------------------------------------------------------
 
-/// The process before may have accepted what was made ten seconds ahead.
+/// The previous process may have accepted requests that were made up to ten seconds ahead.
 #[test]
 fn a_copy_after_a_restart() {
     let mut before = server();
@@ -141,12 +141,12 @@ fn a_copy_after_a_restart() {
         copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
         copies_do_nothing(&mut s, 6, 15_000, Status::GuardFloor);
     }
-    // What is made later than that cannot have been accepted before.
+    // A request made later than that cannot have been accepted before.
     s.accepts_at(15_001);
 }
 
 impl Server {
-    /// Something new is accepted.
+    /// A new request is accepted.
     #[track_caller]
     fn accepts_at(&mut self, ms: u64) {
         next(self);
@@ -154,7 +154,7 @@ impl Server {
         self.p.send(seg().seq(AFTER).ack(1));
     }
 
-    /// The wall clock jumps by so many milliseconds.
+    /// The wall clock jumps by this number of milliseconds.
     fn set_clock(&mut self, by: i64) {
         let unix_ms = (NOW_MS + self.p.ms()).checked_add_signed(by).unwrap();
         let clock = Clock { mono: self.p.now, unix_ms, uncertainty: Duration::ZERO };
@@ -162,8 +162,8 @@ impl Server {
     }
 }
 
-/// Set back a little, its memory holds; set back by more, nothing is taken until it has made that up, for what
-/// was accepted before is not told from what is new.
+/// If the clock is set back a little, the memory still works. If it is set back by more, nothing is accepted until
+/// the clock has made that up, because accepted requests cannot be told from new ones.
 #[test]
 fn a_copy_after_the_clock_was_set_back() {
     for (back, status) in [(900, Status::Replayed), (5_000, Status::GuardFloor)] {
@@ -185,7 +185,7 @@ fn a_copy_after_the_clock_was_set_back() {
     }
 }
 
-/// Twenty minutes back, and twenty minutes later the copy is of the present again.
+/// The clock goes back twenty minutes. Twenty minutes later the copy is in time again.
 #[test]
 fn a_copy_when_the_clock_has_come_back_to_its_time() {
     let mut s = server();
@@ -201,7 +201,7 @@ fn a_copy_when_the_clock_has_come_back_to_its_time() {
     s.accepts_at(45_000);
 }
 
-/// Forward, and back again.
+/// The clock goes forward, and back again.
 #[test]
 fn a_copy_after_the_clock_went_forward_and_back() {
     let mut s = server();
@@ -209,10 +209,10 @@ fn a_copy_after_the_clock_went_forward_and_back() {
     s.p.send(seg().seq(AFTER).ack(1));
     s.set_clock(600_000);
     copies_do_nothing(&mut s, 5, 0, Status::OutsideWindow);
-    // Requests that were refused by that clock must not be accepted now.
+    // Requests that were refused with that clock must not be accepted now.
     s.set_clock(0);
     copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
-    // By that clock something was taken, and what is older may have been forgotten.
+    // With that clock something was accepted, and older requests may have been forgotten.
     s.set_clock(610_001);
     s.accepts_at(610_001);
     s.set_clock(0);
@@ -222,7 +222,7 @@ fn a_copy_after_the_clock_went_forward_and_back() {
 
 // --- refused for now ---------------------------------------------------------------------------------------
 
-/// Its data comes by the handshake; when there is room again, a copy of the SYN is not good for it a second time.
+/// Its data comes by the handshake. When there is room again, a copy of the SYN must not execute it a second time.
 #[test]
 fn what_was_refused_for_want_of_room_is_used_up() {
     let pending = Arc::new(PendingLimit::new(0));
@@ -252,7 +252,7 @@ fn what_was_refused_for_one_clients_limit_is_used_up() {
 #[test]
 fn what_was_refused_for_the_budget_is_used_up() {
     let mut s = server_with(|config| config.limits.asap.per_second = 100, |_| {}, |_| {});
-    // A tenth of a second's worth in the lane of new certificates is two of them.
+    // The budget for new certificates allows two in a tenth of a second.
     let mut refused = Vec::new();
     for n in 0..6 {
         let theirs = certificate(1, 50 + n, CLIENT.parse().unwrap());
@@ -288,7 +288,7 @@ fn what_was_refused_for_the_verifiers_rate_is_used_up() {
     s.accepts_at(3_000);
 }
 
-/// A SYN that is dropped because the accept queue is full comes again without its block.
+/// A SYN that is dropped because the accept queue is full is retransmitted without its block.
 #[test]
 fn what_was_dropped_for_a_full_accept_queue_is_used_up() {
     let mut s = server_with(|_| {}, |_| {}, |listen| listen.backlog = 1);
@@ -303,7 +303,8 @@ fn what_was_dropped_for_a_full_accept_queue_is_used_up() {
     copies_do_nothing(&mut s, 5, 0, Status::Replayed);
 }
 
-/// Nobody who invents a request in a client's name uses up another one of it, whether there is room or not.
+/// An attacker who invents a request in a client's name does not use up another request of that client, whether
+/// there is room or not.
 #[test]
 fn an_invented_request_uses_up_nothing() {
     let pending = Arc::new(PendingLimit::new(0));
@@ -315,7 +316,7 @@ fn an_invented_request_uses_up_nothing() {
     pending.set_limit(100);
     next(&mut s);
     s.accepts(flight(5));
-    // And one that is found out does not even use up its own id.
+    // A forged request that is detected does not even use up its own id.
     let mut forged = request(&client(), 7, DATA, 0);
     forged.payload[140] ^= 1;
     next(&mut s);
@@ -326,15 +327,16 @@ fn an_invented_request_uses_up_nothing() {
 
 // --- whose certificate ---------------------------------------------------------------------------------------
 
-/// The certificate was verified for the attacker's own address. Its bytes from the victim's, with a request that
-/// the attacker signs for that, are another certificate, which nobody has signed.
+/// The certificate was verified for the attacker's own address. The same bytes from the victim's address, with a
+/// request that the attacker signs for it, are another certificate, which nobody has signed.
 #[test]
 fn a_verified_certificate_does_not_serve_another_address() {
     let mut s = server();
     let attacker = certificate(1, 66, CLIENT.parse().unwrap());
     s.accepts(syn(&request(&attacker, 5, DATA, 0)));
     assert_eq!(s.signatures(), 2);
-    // What he would have if verifiers certified the victim's address for him: its request fits that digest only.
+    // What the attacker would have if a verifier certified the victim's address for it: the request fits that
+    // digest only.
     let victim = certificate(1, 66, "10.0.0.77".parse().unwrap());
     let mut stolen = request(&victim, 6, DATA, 0);
     let own = request(&attacker, 6, DATA, 0);
@@ -343,7 +345,7 @@ fn a_verified_certificate_does_not_serve_another_address() {
     next(&mut s);
     s.refuses(syn(&stolen), Status::BadSignature);
     assert_eq!(s.signatures(), 3, "the certificate is verified for that address, and is wrong");
-    // From his own it is known.
+    // From the attacker's own address the certificate is known.
     s.p.moves_to(CLIENT);
     next(&mut s);
     s.accepts(syn(&own));
@@ -358,8 +360,8 @@ fn trust(verifiers: &[u8]) -> Arc<TrustStore> {
     Arc::new(TrustStore::new(verifiers.iter().map(|n| Trusted::new(verifier(*n).public()))).unwrap())
 }
 
-/// The trust store is replaced while the signatures are verified: what it no longer trusts is not taken, nor what
-/// it still does, for the verdict is of another generation.
+/// The trust store is replaced while the signatures are verified. Certificates that it no longer trusts are
+/// refused, and so are those that it still trusts, because the verdict belongs to an older generation.
 #[test]
 fn trust_that_changes_during_a_verification_refuses_it() {
     for (then, status) in [(vec![2], Status::UnknownVerifier), (vec![1], Status::Replayed)] {
@@ -386,7 +388,7 @@ fn a_new_trust_store_verifies_everything_anew() {
     s.accepts(flight(6));
     assert_eq!(s.signatures(), 3, "the certificate is known");
     s.p.stack.set_trust(s.listener, trust(&[1, 2]), s.p.now);
-    // Made more than ten seconds after the change.
+    // The request was made more than ten seconds after the change.
     s.p.at(10_001);
     next(&mut s);
     s.accepts(flight_at(7, 10_001));
@@ -403,7 +405,7 @@ fn farm() -> Server {
     trusting(|asap| asap.guard = Arc::new(guard))
 }
 
-/// The question that goes out once the signatures are right.
+/// The question to the store, which is sent once the signatures are right.
 #[track_caller]
 fn asked(s: &mut Server, request: Request) -> JobId {
     s.p.send(syn(&request));
@@ -442,7 +444,7 @@ fn a_remote_guard_is_asked_after_the_signatures() {
     let id = s.p.accept(s.listener);
     assert_eq!((s.p.read(id), s.p.state(id)), (DATA.to_vec(), StateName::SynRcvd));
     assert!(s.p.stack.info(id).unwrap().certificate);
-    // Twice the same answer is one.
+    // Giving the same answer twice has no further effect.
     answer(&mut s, job.id, JobResult::Accept);
     s.p.nothing_to_accept(s.listener);
     // The bar still knows whose certificate it was.
@@ -451,7 +453,7 @@ fn a_remote_guard_is_asked_after_the_signatures() {
     s.refuses(flight(9), Status::Barred);
 }
 
-/// The same id is the same question, whatever the port.
+/// The same id gives the same question, whatever the port.
 #[test]
 fn a_remote_guard_is_asked_about_the_request() {
     let mut keys = Vec::new();
@@ -497,7 +499,7 @@ fn a_remote_guard_refuses() {
     }
 }
 
-/// The answer comes after the deadline: an id that was set stays set, and the SYN had its answer.
+/// The answer comes after the deadline. An id that was set stays set, and the SYN has had its answer.
 #[test]
 fn a_remote_guard_that_is_late_changes_nothing() {
     let mut s = farm();
@@ -511,7 +513,7 @@ fn a_remote_guard_that_is_late_changes_nothing() {
     assert_eq!(s.pending.pending(), 0);
 }
 
-/// What is refused for want of room, before anybody was asked, is told the farm.
+/// The farm is informed of a request that is refused for lack of room before it was asked.
 #[test]
 fn a_farm_hears_what_is_used_up() {
     let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
@@ -543,7 +545,7 @@ fn a_plain_syn_overtakes_the_question_to_a_farm() {
     assert_eq!(s.pending.pending(), 0);
 }
 
-/// A driver that has no time for the questions: they do not pile up.
+/// If the driver has no time for the questions, they do not pile up.
 #[test]
 fn questions_that_nobody_takes_do_not_pile_up() {
     let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
@@ -560,7 +562,7 @@ fn questions_that_nobody_takes_do_not_pile_up() {
     assert!(waiting <= 8, "{waiting} questions");
 }
 
-/// Removing a verifier revokes at once, also what waits for the guard; so does a bar.
+/// Removing a verifier revokes at once, also for requests that wait for the guard. A bar does the same.
 #[test]
 fn what_is_revoked_while_a_farm_is_asked_is_refused() {
     let mut s = farm();

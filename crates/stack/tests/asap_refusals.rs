@@ -1,4 +1,4 @@
-//! Every reason for which a server refuses a block, and in which order it looks for them: what is cheap first
+//! Every reason for which a server refuses a block, and the order of the checks: cheap ones first
 //! (`docs/spec/asap.md` §§7.2, 7.4).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -37,7 +37,7 @@ fn under(certificate: &ClientCertificate, ago: u32) -> Seg {
     syn(&request(certificate, 5, DATA, u64::from(ago) * 1000))
 }
 
-/// Refused before any signature, it goes on as an ordinary handshake, and no place is kept.
+/// A block that is refused before any signature is verified becomes an ordinary handshake, and no place is kept.
 #[track_caller]
 fn ordinary(mut s: Server, syn: Seg, status: Status, reason: Reason) -> Reply {
     let reply = s.refuses(syn, status);
@@ -51,7 +51,7 @@ fn ordinary(mut s: Server, syn: Seg, status: Status, reason: Reason) -> Reply {
     reply
 }
 
-/// Refused by a signature or an encoding: nothing is kept of it, and nobody else suffers.
+/// A block that is refused because of a signature or an encoding: no state is kept, and no other client suffers.
 #[track_caller]
 fn forged(s: &mut Server, syn: Seg, status: Status, signatures: u64) {
     let (before, cookies) = (s.signatures(), s.p.stack.counters().syn_cookies_sent);
@@ -84,8 +84,8 @@ fn overloaded_by_the_budget() {
     assert_eq!(reply, Reply { status: Status::Overloaded, tag: [5, 5], hint: Hint::None });
 }
 
-/// Of 50 signatures that are saved up for new certificates one network may have half at once: 12 first flights. The server
-/// says whose share it was.
+/// Of 50 signatures that are saved up for new certificates, one network may have half at once: 12 first flights.
+/// The server reports whose share was used up.
 #[test]
 fn overloaded_by_the_share_of_one_network() {
     let mut s = server_with(|config| config.limits.asap.per_second = 1000, |_| {}, |_| {});
@@ -168,7 +168,7 @@ fn a_full_accept_queue_drops_it() {
 
 // --- step 2: encoding ----------------------------------------------------------------------------------------
 
-/// Where the option's bytes are, and the block's.
+/// Requests with a malformed option or block, and what is wrong with each.
 fn malformed() -> Vec<(String, Request)> {
     let right = || request(&client(), 5, DATA, 0);
     let mut all = Vec::new();
@@ -221,12 +221,12 @@ fn malformed_in_any_way() {
     }
     let count = malformed().len() as u64;
     assert_eq!(s.p.stack.counters().blocks_forged, count);
-    // None of them has used it up, and they did not switch first flights off.
+    // None of them has used the request up, and they did not switch first flights off.
     s.accepts(flight(5));
 }
 
-/// A right guess at the SYN cookie of this flow. It is taken from a listener with the same secret and no backlog, which
-/// answers every SYN with a cookie.
+/// A right guess at the SYN cookie of this flow. It is taken from a listener with the same secret and no backlog,
+/// which answers every SYN with a cookie.
 fn right_guess(port: u16, mss: u16) -> Vec<u8> {
     let mut pressed = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 0);
     pressed.p.flow(port, 77);
@@ -286,7 +286,7 @@ fn a_flood_of_wrong_blocks_opens_the_check_of_syn_cookies() {
     assert_eq!(flood(65, 128_000), 0, "it is over");
 }
 
-/// Without ASAP nobody looks at the block, and nobody gets it.
+/// Without ASAP the block is neither checked nor delivered.
 #[test]
 fn malformed_and_disabled() {
     for (what, request) in malformed().into_iter().filter(|(_, request)| !request.payload.is_empty()) {
@@ -313,7 +313,7 @@ fn unknown_verifier() {
     short.option[5] = 0;
     let told = ordinary(server(), syn(&short), Status::UnknownVerifier, Reason::UntrustedVerifier);
     assert_eq!(told, Reply { status: Status::UnknownVerifier, tag: [6, 6], hint: Hint::None });
-    // Nobody is trusted: there is nobody to name.
+    // No verifier is trusted, so there is none to name.
     let nobody = trusting(|asap| asap.trust = Arc::default());
     let told = ordinary(nobody, flight(5), Status::UnknownVerifier, Reason::UntrustedVerifier);
     assert_eq!(told.hint, Hint::Time(NOW_S));
@@ -347,7 +347,7 @@ fn wrong_identity() {
     }
 }
 
-/// The tag finds the identity; the signature is over all of it.
+/// The tag finds the identity, but the signature covers all of it.
 #[test]
 fn an_identity_with_the_same_tag_is_another_one() {
     let other = Identity::name("www.example.net", 80);
@@ -390,7 +390,7 @@ fn too_long_a_duration() {
 fn expired_by_its_end() {
     let told = ordinary(server(), under(&began(1801), 1801), Status::Expired, Reason::Expired);
     assert_eq!(told.hint, Hint::Time(NOW_S));
-    // Its last second is its own.
+    // The last second of its lifetime is valid.
     server().accepts(under(&began(1800), 1800));
 }
 
@@ -405,7 +405,7 @@ fn expired_by_its_age() {
 fn not_yet_valid() {
     let ahead = |seconds| syn(&request(&certificate_from(1, 2, address(), NOW_S + seconds), 5, DATA, 0));
     ordinary(server(), ahead(61), Status::NotYetValid, Reason::ClockSkew);
-    // What begins sooner is borne, but its requests are from the future.
+    // A certificate that begins sooner is accepted, but its requests are from the future.
     ordinary(server(), ahead(60), Status::OutsideWindow, Reason::ClockSkew);
     server().accepts(ahead(10));
 }
@@ -437,7 +437,7 @@ fn outside_the_certificates_time() {
     server().accepts(under(&ending, 101));
 }
 
-/// A clock that may be wrong by more than requests may be ahead tells old from new no more.
+/// If the clock may be wrong by more than requests may be ahead, it cannot tell old requests from new ones.
 #[test]
 fn an_uncertain_clock_takes_nothing() {
     let with = |uncertainty| {
@@ -449,7 +449,7 @@ fn an_uncertain_clock_takes_nothing() {
     let much = with(Duration::from_millis(10_001));
     ordinary(much, flight(5), Status::OutsideWindow, Reason::ClockSkew);
     with(Duration::from_secs(10)).accepts(flight(5));
-    // Nor does one that was never set.
+    // A clock that was never set cannot either.
     let mut s = server();
     let clock = Clock { mono: s.p.now, unix_ms: 0, uncertainty: Duration::MAX };
     s.p.stack.handle_clock(clock);
@@ -466,7 +466,7 @@ fn replayed() {
     next(&mut s);
     assert_eq!(s.refuses(flight(5), Status::Replayed).tag, [5, 5]);
     assert_eq!((s.signatures(), s.pending.pending()), (2, 1), "seen before anything is verified");
-    // It is the request that was seen, not the key.
+    // The guard remembers the request, not the key.
     next(&mut s);
     s.accepts(flight(6));
 }
@@ -479,7 +479,7 @@ fn guard_floor_after_a_start() {
     assert_eq!((s.signatures(), s.pending.pending()), (0, 0));
     next(&mut s);
     s.p.at(10_000);
-    // Ten seconds ahead is what the one before may have taken.
+    // The previous process may have accepted requests up to ten seconds ahead.
     s.refuses(flight_at(6, 10_000), Status::GuardFloor);
     s.p.drain();
     next(&mut s);
@@ -504,7 +504,7 @@ fn bad_certificate_signature() {
         next(&mut s);
     }
     assert_eq!(s.p.stack.counters().blocks_forged, 2);
-    // The request is good where it is signed right, and first flights are not switched off.
+    // The rightly signed request is accepted, and first flights are not switched off.
     s.accepts(flight(5));
 }
 
@@ -544,7 +544,7 @@ fn everything_is_signed() {
     forged(&mut server(), syn(&padded), Status::BadSignature, 2);
 }
 
-/// The SYN cookie of a forged first flight opens a connection like any other, its data not taken before.
+/// The SYN cookie for a forged first flight opens a connection like any other. Its data was not delivered before.
 #[test]
 fn a_forged_first_flight_may_go_on_by_handshake() {
     let mut s = server();
@@ -560,7 +560,7 @@ fn a_forged_first_flight_may_go_on_by_handshake() {
 fn a_flood_of_forged_blocks_keeps_nothing_and_stops_nobody() {
     let mut s = server();
     for n in 0..2000 {
-        // From another network each.
+        // Each from another network.
         s.p.moves_to(&format!("10.{}.{}.2", 1 + n / 250, n % 250));
         let theirs = certified::certificate(1, 3 + (n % 250) as u8, s.p.remote().ip());
         let mut request = request(&theirs, 5, DATA, 0);
@@ -573,9 +573,9 @@ fn a_flood_of_forged_blocks_keeps_nothing_and_stops_nobody() {
     s.accepts(flight_at(5, s.p.ms()));
 }
 
-// --- step 11, and behind it ----------------------------------------------------------------------------------
+// --- step 11, and after it -------------------------------------------------------------------------------------
 
-/// What the guard has set stays set, though there was no room for the connection.
+/// An id that the guard has set stays set, even if there was no room for the connection.
 #[test]
 fn an_id_stays_used_when_the_connection_finds_no_room() {
     for full in [Drop::AcceptQueueFull, Drop::TooManyConnections] {
@@ -611,8 +611,8 @@ fn an_id_stays_used_when_the_connection_finds_no_room() {
 
 // --- the order -----------------------------------------------------------------------------------------------
 
-/// A first flight that is wrong in everything from some step on is refused for that step: nothing that costs more
-/// is looked at.
+/// A first flight that is wrong in everything from some step on is refused because of that step: no more expensive
+/// check is made.
 #[test]
 fn the_first_thing_wrong_decides() {
     // From the last step to the first, each wrong thing is added to those before.

@@ -48,7 +48,7 @@ fn copy_does_nothing(s: &mut Server, flight: Seg) {
     assert_eq!(s.p.stack.counters().first_flights_accepted, 0, "it is executed a second time");
 }
 
-/// A new one is accepted.
+/// A new request is accepted.
 #[track_caller]
 fn new_is_accepted(s: &mut Server, flight: Seg) {
     next(s);
@@ -85,7 +85,7 @@ fn made(ago: u32, duration: u32, ahead: u64) -> Seg {
     syn(&request(&certificate, 5, DATA, u64::from(ago) * 1000 + ahead))
 }
 
-/// Every way in which trust can admit more, and the status before.
+/// Every way in which trust can admit more, and the status before the change.
 fn changes() -> Vec<(&'static str, Vec<Trusted>, Status, u32, u32)> {
     let with = |change: &dyn Fn(&mut Trusted)| {
         let mut entry = entry();
@@ -157,7 +157,7 @@ fn trust_that_admits_no_more_closes_nothing() {
     }
 }
 
-/// A verifier that is taken out and put back is one that is added.
+/// A verifier that is removed and put back counts as an added one.
 #[test]
 fn trust_that_comes_back_takes_nothing_that_was_refused() {
     let mut s = server();
@@ -170,7 +170,7 @@ fn trust_that_comes_back_takes_nothing_that_was_refused() {
     }
 }
 
-/// A process that starts with more trust than the one before it has the floor of its start.
+/// A process that starts with more trust than the previous one has the guard floor of its start.
 #[test]
 fn a_restart_with_more_trust_takes_nothing_that_was_refused() {
     let mut before = trusting(|asap| asap.trust = store([]));
@@ -183,7 +183,7 @@ fn a_restart_with_more_trust_takes_nothing_that_was_refused() {
     }
 }
 
-/// A member of a farm whose trust grows refuses by its own floor, and reports what it refuses to the store.
+/// A member of a farm whose trust grows refuses because of its own floor, and reports to the store what it refuses.
 #[test]
 fn a_member_whose_trust_grows_refuses_and_tells_the_farm() {
     let guard = || Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
@@ -236,8 +236,8 @@ fn a_floor_that_rises_during_a_verification_refuses() {
 
 // --- a SYN that waits --------------------------------------------------------------------------------------------
 
-/// While a SYN waits for its verdict, another request comes with its ports and its number. It is dropped, its data comes
-/// by the handshake, and a copy of it must not be good.
+/// While a SYN waits for its verdict, another request comes with its ports and its number. It is dropped, and its
+/// data comes by the handshake, so a copy of it must not be accepted.
 #[test]
 fn what_meets_a_syn_that_waits_is_used_up() {
     let mut s = server();
@@ -255,13 +255,13 @@ fn what_meets_a_syn_that_waits_is_used_up() {
     }
 }
 
-/// A second copy of the SYN that waits uses up nothing: it is the same request.
+/// A second copy of the waiting SYN uses up nothing, because it is the same request.
 #[test]
 fn a_copy_of_a_syn_that_waits_changes_nothing() {
     let mut s = server();
     s.p.send(flight(5));
     s.p.send(flight(5));
-    // Nor does a copy that somebody changed behind the block.
+    // Nor does a copy that was changed behind the block.
     let mut longer = request(&flights::client(), 5, DATA, 0);
     longer.payload.push(0);
     s.p.send(syn(&longer));
@@ -278,7 +278,7 @@ fn listens_anew(s: &mut Server, policy: AsapPolicy) {
     s.listener = s.p.listen_with(|config| config.asap = Some(policy));
 }
 
-/// Certificates are enabled, or the server gets another name, with a guard that has been open for long.
+/// Certificates are enabled, or the server gets another name, with a guard that has been open for a long time.
 #[test]
 fn a_listener_in_anothers_place_takes_nothing_that_was_refused() {
     let other = Identity::name("www.example.net", 80);
@@ -296,7 +296,7 @@ fn a_listener_in_anothers_place_takes_nothing_that_was_refused() {
     }
 }
 
-/// What a listener can have less than another one of its port, and what it says then.
+/// What a listener can admit less than another one of its port, and the status that it then sends.
 fn fewer() -> [(AsapPolicy, Status); 2] {
     let other = Identity::name("www.example.net", 80);
     [
@@ -305,7 +305,7 @@ fn fewer() -> [(AsapPolicy, Status); 2] {
     ]
 }
 
-/// The same while the other listener of the port stays, and takes certificates of its own: fewer, or for another name.
+/// The other listener of the port stays, and takes certificates: fewer, or for another name.
 #[test]
 fn a_listener_beside_another_one_takes_nothing_that_was_refused() {
     for (less, status) in fewer() {
@@ -325,8 +325,8 @@ fn a_listener_beside_another_one_takes_nothing_that_was_refused() {
     }
 }
 
-/// Two listeners of one port, of which the one for a single address refuses more. When it has gone, the other one has
-/// its address.
+/// Two listeners of one port. The one for a single address refuses more. When it is gone, the other one has its
+/// address.
 #[test]
 fn what_one_listener_refuses_another_one_of_its_port_does_not_take() {
     for (less, status) in fewer() {
@@ -335,7 +335,7 @@ fn what_one_listener_refuses_another_one_of_its_port_does_not_take() {
         let mut s = server_with(|_| {}, |asap| *asap = policy, |listen| listen.local = all);
         let other = s.listener;
         s.listener = s.p.listen_with(|listen| listen.asap = Some(less));
-        // Its beginning has closed the guard, if it has another name.
+        // If it has another name, its start has closed the guard.
         s.p.at(20_000);
         refused(&mut s, flight_at(5, 20_000), status);
         let now = s.p.now;
@@ -367,7 +367,7 @@ fn a_clock_set_back_a_little_executes_nothing_twice() {
         let mut s = trusting(|asap| asap.guard = Arc::new(guard()));
         s.accepts(flight(5));
         s.p.send(seg().seq(AFTER).ack(1));
-        // Another one of the same client clears the same part of the table.
+        // Another request of the same client clears the same part of the table.
         s.p.at(60_030);
         new_is_accepted(&mut s, flight_at(6, 60_030));
         s.set_clock(-back, Duration::ZERO);
@@ -377,7 +377,7 @@ fn a_clock_set_back_a_little_executes_nothing_twice() {
     }
 }
 
-/// The request was too late, or its certificate over or too old. By the clock that went back it no longer is.
+/// The request was too late, or its certificate expired or too old. By the clock that went back, it no longer is.
 #[test]
 fn a_clock_set_back_makes_nothing_timely_again() {
     let short = || certificate_with(1, 2, CLIENT.parse().unwrap(), NOW_S, 30, 1);
@@ -407,7 +407,7 @@ fn a_clock_set_back_makes_nothing_timely_again() {
     }
 }
 
-/// For a moment the clock is ten minutes ahead.
+/// For a short time the clock is ten minutes ahead.
 #[test]
 fn a_clock_that_was_wrong_for_a_moment_makes_nothing_good() {
     let mut s = server();
@@ -419,7 +419,7 @@ fn a_clock_that_was_wrong_for_a_moment_makes_nothing_good() {
         s.p.at(100 + after);
         copy_does_nothing(&mut s, flight(5));
     }
-    // New ones are accepted ten seconds after the clock shows the wrong time again.
+    // New requests are accepted ten seconds after the clock shows the wrong time again.
     s.p.at(610_000);
     next(&mut s);
     s.refuses(flight_at(6, 610_000), Status::GuardFloor);

@@ -1,4 +1,4 @@
-//! First flights that a front hands over: accepted, or dropped without a trace (`docs/spec/dns-carriage.md` §9).
+//! First flights that a front delivers: accepted, or dropped silently (`docs/spec/dns-carriage.md` §9).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Hands over a first flight of which nobody hears anything.
+/// Delivers a first flight that is dropped silently.
 #[track_caller]
 fn is_dropped(s: &mut Server, seg: &Seg) {
     let before = (s.p.stack.counters().relayed_dropped, s.p.stack.connections());
@@ -58,7 +58,7 @@ fn it_is_accepted_and_the_answer_is_proved() {
     assert_eq!((reply.status, reply.tag), (Status::Accepted, [5, 5]));
     let id = s.p.accept(s.listener);
     assert_eq!(s.p.read(id), DATA);
-    // At once, to where the client says that it is.
+    // The answer goes at once to the address that the client claims.
     s.p.write(id, b"answer");
     s.p.expect().data(b"answer");
     s.p.send(seg().seq(AFTER).ack(7));
@@ -69,8 +69,8 @@ fn it_is_accepted_and_the_answer_is_proved() {
     assert_eq!((s.p.stack.counters().relayed, s.p.stack.counters().relayed_dropped), (1, 0));
 }
 
-/// Nothing came from the client's address: three times the SYN's bytes, whoever the verifier is, and one SYN-ACK
-/// more.
+/// Nothing came from the client's address. So the server sends three times the SYN's bytes, for any verifier, and
+/// one SYN-ACK more.
 #[test]
 fn little_is_sent_before_the_clients_ack() {
     let mut s = server();
@@ -103,7 +103,7 @@ fn what_is_not_good_is_dropped_without_a_trace() {
         ("another address", syn(&by_front(&elsewhere, &identity(), 5, 0))),
         ("another server", syn(&by_front(&client(), &for_others, 5, 0))),
         ("a wrong signature", wrong_signature),
-        // What is signed says by which way it goes.
+        // The signature covers the way on which the copy travels.
         ("the direct copy", direct(5)),
         ("the copy on IP", syn(&request(&client(), 5, DATA, 0))),
         (
@@ -117,7 +117,7 @@ fn what_is_not_good_is_dropped_without_a_trace() {
         println!("{what}");
         is_dropped(&mut server(), &seg);
     }
-    // Younger ones are good.
+    // Younger certificates are accepted.
     let mut s = server();
     let young = certificate_with(1, 2, address(), NOW_S - 3599, 86_400, 1);
     hand_over(&mut s, &syn(&by_front(&young, &identity(), 5, 3_599_000)));
@@ -129,13 +129,13 @@ fn a_listener_takes_none_unless_it_is_told_to() {
     is_dropped(&mut server_of(|policy| policy.relayed = None), &relayed(5));
 }
 
-/// What a front's copy is dropped for does not spoil the client's own.
+/// A reason to drop the front's copy does not invalidate the client's own copy.
 #[test]
 fn the_direct_copy_of_what_was_dropped_is_good() {
     let mut s = server_of(|policy| policy.relayed = Some(Arc::new(PendingLimit::new(0))));
     is_dropped(&mut s, &relayed(5));
     let mut s = server();
-    // While the front's is being verified, and is not thought of again.
+    // The direct copy comes while the front's copy is verified, and the front's copy is then forgotten.
     park(&mut s, &relayed(5));
     let got = s.asks(direct(5)).ack(AFTER);
     assert_eq!(reply(&got).hint, Hint::None);
@@ -143,10 +143,10 @@ fn the_direct_copy_of_what_was_dropped_is_good() {
     s.p.nothing_to_accept(s.listener);
 }
 
-/// Each request once, whichever way it comes first.
+/// Each request is executed once, whichever copy comes first.
 #[test]
 fn of_the_two_copies_one_is_executed() {
-    // The front's first: the direct one is a SYN of the same connection.
+    // The front's copy comes first: the direct one is a SYN of the same connection.
     let mut s = server();
     hand_over(&mut s, &relayed(5));
     s.p.expect().syn_ack().ack(AFTER);
@@ -159,13 +159,13 @@ fn of_the_two_copies_one_is_executed() {
     s.p.send(direct(8));
     s.verify();
     s.p.expect().is_ack().ack(AFTER.wrapping_sub(5000));
-    // Through another port of a translator's it is another connection, and told what happened.
+    // From another port of a translator it is another connection, and the status says what happened.
     s.p.flow(41_000, 77);
     let got = s.asks(direct(5)).ack(1);
     assert_eq!(reply(&got).status, Status::Replayed);
     s.p.nothing_to_accept(s.listener);
     assert_eq!(s.p.read(id), DATA);
-    // The direct one first: the front's is dropped, from the same port and from another.
+    // The direct copy comes first: the front's copy is dropped, from the same port and from another.
     let mut s = server();
     s.asks(direct(5)).ack(AFTER);
     s.p.accept(s.listener);
@@ -176,7 +176,8 @@ fn of_the_two_copies_one_is_executed() {
     assert_eq!(s.p.stack.counters().relayed_dropped, 2);
 }
 
-/// Whoever has collected certificates aims at the next one with that address: four at a time, ten a minute.
+/// An attacker who collects certificates uses them against the next client with that address: four at a time, ten a
+/// minute.
 #[test]
 fn one_address_gets_few_of_them() {
     let mut s = server();
@@ -194,7 +195,7 @@ fn one_address_gets_few_of_them() {
         hand_over(&mut s, &relayed(10 + n));
         if let Some(id) = s.p.stack.accept(s.listener) {
             accepted += 1;
-            // Its client is there: its place is free again.
+            // The client has answered, so its place is free again.
             s.p.expect().syn_ack();
             s.p.send(seg().seq(AFTER).ack(1));
             s.p.release(id);
@@ -202,7 +203,7 @@ fn one_address_gets_few_of_them() {
         }
     }
     assert_eq!(accepted, 10);
-    // In time a place comes back.
+    // A place is free again after some time.
     s.p.pass(6_500);
     s.p.drain();
     s.p.flow(45_000, 900);
@@ -210,7 +211,7 @@ fn one_address_gets_few_of_them() {
     s.p.accept(s.listener);
 }
 
-/// Signatures of what fronts hand over are paid for from a budget of their own.
+/// Verifying the signatures of delivered first flights has a separate budget.
 #[test]
 fn they_do_not_use_up_the_budget_of_others() {
     let tune = |config: &mut firstflight_stack::Config| {
@@ -230,13 +231,13 @@ fn they_do_not_use_up_the_budget_of_others() {
     s.asks(syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })).ack(AFTER);
 }
 
-/// Bytes of IP that leave after the answer was written, until nothing more does.
+/// Bytes of IP that are sent after the answer was written, until nothing more is sent.
 fn leaves(s: &mut Server) -> usize {
     s.p.pump();
     s.p.drain().iter().map(|got| got.packet.len()).sum()
 }
 
-/// A packet has come from the client's own address: as much leaves as for any first flight that comes so.
+/// A packet has come from the client's own address, so as much is sent as for any direct first flight.
 #[test]
 fn the_direct_copy_brings_the_rest_of_the_answer() {
     let mut s = server();
@@ -248,7 +249,7 @@ fn the_direct_copy_brings_the_rest_of_the_answer() {
     s.p.send(direct(5));
     let rest = leaves(&mut s);
     assert!(little + rest > 9000, "{rest}");
-    // Once, and it is still one connection.
+    // This happens once, and there is still one connection.
     s.p.nothing_to_accept(s.listener);
     s.p.send(seg().seq(AFTER).ack(2));
     assert_eq!(s.p.state(id), StateName::Established);
@@ -256,7 +257,7 @@ fn the_direct_copy_brings_the_rest_of_the_answer() {
 
 #[test]
 fn only_the_same_request_from_the_same_place_is_a_direct_copy() {
-    // Another request, and SYNs without one.
+    // Another request, and SYNs without a request.
     for seg in [direct(6), seg().syn().mss(1460).data(DATA), seg().syn().mss(1460)] {
         let mut s = server();
         hand_over(&mut s, &relayed(5));
@@ -268,7 +269,7 @@ fn only_the_same_request_from_the_same_place_is_a_direct_copy() {
         // A SYN-ACK at most.
         assert!(little < 1500 && again < 200, "{little} {again}");
     }
-    // What the listener allows at all counts for it, too.
+    // The listener's own limit applies, too.
     let mut s = server_listening(|listen| listen.response = ResponsePolicy::AfterHandshake, |_| {});
     hand_over(&mut s, &relayed(5));
     let id = s.p.accept(s.listener);

@@ -1,4 +1,4 @@
-//! First flights that a front hands over and that wait: whatever ends that, it leaves no trace, and does not use up
+//! First flights that a front delivers and that wait: whatever ends the wait, it is silent, and does not use up
 //! what the client itself may still send (`docs/spec/dns-carriage.md` §9).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -45,7 +45,7 @@ fn what_finds_no_room_at_its_verdict_is_not_used_up() {
     s.asks(direct(5)).ack(AFTER);
 }
 
-/// A store that is asked about a request has used it up by that.
+/// A store that is asked about a request uses it up.
 #[test]
 fn a_store_is_not_asked_about_what_waits_no_more() {
     let remote = || {
@@ -72,7 +72,8 @@ fn a_store_is_not_asked_about_what_waits_no_more() {
     assert_eq!(reply(&got).hint, Hint::None);
 }
 
-/// Only what a certificate vouches for: a mode without cookies takes data from who is there.
+/// Only requests with a certificate are accepted: a mode without cookies takes data only from clients that are
+/// there.
 #[test]
 fn what_has_no_block_is_not_used_up_either() {
     let tune = |config: &mut firstflight_stack::Config| {
@@ -98,7 +99,7 @@ fn what_has_no_block_is_not_used_up_either() {
     assert_eq!(s.p.stack.counters().relayed_dropped, 1);
 }
 
-/// What was sealed says of which family its client is; nobody can be answered across.
+/// The sealed request tells the family of its client. Nobody can be answered in another family.
 #[test]
 fn a_client_of_another_family_is_nobody() {
     let mut s = server();
@@ -120,7 +121,7 @@ fn a_client_of_another_family_is_nobody() {
     assert_eq!(s.p.stack.counters().relayed_dropped, 1);
 }
 
-/// A listener that answers with SYN cookies, or did so just now, answers none of them.
+/// A listener that sends SYN cookies, or sent one recently, answers none of them.
 #[test]
 fn a_full_syn_queue_answers_none() {
     let mut s = server_listening(|listen| listen.syn_backlog = 1, |_| {});
@@ -138,7 +139,7 @@ fn a_full_syn_queue_answers_none() {
     s.p.flow(41_000, 77);
     s.p.send(seg().seq(1).ack(1));
     s.p.accept(s.listener);
-    // The queue is empty again. The cookie's client may still come with another number of ours.
+    // The queue is empty again. The client of the cookie may still return another number of ours.
     s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
     hand_over(&mut s, &relayed(5));
     s.p.quiet();
@@ -149,7 +150,7 @@ fn a_full_syn_queue_answers_none() {
     assert_eq!((counters.relayed, counters.relayed_dropped), (3, 2));
 }
 
-/// Whoever ends the wait, it ends without a trace.
+/// However the wait ends, it ends silently.
 #[test]
 fn what_waits_is_forgotten_in_silence() {
     let places = Arc::new(PendingLimit::new(64));
@@ -179,7 +180,7 @@ fn what_waits_is_forgotten_in_silence() {
     }
 }
 
-/// A place is held no longer than its client may take to answer, and a client that disowns it gets no more.
+/// A place is held no longer than its client may take to answer, and a client that denies the request gets no more.
 #[test]
 fn what_is_accepted_and_disowned_is_the_last() {
     let places = Arc::new(PendingLimit::new(64));
@@ -207,7 +208,7 @@ fn what_is_accepted_and_disowned_is_the_last() {
     }
 }
 
-/// Anybody who has seen a certificate can seal requests with wrong signatures under it, from anywhere.
+/// Anyone who has seen a certificate can seal requests with wrong signatures under it, from anywhere.
 #[test]
 fn wrong_signatures_that_a_front_hands_over_bar_nobody() {
     let mut s = server();
@@ -218,7 +219,7 @@ fn wrong_signatures_that_a_front_hands_over_bar_nobody() {
         s.p.pass(50);
         hand_over(&mut s, &syn(&request));
     }
-    // A certificate that is right, and the requests under it.
+    // One signature for the certificate, which is right, and one for each request under it.
     assert_eq!((s.p.stack.counters().relayed_dropped, s.signatures()), (20, 21));
     s.p.flow(41_000, 77);
     s.asks(direct(5)).ack(AFTER);

@@ -1,4 +1,4 @@
-//! One (four-tuple, ISN), one answer: SYNs with and without a block in every state of the server, packet by
+//! One answer for each four-tuple and ISN: SYNs with and without a block in every state of the server, packet by
 //! packet (`docs/spec/asap.md` §7.3).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -15,7 +15,7 @@ use peer::{CLIENT_PORT, PEER_ISN, Seg, seg};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// The SYN of [`flight`] without anything to skip the handshake with.
+/// The SYN of [`flight`] without the option and the block.
 fn plain() -> Seg {
     seg().syn().mss(1460)
 }
@@ -29,7 +29,7 @@ fn is_used_up(server: &mut Server, id: u8, ms: u64) {
     server.p.flow(CLIENT_PORT, PEER_ISN);
 }
 
-/// The client completes the handshake of a refused first flight, and its data comes the ordinary way.
+/// The client completes the handshake of a refused first flight, and its data comes after it.
 #[track_caller]
 fn by_handshake(server: &mut Server) -> ConnId {
     server.p.send(seg().seq(1).ack(1).data(DATA));
@@ -72,7 +72,7 @@ fn a_duplicate_of_a_parked_block_is_dropped() {
     let mut s = server();
     s.p.send(flight(5));
     s.p.send(flight(5));
-    // Not even with another payload: it is the same SYN.
+    // Nor with another payload, because it is the same SYN.
     s.p.send(flight(6));
     assert_eq!(s.p.stack.counters().dropped(Drop::AlreadyParked), 2);
     assert_eq!((s.verify(), s.pending.pending()), (1, 1));
@@ -106,7 +106,7 @@ fn rng() -> ChaCha20Rng {
     SeedableRng::from_seed([9; 32])
 }
 
-/// Only one of them can be the client's; what the other one asked for is not done later either.
+/// Only one of them can be the client's. The request of the other one is not executed later either.
 #[test]
 fn another_isn_replaces_a_parked_block() {
     let mut s = server();
@@ -122,7 +122,7 @@ fn another_isn_replaces_a_parked_block() {
     is_used_up(&mut s, 5, 0);
 }
 
-/// Its client has given up, or somebody who reads along says so and sends a copy later.
+/// The client has given up, or an eavesdropper says so and sends a copy later.
 #[test]
 fn a_reset_cancels_a_parked_block_for_ever() {
     let mut s = server();
@@ -137,7 +137,7 @@ fn a_reset_cancels_a_parked_block_for_ever() {
     is_used_up(&mut s, 5, 0);
 }
 
-/// The driver has no time: the handshake, and the client is told why.
+/// The driver has no time to verify: the SYN becomes a handshake, and the client learns why.
 #[test]
 fn a_block_parked_for_too_long_is_answered_overloaded() {
     for polled in [false, true] {
@@ -179,8 +179,8 @@ fn a_closed_listener_forgets_its_parked_blocks() {
 
 // --- accepted, not acknowledged --------------------------------------------------------------------------
 
-/// Whatever comes again gets the same SYN-ACK, and its payload is ignored. The first repetition gets it at once, if it is no
-/// copy made by the network, and further ones at most once in 500 ms.
+/// Every repeated SYN gets the same SYN-ACK, and its payload is ignored. The first repetition gets it at once, if
+/// it is no copy made by the network, and further ones at most once in 500 ms.
 #[test]
 fn a_repeated_syn_gets_the_same_answer() {
     for again in [flight(5), flight(6), plain(), plain().data(b"other data"), plain().cookie(&[7; 8])] {
@@ -203,7 +203,8 @@ fn a_repeated_syn_gets_the_same_answer() {
     }
 }
 
-/// The reply is on every SYN-ACK; there are two retransmissions, then silence that still answers.
+/// Every SYN-ACK carries the reply. There are two retransmissions; after them the server only answers repeated
+/// SYNs.
 #[test]
 fn every_syn_ack_says_accepted() {
     let mut s = server();
@@ -219,7 +220,7 @@ fn every_syn_ack_says_accepted() {
     s.p.nothing_to_accept(s.listener);
 }
 
-/// RFC 5961 §4: another ISN on a four-tuple that is there.
+/// RFC 5961 §4: another ISN on an existing four-tuple.
 #[test]
 fn another_isn_is_challenged() {
     for accepted in [true, false] {
@@ -260,7 +261,7 @@ fn an_open_connection_challenges_a_block() {
 
 // --- ordinary SYN-RECEIVED -------------------------------------------------------------------------------
 
-/// Once an ISN-only SYN-ACK was sent, a block for it is never accepted, here or on another port.
+/// Once a SYN-ACK of the ISN alone was sent, a block for that SYN is never accepted, here or on another port.
 #[test]
 fn a_block_behind_a_plain_syn_is_never_accepted() {
     let mut s = server();
@@ -276,7 +277,7 @@ fn a_block_behind_a_plain_syn_is_never_accepted() {
     is_used_up(&mut s, 5, 0);
 }
 
-/// A refusal is sticky, too.
+/// A refusal does not change either.
 #[test]
 fn every_syn_ack_repeats_the_refusal() {
     let mut s = trusting(|asap| asap.identities = [].into());
@@ -289,7 +290,7 @@ fn every_syn_ack_repeats_the_refusal() {
     assert_eq!(s.verify(), 0);
 }
 
-/// A probe is answered on every SYN-ACK; without ASAP, and without a probe, nothing is.
+/// A probe is answered on every SYN-ACK. Without ASAP, or without a probe, there is no answer.
 #[test]
 fn a_probe_is_answered() {
     let probe = || plain().option(&[253, 8, 0xfa, 0x57, 0x10, 1, 0, 0]);
@@ -306,8 +307,8 @@ fn a_probe_is_answered() {
 
 // --- later ---------------------------------------------------------------------------------------------
 
-/// RFC 6191: a larger number may open again, by the whole pipeline; a smaller one is an old copy, and what it
-/// asks for is not done elsewhere either.
+/// RFC 6191: a larger number may reopen, through all checks. A smaller number is an old copy, and its request is
+/// not executed elsewhere either.
 #[test]
 fn a_block_in_time_wait_needs_a_larger_isn() {
     let mut s = server();
@@ -331,8 +332,8 @@ fn a_block_in_time_wait_needs_a_larger_isn() {
     is_used_up(&mut s, 6, 0);
 }
 
-/// The client closed first, and a copy of its SYN comes late. The guard would stop it, but the four-tuple's answer
-/// does not change.
+/// The client closed first, and a copy of its SYN comes late. The guard would stop it, but the answer for the
+/// four-tuple does not change.
 #[test]
 fn a_block_finds_a_held_last_ack() {
     let mut s = server_with(|_| {}, |_| {}, |listen| listen.hold_last_ack = true);
@@ -351,7 +352,7 @@ fn a_block_finds_a_held_last_ack() {
     s.accepts(flight(6));
 }
 
-/// In TIME-WAIT a block opens again with timestamps even if its number is lower (RFC 6191 §2).
+/// In TIME-WAIT, a newer timestamp lets a block reopen even if its number is lower (RFC 6191 §2).
 #[test]
 fn a_newer_timestamp_opens_again() {
     let mut s = server();
@@ -370,7 +371,7 @@ fn a_newer_timestamp_opens_again() {
 
 // --- SYN-cookie pressure ---------------------------------------------------------------------------------
 
-/// One ordinary handshake under way fills the queue.
+/// One ordinary handshake in progress fills the queue.
 fn pressed() -> Server {
     let mut s = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 1);
     s.p.flow(CLIENT_PORT + 1, 9);
@@ -380,7 +381,7 @@ fn pressed() -> Server {
     s
 }
 
-/// The handshake that presses is complete.
+/// The handshake that causes the pressure is complete.
 fn relieve(s: &mut Server) {
     s.p.flow(CLIENT_PORT + 1, 9);
     s.p.send(seg().seq(1).ack(1));
@@ -399,15 +400,15 @@ fn syn_cookies_take_no_block() {
     is_used_up_after(&mut s, 5, 10_000);
 }
 
-/// Once there is nothing in the way any more, a copy still executes nothing.
+/// When nothing blocks first flights any more, a copy still executes nothing.
 fn is_used_up_after(s: &mut Server, id: u8, ms: u64) {
     relieve(s);
     s.p.pass(ms);
     is_used_up(s, id, 0);
 }
 
-/// For ten seconds after the last SYN cookie: it has another number than a child made now would have, and the
-/// client's ACK to it would reset that child.
+/// For ten seconds after the last SYN cookie. The cookie has another number than a child made now would have, and
+/// the client's ACK of the cookie would reset that child.
 #[test]
 fn no_block_is_taken_for_ten_seconds_after_a_syn_cookie() {
     let mut s = pressed();
@@ -429,8 +430,8 @@ fn no_block_is_taken_for_ten_seconds_after_a_syn_cookie() {
     is_used_up(&mut s, 5, 9_990);
 }
 
-/// The pressure began while the signatures were verified: the request is used up, and the client is told that it
-/// was not taken.
+/// The pressure began while the signatures were verified. The request is used up, and the client learns that it was
+/// not accepted.
 #[test]
 fn syn_cookies_sent_meanwhile_refuse_a_parked_block() {
     let mut s = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 1);
@@ -454,7 +455,7 @@ fn syn_cookies_sent_meanwhile_refuse_a_parked_block() {
     is_used_up(&mut s, 5, 0);
 }
 
-/// The SYN that is parked comes again while SYN cookies answer: the cookie is the one answer to it.
+/// The parked SYN comes again while SYN cookies are sent: the cookie is the only answer to it.
 #[test]
 fn a_syn_cookie_overtakes_a_parked_block() {
     let mut s = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 1);
@@ -483,7 +484,7 @@ fn a_syn_with_fin_is_dropped() {
     s.p.send(flight(5).fin());
     s.p.quiet();
     assert_eq!((s.verify(), s.p.stack.counters().dropped(Drop::BadFlags)), (0, 1));
-    // It was no first flight: the right one is good.
+    // It was no first flight, so the valid one is accepted.
     s.accepts(flight(5));
 }
 
@@ -493,7 +494,7 @@ fn urgent_says_nothing() {
     s.accepts(flight(5).urg());
 }
 
-/// The block is not delivered either where a cookie is good: it is treated as what it is.
+/// The block is not delivered even if a cookie is valid: it is handled as a block.
 #[test]
 fn a_cookie_beside_a_block_does_not_count() {
     let mut s = server_with(
@@ -510,7 +511,7 @@ fn a_cookie_beside_a_block_does_not_count() {
     s.p.flow(CLIENT_PORT + 1, 9);
     let (got, _) = s.accepts(flight(6).cookie(cookie.as_bytes()));
     assert_eq!(got.fast_open, None);
-    // A request for one is answered.
+    // A cookie request is answered.
     s.p.flow(CLIENT_PORT + 2, 9);
     let (got, _) = s.accepts(flight(7).cookie(&[]));
     assert_eq!(got.grants(firstflight_wire::tcp::FastOpenForm::Standard), cookie);

@@ -23,7 +23,7 @@ fn narrow(mtu: usize) -> Pair {
     p
 }
 
-/// Uploads and closes; how long it took.
+/// Uploads and closes. Returns the time that it took.
 fn upload(p: &mut Pair, listener: ListenerId) -> Duration {
     p.log.clear();
     let begun = p.now;
@@ -82,7 +82,7 @@ fn largest(p: &Pair) -> usize {
     sent.map(|(_, _, packet)| payload(packet)).max().unwrap()
 }
 
-/// The second attempt does not find out by timeouts again what the first one suffers from.
+/// The second attempt does not repeat the timeouts of the first one.
 #[test]
 fn a_second_attempt_uses_small_segments_where_large_ones_vanish() {
     let mut p = narrow(usize::MAX);
@@ -100,7 +100,7 @@ fn a_second_attempt_uses_small_segments_where_large_ones_vanish() {
     assert!(second < DELAY * 6, "{second:?}");
 }
 
-/// A plain connection that still closes in the background has told what it knows.
+/// A plain connection that still closes in the background has reported what it knows.
 #[test]
 fn the_next_connect_knows_the_round_trip_time_of_a_released_connection() {
     let mut p = narrow(usize::MAX);
@@ -133,7 +133,7 @@ fn a_segment_size_found_in_a_black_hole_is_remembered() {
     assert!(largest(&p) > NARROW, "{}", largest(&p));
 }
 
-/// A path that is good again gets larger segments within the connection, and nothing is remembered.
+/// A path that recovers gets larger segments within the connection, and nothing is remembered.
 #[test]
 fn a_path_that_was_only_dead_for_a_while_is_not_remembered_as_narrow() {
     let mut p = narrow(usize::MAX);

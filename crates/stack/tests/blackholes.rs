@@ -1,5 +1,5 @@
-//! Paths that do not bear Fast Open: what a visit costs there, in round trips, beside an ordinary connection
-//! (the Fast Open paper §4.1). `cargo test -p firstflight-stack --test blackholes -- --nocapture` prints it.
+//! Paths on which Fast Open fails: the round trips of a visit, compared with an ordinary connection (the Fast Open
+//! paper §4.1). `cargo test -p firstflight-stack --test blackholes -- --nocapture` prints them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
@@ -36,7 +36,7 @@ struct World {
     serving: Vec<ConnId>,
 }
 
-/// How a visit went.
+/// The result of a visit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Visit {
     /// Round trips until the first byte of the response.
@@ -46,7 +46,7 @@ struct Visit {
 }
 
 impl World {
-    /// Both servers have been visited often enough for their round-trip times to be known well.
+    /// Both servers were visited often enough that their round-trip times are known well.
     fn known() -> Self {
         let mut world = Self::new();
         for server in [bad(), good()] {
@@ -88,7 +88,7 @@ impl World {
         self
     }
 
-    /// The server answers every request; who has asked is served only once.
+    /// The server answers every request. It serves each connection once.
     fn serve(&mut self) {
         self.serving.extend(std::iter::from_fn(|| self.pair.server.accept(self.listener)));
         let now = self.pair.now;
@@ -108,12 +108,12 @@ impl World {
         });
     }
 
-    /// Fetches once; the connection is closed in order, whatever becomes of the packets.
+    /// Fetches once. The connection is closed in order, whatever happens to the packets.
     fn visit(&mut self, server: IpAddr, config: ConnectConfig) -> Visit {
         self.try_visit(server, config, Duration::from_secs(60)).expect("no response")
     }
 
-    /// The same; `None` after `patience`.
+    /// Like `visit`, but returns `None` after `patience`.
     fn try_visit(&mut self, server: IpAddr, config: ConnectConfig, patience: Duration) -> Option<Visit> {
         let began = self.pair.now;
         let remote = SocketAddr::new(server, PORT);
@@ -137,7 +137,7 @@ impl World {
         self.serve();
         self.pair.idle(RTT * 5);
         assert!(response.is_empty() || response == RESPONSE);
-        // Timers have a granularity: a tenth of a round trip is measured.
+        // Timers have a granularity, so the measurement is rounded to a tenth of a round trip.
         let rtts = |at| ((at - began) as Duration).as_secs_f64() / RTT.as_secs_f64();
         let round = |rtts: f64| (rtts * 10.0).round() / 10.0;
         first.map(|at| Visit {
@@ -147,7 +147,7 @@ impl World {
         })
     }
 
-    /// Three visits to the bad server; the good one stays on Fast Open after each.
+    /// Three visits to the bad server. Visits to the good server still use Fast Open after each.
     fn three_visits(&mut self, name: &str, config: &ConnectConfig) -> [Visit; 3] {
         let visits = [(); 3].map(|()| {
             let visit = self.visit(bad(), config.clone());
@@ -173,7 +173,7 @@ fn replay_safe() -> ConnectConfig {
     ConnectConfig { replay_safe: true, ..fast() }
 }
 
-/// What a middlebox on the bad server's path sees of a packet.
+/// What a middlebox on the bad server's path sees in a packet.
 struct Seen {
     from: End,
     flags: Flags,
@@ -183,7 +183,7 @@ struct Seen {
     port: u16,
 }
 
-/// A middlebox that decides by what it sees of a segment; the other server's path has none.
+/// A middlebox that decides by what it sees in a segment. The other server's path has none.
 fn middlebox(mut passes: impl FnMut(&Seen) -> bool + 'static) -> Middlebox {
     Box::new(move |from, packet| {
         let ip = Packet::parse(packet).unwrap();
@@ -219,7 +219,7 @@ fn a_path_that_drops_syns_with_the_option() {
     let visits = world.three_visits("SYNs with the option dropped", &fast());
     assert!(visits[0].rtts <= ORDINARY + 1.5);
     assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
-    // Without a round-trip time the request for the first cookie costs the initial timeout of RFC 6298, 1 s.
+    // Without a round-trip time, the first cookie request costs the initial timeout of RFC 6298, 1 s.
     let mut unknown = World::new().through(drops());
     unknown.visit(good(), fast());
     let visits = unknown.three_visits("the same, nothing known of the server", &fast());
@@ -254,7 +254,7 @@ fn a_path_that_strips_the_option() {
     assert!(visits.iter().all(|v| v.outcome == Outcome::Handshake(Reason::DataNotAcknowledged)));
 }
 
-/// Nothing that carries data passes on a connection that was opened with data in the SYN.
+/// The path drops everything that carries data on a connection that was opened with data in the SYN.
 fn swallows_what_follows() -> Middlebox {
     let mut fast = BTreeSet::new();
     middlebox(move |seen| {
@@ -272,14 +272,14 @@ fn swallows_what_follows() -> Middlebox {
 fn a_path_that_swallows_the_connection_behind_the_syn() {
     let mut world = World::known().through(swallows_what_follows());
     let visits = world.three_visits("data behind the SYN dropped, replay-safe", &replay_safe());
-    // Two looks at the silent connection, 0.5 s each; then an ordinary connection from another port.
+    // Two checks of the silent connection, 0.5 s each, then an ordinary connection from another port.
     assert_eq!(visits[0].rtts, FAST + 10.0 + ORDINARY);
     assert_eq!(visits[0].outcome, Outcome::Handshake(Reason::Unknown));
     assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
 }
 
-/// The same at the first use of Fast Open: the round-trip time and a cookie are known, and nothing of what the
-/// path does behind a SYN with data.
+/// The same path at the first use of Fast Open: the round-trip time and a cookie are known, but not what the path
+/// does after a SYN with data.
 #[test]
 fn a_path_that_always_swallowed_the_connection_behind_the_syn() {
     let mut world = World::asked().through(swallows_what_follows());
@@ -290,8 +290,8 @@ fn a_path_that_always_swallowed_the_connection_behind_the_syn() {
     assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
 }
 
-/// Without leave to send the request twice the first visit fails with the application's patience; it is the
-/// last one that does.
+/// If the request must not be sent twice, the first visit fails when the application gives it up. It is the only
+/// visit that fails.
 #[test]
 fn without_leave_the_swallowed_visit_fails_once() {
     let mut world = World::known().through(swallows_what_follows());
@@ -307,7 +307,7 @@ enum Ending {
     Rst,
 }
 
-/// The path drops the response, and passes the FIN or RST that the server sends after it, which shows that data was
+/// The path drops the response but passes the FIN or RST that the server sends after it, which shows that data was
 /// lost. The first visit gets nothing; the next ones are ordinary.
 #[test]
 fn a_path_that_swallows_the_response_but_not_the_end_behind_it() {
@@ -324,7 +324,7 @@ fn a_path_that_swallows_the_response_but_not_the_end_behind_it() {
             world.pair.server.abort(serving, now);
         }
         world.pair.server.release(serving, now);
-        // This is too soon for a probe of a silent connection.
+        // This is too early for a probe of a silent connection.
         world.pair.idle(RTT * 3);
         assert_eq!(world.pair.client_reads(id), b"");
         let reset = world.pair.client.close_reason(id) == Some(CloseReason::Reset);
@@ -338,7 +338,7 @@ fn a_path_that_swallows_the_response_but_not_the_end_behind_it() {
     }
 }
 
-/// A path that blackholes the four-tuple once it has seen a SYN with data: the third rung.
+/// A path that blackholes the four-tuple once it has seen a SYN with data: step 3 of the fallback sequence.
 #[test]
 fn a_path_that_bans_the_four_tuple() {
     let mut banned = BTreeSet::new();
@@ -349,12 +349,12 @@ fn a_path_that_bans_the_four_tuple() {
         !banned.contains(&seen.port)
     }));
     let visits = world.three_visits("four-tuple of a SYN with data banned, replay-safe", &replay_safe());
-    // At twice 1.5 round trips the SYN from another port.
+    // The SYN from another port is sent at twice 1.5 round trips.
     assert_eq!(visits.map(|v| v.rtts), [ORDINARY + 3.0, ORDINARY, ORDINARY]);
     assert_eq!((visits[0].outcome, visits[0].syns), (Outcome::Handshake(Reason::SynTimedOut), 2));
 }
 
-/// The path changes for the better: after the pause Fast Open comes back by itself.
+/// The path gets better: Fast Open is used again after the pause.
 #[test]
 fn a_mended_path_is_used_again() {
     let mut world =
@@ -366,7 +366,7 @@ fn a_mended_path_is_used_again() {
     assert_eq!(world.visit(bad(), fast()).rtts, FAST);
 }
 
-/// Whatever is lost, the response comes whole and once, and nothing of either attempt is left.
+/// Whatever is lost, the response arrives complete and once, and no state of either attempt is left.
 #[test]
 fn random_losses_leave_nothing_behind() {
     let mut raced = 0;

@@ -14,7 +14,7 @@ use peer::{Peer, key, policy, seg};
 
 /// The stack's UDP port.
 const OURS: u16 = 4433;
-/// The peer's.
+/// The peer's UDP port.
 const THEIRS: u16 = 5000;
 const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
 
@@ -151,8 +151,8 @@ fn a_time_wait_belongs_to_its_udp_ports() {
     p.send(seg().seq(1).ack(2).fin());
     p.drain();
     assert_eq!(p.stack.time_waits(), 1);
-    // In TIME-WAIT a late ACK is answered by the record; behind another port it belongs to nobody, unless it is the FIN
-    // again, with the right numbers.
+    // In TIME-WAIT, the record answers a late ACK. An ACK from another port belongs to no connection, unless it is
+    // the FIN again, with the right numbers.
     p.send(seg().seq(1).ack(2).fin());
     p.expect().is_ack().ack(2);
     p.outer = Some((THEIRS + 1, OURS));
@@ -165,7 +165,7 @@ fn a_time_wait_belongs_to_its_udp_ports() {
     p.open_passive(listener, seg().mss(1176));
 }
 
-// --- what is not taken ---------------------------------------------------------------------------
+// --- what is not accepted ------------------------------------------------------------------------
 
 #[test]
 fn a_wrong_or_missing_checksum_is_dropped() {
@@ -187,7 +187,7 @@ fn a_wrong_or_missing_checksum_is_dropped() {
     }
 }
 
-/// The inner checksum is ignored: address translators do not mend it.
+/// The inner checksum is ignored, because address translators do not correct it.
 #[test]
 fn the_inner_checksum_is_ignored() {
     let mut p = new();
@@ -216,7 +216,7 @@ fn a_link_that_is_a_socket_has_checked_everything() {
     p.inject(&unchecked);
     let syn_ack = p.expect().syn_ack();
     assert_eq!(syn_ack.packet[26..28], [0, 0], "the socket computes it");
-    // Raw packets for that address are not ours all the same.
+    // Raw packets for that address are still not ours.
     p.outer = None;
     p.send(seg().syn().mss(1176));
     p.quiet();
@@ -241,7 +241,7 @@ fn other_datagrams_are_counted_and_dropped() {
         ((THEIRS, OURS), &stun, Drop::NotCarried),
         ((THEIRS, OURS), &[], Drop::NotCarried),
         ((THEIRS, OURS), &segment[..20], Drop::BadTcp),
-        // Nobody to answer, and ourselves.
+        // A port that cannot be answered, and our own port.
         ((0, OURS), &segment, Drop::BadSource),
         ((0, OURS), &KEEP_ALIVE, Drop::BadSource),
         ((THEIRS, OURS), &[9, 0, 0, 3], Drop::NotCarried),
@@ -272,7 +272,7 @@ fn without_a_carrier_udp_is_not_spoken() {
     let config = ConnectConfig { carrier: Some(THEIRS), ..ConnectConfig::default() };
     let result = p.stack.connect(p.remote(), b"", &config, p.now);
     assert_eq!(result, Err(ConnectError::NoCarrier));
-    // Port 0 is none.
+    // Port 0 disables the carrier.
     let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(0)));
     let result = p.stack.connect(p.remote(), b"", &config, p.now);
     assert_eq!(result, Err(ConnectError::NoCarrier));
@@ -305,10 +305,10 @@ fn a_segment_of_no_connection_gets_a_rst_in_udp() {
 fn a_rst_in_udp_is_judged_as_on_raw_ip() {
     let mut p = new();
     let id = opened(&mut p);
-    // RFC 5961 §3.2: in the window, but not exactly next.
+    // RFC 5961 §3.2: in the window, but not exactly the next number.
     p.send(seg().rst().seq(5));
     p.expect().is_ack().seq(1).ack(1);
-    // Behind another port it is for nobody.
+    // From another port it belongs to no connection.
     p.outer = Some((THEIRS + 1, OURS));
     p.send(seg().rst().seq(1));
     assert_eq!(p.state(id), StateName::Established);
@@ -317,7 +317,8 @@ fn a_rst_in_udp_is_judged_as_on_raw_ip() {
     assert_eq!(p.reason(id), Some(CloseReason::Reset));
 }
 
-/// Less than three times what a client without proof sent; RFC 9000 §8.1 has the same limit.
+/// The client's address is not proved, so it gets less than three times what it sent. RFC 9000 §8.1 has the same
+/// limit.
 #[test]
 fn a_syn_that_nobody_confirms_gets_two_syn_acks_at_most() {
     for (v6, syn) in [(false, seg()), (true, seg()), (false, seg().mss(1176).ts(1).sack_ok().scale(7))] {
@@ -342,7 +343,7 @@ fn a_syn_that_nobody_confirms_gets_two_syn_acks_at_most() {
 fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
     for v6 in [false, true] {
         let ip = if v6 { 40 } else { 20 };
-        // RFC 792 asks routers for 8 bytes only: a UDP header.
+        // RFC 792 requires routers to quote only 8 bytes: a UDP header.
         for (quoted, ends) in [(8, false), (12, false), (19, false), (20, true), (60, true)] {
             let mut p = on(v6);
             let id = p.connect(b"", false);
@@ -352,7 +353,7 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
             let reason = ends.then_some(CloseReason::Unreachable);
             assert_eq!(p.reason(id), reason, "{quoted} bytes");
         }
-        // Not one of ours.
+        // The quoted packet is not one of ours.
         let mut p = on(v6);
         let id = p.connect(b"", false);
         let mut forged = p.expect().is_syn().packet;
@@ -364,7 +365,7 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
         assert_eq!(p.state(id), StateName::SynSent);
         assert_eq!(p.stack.counters().dropped(Drop::BadIcmp), 2);
     }
-    // RFC 5461 §4: not of an open connection.
+    // RFC 5461 §4: an error does not end an open connection.
     let mut p = new();
     let id = opened(&mut p);
     p.write(id, b"data");
@@ -373,7 +374,7 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// The peer is on this host, at the same address. Over a socket the kernel has checked the error; on IP it may be
+/// The peer is on this host, at the same address. On a socket, the kernel has checked the error; on IP, it may be
 /// forged.
 #[test]
 fn an_icmp_error_from_our_own_address_counts_over_a_socket_only() {

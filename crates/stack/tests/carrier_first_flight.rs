@@ -23,7 +23,7 @@ const SERVER: u16 = 4433;
 const DELAY: Duration = Duration::from_millis(50);
 /// A ClientHello with a post-quantum key share.
 const HELLO: usize = 1900;
-/// What of it rides in the SYN, behind a block: a datagram of 1,200 bytes has as much room.
+/// The part of it that rides in the SYN, after a block: a datagram of 1,200 bytes has room for this.
 const RIDES: usize = 940;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ fn stream(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
-/// Connects with `data` and a certificate, which may run twice.
+/// Connects with `data`, which may run twice, and a certificate.
 fn visit(p: &mut Pair, data: &[u8]) -> ConnId {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
@@ -58,11 +58,11 @@ fn visit(p: &mut Pair, data: &[u8]) -> ConnId {
     p.client.connect(p.server_addr(), data, &config, p.now).unwrap().0
 }
 
-/// The same with a cookie, which is fetched first.
+/// Like `visit`, with a cookie, which is fetched first.
 fn visit_by_cookie(p: &mut Pair, listener: ListenerId, data: &[u8]) -> ConnId {
     let fetch = p.connect(b"", true);
     p.idle(Duration::from_secs(5));
-    // On a path that loses, there may be neither a child nor a cookie.
+    // On a lossy path, there may be neither a child nor a cookie.
     while let Some(child) = p.server.accept(listener) {
         p.server.release(child, p.now);
     }
@@ -75,7 +75,7 @@ fn visit_by_cookie(p: &mut Pair, listener: ListenerId, data: &[u8]) -> ConnId {
     p.client.connect(p.server_addr(), data, &config, p.now).unwrap().0
 }
 
-/// Reads all of the request, answers; gives when the request and the answer's first byte arrived.
+/// Reads the whole request and answers it. Returns when the request and the answer's first byte arrived.
 fn serve(p: &mut Pair, listener: ListenerId, id: ConnId, data: &[u8]) -> (ConnId, Duration, Duration) {
     let began = p.now;
     let child = p.accept(listener);
@@ -94,14 +94,14 @@ fn serve(p: &mut Pair, listener: ListenerId, id: ConnId, data: &[u8]) -> (ConnId
     });
     assert_eq!(answer, b"answer");
     let back = p.now - began;
-    // All was acknowledged, and nothing comes a second time.
+    // Everything was acknowledged, and nothing comes a second time.
     p.run(Duration::from_secs(60), |p| p.client.info(id).unwrap().totals.bytes_acked == data.len() as u64);
     assert!(p.server_reads(child).is_empty());
     assert!(p.server.accept(listener).is_none());
     (child, there, back)
 }
 
-/// Whether a packet carries what follows a SYN; its payload's length.
+/// The payload length of a packet that follows a SYN; `None` for other packets.
 fn follower(packet: &[u8]) -> Option<usize> {
     let ip = Packet::parse(packet).unwrap();
     let Ok(Carried::Segment(bytes)) = Carried::parse(Datagram::parse(ip.payload).ok()?.payload) else {
@@ -143,7 +143,7 @@ fn a_client_hello_and_8_kb_are_answered_in_one_round_trip() {
         let sent = followers(&p);
         assert_eq!(sent.iter().sum::<usize>(), len - rides);
         assert_eq!(sent.len(), (len - rides).div_ceil(1164));
-        // Every byte left once.
+        // Every byte was sent once.
         let packets = p.log.iter().filter(|(_, end, _)| *end == End::Client).map(|(_, _, bytes)| bytes.len());
         assert!(packets.sum::<usize>() < len + 196 + 90 * (sent.len() + 12));
     }
@@ -179,7 +179,7 @@ fn on_raw_ip_nothing_follows() {
     }
 }
 
-/// Loses the followers for which `lost` says so, by their place in the row.
+/// Loses the followers for which `lost` is true, by their order.
 fn losing(p: &mut Pair, lost: impl Fn(usize) -> bool + 'static) -> Rc<Cell<usize>> {
     let seen = Rc::new(Cell::new(0));
     let count = Rc::clone(&seen);
@@ -195,7 +195,7 @@ fn losing(p: &mut Pair, lost: impl Fn(usize) -> bool + 'static) -> Rc<Cell<usize
 
 #[test]
 fn what_is_lost_of_it_is_sent_again() {
-    // The first, one in the middle, the last, every second, all.
+    // Loses the first follower, one in the middle, the last, every second one, all.
     let masks: [fn(usize) -> bool; 5] = [|i| i == 0, |i| i == 3, |i| i == 6, |i| i % 2 == 0, |_| true];
     for (i, lost) in masks.into_iter().enumerate() {
         let (mut p, listener) = pair(PathConfig::with_delay(DELAY), 1, i % 2 == 0);
@@ -235,14 +235,14 @@ fn a_verdict_that_takes_its_time_finds_all_of_it() {
 fn what_is_refused_arrives_once_by_the_handshake() {
     let (mut p, listener) = pair(PathConfig::with_delay(DELAY), 1, false);
     let data = stream(8192);
-    // Nobody verifies: the SYN waits too long.
+    // Nobody verifies, so the SYN waits too long.
     p.verifies = false;
     let id = visit(&mut p, &data);
     let (child, ..) = serve(&mut p, listener, id, &data);
     let info = p.client.info(id).unwrap();
     assert!(matches!(info.outcome, Outcome::Handshake(_)), "{:?}", info.outcome);
     assert_eq!(p.server.info(child).unwrap().totals.early, 0);
-    // By another verifier, it is refused at once; what follows finds an ordinary child.
+    // The certificate of another verifier is refused at once. The followers find an ordinary child.
     p.verifies = true;
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(2, 2, address), p.now));
@@ -272,7 +272,7 @@ fn on_200_paths_that_lose_reorder_and_copy_every_byte_arrives_once() {
         };
         let (mut p, listener) = pair(path, seed, below(2) == 0);
         p.keep_log = false;
-        // Now and then nobody verifies.
+        // Sometimes nobody verifies.
         p.verifies = below(8) != 0;
         let data = stream(1000 + below(15_000) as usize);
         let id = match below(3) {
@@ -285,7 +285,7 @@ fn on_200_paths_that_lose_reorder_and_copy_every_byte_arrives_once() {
             got.extend(p.server_reads(child));
             got.len() >= data.len()
         });
-        // Copies that are still under way bring nothing.
+        // Copies that are still in flight deliver nothing.
         p.idle(Duration::from_secs(5));
         got.extend(p.server_reads(child));
         assert!(got == data && p.server.accept(listener).is_none());

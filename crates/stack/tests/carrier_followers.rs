@@ -25,7 +25,7 @@ use visitor::{Visit, visit_with};
 
 /// The stack's UDP port.
 const OURS: u16 = 4433;
-/// The peer's.
+/// The peer's UDP port.
 const THEIRS: u16 = 5000;
 
 fn carrier(config: &mut Config) {
@@ -65,7 +65,7 @@ fn flight(by: u8, id: u8) -> Seg {
     syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })
 }
 
-/// What follows it, from byte `at` of `data` on.
+/// The follower with `len` bytes from byte `at` of `data`.
 fn follower(data: &[u8], at: usize, len: usize) -> Seg {
     seg().seq(AFTER + at as u32).data(&data[at..(at + len).min(data.len())])
 }
@@ -106,7 +106,7 @@ fn what_follows_a_syn_that_waits_is_held_in_any_order_and_once() {
     let id = s.p.accept(s.listener);
     assert_eq!(s.p.read(id), all(&data));
     assert_eq!(s.p.stack.info(id).unwrap().totals.early, 3000 + DATA.len() as u32);
-    // The client's SYN again: the same answer.
+    // The client's SYN again gets the same answer.
     s.p.pass(600);
     s.p.drain();
     s.p.send(flight(1, 1));
@@ -133,7 +133,7 @@ fn by_cookie(s: &Server) -> Seg {
     seg().syn().mss(1176).cookie(s.p.cookie_of(key(1)).as_bytes()).data(DATA)
 }
 
-/// Number behind the data of a SYN with a cookie.
+/// The number after the data of a SYN with a cookie.
 const COOKIE_AFTER: u32 = 1 + DATA.len() as u32;
 
 #[test]
@@ -154,7 +154,7 @@ fn what_follows_a_syn_with_a_cookie_is_taken_before_the_ack() {
         let ack = seg().seq(COOKIE_AFTER + 2400).ack(1);
         s.p.send(if timestamps { ack.ts(2) } else { ack });
         assert_eq!(s.p.state(id), StateName::Established);
-        // From now on RFC 9293 holds.
+        // From now on, RFC 9293 applies.
         let late = seg().seq(COOKIE_AFTER + 2400).data(b"late");
         s.p.send(if timestamps { late.ts(3) } else { late });
         s.p.quiet();
@@ -175,7 +175,7 @@ fn before_its_syn_it_is_dropped_in_silence() {
     s.p.send(follower(&data, 0, 1000).ack(1));
     let id = s.p.accept(s.listener);
     assert_eq!(s.p.read(id), all(&data));
-    // Nobody listens there: the answer is as ever.
+    // There is no listener at that port, so the answer is the usual one.
     let mut p = Peer::with(carrier);
     p.outer = Some((THEIRS, OURS));
     p.send(seg().seq(1).data(b"x"));
@@ -185,7 +185,7 @@ fn before_its_syn_it_is_dropped_in_silence() {
 #[test]
 fn what_follows_a_refused_syn_is_dropped() {
     let data = stream(1000);
-    // At once, or by a verdict.
+    // The SYN is accepted at once, or by a verdict.
     for waits in [false, true] {
         let mut s = server();
         if waits {
@@ -205,7 +205,7 @@ fn what_follows_a_refused_syn_is_dropped() {
         s.p.expect().syn_ack().ack(1);
         s.p.send(early);
         s.p.quiet();
-        // All of it comes by the handshake, under other numbers.
+        // All of it comes after the handshake, with other numbers.
         for (i, part) in all(&data).chunks(600).enumerate() {
             s.p.send(seg().seq(1 + 600 * i as u32).ack(1).data(part));
         }
@@ -249,7 +249,7 @@ fn no_more_is_held_than_nine_segments_and_16_kib() {
     }
 }
 
-/// Bytes that wait are few for all: one SYN does not fill them by sending the same numbers again.
+/// The memory for waiting bytes is small and shared. One SYN cannot fill it by sending the same numbers again.
 #[test]
 fn what_overlaps_is_no_way_to_more() {
     let data = stream(9000);
@@ -287,14 +287,14 @@ fn what_is_held_counts_among_the_bytes_that_wait() {
     assert_eq!(drops(&mut s), 1);
     s.verify();
     s.p.expect().syn_ack().ack(AFTER + 1000);
-    // It is given back.
+    // The memory is given back.
     s.p.flow(CLIENT_PORT + 1, PEER_ISN);
     s.p.send(flight(1, 2));
     s.p.send(follower(&data, 0, 1000));
     assert_eq!(drops(&mut s), 0);
 }
 
-/// One client's many first flights leave half of the room for what others send.
+/// The many first flights of one client leave half of the room for others.
 #[test]
 fn a_client_that_borrows_places_may_fill_half_of_the_room() {
     let data = stream(3000);
@@ -309,7 +309,7 @@ fn a_client_that_borrows_places_may_fill_half_of_the_room() {
         s.p.send(follower(&data, offset, 1000));
         assert_eq!(drops(&mut s), dropped, "of the ninth, at {offset}");
     }
-    // The first has a place of its own.
+    // The first one has its own place.
     s.p.flow(CLIENT_PORT, PEER_ISN);
     for offset in [0, 1000, 2000] {
         s.p.send(follower(&data, offset, 1000));
@@ -364,7 +364,7 @@ fn on_raw_ip_nothing_is_held_or_taken() {
     s.p.quiet();
     let id = s.p.accept(s.listener);
     assert_eq!(s.p.read(id), DATA);
-    // Beside a SYN that waits, as beside none: dropped (RFC 9293 §3.10.7.2, fourth step).
+    // Such a segment is dropped, whether a SYN waits or not (RFC 9293 §3.10.7.2, fourth step).
     s.p.flow(CLIENT_PORT + 1, PEER_ISN);
     s.p.send(flights::flight(1));
     s.p.send(follower(&data, 0, 1000));
@@ -375,7 +375,7 @@ fn on_raw_ip_nothing_is_held_or_taken() {
 
 // --- the client ------------------------------------------------------------------------------------
 
-/// A visit with `data`, and what follows its SYN.
+/// A visit with `data`, and the segments that follow its SYN.
 fn visits(data: &[u8]) -> (Peer, Visit, Vec<Got>) {
     let mut p = Peer::with(|config| {
         carrier(config);
@@ -388,9 +388,9 @@ fn visits(data: &[u8]) -> (Peer, Visit, Vec<Got>) {
     (p, visit, followers)
 }
 
-/// What the SYN carries behind the block.
+/// The part of the data that the SYN carries after the block.
 const RIDES: usize = 1176 - 40 - BLOCK_LEN;
-/// Number behind it.
+/// The number after it.
 const BEHIND: u32 = 1 + (BLOCK_LEN + RIDES) as u32;
 
 fn accepts(visit: &Visit) -> Seg {
@@ -401,7 +401,7 @@ fn outcome(p: &Peer, id: ConnId) -> Outcome {
     p.stack.info(id).unwrap().outcome
 }
 
-/// The payloads put together from number `from` on.
+/// The payloads joined, from number `from` on.
 fn joined(segments: &[Got], from: u32) -> Vec<u8> {
     let mut all = Vec::new();
     for got in segments {
@@ -460,9 +460,9 @@ fn a_syn_ack_may_acknowledge_some_of_it_or_all() {
         p.expect().is_ack().empty();
         assert_eq!(outcome(&p, visit.id), Outcome::Accepted);
         assert_eq!(p.stack.info(visit.id).unwrap().totals.bytes_acked, RIDES as u64 + u64::from(acked));
-        // What is missing goes again when nothing says that it came.
+        // Missing data is retransmitted if nothing acknowledges it.
         p.pass(1_000);
-        // Beside it the ACK, as no answer comes.
+        // The ACK is retransmitted with it, because no answer comes.
         let again: Vec<_> = p.drain().into_iter().filter(|got| !got.data.is_empty()).collect();
         assert_eq!(again.is_empty(), acked == 3000 - RIDES as u32);
         if let Some(first) = again.first() {
@@ -502,19 +502,20 @@ fn a_syn_that_goes_again_goes_alone_and_plain() {
     p.pass(1_100);
     p.expect().is_syn().empty();
     p.quiet();
-    // What followed the first one went the same way: it goes again with the ACK, at once.
+    // The segments that followed the first SYN were lost with it. They are retransmitted with the ACK, at once.
     p.send(accepts(&visit).ack(BEHIND));
     let rest = p.drain();
     assert!(rest.iter().all(|got| got.flags.contains(Flags::ACK)));
     assert_eq!(joined(&rest, BEHIND), data[RIDES..]);
     assert_eq!(p.stack.info(visit.id).unwrap().cwnd, 11_760);
-    // An acknowledgement of those that came after all is none of what was never sent.
+    // An acknowledgement of followers that arrived after all does not count as one of data that was never sent.
     p.send(seg().seq(1).ack(BEHIND + (3000 - RIDES) as u32));
     p.pass(5_000);
     p.quiet();
 }
 
-/// A router passes neither the SYN nor what follows it: at once a plain SYN, alone, and the data in small segments.
+/// A router passes neither the SYN nor its followers. A plain SYN follows at once, alone, and the data follows in
+/// small segments.
 #[test]
 fn a_router_that_takes_less_gets_a_plain_syn() {
     let data = stream(3000);

@@ -10,7 +10,7 @@ use peer::{CLIENT_PORT, PORT, Peer, Seg, key, policy, seg};
 
 /// The stack's UDP port.
 const OURS: u16 = 4433;
-/// The peer's.
+/// The peer's UDP port.
 const THEIRS: u16 = 5000;
 
 fn carrier(config: &mut Config) {
@@ -75,7 +75,7 @@ fn a_server_takes_a_first_flight_in_udp() {
         assert_eq!(p.read(id), b"GET / HTTP/1.0");
         p.write(id, b"200");
         p.expect().seq(1).ack(15);
-        // The client sends it again as it was: no second child, the same answer.
+        // The client retransmits it unchanged: there is no second child, and the answer is the same.
         p.pass(100);
         p.send(syn);
         p.drain();
@@ -84,7 +84,7 @@ fn a_server_takes_a_first_flight_in_udp() {
     }
 }
 
-/// Gives the stack a cookie of the peer's for the carrier.
+/// The stack gets a cookie of the peer for the carrier.
 fn fetch_cookie(p: &mut Peer) {
     let id = p.connect(b"", true);
     p.expect().is_syn();
@@ -100,18 +100,18 @@ fn a_client_sends_a_plain_syn_behind_its_first_flight() {
     fetch_cookie(&mut p);
     let id = p.connect(&[b'a'; 2000], true);
     let first = p.expect().is_syn();
-    // The base datagram less the options' space.
+    // The base datagram without the room for options.
     assert_eq!(first.data.len(), 1176 - 40);
     assert!(udp_payload(&first.packet).len() <= 1200);
     p.pass(1_100);
     p.expect().is_syn().empty().no_fast_open();
-    // The first one had arrived.
+    // The first SYN had arrived.
     p.send(seg().syn().ack(1 + 1136).mss(1176));
     p.drain();
     assert!(p.stack.info(id).unwrap().outcome.is_accepted());
 }
 
-/// What routers do to TCP's options says nothing about UDP: nothing learnt on one is used on the other.
+/// What routers do to TCP's options says nothing about UDP, so what is learnt on one is not used on the other.
 #[test]
 fn what_is_learnt_in_udp_is_not_used_on_raw_ip() {
     let mut p = new();
@@ -160,8 +160,8 @@ fn a_port_in_use_towards_one_udp_port_is_free_towards_another() {
     assert_eq!(connect(None), Ok(()));
 }
 
-/// The SYN-ACK goes again once, but the half-open connection takes the client's ACK for as long as the client's packets may
-/// need on a lossy path.
+/// The SYN-ACK is retransmitted once, but the half-open connection accepts the client's ACK for as long as the
+/// client's packets may need on a lossy path.
 #[test]
 fn a_half_open_connection_takes_a_late_ack() {
     let mut p = new();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The stack's UDP port.
 const OURS: u16 = 4433;
-/// The peer's.
+/// The peer's UDP port.
 const THEIRS: u16 = 5000;
 const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
 const RESET: [u8; 4] = [9, 0, 0, 2];
@@ -31,7 +31,7 @@ fn with(carrier: CarrierConfig) -> Peer {
     p
 }
 
-/// What left and is not a segment: the UDP payloads.
+/// The UDP payloads that were sent and are not segments.
 fn controls(p: &mut Peer) -> Vec<Vec<u8>> {
     p.pump();
     let payload = |packet: Vec<u8>| {
@@ -51,13 +51,14 @@ fn opened(p: &mut Peer) -> ConnId {
     p.open_active(seg().mss(1176))
 }
 
-/// One that the peer opened.
+/// A connection that the peer opened.
 fn child(p: &mut Peer) -> ConnId {
     let listener = p.listen();
     p.open_passive(listener, seg().mss(1176))
 }
 
-/// By default for as long as the application holds it: here six hours, then it lets go.
+/// By default keep-alives last as long as the application holds the connection: here six hours, then it releases
+/// it.
 #[test]
 fn keep_alives_last_as_long_as_the_application_holds_the_connection() {
     let mut p = new();
@@ -72,7 +73,7 @@ fn keep_alives_last_as_long_as_the_application_holds_the_connection() {
     p.pass(6 * 3_600_000);
     let sent = controls(&mut p).len();
     assert!((1_430..=1_440).contains(&sent), "{sent}");
-    // Whatever leaves begins it anew.
+    // Anything that is sent restarts the interval.
     p.write(id, b"x");
     p.expect();
     p.send(seg().seq(1).ack(2));
@@ -80,7 +81,8 @@ fn keep_alives_last_as_long_as_the_application_holds_the_connection() {
     assert_eq!(controls(&mut p), [KEEP_ALIVE]);
     assert_eq!(p.state(id), StateName::Established);
     p.quiet();
-    // In the background it closes without them: the peer has acknowledged the FIN, and owes its own.
+    // After the release the connection closes without keep-alives: the peer has acknowledged the FIN, and its own
+    // FIN is missing.
     p.release(id);
     p.expect();
     p.send(seg().seq(1).ack(3));
@@ -99,7 +101,7 @@ fn keep_alives_can_be_ended_some_time_after_the_last_segment() {
     let id = opened(&mut p);
     p.pass(3 * 3_600_000);
     assert_eq!(p.stack.counters().keep_alives_sent, 79);
-    // Whatever leaves begins it anew.
+    // Anything that is sent restarts the interval.
     p.others.clear();
     p.write(id, b"x");
     p.expect();
@@ -190,7 +192,8 @@ fn a_keep_alive_for_nothing_is_answered_and_a_reset_for_nothing_is_not() {
     assert_eq!(p.stack.counters().carrier_resets_sent, 2);
 }
 
-/// It can be forged by who guesses two ports: it makes the connection ask, and the answer decides.
+/// An attacker who guesses two ports can forge a reset. It makes the connection send a probe, and the answer
+/// decides.
 #[test]
 fn a_reset_of_the_carrier_makes_a_connection_ask() {
     let mut p = new();
@@ -199,7 +202,7 @@ fn a_reset_of_the_carrier_makes_a_connection_ask() {
     p.quiet();
     p.pass(15_005);
     assert_eq!(controls(&mut p), [KEEP_ALIVE]);
-    // One for each keep-alive.
+    // One reset is accepted for each keep-alive.
     for _ in 0..10 {
         control(&mut p, (THEIRS, OURS), RESET);
     }
@@ -239,7 +242,8 @@ fn a_reset_of_the_carrier_asks_for_sixteen_connections_at_most_and_for_all_in_tu
     assert_eq!(asked.len(), 20);
 }
 
-/// The first one leaves soon: a client that waits for a response sends nothing else, and its port may change meanwhile.
+/// The first one is sent soon: a client that waits for a response sends nothing else, and its port may change
+/// meanwhile.
 #[test]
 fn keep_alives_begin_soon_after_the_last_segment_and_then_get_rare() {
     let mut p = with(CarrierConfig::new(OURS));
@@ -256,7 +260,7 @@ fn keep_alives_begin_soon_after_the_last_segment_and_then_get_rare() {
             assert_eq!(p.others.len(), count, "{again}: at {seconds_after} s");
         }
         assert_eq!(controls(&mut p), vec![KEEP_ALIVE.to_vec(); count]);
-        // A segment begins it anew.
+        // A segment restarts the intervals.
         p.write(id, b"x");
         p.expect();
         p.send(seg().seq(1).ack(2 + again));

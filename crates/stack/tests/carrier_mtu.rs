@@ -24,7 +24,8 @@ fn pair(path: PathConfig, seed: u64, v6: bool, probe: bool) -> Pair {
     pair
 }
 
-/// Swallows packets above this size; gives the limit, which may change, and a count of all and of the swallowed.
+/// Drops packets above this size. Returns the limit, which may change, and the counts of all packets and of the
+/// dropped ones.
 fn narrow(p: &mut Pair, mtu: usize) -> (Shared<usize>, Shared<(u32, u32)>) {
     let (limit, count) = (Rc::new(Cell::new(mtu)), Rc::new(Cell::new((0, 0))));
     let (l, c) = (Rc::clone(&limit), Rc::clone(&count));

@@ -28,7 +28,7 @@ fn translate(pair: &mut Pair) -> Rc<Cell<u16>> {
         } else if datagram[2..4] == port.get().to_be_bytes() {
             datagram[2..4].copy_from_slice(&CLIENT_UDP.to_be_bytes());
         } else {
-            // A mapping that is no more.
+            // The mapping no longer exists.
             return false;
         }
         udp::fill_checksum(datagram, src, dst);
@@ -52,7 +52,7 @@ fn an_address_translator_on_the_way_is_not_noticed() {
     }
 }
 
-/// The connection belonged to the ports it began with, and ended at both ends. Now it goes on.
+/// Once the connection belonged to the ports with which it began, and ended at both ends. Now it continues.
 #[test]
 fn a_mapping_that_changes_ends_no_connection() {
     for busy in [true, false] {
@@ -76,7 +76,7 @@ fn a_mapping_that_changes_ends_no_connection() {
     }
 }
 
-/// A server that has lost everything is found out, too.
+/// The client also detects a server that has lost all its state.
 #[test]
 fn a_server_that_forgot_is_found_out_by_a_keep_alive() {
     let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 3, false);
@@ -85,7 +85,7 @@ fn a_server_that_forgot_is_found_out_by_a_keep_alive() {
     let server = p.accept(listener);
     p.connected(client);
     p.idle(Duration::from_secs(1));
-    // Its last word is lost.
+    // The server's last segment is lost.
     p.middlebox = Some(Box::new(|end, _| end == End::Client));
     p.server.abort(server, p.now);
     p.server.release(server, p.now);
@@ -132,7 +132,7 @@ fn many_connections_share_two_ports() {
     }
 }
 
-/// RFC 7413 in UDP: the first visit fetches a cookie, the second one's data is there after half a round trip.
+/// RFC 7413 in UDP: the first visit fetches a cookie; on the second visit the data arrives after half a round trip.
 #[test]
 fn fast_open_saves_its_round_trip_in_udp() {
     for v6 in [false, true] {

@@ -1,4 +1,5 @@
-//! Path-MTU probing in UDP (RFC 8899), segment by segment: what is lost with a probe, before it, and what routers say.
+//! Path-MTU probing in UDP (RFC 8899), segment by segment: losses with a probe, losses before it, and reports of
+//! routers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -7,17 +8,17 @@ use firstflight_stack::{CarrierConfig, ConnId};
 use firstflight_wire::icmp::IcmpErrorKind;
 use peer::{Got, Peer, Seg, seg};
 
-/// Payloads that go everywhere, and in the first probe.
+/// Payloads that pass everywhere, and the payload of the first probe.
 const BASE: u32 = 1176;
 const PROBE: u32 = 1428 - 20 - 12 - 20;
-/// Below the segment in a packet.
+/// Bytes of headers below the segment in a packet.
 const BELOW: u32 = 20 + 12 + 20;
 
 fn stream(len: u32) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
-/// The peer in UDP with an open connection of a listener, which has nothing sent.
+/// The peer in UDP, with an open connection of a listener that has sent nothing.
 fn open() -> (Peer, ConnId) {
     let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(4433)));
     p.outer = Some((5000, 4433));
@@ -32,7 +33,7 @@ fn sizes(got: &[Got]) -> Vec<u32> {
     got.iter().map(|got| got.data.len() as u32).collect()
 }
 
-/// An acknowledgement of what came below `ack` and between these numbers.
+/// An acknowledgement of everything below `ack`, and of the bytes between these numbers.
 fn sack(ack: u32, blocks: &[(u32, u32)]) -> Seg {
     seg().seq(1).ack(ack).sack(blocks)
 }
@@ -45,12 +46,12 @@ fn mss(p: &Peer, id: ConnId) -> u32 {
     p.stack.info(id).unwrap().mss.into()
 }
 
-/// The stream's numbers of the segments behind the probe.
+/// The stream's number of the `n`-th segment after the probe.
 fn behind(n: u32) -> u32 {
     1 + PROBE + n * BASE
 }
 
-/// A probe and six segments are all there is, and the probe is lost.
+/// A probe and six segments are sent, and the probe is lost.
 fn lost_probe() -> (Peer, ConnId) {
     let (mut p, id) = open();
     p.write(id, &stream(PROBE + 6 * BASE));
@@ -60,7 +61,7 @@ fn lost_probe() -> (Peer, ConnId) {
         p.send(sack(1, &[(behind(0), behind(n))]));
     }
     let again = p.drain();
-    // In the old size.
+    // The data is retransmitted in segments of the old size.
     assert_eq!(again.iter().map(|got| got.seq).collect::<Vec<_>>(), [1, 1 + BASE]);
     assert_eq!(sizes(&again), [BASE, PROBE - BASE]);
     (p, id)
@@ -77,7 +78,7 @@ fn a_lost_probe_alone_costs_no_window() {
     assert_eq!(mss(&p, id), BASE);
 }
 
-/// The last but one is lost, too, with too little behind it for three duplicates.
+/// The last but one segment is lost, too, with too few segments after it for three duplicates.
 #[test]
 fn a_loss_near_the_end_behind_a_lost_probe_is_congestion() {
     let (mut p, id) = lost_probe();
@@ -91,7 +92,7 @@ fn a_loss_near_the_end_behind_a_lost_probe_is_congestion() {
     assert!(cwnd(&p, id) < before, "{} of {before}", cwnd(&p, id));
 }
 
-/// A probe that is SACKed has arrived, but what it says counts only once all before it has, too.
+/// A probe that is SACKed has arrived, but it counts only when everything before it has arrived, too.
 #[test]
 fn a_loss_before_a_probe_is_congestion_and_the_probe_counts() {
     let (mut p, id) = open();
@@ -112,8 +113,8 @@ fn a_loss_before_a_probe_is_congestion_and_the_probe_counts() {
     assert_eq!(mss(&p, id), PROBE);
 }
 
-/// What a router says while a probe is under way: below what everybody takes it is believed at once, and nothing
-/// larger is tried.
+/// A router reports a size while a probe is in flight. A size that everybody takes or less is believed at once, and
+/// nothing larger is tried.
 #[test]
 fn a_router_that_takes_less_ends_the_search() {
     let (mut p, id) = open();
@@ -130,7 +131,7 @@ fn a_router_that_takes_less_ends_the_search() {
             assert!(got.data.len() as u32 <= 1100 - BELOW, "{}", got.data.len());
             let at = got.seq as usize - 1;
             read[at..at + got.data.len()].copy_from_slice(&got.data);
-            // In order, as nothing is lost from here on.
+            // Segments are in order, because nothing is lost from here on.
             acked = acked.max(got.seq + got.data.len() as u32);
         }
         p.send(sack(acked, &[]));
@@ -142,7 +143,8 @@ fn a_router_that_takes_less_ends_the_search() {
     assert!(sizes(&p.drain()).iter().all(|len| *len <= 1100 - BELOW));
 }
 
-/// Between what is in use and what was tried a router's word changes nothing: the probe is lost, and the search rests.
+/// A router reports a size between the one in use and the one that was tried. That changes nothing: the probe is
+/// lost, and the search pauses.
 #[test]
 fn a_router_that_takes_more_than_is_in_use_changes_nothing() {
     let (mut p, id) = open();
@@ -164,7 +166,7 @@ fn a_router_that_takes_more_than_is_in_use_changes_nothing() {
     assert!(sizes(&p.drain()).iter().all(|len| *len <= BASE));
 }
 
-/// A peer that takes its window back under a probe gets what it misses in the old size.
+/// A peer that reduces its window during a probe gets the missing data in segments of the old size.
 #[test]
 fn a_window_that_closes_under_a_probe() {
     let (mut p, id) = open();

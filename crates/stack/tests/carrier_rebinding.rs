@@ -1,4 +1,4 @@
-//! TCP in UDP: an address translator gives the client another UDP port, and the connection goes on.
+//! TCP in UDP: an address translator gives the client another UDP port, and the connection continues.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
@@ -31,7 +31,7 @@ fn moves(p: &Pair) -> u64 {
     p.server.counters().carrier_paths_moved
 }
 
-/// Sends `message` from the client, waits for it, and the same back.
+/// Sends `message` from the client, waits for it, and sends it back.
 fn talk(p: &mut Pair, client: ConnId, server: ConnId, message: &[u8]) {
     assert_eq!(p.client.write(client, message, p.now), Ok(message.len()));
     let mut read = Vec::new();
@@ -60,7 +60,7 @@ fn a_connection_goes_on_at_another_port_of_its_client() {
     }
 }
 
-/// With its next keep-alive, and a round trip for each of: the reset, the probe, the check.
+/// The next keep-alive finds the connection, and then the reset, the probe and the check take a round trip each.
 #[test]
 fn an_idle_connection_is_found_again_with_the_next_keep_alive() {
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 2, false);
@@ -69,15 +69,15 @@ fn an_idle_connection_is_found_again_with_the_next_keep_alive() {
     p.run(Duration::from_secs(60), |p| moves(p) == 1);
     assert!(p.now - before < Duration::from_millis(15_200), "{:?}", p.now - before);
     assert_eq!(p.client.counters().carrier_resets_believed, 1);
-    // The server may begin.
+    // The server may send first.
     p.server.write(server, b"news", p.now).unwrap();
     let sent = p.now;
     p.run(Duration::from_secs(1), |p| p.client_reads(client) == b"news");
     assert_eq!(p.now - sent, DELAY);
 }
 
-/// What the server sends meanwhile is lost, and goes again at once when the client is found: not after the timeout that
-/// has grown by then.
+/// What the server sends meanwhile is lost. It is sent again at once when the client is found, not after the
+/// timeout that has grown by then.
 #[test]
 fn what_was_sent_to_the_old_port_goes_again_at_once() {
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 3, false);
@@ -143,7 +143,7 @@ fn a_download_an_upload_and_both_go_on_over_many_ports_with_loss() {
     }
 }
 
-/// Only the port has changed (RFC 9000 §9.4): what is known of the path stays.
+/// Only the port has changed (RFC 9000 §9.4), so the knowledge about the path stays.
 #[test]
 fn the_congestion_window_is_kept() {
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 5, false);
@@ -172,7 +172,7 @@ fn connections_between_the_same_ports_follow_the_one_that_moves() {
     p.idle(Duration::from_secs(1));
     let kept = p.client.counters().keep_alives_sent;
     translator.rebind();
-    // One speaks. The others are silent, and so no keep-alive of theirs is due.
+    // One client sends. The others are silent, and no keep-alive of theirs is due.
     p.client.write(clients[7], b"x", p.now).unwrap();
     let before = p.now;
     p.run(Duration::from_secs(60), |p| moves(p) == 40);
@@ -189,7 +189,7 @@ fn connections_between_the_same_ports_follow_the_one_that_moves() {
     });
 }
 
-/// A lost challenge or response of one that only follows is made good.
+/// A lost challenge or response of a connection that only follows is repeated.
 #[test]
 fn followers_move_although_a_third_of_the_messages_is_lost() {
     let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 7, false);
@@ -208,7 +208,7 @@ fn followers_move_although_a_third_of_the_messages_is_lost() {
 
 #[test]
 fn a_closing_connection_moves_too() {
-    // The server has closed and waits for the client; then the client closes from another port.
+    // The server has closed and waits for the client. Then the client closes from another port.
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 8, false);
     p.server.shutdown(server, p.now).unwrap();
     p.idle(Duration::from_secs(1));
@@ -229,13 +229,13 @@ fn a_closing_connection_moves_too() {
     translator.rebind();
     p.server.write(server, b"answer", p.now).unwrap();
     p.server.shutdown(server, p.now).unwrap();
-    // Its keep-alive finds the way.
+    // Its keep-alive makes the server find it.
     p.run(Duration::from_secs(30), |p| p.server.close_reason(server).is_some());
     assert_eq!(p.client_reads(client), b"answer");
     assert_eq!(p.server.close_reason(server), Some(CloseReason::Finished));
 }
 
-/// The client's FIN arrives, its acknowledgement does not, and the FIN comes again from another port.
+/// The client's FIN arrives, its acknowledgement is lost, and the FIN comes again from another port.
 #[test]
 fn a_fin_that_goes_again_from_another_port_is_acknowledged_in_time_wait() {
     for moved_before in [false, true] {
@@ -255,7 +255,7 @@ fn a_fin_that_goes_again_from_another_port_is_acknowledged_in_time_wait() {
     }
 }
 
-/// Nor does one that moved forget in TIME-WAIT what its clock was.
+/// A connection that moved keeps its timestamp clock in TIME-WAIT.
 #[test]
 fn a_fin_that_goes_again_after_a_move_is_acknowledged_so_that_paws_takes_it() {
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 11, false);
@@ -301,7 +301,7 @@ fn a_handshake_is_completed_from_another_port() {
     }
 }
 
-/// A client from before the path check drops challenges: it ends as it did, after a bounded time.
+/// A client from before the path check drops challenges. Its connection ends as it did then, after a bounded time.
 #[test]
 fn a_client_that_knows_no_challenges_is_reset() {
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 13, false);
@@ -313,12 +313,12 @@ fn a_client_that_knows_no_challenges_is_reset() {
     assert_eq!(p.client.close_reason(client), Some(CloseReason::Reset));
     assert!(p.client_saw(client, Readiness::CLOSED));
     assert!(p.now - before < Duration::from_secs(40), "{:?}", p.now - before);
-    // It has to try, at least.
+    // The server has tried for at least this time.
     assert!(p.now - before >= Duration::from_secs(15), "{:?}", p.now - before);
     assert_eq!((moves(&p), port(&p, server)), (0, Some(61_000)));
 }
 
-/// Back to a port that it had a moment ago.
+/// The client returns to a port that it had shortly before.
 #[test]
 fn a_port_may_come_back() {
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 14, false);
@@ -328,7 +328,7 @@ fn a_port_may_come_back() {
     translator.set(first);
     talk(&mut p, client, server, b"two");
     assert_eq!((port(&p, server), moves(&p)), (Some(first), 2));
-    // For a while no port is checked; then the next one is.
+    // For a while no port is checked. Then the next one is checked.
     translator.rebind();
     talk(&mut p, client, server, b"three");
     assert_eq!((port(&p, server), moves(&p)), (Some(translator.port()), 3));
@@ -339,7 +339,7 @@ fn a_port_may_come_back() {
 fn a_download_goes_on_although_the_client_has_nothing_to_send() {
     let (mut p, translator, client, server) = open(PathConfig::with_delay(DELAY), 8, false);
     p.server.write(server, &[7; 200_000], p.now).unwrap();
-    // Everything that is under way to the old port is lost, so the client acknowledges nothing.
+    // Everything in flight to the old port is lost, so the client acknowledges nothing.
     translator.rebind();
     let begun = p.now;
     let mut got = 0;

@@ -1,4 +1,5 @@
-//! TCP in UDP: attackers that try to move another client's connection to their UDP port, and what that costs the server.
+//! TCP in UDP: attackers that try to move another client's connection to their UDP port, and what that costs the
+//! server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -19,20 +20,20 @@ fn a_segment_from_another_port_is_not_taken_and_the_response_moves_the_connectio
     let [new, _] = asked(&mut p, [NEW, THEIRS]);
     assert_eq!((p.read(id), at(&p, id)), (b"".to_vec(), THEIRS));
     assert_eq!(p.stack.counters().dropped(Drop::UncheckedPath), 1);
-    // Until the response everything goes to the old port, and what comes from there is taken.
+    // Until the response comes, everything goes to the old port, and segments from there are accepted.
     p.send(seg().seq(1).ack(2).data(b"ours"));
     assert_eq!(p.read(id), b"ours");
     p.write(id, b"more");
     assert_eq!(p.expect().data(b"more").outer, Some((THEIRS, OURS)));
     respond(&mut p, NEW, new);
     assert_eq!((at(&p, id), moves(&p)), (NEW, 1));
-    // It says at once what it has, and repeats at once what is not acknowledged.
+    // The stack sends at once an ACK of what it has, and repeats at once what is not acknowledged.
     let again = p.expect().data(b"more").ack(5);
     assert_eq!(again.outer, Some((NEW, OURS)));
     assert_eq!(p.stack.counters().resets_sent, 0);
 }
 
-/// Only what the connection would take begins a check; all else gets its RST as ever.
+/// Only a segment that the connection would accept begins a check. All others get the usual RST.
 #[test]
 fn a_segment_with_wrong_numbers_begins_no_check() {
     for timestamps in [false, true] {
@@ -46,7 +47,7 @@ fn a_segment_with_wrong_numbers_begins_no_check() {
             if timestamps { segment.ts_echo(101, clock) } else { segment }
         };
         let mut wrong = vec![
-            // Beyond the window, long before it, acknowledging what was not sent, and what is too old.
+            // Beyond the window, long before it, acknowledging what was not sent, and too old.
             right(seg().seq(1 + (16 << 20)).ack(2)),
             right(seg().seq(1u32.wrapping_sub(16 << 20)).ack(2)),
             right(seg().seq(1).ack(3)),
@@ -63,13 +64,13 @@ fn a_segment_with_wrong_numbers_begins_no_check() {
             assert!(controls(&mut p).is_empty(), "{what}");
             p.expect().is_rst();
         }
-        // No ACK, SYN, RST.
+        // Segments without ACK, a SYN, a RST.
         from(&mut p, NEW, right(seg().seq(1).ack(2).rst()));
         assert!(controls(&mut p).is_empty());
         p.quiet();
         from(&mut p, NEW, right(seg().seq(1).ack(2)));
         asked(&mut p, [NEW, THEIRS]);
-        // Below the window is right: what was acknowledged to the old port comes again.
+        // A number below the window is right: what was acknowledged to the old port comes again.
         p.pass(200);
         p.drain();
         from(&mut p, NEW, right(seg().seq(0).ack(2)));
@@ -83,7 +84,7 @@ fn bits_are_good_only_from_the_port_that_they_were_sent_to_and_only_once() {
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
     let [new, old] = asked(&mut p, [NEW, THEIRS]);
-    // From a third port, from each other's, with other inner ports, guessed.
+    // From a third port, from each other's port, with other inner ports, with guessed bits.
     respond(&mut p, NEW + 1, new);
     respond(&mut p, THEIRS, new);
     respond(&mut p, NEW, old);
@@ -117,7 +118,7 @@ fn bits_are_good_only_from_the_port_that_they_were_sent_to_and_only_once() {
 /// client's own port answers, too, and takes the connection back.
 #[test]
 fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
-    // Its response comes first.
+    // The attacker's response comes first.
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
     let [new, old] = asked(&mut p, [NEW, THEIRS]);
@@ -125,14 +126,14 @@ fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
     assert_eq!(at(&p, id), NEW);
     respond(&mut p, THEIRS, old);
     assert_eq!((at(&p, id), moves(&p)), (THEIRS, 2));
-    // Second.
+    // The attacker's response comes second.
     let (mut p, id) = server();
     from(&mut p, NEW, seg().seq(1).ack(2));
     let [new, old] = asked(&mut p, [NEW, THEIRS]);
     respond(&mut p, THEIRS, old);
     respond(&mut p, NEW, new);
     assert_eq!((at(&p, id), moves(&p)), (THEIRS, 0));
-    // And for 10 s nothing is checked.
+    // For 10 s no other port is checked.
     for _ in 0..9 {
         p.pass(1_000);
         p.drain();
@@ -147,8 +148,8 @@ fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
     asked(&mut p, [NEW, THEIRS]);
 }
 
-/// It goes on to more ports before the client has answered: the client's port takes the connection back all the same, also
-/// when the first challenge that it got was lost.
+/// The attacker moves on to more ports before the client has answered. The client's port still takes the connection
+/// back, also if the first challenge to it was lost.
 #[test]
 fn a_chain_of_moves_does_not_shake_off_the_client() {
     let (mut p, id) = server();
@@ -163,7 +164,7 @@ fn a_chain_of_moves_does_not_shake_off_the_client() {
     assert_eq!(same, old);
     respond(&mut p, NEW + 1, newer);
     assert_eq!(at(&p, id), NEW + 1);
-    // The client speaks from its port: it is asked again.
+    // The client sends from its port, so it is challenged again.
     p.pass(300);
     assert_eq!(challenges(&mut p), [(THEIRS, old)]);
     p.send(seg().seq(1).ack(2));
@@ -187,7 +188,7 @@ fn a_flood_from_many_ports_gets_one_check_in_100_ms_and_no_more_bytes_than_it_se
         received += packet.len();
         p.inject(&packet);
         for (port, _) in challenges(&mut p) {
-            // What goes to the connection's own port is no larger either.
+            // Messages to the connection's own port are no larger.
             answered += if port == THEIRS { 0 } else { 28 + PathProof::MESSAGE };
         }
         p.pass(1);
@@ -196,7 +197,7 @@ fn a_flood_from_many_ports_gets_one_check_in_100_ms_and_no_more_bytes_than_it_se
     assert!((9..=10).contains(&p.stack.counters().carrier_paths_checked));
     assert!(answered < received, "{answered} for {received}");
     assert_eq!((at(&p, id), p.stack.counters().resets_sent), (THEIRS, 0));
-    // A single segment, too: 52 bytes came, 44 leave.
+    // This holds for a single segment, too: 52 bytes came, 44 are sent.
     p.pass(100);
     let outer = p.outer.replace((NEW, OURS));
     let packet = p.packet(&seg().seq(1).ack(2));
@@ -205,7 +206,8 @@ fn a_flood_from_many_ports_gets_one_check_in_100_ms_and_no_more_bytes_than_it_se
     assert_eq!((packet.len(), p.others[0].len()), (52, 44));
 }
 
-/// The client's challenge is repeated with the same bits: an answer that is slower than the next challenge counts.
+/// The client's challenge is repeated with the same bits, so that an answer that is slower than the next challenge
+/// counts.
 #[test]
 fn a_repeated_challenge_has_the_same_bits() {
     let (mut p, id) = server();
@@ -232,13 +234,13 @@ fn a_port_that_never_responds_is_given_up_after_four_challenges_and_15_seconds()
     from(&mut p, NEW, seg().seq(1).ack(2));
     assert!(controls(&mut p).is_empty());
     assert_eq!(p.expect().is_rst().outer, Some((NEW, OURS)));
-    // The connection is where it was, and another port is checked.
+    // The connection stays where it was, and another port is checked.
     assert_eq!((at(&p, id), p.state(id)), (THEIRS, StateName::Established));
     from(&mut p, NEW + 1, seg().seq(1).ack(2));
     asked(&mut p, [NEW + 1, THEIRS]);
 }
 
-/// Nothing is kept of a check beyond its connection.
+/// No state of a check outlives its connection.
 #[test]
 fn a_connection_that_ends_in_a_check_leaves_nothing() {
     let (mut p, id) = server();
@@ -267,7 +269,7 @@ fn neighbours_with_the_same_inner_ports_do_not_get_each_others_connections() {
             p.open_passive(listener, seg().mss(1176))
         })
         .collect();
-    // The second one's segment: the second one is checked, and moves.
+    // The segment belongs to the second connection, so that one is checked, and moves.
     from(&mut p, NEW, seg().seq(1).ack(1).data(b"b"));
     let [new, _] = asked(&mut p, [NEW, THEIRS + 1]);
     respond(&mut p, NEW, new);
@@ -275,11 +277,11 @@ fn neighbours_with_the_same_inner_ports_do_not_get_each_others_connections() {
     p.drain();
     from(&mut p, NEW, seg().seq(1).ack(1).data(b"b"));
     assert_eq!((p.read(ids[0]), p.read(ids[1])), (b"".to_vec(), b"b".to_vec()));
-    // A connection does not move to where its neighbour is.
+    // A connection does not move to the port of its neighbour.
     assert!(controls(&mut p).is_empty());
 }
 
-/// Eight are told apart. A ninth is an ordinary connection, but cannot move.
+/// Eight connections are told apart. A ninth one is an ordinary connection, but cannot move.
 #[test]
 fn more_than_eight_connections_with_the_same_inner_ports_cost_no_more() {
     let mut p = new();
@@ -290,7 +292,7 @@ fn more_than_eight_connections_with_the_same_inner_ports_cost_no_more() {
         p.flow(CLIENT_PORT, u32::from(n) << 28);
         ids.push(p.open_passive(listener, seg().mss(1176)));
     }
-    // The last one.
+    // This is the ninth one.
     from(&mut p, NEW, seg().seq(1).ack(1));
     assert!(controls(&mut p).is_empty());
     p.expect().is_rst();
@@ -308,19 +310,19 @@ fn more_than_eight_connections_with_the_same_inner_ports_cost_no_more() {
     assert_eq!(at(&p, late), NEW);
 }
 
-/// A client answers for what it opened, and for nothing else; not with more than what came.
+/// A client answers for connections that it opened, and for no others. Its answer is no larger than the challenge.
 #[test]
 fn a_client_answers_challenges_for_its_own_connections_only() {
     let mut p = new();
     let id = p.open_active(seg().mss(1176));
     p.drain();
-    // Longer ago than the shortest time between two repetitions.
+    // The last repetition is longer ago than the shortest time between two repetitions.
     p.pass(10);
     let (theirs, ours) = (p.port, p.local_port);
     let challenge = |src_port, dst_port| PathProof { src_port, dst_port, bits: 7 };
     control(&mut p, THEIRS, Control::PathChallenge(challenge(theirs, ours)));
     assert_eq!(controls(&mut p), [(THEIRS, Control::PathResponse(challenge(ours, theirs)))]);
-    // It says again what it has: perhaps that was not taken.
+    // The client repeats its ACK, because the server may not have taken the earlier one.
     p.expect().is_ack().ack(1);
     p.quiet();
     for (port, proof) in [
@@ -331,19 +333,19 @@ fn a_client_answers_challenges_for_its_own_connections_only() {
         control(&mut p, port, Control::PathChallenge(proof));
         assert!(controls(&mut p).is_empty());
     }
-    // Nor does a response move it: it is the client.
+    // A response does not move it either, because it is the client.
     from(&mut p, NEW, seg().seq(1).ack(1));
     p.expect().is_rst();
     respond(&mut p, NEW, challenge(ours, theirs));
     assert_eq!((at(&p, id), controls(&mut p).len()), (THEIRS, 0));
-    // A server does not answer for what was opened to it.
+    // A server does not answer for connections that were opened to it.
     let (mut p, _) = server();
     control(&mut p, THEIRS, Control::PathChallenge(challenge(CLIENT_PORT, PORT)));
     assert!(controls(&mut p).is_empty());
     p.quiet();
 }
 
-/// Forged challenges do not make a client send all the time: once in half a round trip at most.
+/// Forged challenges do not make a client send all the time: it repeats at most once in half a round trip.
 #[test]
 fn forged_challenges_make_a_client_repeat_little() {
     let mut p = new();
@@ -363,7 +365,7 @@ fn forged_challenges_make_a_client_repeat_little() {
     assert!(p.drain().len() <= 2);
 }
 
-/// Who only has a connection of its own from the same address gets no other's.
+/// An attacker with only its own connection from the same address does not get another connection.
 #[test]
 fn followers_are_those_between_the_same_ports() {
     let mut p = new();
@@ -385,7 +387,7 @@ fn followers_are_those_between_the_same_ports() {
     assert_eq!(inner, [(NEW, 40_002), (THEIRS, 40_002)]);
     respond(&mut p, NEW, sent[0].1);
     assert_eq!([first, follower, other].map(|id| at(&p, id)), [NEW, NEW, THEIRS + 1]);
-    // Nothing is left of it.
+    // No state of it is left.
     for id in [first, follower, other] {
         p.abort(id);
         p.release(id);
@@ -397,7 +399,8 @@ fn followers_are_those_between_the_same_ports() {
     assert_eq!((p.stack.connections(), p.stack.poll_timeout()), (0, None));
 }
 
-/// Moves that follow each other put no retransmission off: each repeats what is missing, whatever was probed before.
+/// Moves that follow each other do not delay retransmissions: each move repeats what is missing, whatever was
+/// probed before.
 #[test]
 fn each_move_repeats_what_is_missing() {
     for holes in [false, true] {
@@ -407,7 +410,7 @@ fn each_move_repeats_what_is_missing() {
         p.write(id, &[7; 2 * 1176]);
         p.drain();
         if holes {
-            // The first of two is lost.
+            // The first of two segments is lost.
             p.send(seg().seq(1).ack(1).sack(&[(1177, 2353)]));
             p.drain();
         }

@@ -1,5 +1,5 @@
-//! TCP in UDP: whatever datagrams arrive, the stack sends only packets that can be read, no endless answers, and
-//! holds nothing when its connections are let go.
+//! TCP in UDP: whatever datagrams arrive, the stack sends only packets that can be parsed, does not answer
+//! endlessly, and holds nothing when its connections are released.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const OURS: u16 = 4433;
 
-/// A UDP payload that is likely to be the carrier's, with a TCP header that is likely to be one.
+/// A UDP payload that is probably the carrier's, with a probable TCP header.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![8 => Just(8u8), 3 => Just(9u8), 1 => any::<u8>()];
     let body = proptest::collection::vec(any::<u8>(), 0..80);
@@ -26,7 +26,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
                 body[13] = flags;
             }
             if kind == 9 && last >= 3 {
-                // A path challenge or response, and ports that there are.
+                // A path challenge or response, with ports that exist.
                 body.resize(12, 1);
                 body[..4].copy_from_slice(&[0, 80, 0x9c, 0x40]);
                 if near {
@@ -65,7 +65,7 @@ proptest! {
             let packet = p.udp((5000 + outer, to), &payload);
             let before = p.stack.counters().packets_out;
             p.inject(&packet);
-            // Every packet out was read by the peer. One datagram has few answers; a probe may add some.
+            // The peer could parse every packet. One datagram has few answers; a probe may add some.
             let answers = p.stack.counters().packets_out - before;
             prop_assert!(answers <= 4, "{answers} answers to {payload:?}");
             p.pass(ms);

@@ -1,4 +1,5 @@
-//! TCP in UDP: who knows four ports but not the numbers of a connection, and tries to find, hold or disturb it.
+//! TCP in UDP: an attacker knows four ports but not the numbers of a connection, and tries to find, hold or disturb
+//! it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -23,7 +24,7 @@ fn a_search_for_the_numbers_ends_in_silence() {
     }
     assert!(challenges(&mut p).is_empty());
     p.quiet();
-    // At its own port the connection goes on.
+    // At its own port the connection continues.
     from(&mut p, THEIRS, seg().seq(1).ack(2).data(b"x"));
     p.drain();
     assert_eq!(p.read(id), b"x");
@@ -35,7 +36,7 @@ fn a_search_for_the_numbers_ends_in_silence() {
     assert_eq!(at(&p, id), NEW);
 }
 
-/// Half-open connections, of forged SYNs with the same inner port, are before the client in all eight places.
+/// Half-open connections of forged SYNs with the same inner port take all eight places before the client.
 #[test]
 fn forged_syns_do_not_keep_a_connection_from_moving() {
     let mut p = new();
@@ -55,7 +56,7 @@ fn forged_syns_do_not_keep_a_connection_from_moving() {
     assert_eq!(at(&p, id), NEW);
 }
 
-/// Forged SYNs take no place of a connection that is open.
+/// Forged SYNs take no place of an open connection.
 #[test]
 fn forged_syns_push_no_connection_out() {
     let (mut p, id) = server();
@@ -77,7 +78,7 @@ fn forged_syns_push_no_connection_out() {
     assert_eq!(at(&p, id), NEW);
 }
 
-/// A connection that the stack opened, with `data` under way since 60 ms, and a forged challenge for it.
+/// A connection that the stack opened, with `data` in flight for 60 ms, and a forged challenge for it.
 fn client(data: &[u8], rtt: u64) -> (Peer, firstflight_stack::ConnId, Control) {
     let mut p = new();
     p.port = PORT;
@@ -96,7 +97,7 @@ fn client(data: &[u8], rtt: u64) -> (Peer, firstflight_stack::ConnId, Control) {
 fn a_forged_challenge_repeats_one_segment_and_leaves_the_window() {
     let (mut p, id, forged) = client(&[7; 1176 * 10], 100);
     p.pass(60);
-    // Mere reordering.
+    // This is only reordering.
     p.send(seg().seq(1).ack(1).sack(&[(1 + 1176, 1 + 2 * 1176)]));
     p.drain();
     let before = p.stack.info(id).unwrap().cwnd;

@@ -16,7 +16,7 @@ fn segment() -> Seg {
     seg().seq(1).ack(2)
 }
 
-/// `who` answers every challenge that comes to its port.
+/// The ports in `who` answer every challenge that they receive.
 fn answer(p: &mut Peer, who: &[u16]) {
     loop {
         let sent = challenges(p);
@@ -29,7 +29,7 @@ fn answer(p: &mut Peer, who: &[u16]) {
     }
 }
 
-/// A connection whose client has moved to [`NEW`], and the bits that its old port was sent.
+/// A connection whose client has moved to [`NEW`], and the bits in the challenge to its old port.
 fn moved() -> (Peer, ConnId, PathProof) {
     let (mut p, id) = server();
     from(&mut p, NEW, segment());
@@ -76,7 +76,8 @@ fn the_port_that_a_connection_has_is_asked_soon_after_a_move_too() {
     asked(&mut p, [THIEF, NEW, THEIRS]);
 }
 
-/// Client and thief answer all that they get. The thief speaks every 100 ms and is faster, the client every 300 ms.
+/// Client and thief answer every challenge. The thief sends every 100 ms and is faster, the client sends every 300
+/// ms.
 #[test]
 fn a_thief_has_a_connection_for_moments_only() {
     for rebinds in [false, true] {
@@ -107,7 +108,7 @@ fn a_thief_has_a_connection_for_moments_only() {
     }
 }
 
-/// The challenge to the client's port was lost, and the client speaks every 15 s only.
+/// The challenge to the client's port was lost, and the client sends only every 15 s.
 #[test]
 fn a_lost_challenge_does_not_give_an_idle_connection_away() {
     for silent in [9_000, 16_000] {
@@ -223,7 +224,8 @@ fn a_forged_challenge_leaves_the_search_for_larger_datagrams() {
 
 // --- forged SYNs -----------------------------------------------------------------------------------------
 
-/// A SYN without ACK needs no number. In UDP it opens nothing at a client, and the server's answer counts.
+/// A SYN without ACK can be forged without a number. In UDP it opens nothing at a client, and the server's answer
+/// counts.
 #[test]
 fn a_forged_syn_does_not_end_a_connect_in_udp() {
     let mut p = new();

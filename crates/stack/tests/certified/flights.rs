@@ -15,11 +15,11 @@ use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
 
 pub const DATA: &[u8] = b"POST /pay HTTP/1.1";
-/// Number of the stream's first byte when the block was taken.
+/// Number of the stream's first byte when the block was accepted.
 pub const BEGINS: u32 = 1 + BLOCK_LEN as u32;
-/// Number behind block and [`DATA`].
+/// The number after block and [`DATA`].
 pub const AFTER: u32 = BEGINS + DATA.len() as u32;
-/// The address that the hand-made client has.
+/// The address of the hand-made client.
 pub const CLIENT: &str = "10.0.0.2";
 
 /// A stack with a listener that trusts verifier 1 as its own.
@@ -63,7 +63,7 @@ pub fn flight_at(id: u8, ms: u64) -> Seg {
     syn(&request(&client(), id, DATA, ms))
 }
 
-/// The same, made at the start.
+/// Request number `id`, made at the start.
 pub fn flight(id: u8) -> Seg {
     flight_at(id, 0)
 }
@@ -73,7 +73,7 @@ pub fn syn(request: &Request) -> Seg {
     seg().syn().mss(1460).option(&request.option).data(&request.payload)
 }
 
-/// What a SYN-ACK says.
+/// The reply in a SYN-ACK.
 #[track_caller]
 pub fn reply(got: &Got) -> Option<Reply> {
     let ip = Packet::parse(&got.packet).unwrap();
@@ -82,7 +82,7 @@ pub fn reply(got: &Got) -> Option<Reply> {
 }
 
 impl Server {
-    /// Verifies what waits together; gives how many that were.
+    /// Verifies together what waits. Returns the number of first flights.
     pub fn verify(&mut self) -> usize {
         let mut random = ChaCha20Rng::from_seed([9; 32]);
         let mut count = 0;
@@ -95,7 +95,7 @@ impl Server {
         count
     }
 
-    /// Sends a SYN and has it verified, if it comes to that; gives the SYN-ACK.
+    /// Sends a SYN and has it verified, if needed. Returns the SYN-ACK.
     #[track_caller]
     pub fn asks(&mut self, syn: Seg) -> Got {
         self.p.send(syn);
@@ -103,7 +103,7 @@ impl Server {
         self.p.expect().syn_ack()
     }
 
-    /// A SYN that is accepted, its data delivered once; gives the SYN-ACK and the connection.
+    /// A SYN that is accepted, with its data delivered once. Returns the SYN-ACK and the connection.
     #[track_caller]
     pub fn accepts(&mut self, syn: Seg) -> (Got, ConnId) {
         let got = self.asks(syn).ack(AFTER);
@@ -114,7 +114,7 @@ impl Server {
         (got, id)
     }
 
-    /// A SYN that is refused with this status, nothing delivered; gives the reply.
+    /// A SYN that is refused with this status, with nothing delivered. Returns the reply.
     #[track_caller]
     pub fn refuses(&mut self, syn: Seg, status: Status) -> Reply {
         let got = self.asks(syn).ack(1).empty();

@@ -1,4 +1,4 @@
-//! First flights that a front hands over, for tests of a server.
+//! First flights that a front delivers, for tests of a server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -55,7 +55,7 @@ pub fn server() -> Server {
     server_of(|_| {})
 }
 
-/// Request number `id`, signed for the way by a front, `ms` after the certificate came.
+/// Request number `id`, signed for delivery by a front, `ms` after the certificate came.
 pub fn by_front(certificate: &ClientCertificate, to: &Identity, id: u8, ms: u64) -> Request {
     let now = Instant::ZERO + Duration::from_millis(ms);
     let block = certificate.request_by_front(to, DATA, [id; 8], now);
@@ -70,7 +70,7 @@ pub fn relayed(id: u8) -> Seg {
     syn(&by_front(&client(), &identity(), id, 0))
 }
 
-/// The same request by the direct way.
+/// The same request, sent directly.
 pub fn direct(id: u8) -> Seg {
     let block = client().request(Carrier::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
@@ -78,13 +78,13 @@ pub fn direct(id: u8) -> Seg {
     syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })
 }
 
-/// A front hands over `seg`, which would have come from the peer's address.
+/// A front delivers `seg`, which would have come from the peer's address.
 pub fn hand_over(s: &mut Server, seg: &Seg) {
     park(s, seg);
     s.verify();
 }
 
-/// The same, and it waits for its verification.
+/// A front delivers `seg`, which then waits for its verification.
 pub fn park(s: &mut Server, seg: &Seg) {
     let packet = s.p.packet(seg);
     let ip = Packet::parse(&packet).unwrap();

@@ -13,10 +13,10 @@ use firstflight_wire::tcp::{OptionBytes, Segment};
 use std::time::Duration;
 
 pub const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
-/// Number behind block and [`DATA`].
+/// The number after block and [`DATA`].
 pub const AFTER: u32 = 1 + BLOCK_LEN as u32 + DATA.len() as u32;
 
-/// A connect that has begun.
+/// A connect that was started.
 pub struct Visit {
     pub id: ConnId,
     pub syn: Got,
@@ -33,7 +33,8 @@ impl Visit {
     }
 }
 
-/// Connects with a certificate for a day and [`DATA`], which may run twice, to a server that is known to take it.
+/// Connects with a certificate for a day and [`DATA`], which may run twice, to a server that is known to take
+/// certificates.
 #[track_caller]
 pub fn visit(p: &mut Peer, tune: impl FnOnce(&mut ConnectConfig)) -> Visit {
     visit_with(p, DATA, tune)
@@ -83,7 +84,7 @@ pub fn offer(got: &Got) -> Option<bool> {
     Some(matches!(offer, Offer::Block { .. }))
 }
 
-/// What a SYN-ACK says.
+/// The reply in a SYN-ACK.
 pub fn reply(got: &Got) -> Option<Reply> {
     let ip = Packet::parse(&got.packet).unwrap();
     Segment::parse(ip.payload).unwrap().options.asap().and_then(Reply::parse)
@@ -93,7 +94,7 @@ pub fn outcome(p: &Peer, id: ConnId) -> Outcome {
     p.stack.info(id).unwrap().outcome
 }
 
-/// The connection ends; its memory goes.
+/// The connection ends, and its memory is freed.
 pub fn end(p: &mut Peer, id: ConnId) {
     p.abort(id);
     p.release(id);
