@@ -56,7 +56,7 @@ fn one_client_has_so_many_connections_and_no_more() {
     assert_eq!((p.stack.connections(), p.stack.counters().clients_limited), (256, 1));
     let other = open(&mut p, listener, ELSEWHERE, 0);
     assert_eq!(p.state(other), StateName::Established);
-    // One that ends leaves its place to another one.
+    // A connection that ends leaves its place to another one.
     turn(&mut p, HERE, 7);
     p.send(seg().seq(1).rst());
     assert_eq!(p.reason(office[7]), Some(CloseReason::Reset));
@@ -86,7 +86,7 @@ fn a_slow_reader_makes_way_for_its_own_client() {
     assert_eq!(reset_by(&mut p, 4), 4, "none has been stuck for long enough");
     p.pass(5_000);
     p.drain();
-    // First those that are stuck, in order; then the new one itself.
+    // First the stuck connections, in order; then the new one itself.
     assert_eq!([5, 6, 7].map(|n| reset_by(&mut p, n)), [2, 1, 7]);
     assert_eq!(p.stack.counters().clients_limited, 4);
     assert_eq!((p.state(ids[0]), p.state(ids[3])), (StateName::Established, StateName::Established));
@@ -133,8 +133,8 @@ fn slow_readers_make_way_when_memory_is_short() {
     assert_eq!(p.state(reader), StateName::Established);
 }
 
-/// Clients that wait for news have nothing to take. When the server writes to all of them at once, and has no memory for
-/// the last ones, none of them is to blame: what was written to them has not even been sent.
+/// Clients that wait for news do not read anything before. When the server writes to all of them at once, and has
+/// no memory for the last ones, none of them is reset: what was written to them has not even been sent.
 #[test]
 fn clients_that_waited_for_news_are_not_reset_for_it() {
     let (mut p, listener) = server(|c| c.limits.buffer_bytes = 32 << 16);

@@ -25,11 +25,11 @@ fn closed() -> (Peer, ConnId) {
 #[test]
 fn a_fin_into_a_closed_window_is_taken() {
     let (mut p, id) = closed();
-    // Text does not fit, with or without a FIN behind it.
+    // Data does not fit, with or without a FIN after it.
     p.send(seg().seq(2_001).ack(1).bytes(10).fin());
     p.expect().is_ack().ack(2_001).win(0);
     assert_eq!(p.state(id), StateName::Established);
-    // The FIN alone does.
+    // The FIN alone fits.
     p.send(seg().seq(2_001).ack(1).fin());
     p.expect().is_ack().ack(2_002).win(0);
     assert_eq!(p.state(id), StateName::CloseWait);
@@ -65,7 +65,7 @@ fn forged_segments_do_not_postpone_a_delayed_acknowledgement() {
     p.send(seg().seq(1_001).ack(1).bytes(900));
     p.drain();
     let forged = || seg().seq(50_000).ack(1).bytes(1);
-    // As many challenge ACKs as there are in a second.
+    // The number of challenge ACKs that are sent in a second.
     (0..20).for_each(|_| p.send(forged()));
     p.drain();
     p.send(seg().seq(1_901).ack(1).bytes(100));

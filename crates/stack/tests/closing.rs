@@ -155,7 +155,7 @@ fn fin_out_of_order() {
     assert_eq!(p.read(id), b"abc");
 }
 
-/// RFC 5681 §4.2: what fills a hole in part is acknowledged at once, if only a FIN is behind it.
+/// RFC 5681 §4.2: a segment that fills a part of a hole is acknowledged at once, if only a FIN follows the hole.
 #[test]
 fn what_a_fin_overtook_is_acknowledged_at_once() {
     let (mut p, id) = open();
@@ -168,7 +168,7 @@ fn what_a_fin_overtook_is_acknowledged_at_once() {
     assert_eq!(p.state(id), StateName::CloseWait);
 }
 
-/// RFC 9293 §3.10.7.4, seventh step: there is no text behind a FIN.
+/// RFC 9293 §3.10.7.4, seventh step: there is no text after a FIN.
 #[test]
 fn data_behind_a_fin_is_not_taken() {
     let (mut p, id) = open();
@@ -177,7 +177,7 @@ fn data_behind_a_fin_is_not_taken() {
     p.send(seg().seq(2).ack(1).data(b"ghost"));
     p.expect().is_ack().ack(2);
     assert_eq!(p.read_once(id), Ok(0));
-    // Nor data that came before it with numbers behind it.
+    // Nor is data taken that came before the FIN, with numbers after it.
     let (mut p, id) = open();
     p.send(seg().seq(5).ack(1).data(b"ghost"));
     p.send(seg().seq(3).ack(1).fin());
@@ -188,7 +188,7 @@ fn data_behind_a_fin_is_not_taken() {
     assert_eq!(p.state(id), StateName::CloseWait);
 }
 
-/// RFC 9293 §3.10.7.4: what lies beyond the window is trimmed off, a FIN too; it does not come into effect later.
+/// RFC 9293 §3.10.7.4: text beyond the window is trimmed off, and so is a FIN. It has no effect later.
 #[test]
 fn a_fin_beyond_the_window_is_not_taken() {
     let mut p = Peer::with(|c| c.tcp.receive_buffer = 1_000);
@@ -204,8 +204,8 @@ fn a_fin_beyond_the_window_is_not_taken() {
     assert_eq!(p.state(id), StateName::CloseWait);
 }
 
-/// A FIN in the middle of text that waits behind a hole is the peer's error: the stream goes on, and ends where
-/// the next FIN says. It neither ends without a change of state nor loses bytes.
+/// A FIN inside text that waits behind a hole is the peer's error. The stream continues, and ends where the next
+/// FIN says. It neither ends without a change of state nor loses bytes.
 #[test]
 fn a_fin_inside_of_text_does_not_end_the_stream() {
     let (mut p, id) = open();
@@ -220,7 +220,7 @@ fn a_fin_inside_of_text_does_not_end_the_stream() {
     assert_eq!(p.state(id), StateName::CloseWait);
 }
 
-/// A FIN is sent again like data (RFC 6298 §5) and acknowledged again.
+/// A FIN is retransmitted like data (RFC 6298 §5), and acknowledged again.
 #[test]
 fn our_fin_is_retransmitted() {
     let (mut p, id) = open();
@@ -261,7 +261,7 @@ fn in_time_wait(syn_ack: peer::Seg) -> (Peer, ConnId) {
     (p, id)
 }
 
-/// RFC 9293 §3.10.7.4, TIME-WAIT: a FIN again is acknowledged again and restarts 2 MSL.
+/// RFC 9293 §3.10.7.4, TIME-WAIT: a repeated FIN is acknowledged again and restarts 2 MSL.
 //= rfc9293 MUST-13 test
 #[test]
 fn fin_in_time_wait_is_acknowledged_and_restarts_the_time() {
@@ -312,7 +312,7 @@ fn a_fin_that_is_not_the_peers_does_not_restart_the_time() {
     }
 }
 
-/// A restarted record in front does not keep others beyond their time.
+/// A restarted record does not keep other records beyond their time.
 #[test]
 fn restarted_time_waits_do_not_hold_up_others() {
     let mut p = Peer::new();
@@ -339,7 +339,7 @@ fn restarted_time_waits_do_not_hold_up_others() {
     assert_eq!(p.stack.time_waits(), 0);
 }
 
-/// RFC 1337 §3, fix 1: a RST does not end TIME-WAIT; nor do old ACKs and data, which are answered.
+/// RFC 1337 §3, fix 1: a RST does not end TIME-WAIT. Old ACKs and data do not either, and are answered.
 #[test]
 fn time_wait_survives_resets_and_old_segments() {
     let (mut p, _) = in_time_wait(seg().mss(1460));
@@ -401,7 +401,7 @@ fn time_wait_is_reopened_by_a_newer_syn() {
         (true, false, Some(1_001), true),
         (true, true, Some(1_000), true),
         (true, false, Some(1_000), false),
-        // An old SYN whose number happens to lie ahead.
+        // An old SYN whose number is higher by chance.
         (true, true, Some(999), false),
         (true, true, None, true),
         (true, false, None, false),
@@ -436,7 +436,7 @@ fn time_wait_is_reopened_by_a_newer_syn() {
     }
 }
 
-/// RFC 9293 §3.6.1 lets only a SYN in; its answer is no reset while the port is closed.
+/// The table has two places, so two of four records are evicted.
 #[test]
 fn time_wait_table_is_bounded() {
     let mut p = Peer::with(|c| c.limits.time_wait = 2);
@@ -465,7 +465,7 @@ fn fin_wait_2_times_out_after_release() {
     p.at(61_000);
     assert_eq!(p.stack.connections(), 0);
     p.quiet();
-    // Whoever still sends learns it.
+    // A peer that still sends learns that the connection is gone.
     p.send(seg().seq(1).ack(2).data(b"late"));
     p.expect().is_rst().seq(2);
 }
@@ -482,7 +482,7 @@ fn release_with_unread_data_resets() {
     assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
 }
 
-/// The same when data arrives after the release; a FIN without data is taken in order.
+/// The same is true when data arrives after the release. A FIN without data is taken in order.
 //= rfc9293 SHLD-3 test
 #[test]
 fn data_after_release_resets() {
@@ -501,7 +501,7 @@ fn data_after_release_resets() {
     assert_eq!((p.stack.connections(), p.stack.time_waits()), (0, 1));
 }
 
-/// A peer whose FIN was lost expects the number in front of it, and believes no other reset (RFC 5961 §3.2).
+/// A peer whose FIN was lost expects the number before it, and believes no other reset (RFC 5961 §3.2).
 //= rfc9293 SHLD-3 test
 #[test]
 fn data_after_a_lost_fin_resets_where_the_peer_is() {
@@ -514,7 +514,7 @@ fn data_after_a_lost_fin_resets_where_the_peer_is() {
     p.quiet();
 }
 
-/// RFC 9293 §3.10.5: ABORT sends a RST that the peer believes: its next expected number.
+/// RFC 9293 §3.10.5: ABORT sends a RST that the peer believes, with the next number that the peer expects.
 #[test]
 fn abort_resets() {
     let (mut p, id) = open();
@@ -530,7 +530,7 @@ fn abort_resets() {
     assert_eq!(p.stack.connections(), 0);
 }
 
-/// The same after a timeout took SND.NXT back: a RST below the peer's edge would be ignored.
+/// This also holds after a timeout took SND.NXT back: a RST below the peer's edge would be ignored.
 #[test]
 fn abort_after_a_timeout_resets_at_the_highest_number_sent() {
     let (mut p, id) = open();
@@ -551,7 +551,7 @@ fn abort_in_syn_sent_is_silent() {
     p.expect().is_syn();
     p.abort(id);
     p.quiet();
-    // The late SYN-ACK finds nobody.
+    // The late SYN-ACK finds no connection.
     p.send(seg().syn().ack(1).mss(1460));
     p.expect().is_rst().seq(1);
     p.release(id);
@@ -595,7 +595,7 @@ fn rst_ends_every_state() {
     }
 }
 
-/// A listener that goes away resets what nobody accepted, whatever its state.
+/// A listener that is removed resets the children that were not accepted, whatever their state.
 #[test]
 fn a_closed_listener_resets_its_children() {
     let mut p = Peer::new();

@@ -1,5 +1,6 @@
-//! What the algorithms of congestion control do on a bottleneck of 10 Mbit/s with a round-trip time of 40 ms:
-//! NewReno, CUBIC and BBR alone, with one of their kind, and side by side. `firstflight-lab congestion` has the table.
+//! The behaviour of the congestion control algorithms on a bottleneck of 10 Mbit/s with a round-trip time of 40 ms:
+//! NewReno, CUBIC and BBR alone, with another flow of the same algorithm, and side by side. `firstflight-lab
+//! congestion` prints the table.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod flows;
@@ -16,7 +17,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// One flow, after it has begun.
+/// One flow, after its start.
 fn alone(path: PathConfig, algorithm: Algorithm) -> Seen {
     let mut flows = Flows::new(path, 1, false);
     flows.start(algorithm);
@@ -24,7 +25,7 @@ fn alone(path: PathConfig, algorithm: Algorithm) -> Seen {
     flows.run(secs(25))
 }
 
-/// Two flows, the second two seconds after the first, once they know each other.
+/// Two flows. The second starts two seconds after the first. Measured after both have adapted to each other.
 fn together(path: PathConfig, seed: u64, [first, second]: [Algorithm; 2]) -> Seen {
     let mut flows = Flows::new(path, seed, false);
     flows.start(first);
@@ -68,7 +69,7 @@ fn two_of_a_kind_share_evenly() {
             for seed in 1..=3 {
                 let seen = together(bottleneck(quarters), seed, [algorithm; 2]);
                 assert!(seen.fairness() >= 0.9, "{algorithm}, {quarters}/4, seed {seed}: {seen:?}");
-                // What halves its window needs a buffer to fill the pipe.
+                // An algorithm that halves its window needs a buffer to fill the pipe.
                 if quarters > 1 || algorithm != Algorithm::NewReno {
                     assert!(seen.total() >= 8.5, "{algorithm}, {quarters}/4, seed {seed}: {seen:?}");
                 }
@@ -113,8 +114,9 @@ fn a_path_that_becomes_shorter_keeps_no_queue() {
         for path in [&mut flows.pair.wire.a_to_b, &mut flows.pair.wire.b_to_a] {
             path.config_mut().delay = Duration::from_millis(20);
         }
-        // For 60 ms what left before and what leaves now arrive side by side: more than the bottleneck's rate, which
-        // the filter of the bandwidth keeps for two cycles of probing (draft-ietf-ccwg-bbr §5.5.6).
+        // For 60 ms, packets from before and after the change arrive side by side. That is more than the
+        // bottleneck's rate, and the bandwidth filter keeps it for two cycles of probing (draft-ietf-ccwg-bbr
+        // §5.5.6).
         flows.run(secs(9));
         let after = flows.run(secs(10));
         assert!(after.total() >= 8.5 && after.queue < Duration::from_millis(20), "{seed}: {after:?}");
@@ -150,7 +152,7 @@ fn a_loss_in_the_round_trip_after_a_loss_does_not_open_the_window() {
     }
 }
 
-/// When the segments with data of a window left, since the first of them.
+/// When the segments with data of a window were sent, relative to the first of them.
 fn departures(pacing: bool) -> Vec<Duration> {
     let path = PathConfig::with_delay(Duration::from_millis(50));
     let mut pair = Pair::new(path, 1, false, |config, _| config.tcp.pacing = pacing);

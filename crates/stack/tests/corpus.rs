@@ -1,6 +1,6 @@
-//! The seed corpus of the fuzz targets, replayed without a fuzzer: what once broke stays mended.
+//! Replays the seed corpus of the fuzz targets without a fuzzer, so that fixed bugs stay fixed.
 //!
-//! The bodies of the targets are the ones that the fuzzer runs.
+//! The targets have the same bodies as those that the fuzzer runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "../../../fuzz/src/lib.rs"]

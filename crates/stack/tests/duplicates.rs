@@ -1,4 +1,4 @@
-//! What arrives twice is reported (D-SACK, RFC 2883), packet by packet.
+//! Segments that arrive twice are reported (D-SACK, RFC 2883), packet by packet.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -23,7 +23,7 @@ fn data(n: u32) -> Seg {
     seg().seq(nth(n)).ack(1).bytes(1_000)
 }
 
-/// RFC 2883 §4.1: a whole segment again, once reported.
+/// RFC 2883 §4.1: a whole segment that arrives again is reported once.
 #[test]
 fn a_segment_below_the_window() {
     let (mut p, _) = open(seg().sack_ok());
@@ -37,7 +37,8 @@ fn a_segment_below_the_window() {
     p.expect().ack(nth(4)).sack(&[]);
 }
 
-/// §4.1, third example: a segment above a hole again: its block comes first, then the one that it is part of.
+/// §4.1, third example: a segment above a hole arrives again. Its block comes first, then the block that contains
+/// it.
 #[test]
 fn a_segment_above_a_hole() {
     let (mut p, _) = open(seg().sack_ok());
@@ -53,8 +54,8 @@ fn a_segment_above_a_hole() {
     p.expect().ack(1).sack(&[(nth(4), nth(5)), (nth(4), nth(5)), (nth(1), nth(3))]);
 }
 
-/// The original that comes behind its repetition has an older timestamp (PAWS, RFC 7323 §5.3): it is reported all the
-/// same, as by Linux, and however many come. Nothing else tells the sender that it slowed down for nothing.
+/// The original that arrives after its retransmission has an older timestamp (PAWS, RFC 7323 §5.3). It is still
+/// reported, as in Linux, however many arrive. Nothing else shows the sender that it slowed down without need.
 #[test]
 fn originals_that_their_repetitions_overtook() {
     let (mut p, id) = open(seg().sack_ok().ts(100));
@@ -70,7 +71,7 @@ fn originals_that_their_repetitions_overtook() {
     assert_eq!(p.read(id).len(), 20 * MSS as usize, "once");
 }
 
-/// §4.2: of a segment that is new in part, only the rest.
+/// §4.2: of a segment that is new in part, only the rest is reported.
 #[test]
 fn the_part_of_a_segment() {
     let (mut p, _) = open(seg().sack_ok());
@@ -82,7 +83,7 @@ fn the_part_of_a_segment() {
     p.expect().ack(nth(2) + 500).sack(&[(nth(1) + 500, nth(2))]);
 }
 
-/// Nobody who did not ask for SACK gets a block (RFC 2018 §2).
+/// A peer that did not ask for SACK gets no block (RFC 2018 §2).
 #[test]
 fn the_first_of_several_that_a_segment_reaches_over() {
     let (mut p, _) = open(seg().sack_ok());
@@ -92,7 +93,7 @@ fn the_first_of_several_that_a_segment_reaches_over() {
     }
     p.send(seg().seq(nth(0)).ack(1).bytes(6_000));
     p.expect().ack(nth(6)).sack(&[(nth(1), nth(3)), (nth(7), nth(8))]);
-    // The end of what it repeats lies behind its own.
+    // The segment repeats old data, and its end lies behind the end of that data.
     p.send(seg().seq(nth(6)).ack(1).bytes(1_500));
     p.expect().ack(nth(8)).sack(&[(nth(7), nth(7) + 500)]);
 }

@@ -22,7 +22,7 @@ fn with(policy: EcnPolicy) -> Peer {
     p
 }
 
-/// A client that asks for it has opened a connection.
+/// A client that asks for ECN has opened a connection.
 fn open() -> (Peer, ConnId) {
     let mut p = with(EcnPolicy::Accept);
     let listener = p.listen();
@@ -52,7 +52,7 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
     p.stack.info(id).unwrap().cwnd / MSS
 }
 
-/// §6.1.1: who asks, who answers, who does not.
+/// §6.1.1: which SYNs ask for ECN, and which SYN-ACKs agree.
 //= rfc9293 SHLD-8 test
 #[test]
 fn both_ends_must_want_it() {
@@ -60,7 +60,7 @@ fn both_ends_must_want_it() {
     p.connect(b"", false);
     let syn = p.sent.pop_front().unwrap();
     assert_eq!(syn.flags, Flags::SYN.union(Flags::ECE).union(Flags::CWR));
-    // A path that loses such SYNs gets one without (§6.1.1.1).
+    // A path that loses such SYNs gets one without the request (§6.1.1.1).
     p.pass(1_010);
     assert_eq!(p.sent.pop_front().unwrap().flags, Flags::SYN);
     for (policy, syn, wanted) in [
@@ -76,7 +76,7 @@ fn both_ends_must_want_it() {
     }
 }
 
-/// A SYN-ACK with both flags comes from somebody who copies them (§6.1.1).
+/// A SYN-ACK with both flags comes from a peer that copies them (§6.1.1).
 #[test]
 fn a_syn_ack_that_only_copies_is_no_agreement() {
     for (answer, wanted) in [(seg().ece(), Ecn::Ect0), (seg().ece().cwr(), Ecn::NotEct), (seg(), Ecn::NotEct)]
@@ -91,7 +91,7 @@ fn a_syn_ack_that_only_copies_is_no_agreement() {
     }
 }
 
-/// §6.1.4, §6.1.5: data may be marked; what goes again and bare acknowledgements may not.
+/// §6.1.4, §6.1.5: new data may be marked. Retransmissions and bare acknowledgements may not.
 #[test]
 fn only_new_data_may_be_marked() {
     let (mut p, id) = open();
@@ -106,7 +106,7 @@ fn only_new_data_may_be_marked() {
     assert_eq!(mark(&p.sent[0]), Ecn::NotEct);
 }
 
-/// §6.1.3: a mark is echoed on everything until the peer says that it slowed down.
+/// §6.1.3: a mark is echoed on every segment until the peer reports that it slowed down.
 #[test]
 fn a_mark_is_echoed_until_cwr() {
     let (mut p, id) = open();
@@ -120,13 +120,13 @@ fn a_mark_is_echoed_until_cwr() {
     p.send(seg().seq(101).ack(2).cwr().bytes(100));
     p.pass(100);
     assert!(p.drain().iter().all(|g| !g.flags.contains(Flags::ECE)));
-    // A mark on the segment that says so counts again.
+    // A mark on the segment with that report counts again.
     p.ecn = Ecn::Ce;
     p.send(seg().seq(201).ack(2).cwr().bytes(100));
     assert!(p.sent.pop_front().unwrap().flags.contains(Flags::ECE));
 }
 
-/// §6.1.2: an echo halves the window once in a round trip, and the next new data says so.
+/// §6.1.2: an echo halves the window once in a round trip, and the next new data reports it.
 //= rfc9293 SHLD-8 test
 #[test]
 fn an_echo_halves_the_window_once() {
@@ -149,7 +149,7 @@ fn an_echo_halves_the_window_once() {
     assert!((4..=6).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
 }
 
-/// The same if all that was under way is acknowledged with it.
+/// This also holds if the echo acknowledges everything in flight.
 //= rfc9293 SHLD-8 test
 #[test]
 fn an_echo_counts_though_nothing_is_left_under_way() {

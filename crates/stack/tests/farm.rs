@@ -1,4 +1,4 @@
-//! A farm: servers behind one address that derive their keys from one secret and their own clocks.
+//! A server farm behind one address. Its members derive their keys from one secret and their own clocks.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod pair;
@@ -13,10 +13,10 @@ use pair::{Pair, policy};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A turn of daily keys, Unix time in milliseconds.
+/// A change of daily keys, Unix time in milliseconds.
 const TURN: u64 = 20_834 * 86_400_000;
 
-/// One server of the farm. The one that a visit goes to stands in the pair, the others here.
+/// One server of the farm. The server that a visit goes to is in the pair, the others are here.
 struct Member {
     stack: Stack,
     listener: ListenerId,
@@ -73,7 +73,7 @@ impl Farm {
         self.origin + self.pair.now.as_millis()
     }
 
-    /// One request and its answer over member `index`; what became of the first flight at the client.
+    /// One request and its answer by member `index`. Returns the outcome of the first flight at the client.
     fn visit(&mut self, index: usize, request: &[u8]) -> Outcome {
         let (now, unix_ms) = (self.pair.now, self.unix_ms());
         self.members.iter_mut().for_each(|member| member.follow(now, unix_ms));
@@ -101,7 +101,7 @@ impl Farm {
         let outcome = p.client.info(client).unwrap().outcome;
         let now = p.now;
         p.client.shutdown(client, now).unwrap();
-        // Until both have closed: what stays behind at a member would be lost with the swap.
+        // Run until both ends have closed: what remains at a member would be lost with the swap.
         let over = |stack: &Stack, id| {
             let state = stack.info(id).map_or(StateName::Closed, |info| info.state);
             matches!(state, StateName::Closed | StateName::TimeWait)
@@ -114,7 +114,8 @@ impl Farm {
         outcome
     }
 
-    /// Visits every few hundred milliseconds until `end` (Unix time, ms), each to the next member; outcomes.
+    /// Visits every few hundred milliseconds until `end` (Unix time, ms), each to the next member. Returns the
+    /// outcomes.
     fn visits_until(&mut self, end: u64) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         while self.unix_ms() < end {
@@ -132,8 +133,8 @@ fn rejected(outcomes: &[Outcome]) -> usize {
     outcomes.iter().filter(|&&outcome| outcome == stale).count()
 }
 
-/// The Fast Open paper §4.2: any server behind the address validates the cookies of all. Four members, each
-/// clock 1 s from the next, through the time when the coming key is accepted, the turn and beyond.
+/// The Fast Open paper §4.2: any server behind the address validates the cookies of all. The farm has four members,
+/// their clocks 1 s apart. The visits cover the time when the coming key is accepted, the change, and after it.
 #[test]
 fn no_visit_through_a_turn_is_refused() {
     let lead = Duration::from_secs(10);
@@ -144,7 +145,7 @@ fn no_visit_through_a_turn_is_refused() {
     assert!(outcomes[1..].iter().all(|&outcome| outcome == Outcome::Accepted), "{outcomes:?}");
 }
 
-/// The rule is at its bound: clocks 3 s apart and a lead of 3 s.
+/// The rule at its limit: clocks 3 s apart and a lead of 3 s.
 #[test]
 fn a_lead_as_long_as_the_clocks_differ_is_enough() {
     let mut farm = Farm::new(&[-1500, -500, 500, 1500], Duration::from_secs(3), TURN - 10_000);
@@ -152,8 +153,8 @@ fn a_lead_as_long_as_the_clocks_differ_is_enough() {
     assert!(outcomes[1..].iter().all(|&outcome| outcome == Outcome::Accepted), "{outcomes:?}");
 }
 
-/// What the lead is for: without one, members that have not turned refuse the cookies of those that have.
-/// No request is lost even so.
+/// The purpose of the lead: without one, members that have not changed keys refuse the cookies of those that have.
+/// No request is lost even then.
 #[test]
 fn without_a_lead_a_turn_costs_round_trips_and_no_request() {
     let mut farm = Farm::new(&[-1500, -500, 500, 1500], Duration::ZERO, TURN - 10_000);
@@ -161,7 +162,7 @@ fn without_a_lead_a_turn_costs_round_trips_and_no_request() {
     assert!(rejected(&outcomes) > 0, "{outcomes:?}");
 }
 
-/// Keys may also be replaced by hand; a listener that is not there, or has no Fast Open, takes none.
+/// Keys may also be replaced by hand. An unknown listener, or one without Fast Open, takes none.
 #[test]
 fn keys_are_for_listeners_with_fast_open() {
     let mut p = Pair::perfect(Duration::from_millis(5));

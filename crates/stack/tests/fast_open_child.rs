@@ -12,7 +12,7 @@ use peer::{CLIENT_PORT, key, policy, seg};
 
 // --- answering before the handshake is complete ------------------------------------------------------
 
-/// RFC 7413 §4.2.2: the answer goes out at once, up to the initial window.
+/// RFC 7413 §4.2.2: the answer is sent at once, up to the initial window.
 //= rfc7413 4.2.2-c test
 #[test]
 fn the_answer_is_limited_by_the_initial_window() {
@@ -29,7 +29,7 @@ fn the_answer_is_limited_by_the_initial_window() {
     assert_eq!(p.drain()[0].seq, 10_001);
 }
 
-/// RFC 7413 §4.2.2: and by the SYN's window, which is not scaled (RFC 7323 §2.2).
+/// RFC 7413 §4.2.2: the SYN's window is a limit, too. It is not scaled (RFC 7323 §2.2).
 //= rfc7323 2.2-d test
 #[test]
 fn the_answer_is_limited_by_the_unscaled_window() {
@@ -45,8 +45,8 @@ fn the_answer_is_limited_by_the_unscaled_window() {
     assert!(then > 3_000, "{then}");
 }
 
-/// RFC 7413 §4.2.2: only the SYN-ACK is retransmitted before the client's ACK; then the data, at
-/// the timeout, from the first byte.
+/// RFC 7413 §4.2.2: before the client's ACK, only the SYN-ACK is retransmitted. After it, the data is
+/// retransmitted, at the timeout, from the first byte.
 #[test]
 fn data_is_not_retransmitted_before_the_ack() {
     let (mut p, listener, cookie) = server();
@@ -56,7 +56,7 @@ fn data_is_not_retransmitted_before_the_ack() {
     let sent = p.sends_at(4_000, &[0, 0, 1_000, 3_000]);
     let data: Vec<&[u8]> = sent.iter().map(|g| g.data.as_slice()).collect();
     assert_eq!(data, [b"", &b"answer"[..], b"", b""]);
-    // The collapse on the second timeout: one segment.
+    // The second timeout reduces the window to one segment.
     assert_eq!(p.stack.info(id).unwrap().cwnd, 1_000);
     // The ACK acknowledges the SYN only: the answer was lost.
     p.send(seg().seq(AFTER).ack(1));
@@ -64,7 +64,7 @@ fn data_is_not_retransmitted_before_the_ack() {
     assert!(p.drain().iter().any(|g| g.seq == 1 && g.data == b"answer"));
 }
 
-/// One lost SYN-ACK says little: the window stays.
+/// One lost SYN-ACK says little, so the window stays.
 #[test]
 fn one_timeout_keeps_the_initial_window() {
     let (mut p, listener, cookie) = server();
@@ -74,7 +74,7 @@ fn one_timeout_keeps_the_initial_window() {
     assert_eq!(p.stack.info(id).unwrap().cwnd, 10_000);
 }
 
-/// The paper's §3.4.2: at most k times what was received; the SYN-ACK always goes.
+/// The paper's §3.4.2: at most k times what was received. The SYN-ACK is always sent.
 #[test]
 fn response_policy_times() {
     let (mut p, listener, cookie) = server_with(|_| {}, |c| c.response = ResponsePolicy::Times(3));
@@ -93,8 +93,9 @@ fn response_policy_times() {
     assert!(p.drain().iter().map(|g| g.data.len()).sum::<usize>() >= 9_000);
 }
 
-/// Of a client with many first flights under way, the first ones draw an initial window each, and the others three times
-/// what they brought: the client may be an office, or a victim whose cookie was stolen. The ACK lifts that.
+/// A client has many first flights in progress. Each of the first ones may get an initial window, and each of the
+/// others three times what it brought: the client may be an office, or a victim whose cookie was stolen. The ACK
+/// removes that limit.
 #[test]
 fn beyond_its_own_places_a_client_is_sent_three_times_what_it_sent() {
     let policy = policy(key(1), 256);
@@ -114,7 +115,7 @@ fn beyond_its_own_places_a_client_is_sent_three_times_what_it_sent() {
             assert!(early > 0 && early <= 3 * received, "{early} bytes for the first flight {n}");
             p.send(seg().seq(AFTER).ack(1 + early as u32));
             assert!(p.drain().iter().map(|g| g.data.len()).sum::<usize>() >= 9_000);
-            // It would give its place back: another takes it.
+            // It would give its place back, so another one takes it.
             p.flow(CLIENT_PORT + 1000 + n, 77);
             p.send(first_flight(&cookie));
             p.accept(listener);
@@ -128,7 +129,7 @@ fn beyond_its_own_places_a_client_is_sent_three_times_what_it_sent() {
     assert_eq!(p.stack.counters().server.count(refused), 1);
 }
 
-/// Nothing but the SYN-ACK, not even a FIN.
+/// Only the SYN-ACK is sent, not even a FIN.
 #[test]
 fn response_policy_after_the_handshake() {
     let (mut p, listener, cookie) = server_with(|_| {}, |c| c.response = ResponsePolicy::AfterHandshake);
@@ -144,7 +145,7 @@ fn response_policy_after_the_handshake() {
     assert_eq!(p.state(id), StateName::FinWait1);
 }
 
-/// RFC 7413 §4.2.2: answer and FIN may leave before the ACK; the handshake's ACK covers them.
+/// RFC 7413 §4.2.2: answer and FIN may be sent before the ACK. The ACK of the handshake covers them.
 #[test]
 fn answer_and_fin_before_the_ack() {
     let (mut p, listener, cookie) = server();
@@ -164,7 +165,7 @@ fn answer_and_fin_before_the_ack() {
     assert_eq!(p.state(id), StateName::TimeWait);
 }
 
-/// RFC 9293 §3.5 lets the SYN-ACK carry data; off by default, because Linux clients drop it.
+/// RFC 9293 §3.5 lets the SYN-ACK carry data. This is off by default, because Linux clients drop it.
 #[test]
 fn data_in_the_syn_ack_if_switched_on() {
     for on in [false, true] {
@@ -176,7 +177,7 @@ fn data_in_the_syn_ack_if_switched_on() {
         if on {
             assert_eq!(first.data, b"answer");
             p.quiet();
-            // Sent again it is bare.
+            // Its retransmission carries no data.
             p.at(1_500);
             p.expect().syn_ack().empty();
         } else {
@@ -202,7 +203,7 @@ fn a_duplicate_syn_delivers_nothing_twice() {
     p.send(first_flight(&cookie));
     let second = p.expect().syn_ack().ack(AFTER);
     assert_eq!(first.raw_seq, second.raw_seq);
-    // A plain one, as clients retransmit it.
+    // A plain SYN, as clients retransmit it.
     p.at(1_150);
     p.drain();
     p.at(1_700);
@@ -214,7 +215,8 @@ fn a_duplicate_syn_delivers_nothing_twice() {
     assert_eq!(p.stack.info(id).unwrap().totals.bytes_received, DATA.len() as u64);
 }
 
-/// The client's data again behind the handshake (it did not see our acknowledgement): once.
+/// The client repeats its data after the handshake, because it did not see our acknowledgement. It is delivered
+/// once.
 #[test]
 fn data_sent_again_with_the_ack_is_not_delivered_twice() {
     let (mut p, listener, cookie) = server();
@@ -240,7 +242,7 @@ fn a_fin_with_the_ack_closes_the_child() {
     assert_eq!(p.read_once(id), Ok(0));
 }
 
-/// RFC 5961 §3: exactly at the edge or challenged; here off-path RSTs are cheapest.
+/// RFC 5961 §3: a RST is accepted exactly at the edge, and challenged elsewhere. Here off-path RSTs are easiest.
 //= rfc5961 3.2-a 3.2-b test
 #[test]
 fn a_reset_must_match_the_edge() {
@@ -255,7 +257,7 @@ fn a_reset_must_match_the_edge() {
     assert_eq!(p.state(id), StateName::SynRcvd);
 }
 
-/// A listener that closes resets every child that nobody accepted.
+/// A listener that closes resets every child that was not accepted.
 #[test]
 fn a_closed_listener_resets_early_children() {
     let (mut p, listener, cookie) = server();
@@ -266,7 +268,7 @@ fn a_closed_listener_resets_early_children() {
     assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
 }
 
-/// RFC 9293 §3.6.1: released with the SYN's data unread: RST.
+/// RFC 9293 §3.6.1: a release with the SYN's data unread sends a RST.
 #[test]
 fn release_with_unread_syn_data_resets() {
     let (mut p, listener, cookie) = server();
@@ -278,7 +280,7 @@ fn release_with_unread_syn_data_resets() {
     assert_eq!(p.stack.connections(), 0);
 }
 
-/// A hard ICMP error does not take the data from the application: the data first, then the error.
+/// A hard ICMP error does not take the data from the application: it reads the data first, then the error.
 #[test]
 fn icmp_errors_leave_the_child_readable() {
     let (mut p, listener, cookie) = server();
@@ -307,8 +309,8 @@ fn a_full_accept_queue_drops_first_flights() {
     p.nothing_to_accept(listener);
 }
 
-/// A listener that answers with SYN cookies, and 10 s after, accepts no first flight: the stateless
-/// answer and a later child would have different ISNs for the same SYN.
+/// While a listener sends SYN cookies, and for 10 s after, it accepts no first flight: the stateless answer and a
+/// later child would have different ISNs for the same SYN.
 #[test]
 fn no_first_flight_while_syn_cookies_answer_and_10_s_after() {
     let (mut p, listener, cookie) = server_with(|_| {}, |c| c.syn_backlog = 1);
@@ -318,7 +320,7 @@ fn no_first_flight_while_syn_cookies_answer_and_10_s_after() {
     p.send(first_flight(&cookie));
     p.expect().syn_ack().ack(1).no_fast_open();
     assert_eq!(p.stack.counters().syn_cookies_sent, 1);
-    // Room in the queue again.
+    // There is room in the queue again.
     p.flow(CLIENT_PORT, peer::PEER_ISN);
     p.send(seg().seq(1).ack(1));
     p.accept(listener);
@@ -333,8 +335,8 @@ fn no_first_flight_while_syn_cookies_answer_and_10_s_after() {
     p.expect().syn_ack().ack(AFTER);
 }
 
-/// The client takes a SYN-ACK for one that left its data out, and sends the data again. That segment is old, but its ACK is
-/// the one of the handshake.
+/// The client treats a SYN-ACK as one that left its data out, and sends the data again. That segment is old, but
+/// its ACK completes the handshake.
 #[test]
 fn a_segment_that_repeats_the_syns_data_completes_the_handshake() {
     for (from, to) in [(1, AFTER), (3, AFTER), (1, AFTER - 2)] {
@@ -353,13 +355,13 @@ fn a_segment_that_repeats_the_syns_data_completes_the_handshake() {
         p.write(id, b"answer");
         p.expect().data(b"answer");
         p.send(seg().seq(AFTER).ack(7));
-        // No SYN-ACK goes again.
+        // No SYN-ACK is retransmitted.
         p.pass(3_000);
         p.quiet();
     }
 }
 
-/// Data from before the SYN, or an ACK of something else, completes nothing.
+/// Data from before the SYN, or an ACK of something else, does not complete the handshake.
 #[test]
 fn a_segment_that_only_seems_to_repeat_the_syns_data_completes_nothing() {
     let (mut p, listener, cookie) = server();

@@ -10,7 +10,7 @@ use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags};
 use peer::primed::{AFTER, COOKIE, DATA, end, outcome, primed, primed_by, with_cookie};
 use peer::{Peer, seg};
 
-/// RFC 7413 §4.1.1, §4.2.1: without a cookie one is asked for, and the data waits for the handshake.
+/// RFC 7413 §4.1.1, §4.2.1: without a cookie the SYN requests one, and the data waits for the handshake.
 //= rfc7413 4.2.1-a 4.2.2-a 9-a test
 #[test]
 fn the_first_contact_asks_for_a_cookie() {
@@ -53,7 +53,7 @@ fn kinds(mut options: &[u8]) -> Vec<u8> {
     kinds
 }
 
-/// RFC 7413 §4.2.1: the ISN only: all of it again at once, without a smaller window.
+/// RFC 7413 §4.2.1: only the ISN is acknowledged: all data is sent again at once, and the window is not reduced.
 //= rfc7413 4.2.2-f test
 #[test]
 fn data_not_acknowledged_is_sent_again_at_once() {
@@ -71,7 +71,7 @@ fn data_not_acknowledged_is_sent_again_at_once() {
     with_cookie(p.expect());
 }
 
-/// A fresh cookie with it means that the old one was stale.
+/// A fresh cookie in the SYN-ACK means that the old one was stale.
 //= rfc7413 4.2.2-e test
 #[test]
 fn a_fresh_cookie_replaces_the_stale_one() {
@@ -86,7 +86,7 @@ fn a_fresh_cookie_replaces_the_stale_one() {
     assert_eq!(p.expect().grants(FastOpenForm::Standard).as_bytes(), b"new one!");
 }
 
-/// RFC 7413 §4.2.1: a part: the rest again at once.
+/// RFC 7413 §4.2.1: a part of the data is acknowledged: the rest is sent again at once.
 //= rfc7413 4.2.2-f test
 #[test]
 fn data_partly_acknowledged() {
@@ -98,7 +98,7 @@ fn data_partly_acknowledged() {
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::DataPartlyAcknowledged));
 }
 
-/// RFC 9293 §3.10.7.3: more than was sent: RST, and the connect goes on.
+/// RFC 9293 §3.10.7.3: the SYN-ACK acknowledges more than was sent: it gets a RST, and the connect continues.
 #[test]
 fn more_than_was_sent_is_reset() {
     let mut p = primed();
@@ -140,7 +140,7 @@ fn a_retransmitted_syn_is_plain() {
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
 }
 
-/// The first SYN arrived late: its data is acknowledged after the plain SYN left. Accepted.
+/// The first SYN arrived late: its data is acknowledged after the plain SYN was sent. The first flight is accepted.
 #[test]
 fn late_acceptance_after_the_plain_syn() {
     let mut p = primed();
@@ -155,7 +155,8 @@ fn late_acceptance_after_the_plain_syn() {
     p.quiet();
 }
 
-/// RFC 7413 appendix A: no answer to 34: 254 once; no answer either: 34 for ever.
+/// RFC 7413 appendix A: if option 34 gets no answer, option 254 is tried once. If that gets no answer either, 34 is
+/// used from then on.
 //= rfc7413 9-a 9-b test
 #[test]
 fn without_an_answer_the_other_form_is_tried_once() {
@@ -172,7 +173,7 @@ fn without_an_answer_the_other_form_is_tried_once() {
     }
 }
 
-/// The form in which the server granted is used from then on.
+/// The form in which the server granted a cookie is used from then on.
 #[test]
 fn an_experimental_cookie_is_shown_in_its_form() {
     let mut p = Peer::new();
@@ -188,7 +189,7 @@ fn an_experimental_cookie_is_shown_in_its_form() {
     assert_eq!(p.expect().data(DATA).grants(FastOpenForm::Experimental).as_bytes(), COOKIE);
 }
 
-/// RFC 7413 §4.1.2: a cookie nobody asked for is not taken: it could be used to follow the client.
+/// RFC 7413 §4.1.2: a cookie that was not requested is not taken, because it could be used to track the client.
 #[test]
 fn an_unasked_cookie_is_not_taken() {
     let mut p = Peer::new();
@@ -215,7 +216,7 @@ fn a_cookie_for_a_retransmitted_syn_is_taken() {
     with_cookie(p.expect());
 }
 
-/// A router cannot pass the large SYN: at once a plain one with a smaller MSS; the data follows.
+/// A router cannot pass the large SYN: a plain one with a smaller MSS follows at once, and the data follows later.
 #[test]
 fn packet_too_big_makes_an_immediate_plain_syn() {
     let mut p = primed_by(Peer::with(|c| c.tcp.nodelay = true), seg().mss(1460), 10);
@@ -229,7 +230,7 @@ fn packet_too_big_makes_an_immediate_plain_syn() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// RFC 7413 §4.2.1: 536 or 1,220 without a cached MSS, less the options; with one, that one.
+/// RFC 7413 §4.2.1: the limit is the cached MSS, or 536 or 1,220 without one, less the options.
 #[test]
 fn the_first_flight_is_limited_by_the_cached_mss() {
     let cases: [(bool, Option<u16>, usize); 5] = [
@@ -257,7 +258,7 @@ fn the_first_flight_is_limited_by_the_cached_mss() {
     }
 }
 
-/// Our SYN crosses the peer's: options and payload of either are ignored, the data follows.
+/// Our SYN crosses the peer's: the options and payloads of both are ignored, and the data follows later.
 #[test]
 fn simultaneous_open_ignores_fast_open() {
     let mut p = primed();
@@ -275,7 +276,7 @@ fn simultaneous_open_ignores_fast_open() {
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SimultaneousOpen));
 }
 
-/// RFC 9293 §3.10.7.3: refused is refused, once a plain SYN is refused, too.
+/// RFC 9293 §3.10.7.3: the connect is refused once a plain SYN is refused, too.
 #[test]
 fn a_reset_of_a_plain_syn_behind_a_first_flight_is_refused() {
     let mut p = primed();
@@ -299,7 +300,7 @@ fn close_after_a_first_flight() {
     assert_eq!(p.state(id), StateName::FinWait1);
 }
 
-/// Another network, other cookies: after the flush nothing is shown (no tracking by cookie).
+/// On another network, cookies are not reused: after the flush none is shown, so no cookie tracks the client.
 #[test]
 fn forgotten_credentials_are_not_shown() {
     let mut p = primed();

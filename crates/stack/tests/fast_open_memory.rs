@@ -13,8 +13,8 @@ use peer::{PORT, Peer, seg};
 
 // --- times ---------------------------------------------------------------------------------------
 
-/// The paper's §4.1: the first timeout is made from the last round-trip time, 50 ms at least; the
-/// following ones are 1, 2, 4 … s. Without a measurement of this hour it is 1 s, as without the option.
+/// The paper's §4.1: the first timeout is computed from the last round-trip time, 50 ms at least. The following
+/// timeouts are 1, 2, 4 … s. Without a measurement of this hour it is 1 s, as without the option.
 #[test]
 fn the_first_syn_timeout_follows_the_round_trip_time() {
     // SRTT = R, RTTVAR = R/2 after one sample: SRTT + 4 · RTTVAR = 3 R.
@@ -75,8 +75,8 @@ fn the_first_syn_timeout_settles_at_one_and_a_half_round_trips() {
     p.sends_at(start + 200, &[start, start + 150]);
 }
 
-/// A first flight that vanishes once says more about the path's middleboxes than about congestion: the
-/// initial window stays. RFC 5681 §3.1, RFC 6298 §5.7: a second loss means one segment and 3 s.
+/// A first flight that is lost once says more about the path's middleboxes than about congestion, so the initial
+/// window stays. RFC 5681 §3.1, RFC 6298 §5.7: a second loss means one segment and 3 s.
 //= rfc6298 5.7-a test
 #[test]
 fn two_lost_syns_mean_one_segment_and_three_seconds() {
@@ -113,8 +113,7 @@ fn a_syn_that_was_only_late_is_not_a_lost_one() {
     }
 }
 
-/// RFC 8201 §5.3, RFC 1191 §6.3: later connections to that server begin with the smaller size, for ten
-/// minutes.
+/// RFC 8201 §5.3, RFC 1191 §6.3: later connections to that server start with the smaller size, for ten minutes.
 #[test]
 fn a_packet_too_big_is_remembered_for_ten_minutes() {
     let mut p = primed_by(Peer::with(|c| c.tcp.nodelay = true), seg().mss(1460), 10);
@@ -137,8 +136,8 @@ fn a_packet_too_big_is_remembered_for_ten_minutes() {
 
 // --- failures ------------------------------------------------------------------------------------
 
-/// The paper's §4.1: a SYN with data that vanished where the plain one came through switches Fast Open
-/// off for this server for a while, and for no other.
+/// The paper's §4.1: if a SYN with data was lost and the plain one came through, Fast Open is switched off for a
+/// while, for this server and no other.
 //= rfc7413 4.1.3.1-a 4.1.3.1-b test
 #[test]
 fn failures_are_remembered_per_server() {
@@ -177,7 +176,7 @@ fn next_syn(p: &mut Peer) -> Option<FastOpen> {
     syn.fast_open
 }
 
-/// A SYN with nothing but a request may be dropped for it, too.
+/// A SYN with only a cookie request may be dropped because of it, too.
 #[test]
 fn a_request_that_is_not_answered_is_a_failure() {
     let mut p = Peer::new();
@@ -193,7 +192,7 @@ fn a_request_that_is_not_answered_is_a_failure() {
     assert_eq!(next_syn(&mut p), Some(FastOpen::Request(FastOpenForm::Standard)));
 }
 
-/// A cookie in the answer shows that the option arrived, however late: no failure.
+/// A cookie in the answer shows that the option arrived, however late. This is no failure.
 #[test]
 fn a_late_cookie_is_no_failure() {
     let mut p = Peer::new();
@@ -209,7 +208,8 @@ fn a_late_cookie_is_no_failure() {
     });
 }
 
-/// A farm without shared keys: after three refusals of fresh cookies no data, but the question goes on.
+/// A farm without shared keys: after three refusals of fresh cookies, no data is sent, but a cookie is still
+/// requested.
 #[test]
 fn three_refusals_of_fresh_cookies_stop_the_data_but_not_the_question() {
     let mut p = primed();
@@ -253,8 +253,8 @@ fn until_timed_out(p: &mut Peer, id: ConnId) {
     p.release(id);
 }
 
-/// The SYN and its answer pass, the data behind it never does: the connection's end by timeout is a
-/// failure, and the next one is ordinary.
+/// The SYN and its answer pass, but later data never does. The end of the connection by timeout is a failure, and
+/// the next connection is ordinary.
 #[test]
 fn data_that_is_never_acknowledged_is_a_failure() {
     for taken in [true, false] {
@@ -270,8 +270,8 @@ fn data_that_is_never_acknowledged_is_a_failure() {
     }
 }
 
-/// The first flight is taken and nothing follows: an application that gives up after seconds met a path
-/// that drops the response, or so it seems; one that gives up at once did not wait.
+/// The first flight is accepted and nothing follows. If the application gives up after seconds, the path probably
+/// drops the response. If it gives up at once, it did not wait.
 #[test]
 fn an_accepted_first_flight_that_is_given_up_without_a_response_is_a_failure() {
     for (wait, count) in [(100, 0), (4_900, 0), (5_000, 1)] {
@@ -285,8 +285,8 @@ fn an_accepted_first_flight_that_is_given_up_without_a_response_is_a_failure() {
     }
 }
 
-/// An acceptance alone does not reset the memory, or a path that drops what follows would be tried every
-/// minute; an answer does.
+/// An acceptance alone does not reset the memory. Otherwise a path that drops what follows would be tried every
+/// minute. An answer resets it.
 #[test]
 fn only_an_answered_first_flight_resets_the_failures() {
     let mut p = primed();
@@ -327,8 +327,8 @@ fn a_later_timeout_is_no_failure() {
 
 // --- cookies for one use ---------------------------------------------------------------------------
 
-/// A server that takes the data and grants another cookie each time: no cookie is shown twice, parallel
-/// connections show different ones, and without any left one is asked for.
+/// A server accepts the data and grants another cookie each time. No cookie is shown twice, and parallel
+/// connections show different ones. When none is left, the SYN requests one.
 #[test]
 fn one_time_cookies_are_shown_once() {
     let mut p = primed();
@@ -346,7 +346,7 @@ fn one_time_cookies_are_shown_once() {
     assert_eq!(p.stack.info(other).unwrap().cookie_age, None);
     p.abort(other);
     p.release(other);
-    // No answer: the cookie may be good, and is used again.
+    // Without an answer, the cookie may be valid, and is used again.
     p.local_port = port;
     p.abort(first);
     p.release(first);

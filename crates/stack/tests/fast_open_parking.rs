@@ -15,7 +15,7 @@ use std::sync::Arc;
 const DATA: &[u8] = b"first flight";
 const AFTER: u32 = 1 + DATA.len() as u32;
 
-/// Asks somebody else about every first flight.
+/// Asks an external verifier about every first flight.
 struct Asks;
 
 impl Verifier for Asks {
@@ -52,7 +52,7 @@ fn first_flight() -> Seg {
     seg().syn().mss(1460).cookie(&[9; 8]).data(DATA)
 }
 
-/// The SYN is parked: no answer leaves, one job comes out.
+/// The SYN is parked: no answer is sent, and there is one job.
 fn parked(p: &mut Peer) -> JobId {
     p.send(first_flight());
     p.quiet();
@@ -120,7 +120,7 @@ fn without_a_verdict_it_becomes_an_ordinary_handshake() {
     p.at(30);
     p.expect().syn_ack().ack(1).at(25);
     assert_eq!(pending.pending(), 0);
-    // The verdict is late: for one SYN the answer never changes.
+    // The verdict is late. The answer to a SYN never changes.
     answer(&mut p, job, JobResult::Accept);
     p.quiet();
     p.nothing_to_accept(listener);
@@ -187,7 +187,7 @@ fn parked_syns_are_bounded_in_number_and_bytes() {
             p.flow(CLIENT_PORT + n, 5);
             p.send(first_flight());
         }
-        // What found no room was answered as an ordinary SYN.
+        // First flights without room were answered as ordinary SYNs.
         let answers = p.drain();
         assert_eq!(answers.len(), 3, "{entries} {bytes}");
         assert!(answers.into_iter().all(|g| g.syn_ack().ack == 1));
@@ -209,7 +209,7 @@ fn a_closed_listener_forgets_its_parked_syns() {
     p.quiet();
 }
 
-/// While SYN cookies answer, and for 10 s after, no first flight is accepted, parked ones included.
+/// While SYN cookies are sent, and for 10 s after, no first flight is accepted, including parked ones.
 #[test]
 fn syn_cookie_pressure_overtakes_the_verdict() {
     let (mut p, listener, pending) = server_with(|_| {}, |c| c.syn_backlog = 1);
@@ -228,7 +228,7 @@ fn syn_cookie_pressure_overtakes_the_verdict() {
     assert_eq!(pending.pending(), 0);
 }
 
-/// The same SYN again under pressure gets a cookie; the verdict then must not make a second answer.
+/// The same SYN gets a cookie under pressure. The verdict must not cause a second answer.
 #[test]
 fn a_syn_answered_with_a_cookie_is_no_longer_parked() {
     let (mut p, listener, pending) = server_with(|_| {}, |c| c.syn_backlog = 1);
@@ -245,12 +245,12 @@ fn a_syn_answered_with_a_cookie_is_no_longer_parked() {
     assert_eq!(pending.pending(), 0);
 }
 
-/// RFC 9293 §3.6.1: a SYN that took a TIME-WAIT's place keeps its claim to a larger ISN while parked.
+/// RFC 9293 §3.6.1: a parked SYN that took the place of a TIME-WAIT still gets a larger ISN.
 #[test]
 fn a_parked_syn_that_reopened_a_time_wait_gets_a_larger_isn() {
     let (mut p, listener, _) = server_with(|c| c.tcp.nodelay = true, |_| {});
     let id = p.open_passive(listener, seg().mss(1460));
-    // Far more than the ISN clock moves in this time.
+    // This is far more than the ISN clock moves in this time.
     for n in 0..40 {
         p.write(id, &[0; 10_000]);
         p.send(seg().seq(1).ack(1 + (n + 1) * 10_000));
@@ -266,7 +266,7 @@ fn a_parked_syn_that_reopened_a_time_wait_gets_a_larger_isn() {
     assert!(p.expect().syn_ack().raw_seq.gt(end));
 }
 
-/// A client that gives up takes its first flight with it: a late verdict delivers nothing.
+/// A client that gives up cancels its first flight: a late verdict delivers nothing.
 #[test]
 fn a_reset_cancels_a_parked_syn() {
     let (mut p, listener, pending) = server();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 // --- cookies ---------------------------------------------------------------------------------------
 
-/// RFC 7413 §4.1.1, §4.2.1: a request gets a cookie in the form in which it was asked; its data waits.
+/// RFC 7413 §4.1.1, §4.2.1: a request gets a cookie in the form of the request. Its data waits.
 //= rfc7413 9-a test
 #[test]
 fn a_request_is_granted_in_its_own_form() {
@@ -30,8 +30,8 @@ fn a_request_is_granted_in_its_own_form() {
     }
 }
 
-/// RFC 7413 §4.2.2: what a middlebox may have dropped the SYN-ACK for does not go again, neither when its timer fires
-/// nor when the client's SYN comes again.
+/// RFC 7413 §4.2.2: the cookie, for which a middlebox may have dropped the SYN-ACK, is not retransmitted, neither
+/// when the timer fires nor when the client's SYN comes again.
 //= rfc7413 4.2.2-d test
 #[test]
 fn a_syn_ack_that_goes_again_has_no_cookie() {
@@ -81,7 +81,7 @@ fn a_wrong_cookie_falls_back_and_grants_another() {
     assert_eq!(p.stack.counters().first_flights_refused, 1);
 }
 
-/// RFC 7413 §4.1.2: the cookie proves the address: another client's does not.
+/// RFC 7413 §4.1.2: the cookie proves the address. Another client's cookie does not.
 //= rfc7413 4.1.2-a test
 #[test]
 fn a_cookie_belongs_to_one_address() {
@@ -93,7 +93,7 @@ fn a_cookie_belongs_to_one_address() {
     p.nothing_to_accept(listener);
 }
 
-/// RFC 7413 §4.1.2, key change: a cookie of the backup key is taken, and replaced.
+/// RFC 7413 §4.1.2, key change: a cookie of the backup key is accepted, and replaced.
 #[test]
 fn a_backup_key_accepts_and_renews() {
     let ring = KeyRing::new(Scheme::Linux, key(2)).with_backup(key(1));
@@ -114,7 +114,7 @@ fn a_valid_cookie_without_data() {
     p.expect().syn_ack().ack(1).no_fast_open();
     let id = p.accept(listener);
     assert_eq!(p.read_once(id), Err(IoError::WouldBlock));
-    // It may speak first.
+    // The server may send first.
     p.write(id, b"220 ready");
     p.expect().is_ack().seq(1).ack(1).data(b"220 ready");
     p.send(seg().seq(1).ack(10).data(DATA));
@@ -133,7 +133,7 @@ fn data_without_the_option_is_an_ordinary_handshake() {
     assert_eq!(p.read(id), DATA);
 }
 
-/// A listener that did not ask for Fast Open answers no option and takes no data.
+/// A listener without Fast Open answers no option and takes no data.
 //= rfc7413 2-a 4.2-a 4.2-b test
 #[test]
 fn a_listener_without_fast_open_answers_none() {
@@ -143,7 +143,8 @@ fn a_listener_without_fast_open_answers_none() {
     p.nothing_to_accept(listener);
 }
 
-/// RFC 7413 §4.1.1: 4 to 16 bytes, even. Odd ones are ignored, out of range counts as absent.
+/// RFC 7413 §4.1.1: a cookie has 4 to 16 bytes, and an even length. An odd length is ignored; a length out of range
+/// counts as absent.
 //= rfc7413 4.1.1-a 4.1.1-b test
 #[test]
 fn impossible_cookie_lengths_are_no_fast_open() {
@@ -153,7 +154,7 @@ fn impossible_cookie_lengths_are_no_fast_open() {
         p.expect().syn_ack().ack(1).no_fast_open();
         p.nothing_to_accept(listener);
     }
-    // Possible but not ours: wrong, so a fresh one.
+    // A possible length, but not ours: the cookie is wrong, so a fresh one is granted.
     for len in [4, 6, 16] {
         let (mut p, _, _) = server();
         p.send(syn().cookie(&vec![1; len]).data(DATA));
@@ -178,7 +179,7 @@ fn no_cookie_mode_takes_data_without_option() {
     assert_eq!(p.read(id), DATA);
 }
 
-/// A SYN with FIN carries nothing that is believed, cookie or not.
+/// Nothing of a SYN with FIN is accepted, with or without a cookie.
 #[test]
 fn syn_with_fin_and_cookie_is_dropped() {
     let (mut p, listener, cookie) = server();
@@ -196,8 +197,8 @@ fn limited(limit: u32) -> (Peer, ListenerId, Cookie, Arc<PendingLimit>) {
     (p, listener, cookie, pending)
 }
 
-/// RFC 7413 §4.2.2, §5.1: at the limit as if Fast Open were off: no cookie option either. The client's
-/// ACK gives the place back.
+/// RFC 7413 §4.2.2, §5.1: at the limit the server acts as if Fast Open were off, and sends no cookie option either.
+/// The client's ACK gives the place back.
 //= rfc7413 4.2-c test
 #[test]
 fn the_pending_limit_and_its_release_by_the_ack() {
@@ -237,14 +238,14 @@ fn a_reset_before_accept_gives_the_place_back() {
     p.expect().syn_ack();
     p.send(seg().seq(AFTER).rst());
     assert_eq!(pending.pending(), 0);
-    // What came is readable still.
+    // Data that came before is still readable.
     let id = p.accept(listener);
     assert_eq!(p.read(id), DATA);
     assert!(matches!(p.read_once(id), Err(IoError::Closed(_))));
 }
 
-/// RFC 7413 §5.1: a RST afterwards may answer a spoofed SYN that the application already worked on:
-/// the place stays taken for 60 s.
+/// RFC 7413 §5.1: a later RST may answer a spoofed SYN on which the application has already worked, so the place
+/// stays taken for 60 s.
 #[test]
 fn a_reset_after_accept_keeps_the_place_for_a_minute() {
     let (mut p, listener, cookie, pending) = limited(1);
@@ -261,7 +262,7 @@ fn a_reset_after_accept_keeps_the_place_for_a_minute() {
     assert_eq!(pending.pending(), 0);
 }
 
-/// A child whose client never answers gives everything back.
+/// A child whose client never answers gives all its resources back.
 #[test]
 fn a_child_without_ack_is_given_up() {
     let (mut p, listener, cookie, pending) = limited(1);

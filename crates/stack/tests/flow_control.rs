@@ -9,7 +9,7 @@ use firstflight_tcp::{Config, Keepalive};
 use peer::{Got, LATE_MS, Peer, Seg, seg};
 use std::time::Duration;
 
-/// The peer's MSS: 1,000 makes numbers readable.
+/// The peer's MSS: 1,000 makes numbers easy to read.
 const MSS: u32 = 1_000;
 
 fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
@@ -50,7 +50,7 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
 
 // --- windows -------------------------------------------------------------------------------------
 
-/// RFC 6928 §2: ten segments; RFC 3465: slow start adds what was acknowledged, two segments at most.
+/// RFC 6928 §2: ten segments. RFC 3465: slow start adds what was acknowledged, two segments at most.
 //= rfc9293 MUST-19 test
 #[test]
 fn initial_window_and_slow_start() {
@@ -65,7 +65,7 @@ fn initial_window_and_slow_start() {
     segments(p.drain(), 14..24);
 }
 
-/// RFC 9293 §3.8.6: not a byte beyond the peer's window.
+/// RFC 9293 §3.8.6: no byte is sent beyond the peer's window.
 //= rfc9293 MUST-38 test
 //= rfc7323 2.4-d test
 #[test]
@@ -75,15 +75,16 @@ fn the_peers_window_is_kept() {
     p.write(id, &[0; 50_000]);
     // Sender's silly-window avoidance (RFC 9293 §3.8.6.2.1) holds the odd 500 back.
     segments(p.drain(), 0..3);
-    // A window that moves with the acknowledgement.
+    // The window moves with the acknowledgement.
     p.send(ack(1).win(3_500));
     segments(p.drain(), 3..4);
 }
 
-/// RFC 9293 §3.8.6.2.1 (3): at least half the largest window the peer ever offered may leave.
+/// RFC 9293 §3.8.6.2.1 (3): at least half the largest window that the peer ever offered may be sent.
 //= rfc9293 MUST-38 test
-/// A peer whose data was lost repeats it, with a lower number than it has used, and tells its newest window with it. With
-/// the old window behind the new acknowledgement we would send what it never offered, and see it cut off.
+/// A peer whose data was lost repeats it, with a lower number than it has used, and with its newest window. If we
+/// kept the old window with the new acknowledgement, we would send more than the peer offered, and the peer would
+/// cut it off.
 #[test]
 fn the_window_of_repeated_data_counts() {
     let (mut p, id) = open();
@@ -96,7 +97,7 @@ fn the_window_of_repeated_data_counts() {
     p.drain();
     p.write(id, &[0; 8_000]);
     segments(p.drain(), 8..10);
-    // An old acknowledgement brings none back.
+    // An old acknowledgement does not restore an old window.
     p.send(seg().seq(2_001).ack(nth(7)).win(10_000));
     p.send(seg().seq(1_001).ack(nth(8)).win(10_000).bytes(1_000));
     assert!(p.drain().iter().all(|got| got.data.is_empty()));
@@ -116,7 +117,7 @@ fn half_the_largest_window_is_not_silly() {
     p.expect().seq(601).len(300);
 }
 
-/// RFC 9293 §3.8.6.2.1, override timeout: a small segment leaves in the end.
+/// RFC 9293 §3.8.6.2.1, override timeout: a small segment is sent in the end.
 //= rfc9293 MUST-60 test
 #[test]
 fn a_small_window_is_used_after_the_override_timeout() {
@@ -128,7 +129,7 @@ fn a_small_window_is_used_after_the_override_timeout() {
     p.expect().seq(1).len(100);
 }
 
-/// RFC 9293 §3.8.6.2.2: the window we offer moves by whole segments or half the buffer only.
+/// RFC 9293 §3.8.6.2.2: the window that we offer moves only by whole segments or half the buffer.
 //= rfc9293 MUST-39 test
 #[test]
 fn receivers_silly_window_avoidance() {
@@ -138,18 +139,18 @@ fn receivers_silly_window_avoidance() {
     }
     let full = p.drain().pop().unwrap();
     assert_eq!((full.ack, full.window), (4_001, 0));
-    // Ten bytes read: nothing worth telling.
+    // Ten bytes were read: too few for a window update.
     let mut some = [0; 10];
     p.stack.read(id, &mut some, p.now).unwrap();
     p.quiet();
-    // A probe of the peer: still closed.
+    // The peer probes, and the window is still closed.
     p.send(seg().seq(4_001).ack(1).bytes(1));
     p.expect().ack(4_001).win(0);
     p.read(id);
     assert_eq!(p.expect().is_ack().ack(4_001).window, 4_000);
 }
 
-/// RFC 9293 §3.8.6.1 (MUST-36, MUST-37): probes with backoff, for ever while they are answered.
+/// RFC 9293 §3.8.6.1 (MUST-36, MUST-37): probes with backoff, for as long as they are answered.
 //= rfc9293 MUST-36 MUST-37 SHLD-29 SHLD-30 test
 #[test]
 fn zero_window_probes_back_off_and_never_give_up_while_answered() {
@@ -162,7 +163,7 @@ fn zero_window_probes_back_off_and_never_give_up_while_answered() {
     while times.len() < 40 {
         p.pass(100);
         if let Some(probe) = p.drain().pop() {
-            // One number below: the peer must answer (RFC 9293 §3.10.7.4, first check).
+            // The number is one below, so that the peer must answer (RFC 9293 §3.10.7.4, first check).
             times.push(probe.clone().is_ack().seq(0).at);
             p.send(seg().seq(1).ack(1).win(0));
         }
@@ -178,7 +179,7 @@ fn zero_window_probes_back_off_and_never_give_up_while_answered() {
     p.expect().seq(1).data(b"waits");
 }
 
-/// … and given up when they are not (R2, RFC 9293 §3.8.3).
+/// Unanswered probes are given up (R2, RFC 9293 §3.8.3).
 //= rfc9293 MUST-20 test
 #[test]
 fn zero_window_probes_without_answer_are_given_up() {
@@ -189,8 +190,8 @@ fn zero_window_probes_without_answer_are_given_up() {
     assert_eq!((p.drain().len(), p.reason(id)), (4, Some(CloseReason::TimedOut)));
 }
 
-/// RFC 9293 §3.8.6.1: also when the window shrinks under what is on the way (Linux: "receiver
-/// dastardly shrinks window").
+/// RFC 9293 §3.8.6.1: this also holds when the window shrinks below what is in flight (Linux: "receiver dastardly
+/// shrinks window").
 //= rfc9293 MUST-34 MUST-35 SHLD-16 SHLD-17 test
 //= rfc7323 2.4-a test
 #[test]
@@ -216,7 +217,7 @@ fn a_window_shrunk_to_zero_does_not_end_a_peer_that_answers() {
 
 // --- acknowledging -----------------------------------------------------------------------------------
 
-/// RFC 5681 §4.2, RFC 9293 §3.8.6.3: every second full segment, else after 40 ms.
+/// RFC 5681 §4.2, RFC 9293 §3.8.6.3: every second full segment is acknowledged, and others after 40 ms.
 //= rfc9293 SHLD-18 SHLD-19 MUST-40 test
 #[test]
 fn delayed_acknowledgements() {
@@ -234,7 +235,7 @@ fn delayed_acknowledgements() {
     p.quiet();
 }
 
-/// RFC 5681 §4.2: out of order, duplicates, and what fills a hole, at once.
+/// RFC 5681 §4.2: segments out of order, duplicates, and segments that fill a hole are acknowledged at once.
 //= rfc9293 SHLD-31 test
 #[test]
 fn immediate_acknowledgements() {
@@ -255,7 +256,7 @@ fn immediate_acknowledgements() {
     p.quiet();
 }
 
-/// An answer carries the acknowledgement: no second segment for it.
+/// An answer carries the acknowledgement, so no second segment is sent for it.
 #[test]
 fn answers_carry_the_acknowledgement() {
     let (mut p, id) = open();
@@ -267,7 +268,7 @@ fn answers_carry_the_acknowledgement() {
     p.quiet();
 }
 
-/// RFC 9293 §3.7.4 (Nagle): one small segment under way; nodelay: all of them.
+/// RFC 9293 §3.7.4 (Nagle): one small segment in flight; with nodelay, all of them.
 //= rfc9293 SHLD-7 MUST-17 MUST-60 test
 #[test]
 fn nagle_on_and_off() {
@@ -289,7 +290,7 @@ fn nagle_on_and_off() {
     p.expect().data(b"e");
 }
 
-/// The FIN takes the rest along, Nagle or not.
+/// The FIN carries the last bytes, with or without Nagle.
 #[test]
 fn fin_carries_the_last_bytes() {
     let (mut p, id) = open();
@@ -308,7 +309,8 @@ fn keepalive(c: &mut Config) {
         Some(Keepalive { idle: Duration::from_secs(100), interval: Duration::from_secs(10), probes: 3 });
 }
 
-/// RFC 9293 §3.8.4 (MUST-24 to MUST-28): probes only when idle; an answer starts anew; silence ends it.
+/// RFC 9293 §3.8.4 (MUST-24 to MUST-28): probes only when idle. An answer restarts the idle time; silence ends the
+/// connection.
 //= rfc9293 MUST-24 MUST-26 MUST-27 MUST-29 SHLD-12 test
 #[test]
 fn keepalive_probes_and_gives_up() {
@@ -348,7 +350,7 @@ fn the_peers_keepalive_is_answered() {
     assert_eq!(p.read(id), b"");
 }
 
-/// RFC 9293 §3.9.1.2, user timeout: data unacknowledged too long ends the connection.
+/// RFC 9293 §3.9.1.2, user timeout: data that is unacknowledged for too long ends the connection.
 //= rfc9293 MUST-21 test
 #[test]
 fn user_timeout() {
@@ -374,7 +376,7 @@ fn user_timeout_ends_a_peer_that_keeps_its_window_closed() {
     p.write(id, &[0; 5_000]);
     p.drain();
     p.at(1_000);
-    // All that is under way has arrived, and the window is closed.
+    // Everything in flight has arrived, and the window is closed.
     p.send(ack(5).win(0));
     p.write(id, &[0; 50_000]);
     while p.ms() < 30_900 {
@@ -410,13 +412,14 @@ fn user_timeout_ends_a_peer_that_takes_a_byte_at_a_time() {
     assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
 }
 
-/// The timeout does not end a slow peer that reads, however long the transfer takes, nor one that has everything.
+/// The timeout does not end a slow peer that reads, however long the transfer takes, nor a peer that has
+/// everything.
 #[test]
 fn user_timeout_leaves_a_slow_reader_and_an_idle_peer_alone() {
     let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
     p.write(id, &[0; 20_000]);
     for n in 1..=20 {
-        // A segment in 25 s, and a closed window between.
+        // One segment in 25 s, and a closed window between segments.
         p.drain();
         p.send(ack(n - 1).win(0));
         p.pass(25_000);
@@ -428,7 +431,7 @@ fn user_timeout_leaves_a_slow_reader_and_an_idle_peer_alone() {
     assert_eq!((p.state(id), p.stack.buffer_bytes()), (StateName::Established, 0));
 }
 
-/// The send buffer is limited at first, and grows as the peer acknowledges.
+/// The send buffer is small at first, and grows as the peer acknowledges.
 #[test]
 fn the_send_buffer_grows_with_what_the_peer_takes() {
     let (mut p, id) = open_with(seg(), |c| c.first_send_buffer = 64 << 10);
@@ -452,7 +455,7 @@ fn the_send_buffer_grows_with_what_the_peer_takes() {
     }
 }
 
-/// RFC 5681 §4.1: after an idle RTO the window begins small again.
+/// RFC 5681 §4.1: after an idle RTO the window starts small again.
 #[test]
 fn slow_start_restart_after_idle() {
     let (mut p, id) = open();
@@ -467,7 +470,7 @@ fn slow_start_restart_after_idle() {
     segments(p.drain(), 30..40);
 }
 
-/// A receive buffer that is full drops, and what was dropped is taken when it comes again.
+/// A full receive buffer drops data, and takes it when it is sent again.
 #[test]
 fn data_beyond_the_window_is_trimmed() {
     let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 1_500);
@@ -482,8 +485,8 @@ fn data_beyond_the_window_is_trimmed() {
     assert_eq!(p.read(id).len(), 500);
 }
 
-/// Whoever cannot write because the stack's memory is all taken hears when others give some back: nothing of its own
-/// is under way that would tell it. It is not told again and again before that.
+/// An application that cannot write because the stack's memory is used up gets an event when other connections give
+/// some back: nothing of its own is in flight that could cause one. It gets no repeated events before that.
 #[test]
 fn who_finds_no_memory_hears_when_there_is_some() {
     let mut p = Peer::with(|c| c.limits.buffer_bytes = 1 << 14);
@@ -509,8 +512,8 @@ fn who_finds_no_memory_hears_when_there_is_some() {
     assert_eq!(p.stack.write(poor, b"x", p.now), Ok(1));
 }
 
-/// What arrived behind a gap will never be read once its connection is over: it does not keep the stack's memory from
-/// others until the application lets go of that connection.
+/// Data behind a gap will never be read once its connection is over. It does not keep the stack's memory from
+/// others until the application releases that connection.
 #[test]
 fn what_lies_behind_a_gap_is_forgotten_with_its_connection() {
     let mut p = Peer::with(|c| c.limits.buffer_bytes = 1 << 14);
@@ -518,7 +521,7 @@ fn what_lies_behind_a_gap_is_forgotten_with_its_connection() {
     let poor = p.open_passive(listener, seg().mss(1460));
     p.port += 1;
     let dead = p.open_passive(listener, seg().mss(1460));
-    // Its ring takes all memory at once: it has to reach from the gap to here.
+    // Its ring takes all memory at once, because it has to reach from the gap to here.
     p.send(seg().seq(9_001).ack(1).bytes(1_000));
     p.drain();
     assert_eq!(p.stack.write(poor, b"x", p.now), Err(IoError::WouldBlock));
@@ -529,7 +532,7 @@ fn what_lies_behind_a_gap_is_forgotten_with_its_connection() {
     assert_eq!(p.stack.read(dead, &mut [0; 10], p.now), Err(IoError::Closed(CloseReason::Reset)));
 }
 
-/// What arrived in order before a reset is still there to be read.
+/// Data that arrived in order before a reset can still be read.
 #[test]
 fn what_came_in_order_outlives_its_connection() {
     let mut p = Peer::new();
@@ -545,8 +548,9 @@ fn what_came_in_order_outlives_its_connection() {
     assert_eq!(p.stack.read(id, &mut out, p.now), Err(IoError::Closed(CloseReason::Reset)));
 }
 
-/// A path of smaller segments than the MSS, or a peer that leaves room for options that it does not send: what does not end
-/// a write is a full segment. The first are acknowledged at once, later ones two by two.
+/// The path takes smaller segments than the MSS, or the peer leaves room for options that it does not send. A
+/// segment that does not end a write counts as full. The first ones are acknowledged at once, later ones two by
+/// two.
 #[test]
 fn full_segments_shorter_than_the_mss_are_acknowledged_as_full_ones() {
     for len in [1_420, 700] {

@@ -21,7 +21,7 @@ fn narrow(mtu: usize) -> PathConfig {
     PathConfig { mtu, fragments: true, ..PathConfig::with_delay(Duration::from_millis(10)) }
 }
 
-/// Uploads 1 MB; the server's counters tell how.
+/// Uploads 1 MB. The server's counters show the result.
 fn upload(path: PathConfig, v6: bool, carried: bool, seed: u64) -> Pair {
     let mut p = Pair::new(path, seed, v6, |config, _| {
         config.mtu = 1500;
@@ -184,7 +184,7 @@ fn fragments_for_others_and_from_nobody_are_not_kept() {
         (&|f| f.src = set("224.0.0.1"), Drop::BadSource),
         (&|f| f.src = set("0.0.0.0"), Drop::BadSource),
         (&|f| f.next = Protocol::Other(47), Drop::Protocol),
-        // No carrier, no UDP.
+        // UDP is not supported without a carrier.
         (&|f| f.next = Protocol::Udp, Drop::Protocol),
     ];
     for (alter, reason) in cases {
@@ -200,7 +200,7 @@ fn fragments_for_others_and_from_nobody_are_not_kept() {
     bad.truncate(20);
     p.inject(&bad);
     dropped(&p, Drop::BadIp, 1);
-    // Not a multiple of 8, though others follow.
+    // Its length is not a multiple of 8, though others follow.
     let odd = altered(&all[1], |f| (f.more, f.payload) = (true, &f.payload[..13]));
     p.inject(&odd);
     dropped(&p, Drop::BadFragment, 1);
@@ -235,7 +235,7 @@ fn overlapping_fragments_end_the_packet() {
     dropped(&p, Drop::FragmentOverlap, 4);
     p.pass(100);
     p.quiet();
-    // Sent again under another identification.
+    // It is sent again with another identification.
     for part in &all {
         p.inject(&altered(part, |f| f.identification += 1));
     }

@@ -6,7 +6,7 @@ mod peer;
 use firstflight_stack::{CloseReason, Drop, IoError, Readiness, StateName};
 use peer::{CLIENT_PORT, PORT, Peer, seg};
 
-/// RFC 9293 §3.5, figure 6, the stack being A.
+/// RFC 9293 §3.5, figure 6. The stack is A.
 //= rfc9293 MUST-14 SHLD-5 test
 //= rfc7323 2.2-a 3.2-a test
 #[test]
@@ -24,7 +24,7 @@ fn active_open() {
     p.quiet();
 }
 
-/// RFC 9293 §3.5, figure 6, the stack being B.
+/// RFC 9293 §3.5, figure 6. The stack is B.
 //= rfc9293 MUST-14 SHLD-5 test
 #[test]
 fn passive_open() {
@@ -86,8 +86,8 @@ fn simultaneous_open_completed_by_a_bare_ack() {
     p.quiet();
 }
 
-/// RFC 9293 §3.10.7.4, fifth step: a SYN-ACK that crosses ours and acknowledges what was never sent is answered by a
-/// RST alone. (It was acknowledged, too, because its SYN had come before.)
+/// RFC 9293 §3.10.7.4, fifth step: a SYN-ACK that crosses ours and acknowledges what was never sent is answered
+/// only by a RST. (Before, it was also acknowledged, because its SYN had come before.)
 #[test]
 fn simultaneous_open_with_a_wrong_acknowledgement() {
     let mut p = Peer::new();
@@ -115,7 +115,7 @@ fn simultaneous_open_refused() {
     p.quiet();
 }
 
-/// RFC 6298 §2.1 and §5.5: 1 s, doubled every time; RFC 9293 §3.8.3 R2 for SYNs: given up.
+/// RFC 6298 §2.1 and §5.5: 1 s, doubled every time. RFC 9293 §3.8.3, R2 for SYNs: the connect is given up.
 //= rfc9293 MUST-22 test
 //= rfc6298 2.1-a 5.5-a test
 #[test]
@@ -128,7 +128,7 @@ fn syn_is_sent_again_after_1_2_4_seconds_and_given_up() {
     assert_eq!(p.read_once(id), Err(IoError::Closed(CloseReason::TimedOut)));
 }
 
-/// RFC 6298 §5.7: after a lost SYN the timeout begins at 3 s, unless timestamps measure the path.
+/// RFC 6298 §5.7: after a lost SYN the timeout starts at 3 s, unless timestamps measure the path.
 //= rfc6298 5.7-a test
 #[test]
 fn rto_is_three_seconds_after_a_lost_syn() {
@@ -189,8 +189,8 @@ fn rst_without_or_with_bad_ack_is_ignored_in_syn_sent() {
     p.quiet();
 }
 
-/// RFC 9293 §3.10.7.3, first step: <SEQ=SEG.ACK><CTL=RST>, and the SYN-SENT state stays. After the first RST the SYN is
-/// sent again (§3.5.1; see `time_wait_client.rs`).
+/// RFC 9293 §3.10.7.3, first step: <SEQ=SEG.ACK><CTL=RST>, and the connection stays in SYN-SENT. After the first
+/// RST the SYN is sent again (§3.5.1; see `time_wait_client.rs`).
 #[test]
 fn bad_ack_in_syn_sent_is_reset() {
     let mut p = Peer::new();
@@ -210,7 +210,7 @@ fn bad_ack_in_syn_sent_is_reset() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// RFC 9293 §3.10.7.3, fifth step: neither SYN nor RST, drop.
+/// RFC 9293 §3.10.7.3, fifth step: a segment without SYN and RST is dropped.
 #[test]
 fn good_ack_without_syn_is_dropped_in_syn_sent() {
     let mut p = Peer::new();
@@ -221,8 +221,8 @@ fn good_ack_without_syn_is_dropped_in_syn_sent() {
     assert_eq!(p.state(id), StateName::SynSent);
 }
 
-/// RFC 9293 §3.10.7.4 (SYN-RECEIVED): the first repetition is answered at once, if it is no copy made by the network, and
-/// further ones at most once in 500 ms.
+/// RFC 9293 §3.10.7.4 (SYN-RECEIVED): the first repetition is answered at once, if it is no copy made by the
+/// network, and further ones at most once in 500 ms.
 #[test]
 fn duplicate_syn_gets_the_syn_ack_again() {
     let mut p = Peer::new();
@@ -239,7 +239,7 @@ fn duplicate_syn_gets_the_syn_ack_again() {
     }
 }
 
-/// The same, with a payload that is not taken: its last byte lies in the window, its SYN does not.
+/// A repeated SYN with a payload that is not taken: its last byte lies in the window, its SYN does not.
 #[test]
 fn duplicate_syn_with_data_gets_the_syn_ack_again() {
     let mut p = Peer::new();
@@ -254,7 +254,7 @@ fn duplicate_syn_with_data_gets_the_syn_ack_again() {
     assert_eq!(p.read(id), b"early");
 }
 
-/// RFC 6298 §3 (Karn): with two SYN-ACKs on the way their ACK measures nothing.
+/// RFC 6298 §3 (Karn): with two SYN-ACKs in flight, their ACK measures nothing.
 //= rfc6298 3-a 3-b test
 //= rfc9293 MUST-18 test
 #[test]
@@ -269,7 +269,7 @@ fn an_ack_after_a_repeated_syn_ack_is_no_round_trip_sample() {
     assert_eq!(p.stack.info(id).unwrap().rtt, None);
 }
 
-/// SYN-ACK timer: 1, 2, 4 … s, five times, then the child is forgotten.
+/// SYN-ACK timer: 1, 2, 4 … s, five times. Then the child is removed.
 #[test]
 fn syn_ack_is_sent_again_and_given_up() {
     let mut p = Peer::new();
@@ -281,7 +281,7 @@ fn syn_ack_is_sent_again_and_given_up() {
     assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
 }
 
-/// RFC 9293 §3.10.7.2 leaves it open; everybody drops it: no scanner learns anything.
+/// RFC 9293 §3.10.7.2 leaves this open. All stacks drop it, so that a scanner learns nothing.
 #[test]
 fn syn_with_fin_is_dropped_by_a_listener() {
     let mut p = Peer::new();
@@ -328,7 +328,7 @@ fn unknown_segments_are_reset() {
     p.quiet();
 }
 
-/// The accept queue is full: the SYN is dropped, and the ACK of a handshake under way too.
+/// The accept queue is full: the SYN is dropped, and so is the ACK of a handshake in progress.
 #[test]
 fn backlog_full() {
     let mut p = Peer::new();
@@ -347,14 +347,14 @@ fn backlog_full() {
     p.send(seg().seq(1).ack(1));
     p.quiet();
     assert_eq!(p.stack.counters().dropped(Drop::AcceptQueueFull), 2);
-    // Room again: the client's data brings the ACK a second time.
+    // There is room again: the client's data carries the ACK a second time.
     p.accept(listener);
     p.send(seg().seq(1).ack(1).data(b"x"));
     let id = p.accept(listener);
     assert_eq!(p.read(id), b"x");
 }
 
-/// RFC 9293 §3.5.1, figure 9: the peer crashed and opens anew.
+/// RFC 9293 §3.5.1, figure 9: the peer crashed and opens a new connection.
 //= rfc5961 4.2-a 4.2-c test
 #[test]
 fn half_open_connection_is_found_by_a_new_syn() {
@@ -368,7 +368,7 @@ fn half_open_connection_is_found_by_a_new_syn() {
     // The challenge ACK acknowledges the old incarnation's numbers …
     let challenge = p.expect().is_ack().seq(1);
     assert_eq!(challenge.raw_ack.get(), isn.wrapping_add(1));
-    // … which the new one resets; exactly at the edge, so it is believed.
+    // … and the new one resets them, exactly at the edge, so that the RST is believed.
     p.isn = isn;
     p.send(seg().rst().seq(1));
     assert_eq!(p.reason(old), Some(CloseReason::Reset));
@@ -377,7 +377,7 @@ fn half_open_connection_is_found_by_a_new_syn() {
     p.expect().syn_ack().ack(1);
 }
 
-/// RFC 9293 §3.5.1, figure 10: the active side sends data to a peer that knows nothing.
+/// RFC 9293 §3.5.1, figure 10: the active side sends data to a peer that has no connection.
 //= rfc9293 MUST-12 test
 #[test]
 fn half_open_connection_is_found_by_a_reset_of_its_data() {
@@ -391,7 +391,7 @@ fn half_open_connection_is_found_by_a_reset_of_its_data() {
     p.quiet();
 }
 
-/// RFC 9293 §3.10.7.4: in SYN-RECEIVED an ACK of something else is reset, and the child lives on.
+/// RFC 9293 §3.10.7.4: in SYN-RECEIVED, an ACK of something else gets a RST, and the child stays.
 #[test]
 fn bad_ack_in_syn_received_is_reset() {
     let mut p = Peer::new();
@@ -407,7 +407,7 @@ fn bad_ack_in_syn_received_is_reset() {
     p.accept(listener);
 }
 
-/// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of a passive open: back to LISTEN, nobody is told.
+/// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of a passive open: back to LISTEN, without an event.
 //= rfc9293 MUST-11 test
 #[test]
 fn rst_in_syn_received_frees_the_child() {
@@ -421,7 +421,7 @@ fn rst_in_syn_received_frees_the_child() {
     assert_eq!((p.stack.connections(), p.stack.queues(listener)), (0, Some((0, 0))));
 }
 
-/// RFC 9293 §3.7.1: without the option the MSS is 536; a silly one is not believed.
+/// RFC 9293 §3.7.1: without the option the MSS is 536. An absurd one is not believed.
 //= rfc9293 MUST-15 MUST-16 test
 #[test]
 fn mss_defaults_and_bounds() {
@@ -435,7 +435,7 @@ fn mss_defaults_and_bounds() {
     }
 }
 
-/// RFC 9293 §3.7.1: over IPv6 the MSS without the option is 1,220, also behind a SYN cookie.
+/// RFC 9293 §3.7.1: over IPv6 the MSS without the option is 1,220, also with a SYN cookie.
 //= rfc9293 MUST-15 test
 #[test]
 fn mss_defaults_over_ipv6() {
@@ -452,7 +452,7 @@ fn mss_defaults_over_ipv6() {
     p.expect().len(1220);
 }
 
-/// A close before the handshake is complete waits for it (RFC 9293 §3.10.4, SYN-SENT note).
+/// A close before the handshake is complete takes effect after it (RFC 9293 §3.10.4, SYN-SENT note).
 #[test]
 fn close_in_syn_sent_sends_data_and_fin_after_the_handshake() {
     let mut p = Peer::new();

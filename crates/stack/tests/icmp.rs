@@ -1,4 +1,4 @@
-//! ICMP: what is believed, and of whom (RFC 5927, RFC 5461, RFC 1191).
+//! ICMP: which errors are believed, and from whom (RFC 5927, RFC 5461, RFC 1191).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -13,7 +13,7 @@ const HARD: [IcmpErrorKind; 3] =
 const SOFT: [IcmpErrorKind; 3] =
     [IcmpErrorKind::HostUnreachable, IcmpErrorKind::NetUnreachable, IcmpErrorKind::TimeExceeded];
 
-/// RFC 1122 §4.2.3.9, RFC 5461 §4: a hard error ends what is not yet open, a soft one does not.
+/// RFC 1122 §4.2.3.9, RFC 5461 §4: a hard error ends a connection that is not open yet, a soft one does not.
 //= rfc9293 MUST-54 MUST-56 test
 #[test]
 fn hard_errors_end_syn_sent_and_soft_ones_do_not() {
@@ -34,7 +34,7 @@ fn hard_errors_end_syn_sent_and_soft_ones_do_not() {
     }
 }
 
-/// RFC 5461 §4: an established connection is not for routers to end.
+/// RFC 5461 §4: routers cannot end an established connection.
 //= rfc9293 MUST-56 SHLD-26 test
 #[test]
 fn errors_do_not_end_an_established_connection() {
@@ -49,7 +49,7 @@ fn errors_do_not_end_an_established_connection() {
     }
 }
 
-/// RFC 9293 §3.9.1.8, §3.9.2.2: what is no reason to give up is told all the same.
+/// RFC 9293 §3.9.1.8, §3.9.2.2: errors that end nothing are still reported.
 //= rfc9293 MUST-47 SHLD-25 test
 #[test]
 fn what_the_network_reports_can_be_asked_for() {
@@ -61,7 +61,7 @@ fn what_the_network_reports_can_be_asked_for() {
         assert_eq!(error(&p, id), None);
         p.icmp(kind, &syn.packet);
         assert_eq!((p.state(id), error(&p, id)), (StateName::SynSent, Some(kind)));
-        // It is there still when nobody has answered in the end.
+        // It is still reported when the connect times out in the end.
         p.pass(200_000);
         assert_eq!((p.reason(id), error(&p, id)), (Some(CloseReason::TimedOut), Some(kind)));
     }
@@ -77,7 +77,7 @@ fn what_the_network_reports_can_be_asked_for() {
     }
 }
 
-/// RFC 5927 §4.1: the quoted number must lie in what is outstanding.
+/// RFC 5927 §4.1: the quoted number must be outstanding.
 //= rfc9293 MUST-54 test
 #[test]
 fn errors_about_numbers_not_outstanding_are_ignored() {
@@ -96,7 +96,7 @@ fn errors_about_numbers_not_outstanding_are_ignored() {
     assert_eq!(p.state(id), StateName::SynSent);
 }
 
-/// Errors about other people's connections.
+/// Errors about connections that are not ours.
 #[test]
 fn errors_about_unknown_flows_are_dropped() {
     let mut p = Peer::new();
@@ -107,7 +107,7 @@ fn errors_about_unknown_flows_are_dropped() {
     assert_eq!(p.stack.counters().dropped(Drop::BadIcmp), 1);
 }
 
-/// RFC 1191 §6.4: smaller segments, the lost one again at once, without a smaller window.
+/// RFC 1191 §6.4: segments get smaller, the lost one is sent again at once, and the window is not reduced.
 //= rfc7323 5.7-a test
 //= rfc9293 MUST-16 test
 #[test]
@@ -125,12 +125,12 @@ fn packet_too_big_lowers_the_mss_and_sends_again() {
     assert_eq!(again[0].clone().seq(1).data.len(), 960);
     assert!(again.iter().all(|g| g.data.len() <= 960));
     assert_eq!(again.iter().map(|g| g.data.len()).sum::<usize>(), 4380);
-    // A larger one later changes nothing (RFC 1191 §6.3: growing is a matter of probing).
+    // A larger size later changes nothing (RFC 1191 §6.3: only probing makes segments larger).
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_400 }, &again[0].packet);
     assert_eq!(p.stack.info(id).unwrap().mss, 960);
 }
 
-/// Tiny MTUs are an attack or a broken router: not below 552 (RFC 1191 §3; Linux) or 1280 (RFC 8201 §4).
+/// A tiny MTU is an attack or a broken router. The floor is 552 (RFC 1191 §3; Linux) or 1280 (RFC 8201 §4).
 #[test]
 fn packet_too_big_has_a_floor() {
     let mut p = Peer::new();
@@ -147,8 +147,8 @@ fn packet_too_big_has_a_floor() {
     assert_eq!(p.stack.info(id).unwrap().mss, 1220);
 }
 
-/// A router reports that our SYN itself does not fit: at once again, smaller MSS. (First flights make
-/// SYNs large: see the Fast Open tests.)
+/// A router reports that our SYN itself does not fit: it is sent again at once, with a smaller MSS. (First flights
+/// make SYNs large: see the Fast Open tests.)
 //= rfc9293 MUST-67 test
 #[test]
 fn packet_too_big_in_syn_sent_announces_a_smaller_mss() {
@@ -157,14 +157,14 @@ fn packet_too_big_in_syn_sent_announces_a_smaller_mss() {
     let syn = p.expect().is_syn();
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_300 }, &syn.packet);
     assert_eq!(p.expect().is_syn().empty().mss, Some(1_260));
-    // The same report again changes nothing: no loop of SYNs.
+    // The same report again changes nothing, so there is no loop of SYNs.
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_300 }, &syn.packet);
     p.quiet();
     p.send(seg().syn().ack(1).mss(1460));
     p.expect().is_ack();
 }
 
-/// The same for a child that waits for its ACK.
+/// A hard error also ends a child that waits for its ACK.
 #[test]
 fn hard_error_in_syn_received_frees_the_child() {
     let mut p = Peer::new();

@@ -1,4 +1,4 @@
-//! Never much slower: what a connect whose data may run twice tries when nothing comes back, packet by packet.
+//! The fallback sequence: what a connect whose data may run twice tries when no answer comes, packet by packet.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -11,7 +11,7 @@ use peer::{Got, Peer, Seg, seg};
 
 /// First timeout of a SYN to the primed peer, whose round trips take 10 ms.
 const T6: u64 = 50;
-/// Timers fire this much late, at most.
+/// Timers fire at most this late.
 const TICK: u64 = 2;
 
 fn world_with(tune: impl FnOnce(&mut Config)) -> Peer {
@@ -39,14 +39,14 @@ impl Attempt {
         Self { syn, port: p.local_port }
     }
 
-    /// Has the peer answer this attempt from now on.
+    /// From now on, the peer answers this attempt.
     fn answered(&self, p: &mut Peer, n: u32) -> Seg {
         p.local_port = self.port;
         seg().syn().raw_ack(self.syn.raw_seq + n).mss(1460)
     }
 }
 
-/// Climbs to the third rung: the first attempt and the second one.
+/// Runs the fallback sequence up to step 3. Returns the connection, the first attempt and the second one.
 fn climbed(p: &mut Peer, data: &[u8]) -> (ConnId, Attempt, Attempt) {
     let id = connect(p, data);
     let first = Attempt::of(p);
@@ -65,7 +65,7 @@ fn failures(p: &Peer) -> u32 {
     p.stack.credentials().iter().next().unwrap().2.failures.count
 }
 
-/// Nothing of the connection is left once the peer has reset it and time has passed.
+/// No state of the connection is left after the peer has reset it and time has passed.
 fn nothing_is_left(p: &mut Peer) {
     p.pass(1);
     p.drain();
@@ -92,7 +92,7 @@ fn the_three_rungs() {
     p.quiet();
 }
 
-/// RFC 7413 §6.1: data that may have been taken is not sent on another connection unless it may run twice.
+/// RFC 7413 §6.1: data that may have been executed is not sent on another connection unless it may run twice.
 #[test]
 fn without_leave_there_is_no_other_port() {
     let mut p = world();
@@ -100,7 +100,7 @@ fn without_leave_there_is_no_other_port() {
     p.connect(DATA, true);
     p.sends_at(start + 3_000, &[start, start + T6, start + T6 + 1_000]);
     assert_eq!(p.stack.counters().second_attempts, 0);
-    // Nor with a port of one's own, nor beyond the connection limit.
+    // Nor with a fixed local port, nor beyond the connection limit.
     let mut p = world();
     let local = Some("10.0.0.1:5555".parse().unwrap());
     let config = ConnectConfig { fast_open: true, replay_safe: true, local, ..ConnectConfig::default() };
@@ -127,12 +127,12 @@ fn the_second_attempt_wins() {
     assert!(p.saw(id, Readiness::CONNECTED));
     assert_eq!((p.stack.connections(), failures(&p)), (1, 1));
     assert_eq!(p.stack.credentials().iter().next().unwrap().2.mss, Some(1_400));
-    // The loser: a SYN-ACK that comes late is answered with a RST, and nothing else.
+    // A late SYN-ACK for the losing attempt is answered only with a RST.
     let late = first.answered(&mut p, AFTER);
     p.send(late);
     let reset = p.expect();
     assert!(reset.flags.contains(Flags::RST) && reset.raw_seq == first.syn.raw_seq + AFTER, "{reset:?}");
-    // The winner goes on.
+    // The winning attempt continues.
     p.local_port = second.port;
     p.send(seg().seq(1).ack(AFTER).data(b"answer"));
     assert_eq!(p.read(id), b"answer");
@@ -144,7 +144,7 @@ fn the_second_attempt_wins() {
 
 #[test]
 fn the_first_attempt_wins() {
-    // Its plain SYN is answered, or the first one with the data, late.
+    // The plain SYN of the first attempt is answered, or late its SYN with the data.
     for (acked, result) in [(1, Outcome::Handshake(Reason::SynTimedOut)), (AFTER, Outcome::Accepted)] {
         let mut p = world();
         let (id, first, second) = climbed(&mut p, DATA);
@@ -164,7 +164,7 @@ fn the_first_attempt_wins() {
     }
 }
 
-/// What the application wrote and wished meanwhile belongs to the attempt that wins, in order and once.
+/// What the application wrote and set meanwhile belongs to the winning attempt, in order and once.
 #[test]
 fn the_stream_moves_to_the_winner() {
     let mut p = world_with(|c| c.tcp.nodelay = true);
@@ -185,7 +185,7 @@ fn the_stream_moves_to_the_winner() {
     assert_eq!(p.stack.time_waits(), 1);
 }
 
-/// The SYN-ACK of either attempt may bring the response already.
+/// The SYN-ACK of either attempt may carry the response.
 #[test]
 fn data_in_the_second_syn_ack() {
     let mut p = world();
@@ -226,7 +226,7 @@ fn nobody_ever_answers() {
     nothing_is_left(&mut p);
 }
 
-/// A refusal of the second attempt ends that attempt; of the first one, the connect.
+/// A refusal of the second attempt ends that attempt; a refusal of the first one ends the connect.
 #[test]
 fn refusals() {
     let mut p = world();
@@ -257,9 +257,7 @@ fn a_crossing_syn_is_not_for_the_second_attempt() {
 
 // --- an open connection that stays silent ------------------------------------------------------------
 
-/// A connection whose first flight was taken, and its port. An earlier one was answered, so the path is known
-/// to be good.
-/// Otherwise the second attempt would go on, and take the stream of the next connection in the same slot.
+/// If the second attempt continued, it would take the stream of the next connection in the same slot.
 #[test]
 fn giving_up_a_silent_connection_ends_its_second_attempt() {
     let (mut p, id, _, second) = eager();
@@ -274,6 +272,8 @@ fn giving_up_a_silent_connection_ends_its_second_attempt() {
     p.expect().is_rst().empty();
 }
 
+/// A connection whose first flight was accepted, and its port. An earlier one was answered, so the path is known to be
+/// good.
 fn taken() -> (Peer, ConnId, Attempt) {
     let (mut p, id, _) = taken_first();
     p.send(seg().seq(1).ack(AFTER).data(b"answer"));
@@ -284,9 +284,9 @@ fn taken() -> (Peer, ConnId, Attempt) {
     taken_by(p)
 }
 
-/// The first connection ever whose first flight was taken.
+/// The first connection of all whose first flight was accepted.
 fn taken_first() -> (Peer, ConnId, Attempt) {
-    // The trace would show the two connections change places, which no transition table has.
+    // The trace would show that the two connections change places, which is in no transition table.
     taken_by(world_with(|c| c.limits.trace = 0))
 }
 
@@ -300,7 +300,7 @@ fn taken_by(mut p: Peer) -> (Peer, ConnId, Attempt) {
     (p, id, first)
 }
 
-/// A server that thinks answers the probes, and is left in peace.
+/// A server that takes time to respond answers the probes, and gets no second attempt.
 #[test]
 fn a_server_that_thinks_is_not_asked_twice() {
     let (mut p, id, _) = taken();
@@ -322,12 +322,12 @@ fn a_server_that_thinks_is_not_asked_twice() {
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0));
 }
 
-/// The port a packet came from.
+/// The source port of a packet.
 fn source(got: &Got) -> u16 {
     u16::from_be_bytes([got.packet[20], got.packet[21]])
 }
 
-/// On a path that is new to first flights silence is probed at once, and a second attempt made ready.
+/// On a path that is new to first flights, silence is probed at once, and a second attempt is prepared.
 fn eager() -> (Peer, ConnId, Attempt, Attempt) {
     let (mut p, id, first) = taken_first();
     // Two steps of the shortest length.
@@ -340,7 +340,7 @@ fn eager() -> (Peer, ConnId, Attempt, Attempt) {
     (p, id, first, Attempt { syn, port })
 }
 
-/// The server answers the probes, so it thinks: the data does not go again.
+/// The server answers the probes, so it only takes time to respond. The data is not sent again.
 #[test]
 fn on_a_new_path_a_server_that_thinks_is_not_asked_twice_either() {
     let (mut p, id, first, second) = eager();
@@ -356,7 +356,7 @@ fn on_a_new_path_a_server_that_thinks_is_not_asked_twice_either() {
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0));
 }
 
-/// No probe is answered: the data goes with the second attempt's ACK.
+/// No probe is answered: the data is sent with the second attempt's ACK.
 #[test]
 fn on_a_new_path_silence_moves_the_stream_with_the_second_syn_ack() {
     let (mut p, id, _, second) = eager();
@@ -367,8 +367,8 @@ fn on_a_new_path_silence_moves_the_stream_with_the_second_syn_ack() {
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::Unknown), 1));
 }
 
-/// The answer to a probe comes from behind what was received: a response is on the way and does not arrive.
-/// The request goes again, from another port and with an ordinary handshake.
+/// The answer to a probe has a number after what was received, so a response was sent and did not arrive. The
+/// request is sent again, from another port and with an ordinary handshake.
 #[test]
 fn a_response_that_does_not_arrive_is_asked_for_again() {
     for answers in [true, false] {
@@ -400,7 +400,8 @@ fn a_response_that_does_not_arrive_is_asked_for_again() {
     }
 }
 
-/// More than the first flight was taken, and only that is kept: what cannot be sent again is not.
+/// The server took more than the first flight, and only the first flight is kept. Data that is not kept cannot be
+/// sent again.
 #[test]
 fn a_connection_that_takes_more_than_is_kept_is_left_alone() {
     let (mut p, id, first) = taken();
@@ -456,7 +457,7 @@ fn a_late_response_wins() {
     assert_eq!(p.stack.connections(), 1);
 }
 
-/// Without leave a silent connection stays silent.
+/// If the data must not run twice, a silent connection is not probed.
 #[test]
 fn without_leave_nothing_is_probed() {
     let mut p = world();

@@ -8,10 +8,10 @@ use firstflight_tcp::Config;
 use firstflight_tcp::congestion::Algorithm;
 use peer::{Got, Peer, Seg, seg};
 
-/// The peer's MSS: 1,000 makes numbers readable.
+/// The peer's MSS: 1,000 makes numbers easy to read.
 const MSS: u32 = 1_000;
 
-/// Round-trip time of the path with SACK, ms: RACK judges by times.
+/// Round-trip time of the path with SACK, ms, because RACK uses times.
 const RTT: u64 = 20;
 
 fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
@@ -83,11 +83,11 @@ fn rto_backs_off_and_collapses() {
     p.send(ack(1));
     p.write(id, &[0; 1000]);
     let now = p.ms();
-    // Karn: the ambiguous acknowledgement gave no sample.
+    // Karn: the acknowledgement was ambiguous, so it gave no sample.
     p.sends_at(now + 500, &[now, now + 300]);
 }
 
-/// R2 (RFC 9293 §3.8.3): given up after `retries` retransmissions in a row, silently.
+/// R2 (RFC 9293 §3.8.3): the connection is given up silently after `retries` retransmissions in a row.
 //= rfc9293 MUST-20 MUST-21 test
 #[test]
 fn data_is_given_up() {
@@ -115,12 +115,12 @@ fn slow_start_after_a_timeout_sends_everything_again() {
     segments(p.drain(), [3, 4, 5]);
     p.send(ack(6));
     p.quiet();
-    // ssthresh is half of the six that were out.
+    // ssthresh is half of the six segments in flight.
     p.write(id, &[0; 50_000]);
     assert!(cwnd(&p, id) <= 4, "{}", cwnd(&p, id));
 }
 
-/// A late acknowledgement after a timeout covers all: nothing more is sent twice.
+/// A late acknowledgement after a timeout covers everything, so nothing more is sent twice.
 #[test]
 fn an_acknowledgement_of_everything_ends_the_timeout() {
     let (mut p, id) = open();
@@ -136,7 +136,8 @@ fn an_acknowledgement_of_everything_ends_the_timeout() {
 
 // --- fast retransmit without SACK -------------------------------------------------------------------
 
-/// RFC 5681 §3.2: the third duplicate; RFC 3042: the first two let new segments go.
+/// RFC 5681 §3.2: fast retransmit at the third duplicate. RFC 3042: the first two duplicates let new segments
+/// leave.
 #[test]
 fn fast_retransmit_and_limited_transmit() {
     let (mut p, id) = open();
@@ -148,16 +149,16 @@ fn fast_retransmit_and_limited_transmit() {
     segments(p.drain(), [11]);
     p.send(ack(0));
     segments(p.drain(), [0]);
-    // ssthresh = FlightSize / 2, twelve segments are out (RFC 5681 §3.2 excludes what limited
-    // transmit sent; both readings lie here).
+    // ssthresh = FlightSize / 2, with twelve segments in flight (RFC 5681 §3.2 excludes the ones that limited
+    // transmit sent; this range covers both readings).
     assert!((5..=6).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
-    // Inflation: what the duplicates say has left makes room in the end.
+    // Inflation: each duplicate shows that a segment has arrived, which makes room in the end.
     for _ in 0..9 {
         p.send(ack(0));
     }
     let new = p.drain();
     assert!((3..=6).contains(&new.len()) && new[0].seq == nth(12), "{new:?}");
-    // Full acknowledgement: recovery over, the window deflated.
+    // A full acknowledgement: recovery is over, and the window is deflated.
     p.send(ack(12 + new.len() as u32));
     assert!((5..=7).contains(&cwnd(&p, id)));
 }
@@ -182,7 +183,7 @@ fn newreno_partial_acknowledgements() {
     assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 3);
 }
 
-/// RFC 5681 §2: what a duplicate is: no data, same window, something outstanding.
+/// RFC 5681 §2: a duplicate has no data and the same window, while something is outstanding.
 #[test]
 fn other_segments_are_no_duplicates() {
     let (mut p, id) = open();
@@ -202,14 +203,14 @@ fn other_segments_are_no_duplicates() {
 
 // --- with SACK --------------------------------------------------------------------------------------
 
-/// RFC 6675 §5: exactly the holes are sent again.
+/// RFC 6675 §5: only the holes are sent again.
 //= rfc2018 5-a 5.1-a test
 //= rfc6675 4-c 5-a test
 //= rfc8985 3.3.2-a 4-a test
 #[test]
 fn sack_recovery_sends_exactly_the_holes() {
     let (mut p, id) = open_sack();
-    // More than the window: with nothing new to send there would be a rescue retransmission too.
+    // More than the window: without new data to send there would be a rescue retransmission, too.
     p.write(id, &[0; 40_000]);
     segments(p.drain(), 0..10);
     p.pass(RTT);
@@ -229,8 +230,8 @@ fn sack_recovery_sends_exactly_the_holes() {
     assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 2);
 }
 
-/// RFC 8985 §2.2: the tail of the flight was lost too. What the repetition's arrival shows of its age finds it; without
-/// that only the timeout would.
+/// RFC 8985 §2.2: the tail of the flight was lost, too. The tail left before the retransmission, so the
+/// retransmission's arrival shows the loss. Without it, only the timeout would find the loss.
 //= rfc8985 4-b test
 #[test]
 fn rack_finds_a_lost_tail_when_the_repetition_arrives() {
@@ -284,8 +285,7 @@ fn impossible_sack_blocks_are_ignored() {
     assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 0);
 }
 
-/// A retransmission that is lost too: only the timeout finds it (RFC 6675 §5.1), and what was
-/// SACKed is not sent again.
+/// A lost retransmission: only the timeout finds it (RFC 6675 §5.1), and SACKed segments are not sent again.
 //= rfc2018 5-c 5-b 5.1-b test
 //= rfc6675 5.1-a 5.1-e 5.1-f test
 #[test]
@@ -310,7 +310,7 @@ fn timeout_after_a_lost_retransmission_skips_what_was_sacked() {
     p.quiet();
 }
 
-/// RFC 2018 §8: the receiver threw SACKed data away; after the timeout all of it comes again.
+/// RFC 2018 §8: the receiver discarded SACKed data. After the timeout all of it is sent again.
 //= rfc2018 5-c 8-d test
 //= rfc6675 4-b test
 #[test]
@@ -320,7 +320,7 @@ fn sack_reneging() {
     segments(p.drain(), 0..4);
     p.send(ack(0).sack(&[(nth(1), nth(4))]));
     p.drain();
-    // The hole is filled, yet the acknowledgement stops where SACK began: reneged.
+    // The hole is filled, but the acknowledgement stops where the SACK block began, so the receiver reneged.
     p.send(ack(1).sack(&[]));
     p.at(600);
     let mut seen: Vec<u32> = Vec::new();
@@ -338,7 +338,7 @@ fn sack_reneging() {
     assert_eq!(p.stack.info(id).unwrap().totals.bytes_acked, 4_000);
 }
 
-/// RFC 2018 §4: the block of the segment that caused the ACK first, then the most recent others.
+/// RFC 2018 §4: first the block of the segment that caused the ACK, then the most recent other blocks.
 //= rfc2018 4-a 4-c 4-d 4-e 4-f 4-g 8-a test
 #[test]
 fn sack_blocks_most_recent_first() {
@@ -360,7 +360,7 @@ fn sack_blocks_most_recent_first() {
     p.expect().ack(nth(5)).sack(&[(nth(8), nth(9)), (nth(6), nth(7))]);
 }
 
-/// Without the peer's SACK-permitted there are no blocks (RFC 2018 §2).
+/// Without the peer's SACK-permitted, no blocks are sent (RFC 2018 §2).
 //= rfc2018 4-b test
 #[test]
 fn no_sack_blocks_unless_permitted() {
@@ -369,7 +369,7 @@ fn no_sack_blocks_unless_permitted() {
     p.expect().ack(1).sack(&[]);
 }
 
-/// A flood of islands: memory and answers stay bounded, the stream stays right.
+/// A flood of islands: memory and answers stay bounded, and the stream stays correct.
 #[test]
 fn many_islands_are_bounded() {
     let (mut p, id) = open_sack();
@@ -383,7 +383,7 @@ fn many_islands_are_bounded() {
     assert_eq!(p.read(id).len(), 40_010);
 }
 
-/// An acknowledgement in Loss recovery leaves with the highest number: the peer may be ahead of UNA.
+/// In loss recovery, an acknowledgement is sent with the highest number, because the peer may be ahead of UNA.
 #[test]
 fn bare_acks_after_a_timeout_use_the_highest_number() {
     let (mut p, id) = open();
@@ -395,7 +395,7 @@ fn bare_acks_after_a_timeout_use_the_highest_number() {
     p.expect().is_ack().empty().seq(3_001).ack(1);
 }
 
-/// RFC 4821 §7.7: a path that swallows large packets in silence: after three timeouts smaller segments go, and later
+/// RFC 4821 §7.7: a path drops large packets silently. After three timeouts smaller segments are sent, and later
 /// larger ones are tried again.
 #[test]
 fn a_path_that_drops_large_segments_gets_smaller_ones() {
@@ -436,7 +436,7 @@ fn a_path_that_drops_large_segments_gets_smaller_ones() {
     assert!(p.ms() < 10_000, "{} ms", p.ms());
 }
 
-/// RFC 7661: a window that was not used for longer than a timeout is not kept; the threshold remembers it.
+/// RFC 7661: a window that was not used for longer than a timeout is not kept. The threshold remembers it.
 #[test]
 fn an_unused_window_comes_down() {
     let (mut p, id) = open_sack();
@@ -453,7 +453,7 @@ fn an_unused_window_comes_down() {
     }
     let grown = cwnd(&p, id);
     assert!(grown >= 40, "{grown}");
-    // A segment a round trip, for a second.
+    // One segment in a round trip, for a second.
     for _ in 0..50 {
         p.write(id, &[0; MSS as usize]);
         p.drain();
@@ -464,7 +464,7 @@ fn an_unused_window_comes_down() {
     assert!(cwnd(&p, id) < grown / 2 && cwnd(&p, id) >= 10, "{} of {grown}", cwnd(&p, id));
 }
 
-/// A SYN-ACK that went again because the first one was only slow costs no window (the idea of RFC 3522).
+/// A SYN-ACK that was retransmitted only because the first one was slow costs no window (the idea of RFC 3522).
 #[test]
 fn a_slow_syn_ack_costs_no_window() {
     for (echo_first, window) in [(true, 10), (false, 1)] {
@@ -482,8 +482,8 @@ fn a_slow_syn_ack_costs_no_window() {
     }
 }
 
-/// Duplicates after a timeout are answers to repetitions that the peer has no memory for: each would bring out another
-/// one, without end.
+/// Duplicates after a timeout answer retransmissions for which the peer has no memory. If each of them caused
+/// another retransmission, this would never end.
 #[test]
 fn duplicates_after_a_timeout_bring_out_nothing() {
     let (mut p, id) = open();
@@ -499,7 +499,7 @@ fn duplicates_after_a_timeout_bring_out_nothing() {
     segments(p.drain(), [0]);
 }
 
-/// 4096 ranges are remembered; what begins another one is not kept, and not reported as a duplicate either.
+/// 4096 ranges are kept. Data that would start another range is not kept, and not reported as a duplicate either.
 #[test]
 fn what_is_not_kept_is_no_duplicate() {
     let (mut p, _) = open_sack();

@@ -1,4 +1,4 @@
-//! The SYN-ACK of an accepted first flight is lost, and then the ACK for the next one: what that costs.
+//! The SYN-ACK of an accepted first flight is lost, and then the ACK of the next SYN-ACK: what that costs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
@@ -27,8 +27,8 @@ fn flags(packet: &[u8]) -> Flags {
     Segment::parse(segment).unwrap().flags
 }
 
-/// Fetches with the cookie of an earlier visit. The first SYN-ACK is lost, and these `acks` of the client's. Milliseconds
-/// until the response of two segments is there.
+/// Fetches with the cookie of an earlier visit. The first SYN-ACK is lost, and this number of the client's ACKs
+/// (`acks`). Returns the milliseconds until the response of two segments is complete.
 fn fetch(udp: bool, acks: usize) -> u64 {
     let path = PathConfig::with_delay(DELAY);
     let mut p = if udp { Pair::in_udp(path, 1, false) } else { Pair::new(path, 1, false, |_, _| {}) };
@@ -68,8 +68,8 @@ fn fetch(udp: bool, acks: usize) -> u64 {
     (p.now - began).as_millis() as u64
 }
 
-/// The client's plain SYN follows after 100 ms and is answered at once. The client's ACK shows that it dropped the response,
-/// which goes again without a timeout: two round trips after the plain SYN it is there.
+/// The client's plain SYN follows after 100 ms and is answered at once. The client's ACK shows that it dropped the
+/// response, so the response is sent again without a timeout. It arrives two round trips after the plain SYN.
 #[test]
 fn a_lost_syn_ack_costs_no_timeout_of_the_server() {
     for udp in [false, true] {

@@ -1,5 +1,5 @@
-//! A connection beside a model of RFC 9293's rules (§3.10.7), with sequences of segments, calls and time that are
-//! drawn at random. The fuzz target `model` does the same with a fuzzer's choice.
+//! Compares a connection with a model of RFC 9293's rules (§3.10.7), for random sequences of segments, calls and
+//! time. The fuzz target `model` does this with a fuzzer's choices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "../../../fuzz/src/model/mod.rs"]

@@ -1,4 +1,4 @@
-//! Data that must run at most once, in UDP: whatever is lost, late, copied or moved, it is executed once.
+//! Data that must run at most once, in UDP: it is executed once, whatever is lost, late, copied or moved.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::needless_range_loop, reason = "the body lends the world that owns the connections")]
 
@@ -28,7 +28,7 @@ fn new() -> (Pair, ListenerId) {
     (pair, listener)
 }
 
-/// Connects with data that must not run twice, and that the server is known to run once.
+/// Connects with data that must not run twice, to a server that is known to run it once.
 fn visit(p: &mut Pair) -> ConnId {
     let address = p.client.config().addresses[0];
     let mut asap = certified(certificate(1, 2, address), p.now);
@@ -59,7 +59,7 @@ enum Then {
     AnswerAndClose,
 }
 
-/// The application runs for so long; gives how many requests it has read whole.
+/// Runs the application for this time. Returns the number of requests that it has read completely.
 fn run(p: &mut Pair, listener: ListenerId, time: Duration, then: Then) -> usize {
     let end = p.now + time;
     let mut open: Vec<(ConnId, Vec<u8>)> = Vec::new();
@@ -100,7 +100,7 @@ fn run(p: &mut Pair, listener: ListenerId, time: Duration, then: Then) -> usize 
     executed
 }
 
-/// Control: it is executed, once.
+/// Control: the request is executed once.
 #[test]
 fn control() {
     for then in [Then::Nothing, Then::Abort, Then::Answer, Then::AnswerAndClose] {
@@ -110,7 +110,7 @@ fn control() {
     }
 }
 
-/// The translator forgets its mapping between the SYN and the plain SYN behind it.
+/// The translator forgets its mapping between the SYN and the plain SYN after it.
 #[test]
 fn a_rebinding_between_the_syn_and_the_plain_syn() {
     for then in [Then::Nothing, Then::Answer, Then::AnswerAndClose] {
@@ -118,13 +118,13 @@ fn a_rebinding_between_the_syn_and_the_plain_syn() {
         let translator = translate(&mut p);
         visit(&mut p);
         p.idle(DELAY / 2);
-        // The SYN is under way; what answers it meets a mapping that is no more.
+        // The SYN is in flight. The answer to it meets a mapping that no longer exists.
         translator.rebind();
         assert_eq!(run(&mut p, listener, Duration::from_secs(20), then), 1, "{then:?}");
     }
 }
 
-/// Nothing comes back for `dead`; then the path is whole again.
+/// Nothing comes back for `dead`. Then the path works again.
 fn silence(dead: Duration, then: Then) -> usize {
     let (mut p, listener) = new();
     let (ends, clock) = (p.now + dead, Rc::new(Cell::new(p.now)));
@@ -167,7 +167,8 @@ fn silence_of_35_s() {
     }
 }
 
-/// The server gives the half-open child up after some 63 s; the client's SYNs go on to 63 s and wait to 127 s.
+/// The server gives the half-open child up after about 63 s. The client sends SYNs until 63 s, and waits until 127
+/// s.
 #[test]
 fn silence_of_62_s() {
     for then in [Then::Nothing, Then::AnswerAndClose] {
@@ -181,8 +182,8 @@ fn silence_of_each_length() {
     assert!(twice.is_empty(), "executed twice after a silence of {twice:?} s");
 }
 
-/// The application ends the connection while nothing comes back: SYN-ACK and RST are lost, nobody answers the plain SYN
-/// in the child's name.
+/// The application ends the connection while nothing comes back: SYN-ACK and RST are lost, and no child remains to
+/// answer the plain SYN.
 #[test]
 fn an_early_child_that_is_aborted_in_a_short_silence() {
     let (mut p, listener) = new();
@@ -196,7 +197,7 @@ fn an_early_child_that_is_aborted_in_a_short_silence() {
     assert_eq!(executed, 1);
 }
 
-/// The SYN with the block is held up for `late`; the plain SYN overtakes it.
+/// The SYN with the block is delayed by `late`, and the plain SYN overtakes it.
 fn late_block(late: Duration, client_closes_first: bool) -> usize {
     let (mut p, listener) = new();
     let held: Rc<RefCell<Option<Vec<u8>>>> = Rc::default();
@@ -261,7 +262,7 @@ fn a_late_block_while_the_connection_is_there() {
     }
 }
 
-/// The server has closed first: its TIME-WAIT knows the four-tuple.
+/// The server has closed first, so it has a TIME-WAIT of the four-tuple.
 #[test]
 fn a_late_block_after_the_server_closed_first() {
     for ms in [1_500, 2_000, 5_000, 20_000] {
@@ -269,7 +270,7 @@ fn a_late_block_after_the_server_closed_first() {
     }
 }
 
-/// The client has closed first: nothing at the server knows the four-tuple.
+/// The client has closed first, so the server has no state of the four-tuple.
 #[test]
 fn a_late_block_after_the_client_closed_first() {
     for ms in [1_500, 2_000, 5_000, 20_000] {
@@ -277,8 +278,8 @@ fn a_late_block_after_the_client_closed_first() {
     }
 }
 
-/// The server's SYN-ACK is lost and its application aborts: a RST comes. `delay` decides whether it comes before or after
-/// the plain SYN has left, 1 s after the first one.
+/// The server's SYN-ACK is lost and its application aborts, so a RST comes. `delay` decides whether it comes before
+/// or after the client has sent the plain SYN, 1 s after the first one.
 fn aborted(delay: Duration) -> usize {
     let (mut p, listener) = new();
     p.wire = firstflight_link::path::Duplex::symmetric(PathConfig::with_delay(delay), 1).unwrap();
@@ -301,9 +302,9 @@ fn an_early_child_that_is_aborted_and_its_reset_after_the_timeout() {
     assert_eq!(aborted(Duration::from_millis(600)), 1);
 }
 
-/// The network makes a copy of the SYN, or an eavesdropper sends one. The SYN-ACK is lost, the application aborts, its RST
-/// arrives, and the copy reaches the server before the client's plain SYN does. The guard says "seen", and the client
-/// gets a SYN-ACK with this status, which echoes its first SYN.
+/// The network makes a copy of the SYN, or an eavesdropper sends one. The SYN-ACK is lost, the application aborts,
+/// its RST arrives, and the copy reaches the server before the client's plain SYN does. The guard has seen the
+/// request, and the client gets a SYN-ACK with this status, which echoes its first SYN.
 #[test]
 fn a_copy_of_the_syn_between_the_reset_and_the_plain_syn() {
     let (mut p, listener) = new();
@@ -319,7 +320,7 @@ fn a_copy_of_the_syn_between_the_reset_and_the_plain_syn() {
         !(end == End::Server && syn && !lost.replace(true))
     }));
     visit(&mut p);
-    // It has reached the server after 50 ms, the RST the client after some 105 ms.
+    // The SYN has reached the server after 50 ms, and the RST the client after about 105 ms.
     let mut executed = run(&mut p, listener, Duration::from_millis(115), Then::Abort);
     let packet = copy.borrow().clone().unwrap();
     p.server.handle_packet(p.now, &packet);

@@ -1,4 +1,4 @@
-//! What both ends say of one first flight, and that the counters and gauges say the same.
+//! What both ends report about one first flight, and that counters and gauges agree.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
@@ -33,7 +33,7 @@ fn listen_again(p: &mut Pair, old: ListenerId, tune: impl FnOnce(&mut ListenConf
     p.listen_with(tune)
 }
 
-/// Connects; checks what each end says, and that each counted that and nothing else.
+/// Connects. Checks what each end reports, and that each end counted that and nothing else.
 fn ends(p: &mut Pair, listener: ListenerId, data: &[u8], fast_open: bool, client: Outcome, server: Outcome) {
     let before = (p.client.counters().client, p.server.counters().server);
     let ours = p.connect(data, fast_open);
@@ -64,7 +64,7 @@ fn one_more(before: &Outcomes, after: &Outcomes, of: Outcome) {
     }
 }
 
-/// What both see on the wire, they call by the same name.
+/// Both ends use the same name for what both see on the wire.
 #[test]
 fn both_ends_agree_on_what_both_see() {
     let (mut p, mut listener) = visited();
@@ -75,7 +75,7 @@ fn both_ends_agree_on_what_both_see() {
     ends(&mut p, listener, DATA, true, Outcome::Accepted, Outcome::Accepted);
 }
 
-/// Why a server shows no cookie is its own knowledge: RFC 7413 has no way to tell.
+/// Only the server knows why it grants no cookie: RFC 7413 has no way to express it.
 #[test]
 fn a_server_that_declines_does_not_say_why() {
     let mut p = Pair::perfect(Duration::from_millis(10));
@@ -96,11 +96,11 @@ fn a_server_that_declines_does_not_say_why() {
     both(&mut p, listener, DATA, true, DataNotAcknowledged, SynCookie);
 }
 
-/// What the path took away, the server never saw; what the client keeps back, neither.
+/// The server never sees what the path removed, or what the client did not send.
 #[test]
 fn the_path_and_the_client_s_memory_are_seen_by_the_client_only() {
     let (mut p, listener) = visited();
-    // SYNs with data vanish.
+    // SYNs with data are lost.
     p.wire.a_to_b.set_filter(Box::new(|packet| {
         let with_data = packet.windows(DATA.len()).any(|part| part == DATA) && packet[33] & 2 != 0;
         if with_data { Verdict::Drop } else { Verdict::Forward }
@@ -110,14 +110,14 @@ fn the_path_and_the_client_s_memory_are_seen_by_the_client_only() {
     both(&mut p, listener, DATA, true, FailureMemory, NotRequested);
 }
 
-/// The server opens at once, as for one with data, but nothing rode in the SYN.
+/// The server opens at once, as for a SYN with data, but the SYN carried none.
 #[test]
 fn a_cookie_without_data_is_no_data_for_the_client() {
     let (mut p, listener) = visited();
     ends(&mut p, listener, b"", true, by(NoData), Outcome::Accepted);
 }
 
-/// No answer at all: the client cannot know, and counts that once.
+/// No answer comes. The client cannot know the outcome, and counts that once.
 #[test]
 fn a_first_flight_without_any_answer_is_unknown() {
     let (mut p, _) = visited();
@@ -134,14 +134,14 @@ fn gauges_follow_what_is_held() {
     let (mut p, listener) = visited();
     let shared: FastOpenPolicy = policy(key(1), 7);
     let listener = listen_again(&mut p, listener, |c| c.fast_open = Some(shared.clone()));
-    // A second listener with the same limit: it counts once.
+    // A second listener with the same limit. The limit counts once.
     p.listen_with(|c| {
         c.local.set_port(81);
         c.fast_open = Some(shared);
     });
     let idle = p.server.gauges();
     assert_eq!((idle.pending, idle.pending_limit), (0, 7));
-    // The client's ACKs are lost: the first flight stays pending, the plain handshake in the SYN queue.
+    // The client's ACKs are lost: the first flight stays pending, and the plain handshake stays in the SYN queue.
     let mut packets = 0;
     p.wire.a_to_b.set_filter(Box::new(move |_| {
         packets += 1;
@@ -161,7 +161,7 @@ fn gauges_follow_what_is_held() {
     };
     assert_eq!(held, wanted);
     assert!(held.buffer_bytes >= DATA.len());
-    // Accepted, then reset: its place is kept for a minute.
+    // The first flight was accepted and then reset, so its place is kept for a minute.
     p.server.accept(listener).unwrap();
     p.wire.a_to_b.clear_filter();
     p.client.abort(early, p.now);
@@ -173,7 +173,7 @@ fn gauges_follow_what_is_held() {
     assert_eq!((later.pending, later.quarantined), (0, 0));
 }
 
-/// A log may have a stack in it, but not what its streams carried, sent, received or long forgotten.
+/// A log may contain a stack, but not what its streams carried: neither sent, received nor forgotten data.
 #[test]
 fn debug_shows_nothing_that_a_stream_carried() {
     let marker = b"\xfe\xca\xfe\xca";

@@ -1,4 +1,4 @@
-//! First flights that wait for somebody else's verdict: the limits hold when it comes.
+//! First flights that wait for an external verdict: the limits hold when it comes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
@@ -10,7 +10,7 @@ use pair::{Pair, key, policy};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Asks somebody else about every first flight.
+/// Asks an external verifier about every first flight.
 struct Parks;
 
 impl Verifier for Parks {

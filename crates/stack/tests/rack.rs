@@ -1,5 +1,5 @@
-//! RACK-TLP (RFC 8985), proportional rate reduction (RFC 9937) and what shows that a reduction was for nothing
-//! (RFC 3522, RFC 3708, RFC 5682), packet by packet.
+//! RACK-TLP (RFC 8985), proportional rate reduction (RFC 9937) and the detection of needless reductions (RFC 3522,
+//! RFC 3708, RFC 5682), packet by packet.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -50,8 +50,8 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
 
 // --- tail loss probes --------------------------------------------------------------------------
 
-/// RFC 8985 §7.2: two round trips after the last segment of a flight nobody has acknowledged, that segment goes again;
-/// what it brings shows the other losses.
+/// RFC 8985 §7.2: two round trips after the last segment of an unacknowledged flight, that segment is sent again.
+/// The answer shows the other losses.
 //= rfc8985 7.2-a 7.3-d 7.3-e test
 #[test]
 fn a_probe_repairs_a_lost_tail_without_a_timeout() {
@@ -66,13 +66,13 @@ fn a_probe_repairs_a_lost_tail_without_a_timeout() {
     segments(&probe, [4]);
     p.pass(RTT);
     p.send(sack(3, &[(4, 5)]));
-    // The other one left before it: lost, by RACK's time.
+    // The other lost segment left before it, so RACK's time shows that it is lost.
     segments(&p.drain(), [3]);
     p.pass(RTT);
     p.send(ack(5));
     p.pass(5_000);
     p.quiet();
-    // It was a loss: congestion control hears of it.
+    // It was a loss, so congestion control reacts.
     assert!(cwnd(&p, id) < 10, "{}", cwnd(&p, id));
 }
 
@@ -87,8 +87,8 @@ fn a_probe_takes_new_data_if_there_is_any() {
     segments(&p.sends_at(now + 250, &[now + 202]), [10]);
 }
 
-/// §7.4.1: a single segment waits for a delayed acknowledgement; at the time of the timeout the probe goes instead, and
-/// an acknowledgement that comes twice says that nothing was lost.
+/// §7.4.1: a single segment waits for a delayed acknowledgement. The probe is sent at the time of the timeout, and
+/// an acknowledgement that comes twice shows that nothing was lost.
 #[test]
 fn a_probe_for_nothing_costs_no_window() {
     let (mut p, id) = open(false);
@@ -106,8 +106,8 @@ fn a_probe_for_nothing_costs_no_window() {
     assert!(cwnd(&p, id) >= 10);
 }
 
-/// §6.2 step 3: a segment was overtaken if a later one was acknowledged before, not if both are by one acknowledgement,
-/// whatever it names first.
+/// §6.2 step 3: a segment was overtaken if a later one was acknowledged before it, but not if one acknowledgement
+/// covers both, whatever it names first.
 #[test]
 fn what_one_acknowledgement_tells_of_was_not_overtaken() {
     let (mut p, id) = open(false);
@@ -120,8 +120,8 @@ fn what_one_acknowledgement_tells_of_was_not_overtaken() {
     assert_eq!(p.stack.connection(id).unwrap().reordering(), 3);
 }
 
-/// §7.2: a probe that is due at the time of the timeout goes instead of it, and the timeout waits anew; only after it
-/// the time doubles.
+/// §7.2: a probe that is due at the time of the timeout is sent instead of it, and the timeout restarts. Only after
+/// it the time doubles.
 //= rfc8985 7.2-c test
 #[test]
 fn a_probe_goes_instead_of_the_timeout() {
@@ -133,8 +133,8 @@ fn a_probe_goes_instead_of_the_timeout() {
     segments(&sent, [0, 0, 0]);
 }
 
-/// §7.3: a path that got longer than two round trips is not probed for each flight: without a measurement since, there
-/// is no other probe.
+/// §7.3: a path that became longer than two round trips is not probed for each flight: without a new measurement,
+/// there is no other probe.
 //= rfc8985 7.3-a 7.3-b test
 #[test]
 fn a_longer_path_is_not_probed_for_each_flight() {
@@ -148,11 +148,11 @@ fn a_longer_path_is_not_probed_for_each_flight() {
         p.send(sack(2 * n, &[(2 * n - 1, 2 * n)]));
         p.drain();
     }
-    // The first, and the third: one measurement of 260 ms makes SRTT 120.
+    // Probes for the first and the third flight: one measurement of 260 ms makes SRTT 120.
     assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 2);
 }
 
-/// §7.4.2: the probe repaired a loss: without a D-SACK the window is halved.
+/// §7.4.2: the probe repaired a loss. Without a D-SACK the window is halved.
 //= rfc8985 7.4.2-a 7.4.2-b test
 #[test]
 fn a_probe_that_repaired_a_loss_is_congestion() {
@@ -174,7 +174,7 @@ fn a_probe_that_repaired_a_loss_is_congestion() {
     assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 1);
 }
 
-/// §7.2: at most one at a time; then the timeout.
+/// §7.2: at most one probe in flight, then the timeout.
 //= rfc8985 7.3-f test
 #[test]
 fn after_the_probe_the_timeout() {
@@ -189,8 +189,8 @@ fn after_the_probe_the_timeout() {
 
 // --- RACK ----------------------------------------------------------------------------------------
 
-/// RFC 8985 §6.2: fewer than three segments say that something is missing: a quarter of the round-trip time later it is
-/// lost.
+/// RFC 8985 §6.2: fewer than three segments show that something is missing. A quarter of the round-trip time later
+/// it counts as lost.
 //= rfc8985 3.3.2-b 6.2-b test
 #[test]
 fn two_segments_after_a_loss_are_enough_with_time() {
@@ -218,7 +218,7 @@ fn reordering_within_the_window_costs_nothing() {
     assert!(cwnd(&p, id) >= 10);
 }
 
-/// §6.2 step 2: once reordering was seen, three segments prove nothing, time does.
+/// §6.2 step 2: once reordering was seen, three segments prove nothing; only time does.
 //= rfc8985 3.3.2-b 9.2-a test
 #[test]
 fn seen_reordering_makes_patient() {
@@ -229,7 +229,7 @@ fn seen_reordering_makes_patient() {
     p.send(sack(0, &[(1, 2)]));
     p.send(ack(2));
     p.drain();
-    // Two is missing, and four segments behind it have arrived.
+    // Segment 2 is missing, and four segments after it have arrived.
     p.send(sack(2, &[(3, 7)]));
     assert!(p.drain().iter().all(|g| g.seq >= nth(10)));
     p.pass(24);
@@ -238,7 +238,7 @@ fn seen_reordering_makes_patient() {
     assert!(p.drain().iter().any(|g| g.seq == nth(2)));
 }
 
-/// §6.2: a repetition that is lost is found by what was sent after it.
+/// §6.2: a lost retransmission is found by what was sent after it.
 //= rfc8985 4-b test
 #[test]
 fn a_lost_repetition_is_found_without_a_timeout() {
@@ -251,7 +251,7 @@ fn a_lost_repetition_is_found_without_a_timeout() {
     assert_eq!(sent[0].seq, nth(0));
     assert!(sent.len() > 1, "{sent:?}");
     p.pass(RTT);
-    // Everything but the repetition has arrived.
+    // Everything but the retransmission has arrived.
     p.send(sack(0, &[(1, 9 + sent.len() as u32)]));
     let again: Vec<_> = p.drain().into_iter().filter(|g| g.seq == nth(0)).collect();
     assert_eq!(again.len(), 1);
@@ -259,7 +259,7 @@ fn a_lost_repetition_is_found_without_a_timeout() {
 
 // --- proportional rate reduction -------------------------------------------------------------------
 
-/// RFC 9937: what leaves in recovery is half of what arrives, and the window is the threshold in the end.
+/// RFC 9937: in recovery, half of what arrives is sent, and the window is the threshold in the end.
 //= rfc8985 9.3-a 9.3-b test
 #[test]
 fn what_leaves_follows_what_arrives() {
@@ -272,7 +272,7 @@ fn what_leaves_follows_what_arrives() {
         p.send(sack(0, &[(1, end)]));
         sent += p.drain().len();
     }
-    // Before recovery two by limited transmit; half of those that were out; the first again.
+    // Before recovery, two by limited transmit; then half of those in flight; and the first one again.
     assert!((5..=7).contains(&sent), "{sent}");
     p.pass(RTT);
     p.send(ack(10));
@@ -280,9 +280,9 @@ fn what_leaves_follows_what_arrives() {
     assert!((4..=7).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
 }
 
-// --- for nothing ---------------------------------------------------------------------------------
+// --- needless reductions --------------------------------------------------------------------------
 
-/// RFC 3708: every repetition is reported as a duplicate: the window is as before.
+/// RFC 3708: every retransmission is reported as a duplicate, so the window is restored.
 #[test]
 fn a_duplicate_report_undoes_a_fast_recovery() {
     let (mut p, id) = open(false);
@@ -304,7 +304,7 @@ fn a_duplicate_report_undoes_a_fast_recovery() {
     assert!(cwnd(&p, id) >= 10, "{}", cwnd(&p, id));
 }
 
-/// A network that doubles packets says nothing about our repetitions: the loss was real.
+/// Packets that the network duplicates say nothing about our retransmissions: the loss was real.
 #[test]
 fn what_the_network_doubles_undoes_nothing() {
     let (mut p, id) = open(false);
@@ -317,7 +317,7 @@ fn what_the_network_doubles_undoes_nothing() {
     segments(&p.drain(), [0]);
     p.send(ack(10));
     let reduced = cwnd(&p, id);
-    // The third segment came twice; it was sent once.
+    // The third segment arrived twice, but was sent once.
     p.send(sack(10, &[(2, 3)]));
     p.write(id, &[0; 1_000]);
     p.drain();
@@ -326,13 +326,14 @@ fn what_the_network_doubles_undoes_nothing() {
     assert!(reduced < 10 && cwnd(&p, id) <= reduced + 1, "{} of {reduced}", cwnd(&p, id));
 }
 
-/// RFC 2883 §4: a report of what came twice is no SACK: the segment it names was sent again and measures nothing.
+/// RFC 2883 §4: a duplicate report is no SACK: the segment that it names was sent again and measures nothing.
 #[test]
 fn a_report_of_a_duplicate_measures_nothing() {
     let (mut p, id) = open(false);
     p.write(id, &[0; 2_000]);
     p.drain();
-    // All acknowledgements are lost; the probe, the timeout, and then one that says that the first came twice.
+    // All acknowledgements are lost. The probe and the timeout follow, and then an ACK reports that the first one
+    // came twice.
     p.pass(3_000);
     p.drain();
     p.send(sack(2, &[(0, 1)]));
@@ -340,7 +341,7 @@ fn a_report_of_a_duplicate_measures_nothing() {
     assert_eq!(srtt.as_millis(), u128::from(RTT));
 }
 
-/// RFC 3522: the acknowledgement echoes a time before the repetition: the original had been late.
+/// RFC 3522: the acknowledgement echoes a time before the retransmission, so the original was late.
 #[test]
 fn an_early_echo_undoes_a_fast_recovery() {
     let (mut p, id) = open(true);
@@ -360,8 +361,8 @@ fn an_early_echo_undoes_a_fast_recovery() {
     assert!(p.stack.info(id).unwrap().cwnd >= 10_000);
 }
 
-/// RFC 5682 §3.1: after a timeout the originals arrive: new data goes instead of repetitions, and the window is as
-/// before.
+/// RFC 5682 §3.1: after a timeout the originals arrive. New data is sent instead of retransmissions, and the window
+/// is restored.
 #[test]
 fn f_rto_finds_a_timeout_that_came_too_early() {
     let (mut p, id) = open(false);
@@ -381,7 +382,7 @@ fn f_rto_finds_a_timeout_that_came_too_early() {
     assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 1);
 }
 
-/// §3.1 step 3a: duplicates after the new data: the loss was real.
+/// §3.1 step 3a: duplicates after the new data show that the loss was real.
 #[test]
 fn f_rto_falls_back_when_the_loss_was_real() {
     let (mut p, id) = open(false);
@@ -397,7 +398,8 @@ fn f_rto_falls_back_when_the_loss_was_real() {
     assert_eq!(sent[0].seq, nth(1), "{sent:?}");
 }
 
-/// Without SACK each duplicate stands for a segment that arrived: when the number moves on, it does not count again.
+/// Without SACK, each duplicate stands for a segment that arrived. When the number moves on, that segment does not
+/// count again.
 #[test]
 fn what_duplicates_told_does_not_open_the_window_again() {
     let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);

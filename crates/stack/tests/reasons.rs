@@ -1,4 +1,4 @@
-//! For each reason and each end, a scenario in which that end reports the reason, or why it never does.
+//! For each reason and each end: a scenario in which that end reports the reason, or why the end never reports it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -23,9 +23,9 @@ pub type Scenario = fn() -> Outcome;
 
 /// Whether an end reports a reason.
 enum Said {
-    /// It does, in this scenario.
+    /// The end reports it in this scenario.
     By(Scenario),
-    /// It never does, because of this.
+    /// The end never reports it, for this reason.
     Never(&'static str),
 }
 
@@ -39,7 +39,7 @@ const STATELESS: &str =
     "answered with a SYN cookie: nothing of the SYN is kept, and its connection says `syn-cookie`";
 const NO_CONNECTION: &str = "the SYN is dropped: there is no connection that could say it";
 
-/// The row of `reason`: the client, and the server.
+/// The row of `reason`: what the client and the server report.
 fn said(reason: Reason) -> (Said, Said) {
     use Reason as R;
     match reason {
@@ -87,7 +87,7 @@ fn said(reason: Reason) -> (Said, Said) {
         R::OldConnection => (By(client::old_connection), Never(CLIENT_ONLY)),
         R::Barred => (By(client::barred), By(server::barred)),
         R::NetworkLimit => (Never(ONLY_SEEN_THERE), By(server::network_limit)),
-        // The enum is not exhaustive to other crates: a new reason ends here.
+        // The enum is not exhaustive for other crates, so a new reason fails here.
         other => panic!("{other:?} needs a scenario for both ends, or why an end never says it"),
     }
 }

@@ -1,4 +1,4 @@
-//! Requirements of loss recovery (RFC 6298, RFC 6675, RFC 8985) that no other file is about.
+//! Requirements of loss recovery (RFC 6298, RFC 6675, RFC 8985) that no other file covers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -32,7 +32,9 @@ fn sack(n: u32, from: u32, to: u32) -> Seg {
     ack(n).sack(&[(nth(from), nth(to))])
 }
 
-/// RFC 8985 §6.2 step 4: by a quarter of the smallest round-trip time, and never beyond the smoothed one.
+/// RFC 8985 §6.2 step 4: the reordering window grows by a quarter of the smallest round-trip time, and never beyond
+/// the smoothed one.
+/// smoothed one.
 //= rfc8985 3.3.2-c 3.3.2-d 4-c test
 #[test]
 fn each_round_with_a_duplicate_makes_more_patient_up_to_the_round_trip() {
@@ -48,14 +50,14 @@ fn each_round_with_a_duplicate_makes_more_patient_up_to_the_round_trip() {
         let now = p.ms();
         let again = p.sends_at(now + patience + 10, &[now + patience]);
         assert_eq!(again[0].seq, nth(next), "with {quarters} quarters");
-        // It was only late, and comes a second time.
+        // The segment was only late, and arrives a second time.
         next += 3;
         p.send(ack(next));
         p.send(sack(next, next - 3, next - 2));
     }
 }
 
-/// RFC 8985 §7.2: with two SYN-ACKs on the way nothing was measured.
+/// RFC 8985 §7.2: with two SYN-ACKs in flight, nothing was measured.
 //= rfc8985 7.2-b test
 #[test]
 fn without_a_round_trip_time_the_probe_waits_a_second() {
@@ -75,7 +77,7 @@ fn without_a_round_trip_time_the_probe_waits_a_second() {
     assert_eq!(probe[0].seq, 1);
 }
 
-/// RFC 6675 §5: what lies behind the end of a recovery and was SACKed in it does not go again.
+/// RFC 6675 §5: segments behind the end of a recovery that were SACKed in it are not sent again.
 //= rfc6675 5-f test
 #[test]
 fn what_was_sacked_is_remembered_when_a_recovery_ends() {
@@ -83,7 +85,7 @@ fn what_was_sacked_is_remembered_when_a_recovery_ends() {
     p.write(id, &[0; 14 * MSS as usize]);
     assert_eq!(p.drain().len(), 10);
     p.pass(RTT);
-    // 0 is lost; the first segments behind it bring new ones out.
+    // Segment 0 is lost. The first segments after it cause new ones to be sent.
     for end in 2..=10 {
         p.send(sack(0, 1, end));
     }
@@ -91,7 +93,7 @@ fn what_was_sacked_is_remembered_when_a_recovery_ends() {
     let new: Vec<u32> = sent.iter().map(|g| g.seq).filter(|seq| *seq >= nth(10)).collect();
     assert!(new.len() >= 3, "{sent:?}");
     p.pass(RTT);
-    // 10 is lost, too, and those behind it are there when the first recovery ends.
+    // Segment 10 is lost, too, and those after it have arrived when the first recovery ends.
     let end = 10 + new.len() as u32;
     p.send(sack(10, 11, end));
     p.pass(RTT);
@@ -100,7 +102,7 @@ fn what_was_sacked_is_remembered_when_a_recovery_ends() {
     assert!(again.iter().all(|seq| *seq == nth(10)), "{again:?}");
 }
 
-/// RFC 6298 §3: one measurement a round trip at least: the estimate follows a path that gets longer.
+/// RFC 6298 §3: at least one measurement in a round trip, so the estimate follows a path that gets longer.
 //= rfc6298 3-c test
 #[test]
 fn every_round_trip_is_measured() {

@@ -1,5 +1,5 @@
-//! A path or a server that answers a SYN with an option or data by a RST or an ICMP error, or is too narrow for it, and
-//! passes a plain SYN: the connect succeeds one round trip later, and the next one goes without.
+//! A path or a server answers a SYN with an option or data by a RST or an ICMP error, or is too narrow for it, but
+//! passes a plain SYN. The connect succeeds one round trip later, and the next SYN is plain from the start.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -16,7 +16,7 @@ use visitor::{Visit, once, visit};
 
 const REFUSED: Outcome = Outcome::Handshake(Reason::SynRefused);
 
-/// What refuses a SYN.
+/// How a SYN is refused.
 #[derive(Debug, Clone, Copy)]
 enum By {
     Reset,
@@ -32,7 +32,7 @@ const EACH: [By; 4] = [
 
 fn refuse(p: &mut Peer, by: By, syn: &Got) {
     match by {
-        // As a host without the port does, and as middleboxes do in its name.
+        // As a host without the port does, and as middleboxes do on its behalf.
         By::Reset => p.send(seg().rst().ack(1 + syn.data.len() as u32)),
         By::Icmp(kind) => p.icmp(kind, &syn.packet),
     }
@@ -48,7 +48,7 @@ fn syn_ack(ack: u32) -> Seg {
     seg().syn().ack(ack).mss(1_000)
 }
 
-/// The next segment is a plain SYN of the same connection, now.
+/// The next segment is a plain SYN of the same connection, sent now.
 #[track_caller]
 fn plain_again(p: &mut Peer, first: &Got) {
     let again = p.expect().is_syn().empty().no_fast_open().at(p.ms());
@@ -72,7 +72,7 @@ fn a_refused_syn_with_data_goes_again_plain_at_once() {
         let info = p.stack.info(id).unwrap();
         assert_eq!((info.handshake_retransmits, info.cwnd), (1, 10_000), "nothing was lost");
         end(&mut p, id);
-        // It is remembered, and the cookie is kept for when it is forgotten.
+        // The failure is remembered, and the cookie is kept until the failure is forgotten.
         let id = connect(&mut p);
         p.expect().is_syn().empty().no_fast_open();
         assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::FailureMemory));
@@ -141,7 +141,7 @@ fn a_plain_syn_that_is_refused_ends_the_connect() {
     }
 }
 
-/// The SYN with data timed out and a plain one is under way; then the RST for the first one comes.
+/// The SYN with data timed out, and a plain one is in flight. Then the RST for the first one comes.
 #[test]
 fn a_late_reset_for_the_data_does_not_end_the_plain_syn() {
     let mut p = primed();
@@ -170,7 +170,7 @@ fn forged_resets_make_one_syn() {
     p.quiet();
 }
 
-/// A middlebox sends the RST beside the SYN: the server has taken the data.
+/// A middlebox sends the RST, although the server has taken the data.
 #[test]
 fn data_that_was_taken_beside_a_reset_does_not_go_again() {
     let mut p = primed();
@@ -183,7 +183,7 @@ fn data_that_was_taken_beside_a_reset_does_not_go_again() {
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0));
 }
 
-/// The server may have executed it before the RST.
+/// The server may have executed the data before the RST.
 #[test]
 fn refused_data_that_must_not_run_twice_does_not_go_again() {
     for by in EACH {
@@ -196,7 +196,7 @@ fn refused_data_that_must_not_run_twice_does_not_go_again() {
         assert_eq!(p.reason(id), Some(CloseReason::Refused));
         assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::Unknown), 1), "{by:?}");
         p.release(id);
-        // The next request goes by a plain SYN, and succeeds.
+        // The next request uses a plain SYN, and succeeds.
         let id = visit(&mut p, |config| config.replay_safe = false).id;
         p.send(syn_ack(1));
         p.expect().is_ack().data(visitor::DATA);
@@ -214,7 +214,7 @@ fn data_that_must_not_run_twice_and_was_taken_beside_a_reset_is_accepted() {
     assert_eq!(outcome(&p, flight.id), Outcome::Accepted);
 }
 
-// --- Too large -----------------------------------------------------------------------------------
+// --- too large -----------------------------------------------------------------------------------
 
 /// Connects with more data than a SYN takes.
 fn large(p: &mut Peer) -> (ConnId, Got) {
@@ -234,7 +234,7 @@ fn a_syn_too_large_for_the_path_says_so_and_is_no_failure() {
     p.drain();
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::PathTooSmall), 0));
     end(&mut p, id);
-    // The next one is smaller, and has its cookie.
+    // The next SYN is smaller, and carries its cookie.
     let (id, second) = large(&mut p);
     assert!((400..=560).contains(&second.data.len()), "{}", second.data.len());
     p.send(syn_ack(1 + second.data.len() as u32));
@@ -254,7 +254,7 @@ fn a_block_too_large_for_the_path_says_so_and_is_no_failure() {
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::PathTooSmall), 0));
 }
 
-/// The message can be forged by who has seen the SYN: any number of them makes one SYN and shortens nothing.
+/// Anyone who has seen the SYN can forge the message. Any number of messages causes one SYN and shortens no timer.
 #[test]
 fn many_messages_of_a_path_too_small_make_one_syn() {
     let connect = |mtus: &mut dyn Iterator<Item = u16>| {
@@ -277,7 +277,7 @@ fn many_messages_of_a_path_too_small_make_one_syn() {
     assert!(one.1 >= silent.1, "{silent:?}, {one:?}");
 }
 
-// --- In UDP --------------------------------------------------------------------------------------
+// --- in UDP --------------------------------------------------------------------------------------
 
 fn in_udp() -> Peer {
     let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(4433)));
@@ -302,7 +302,7 @@ fn a_plain_syn_follows_a_first_flight_that_is_dropped_in_udp() {
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::FailureMemory));
 }
 
-/// The server has executed the first flight, but its answers were lost: the plain SYN gets the first answer again.
+/// The server has executed the first flight, but its answers were lost. The plain SYN gets the first answer again.
 #[test]
 fn a_first_flight_in_udp_that_was_taken_is_accepted_by_the_plain_syn() {
     let mut p = in_udp();
@@ -311,7 +311,7 @@ fn a_first_flight_in_udp_that_was_taken_is_accepted_by_the_plain_syn() {
         config.replay_safe = false;
         config.asap.as_mut().unwrap().once = true;
     });
-    // The block goes again once: the server's guard knows it. Then the SYN is plain.
+    // The block is sent again once, because the server's guard knows it. Then the SYN is plain.
     p.pass(1_001);
     assert_eq!(p.expect().is_syn().data, flight.syn.data);
     p.pass(2_100);
@@ -321,7 +321,7 @@ fn a_first_flight_in_udp_that_was_taken_is_accepted_by_the_plain_syn() {
     assert_eq!(outcome(&p, flight.id), Outcome::Accepted);
 }
 
-/// A network that drops first flights in UDP, or a server that has executed the first one: the client cannot tell.
+/// Either the network drops first flights in UDP, or the server has executed the first one: the client cannot tell.
 #[test]
 fn data_that_must_not_run_twice_does_not_go_behind_a_plain_syn_in_udp() {
     let mut p = in_udp();
@@ -344,8 +344,8 @@ fn data_that_must_not_run_twice_does_not_go_behind_a_plain_syn_in_udp() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// The request was executed, and SYN-ACK and RST were lost. An ACK with a wrong number, which anybody can forge, makes the
-/// client send a plain SYN.
+/// The request was executed, and SYN-ACK and RST were lost. An ACK with a wrong number, which anyone can forge,
+/// makes the client send a plain SYN.
 #[test]
 fn data_that_must_not_run_twice_does_not_go_behind_an_earlier_connection_in_udp() {
     let mut p = in_udp();
@@ -361,8 +361,8 @@ fn data_that_must_not_run_twice_does_not_go_behind_an_earlier_connection_in_udp(
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::Unknown));
 }
 
-/// A SYN without ACK needs no number, and opens the connection with the number that it has (RFC 9293, MUST-10). The true
-/// answer does not count then, and the request may have been executed.
+/// A SYN without ACK can be forged without a number, and opens the connection with any number that it has (RFC
+/// 9293, MUST-10). The true answer does not count then, and the request may have been executed.
 #[test]
 fn data_that_must_not_run_twice_is_unknown_behind_a_forged_syn() {
     let (mut p, Visit { id, .. }) = once();
@@ -379,7 +379,7 @@ fn data_that_must_not_run_twice_is_unknown_behind_a_forged_syn() {
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::Unknown));
 }
 
-/// The RST for the first SYN comes when the plain one is already under way: it counts.
+/// The RST for the first SYN comes when the plain one is already in flight: the RST counts.
 #[test]
 fn a_late_reset_counts_for_data_that_must_not_run_twice() {
     let (mut p, Visit { id, syn, .. }) = once();
@@ -391,7 +391,8 @@ fn a_late_reset_counts_for_data_that_must_not_run_twice() {
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::Unknown));
 }
 
-/// The network doubles the answer: the second copy is none to the plain SYN, which it cannot have met yet.
+/// The network duplicates the answer. The second copy does not answer the plain SYN, which cannot have reached the
+/// server yet.
 #[test]
 fn an_answer_that_comes_twice_does_not_end_the_connect() {
     for by in EACH {

@@ -1,4 +1,4 @@
-//! One first flight, executed how often? Packet by packet (the Fast Open paper §§3.4.1, 3.5, 7.1).
+//! How often a first flight is executed, packet by packet (the Fast Open paper §§3.4.1, 3.5, 7.1).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -50,7 +50,7 @@ fn one_time(farm: Option<Farm>) -> impl FnOnce(&mut FastOpenPolicy) {
     }
 }
 
-/// A whole first visit that asks for a cookie: SYN, ACK with data, both sides close.
+/// A complete first visit that requests a cookie: SYN, ACK with data, and both sides close.
 fn first_visit(p: &mut Peer, listener: ListenerId) -> Cookie {
     p.flow(CLIENT_PORT - 1, 5000);
     p.send(seg().syn().mss(1460).cookie(&[]));
@@ -64,7 +64,7 @@ fn first_visit(p: &mut Peer, listener: ListenerId) -> Cookie {
     cookie
 }
 
-/// The outcome at the server of what is accepted next.
+/// The server's outcome of the next accepted connection.
 fn outcome(p: &mut Peer, listener: ListenerId) -> Outcome {
     let id = p.accept(listener);
     p.stack.info(id).unwrap().outcome
@@ -81,12 +81,12 @@ fn a_one_time_cookie_opens_one_connection_and_brings_the_next() {
     let second = p.expect().syn_ack().ack(AFTER).grants(FastOpenForm::Standard);
     assert_ne!(first, second);
     assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
-    // Replayed from another port with another number: nothing is executed.
+    // Replayed from another port with another number, nothing is executed.
     p.flow(CLIENT_PORT + 1, 99);
     p.send(first_flight(&first));
     p.expect().syn_ack().ack(1);
     p.nothing_to_accept(listener);
-    // The second one is good with its connection's ACK.
+    // The second cookie becomes valid with the ACK of its connection.
     p.flow(CLIENT_PORT, 77);
     p.send(seg().seq(AFTER).ack(1));
     p.flow(CLIENT_PORT + 3, 99);
@@ -95,8 +95,8 @@ fn a_one_time_cookie_opens_one_connection_and_brings_the_next() {
     assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
 }
 
-/// Shown before the ACK of its connection, a cookie is used up: its data goes by the ordinary handshake, and
-/// who recorded that SYN must not have it executed again once the ACK has come.
+/// A cookie that is shown before the ACK of its connection is used up. Its data comes by the ordinary handshake,
+/// and a recorded copy of that SYN must not be executed once the ACK has come.
 #[test]
 fn a_one_time_cookie_shown_too_early_is_good_for_no_copy() {
     let (mut p, listener) = listening(one_time(None), |_| {});
@@ -115,7 +115,7 @@ fn a_one_time_cookie_shown_too_early_is_good_for_no_copy() {
     p.nothing_to_accept(listener);
 }
 
-/// A spoofer sees no SYN-ACK and sends no ACK that counts: what it was granted stays worthless.
+/// A spoofer sees no SYN-ACK and sends no valid ACK, so its cookie stays worthless.
 #[test]
 fn a_cookie_whose_handshake_never_completes_stays_worthless() {
     let (mut p, listener) = listening(one_time(None), |_| {});
@@ -135,7 +135,7 @@ fn a_shared_store_decides_about_one_time_cookies() {
     let cookie = first_visit(&mut p, listener);
     let told = p.stack.poll_job().expect("the handshake is complete");
     let JobRequest::Activate { serial } = told.request else { panic!("{told:?}") };
-    // Nobody waits for it.
+    // Nobody waits for this answer.
     p.stack.handle_job(told.id, JobResult::Accept, p.now);
     for (result, ack) in [(JobResult::Accept, AFTER), (JobResult::Refuse(Reason::Replay), 1)] {
         p.flow(CLIENT_PORT + ack as u16, 9);
@@ -145,15 +145,15 @@ fn a_shared_store_decides_about_one_time_cookies() {
         assert_eq!(job.request, JobRequest::Redeem { serial });
         p.stack.handle_job(job.id, result, p.now);
         p.pump();
-        // Whatever the answer, there is a next cookie.
+        // Whatever the answer is, a next cookie is granted.
         p.expect().syn_ack().ack(ack).grants(FastOpenForm::Standard);
     }
     assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
     p.nothing_to_accept(listener);
 }
 
-/// What is refused for want of room comes by the ordinary handshake: the recorded SYN must not be good when
-/// there is room again.
+/// Data that is refused for lack of room comes by the ordinary handshake, so the recorded SYN must not be accepted
+/// when there is room again.
 #[test]
 fn a_cookie_refused_at_the_limit_is_used_up() {
     let (mut p, listener) = listening(
@@ -184,7 +184,7 @@ fn a_cookie_refused_at_the_limit_is_used_up() {
     p.expect().syn_ack().ack(1).no_fast_open();
     p.send(seg().seq(1).ack(1).data(DATA));
     assert_eq!(outcome(&mut p, listener), Outcome::Handshake(Reason::PendingLimit));
-    // Room again, and somebody who recorded the SYN sends it from another port.
+    // There is room again, and an attacker who recorded the SYN sends it from another port.
     p.flow(CLIENT_PORT, 77);
     p.send(seg().seq(AFTER).ack(1));
     p.flow(CLIENT_PORT + 2, 99);
@@ -193,7 +193,7 @@ fn a_cookie_refused_at_the_limit_is_used_up() {
     p.nothing_to_accept(listener);
 }
 
-/// With a store: the cookie of a SYN that nobody can wait for is used up in the background.
+/// With a store: the cookie of a SYN that cannot wait is used up in the background.
 #[test]
 fn a_store_is_told_of_a_cookie_refused_at_the_limit() {
     let (mut p, listener) = listening(
@@ -220,7 +220,7 @@ fn a_store_is_told_of_a_cookie_refused_at_the_limit() {
     p.nothing_to_accept(listener);
 }
 
-/// A SYN that meets a TIME-WAIT opens nothing; its client tries another way, and the copy must not run.
+/// A SYN that meets a TIME-WAIT opens nothing. Its client tries another way, and the copy must not run.
 #[test]
 fn a_cookie_that_meets_a_time_wait_is_used_up() {
     let (mut p, listener) = listening(one_time(None), |_| {});
@@ -237,7 +237,7 @@ fn a_cookie_that_meets_a_time_wait_is_used_up() {
     p.release(id);
     p.drain();
     assert_eq!(p.stack.time_waits(), 1);
-    // An old number: no reopening.
+    // The number is old, so it does not reopen.
     p.flow(CLIENT_PORT, 70);
     p.send(first_flight(&second));
     p.drain();
@@ -292,11 +292,11 @@ fn a_copy_of_the_syn_after_the_close_is_not_executed() {
             p.send(seg().seq(1).rst());
         }
     }
-    // The same client's next request is another one.
+    // The next request of the same client is another one.
     p.flow(CLIENT_PORT + 1, 99);
     p.send(first_flight(&cookie));
     p.expect().syn_ack().ack(AFTER);
-    // After 2 MSL no copy can be under way.
+    // After 2 MSL no copy can be in flight.
     p.at(250_000);
     p.drain();
     p.flow(CLIENT_PORT, peer::PEER_ISN);
@@ -367,8 +367,8 @@ fn a_held_last_ack_answers_a_late_copy_and_lets_new_connections_in() {
     }
 }
 
-/// Two late copies of one SYN: the client, which has closed, resets what answers the first copy, as every host does. The
-/// second copy is still held off; a SYN without data is not.
+/// Two late copies of one SYN. The client, which has closed, answers the first copy's answer with a RST, as every
+/// host does. The second copy is still not accepted; a SYN without data is.
 #[test]
 fn the_clients_reset_lets_no_second_late_copy_in() {
     for server_first in [false, true] {
@@ -439,7 +439,7 @@ fn held_last_acks_are_bounded_and_end() {
 
 // --- resets that would let the next spoofed SYN in -------------------------------------------------
 
-/// §3.4.1: with the strict rule every reset keeps its place, also of a connection nobody accepted.
+/// §3.4.1: with the strict rule, every reset keeps its place, also for a connection that was not accepted.
 #[test]
 fn strict_quarantine_counts_resets_before_accept() {
     for (rule, kept) in [(Quarantine::Accepted, 0), (Quarantine::Every, 1)] {
@@ -448,7 +448,7 @@ fn strict_quarantine_counts_resets_before_accept() {
         p.send(first_flight(&cookie));
         p.expect().syn_ack();
         p.send(seg().seq(AFTER).rst());
-        // The limit of this one client tells how many places it still has: 4 in all.
+        // The limit of this client shows how many places it still has: 4 in all.
         let mut free = 0;
         for port in 1..=4 {
             p.flow(CLIENT_PORT + port, 9);
@@ -460,7 +460,7 @@ fn strict_quarantine_counts_resets_before_accept() {
     }
 }
 
-/// The switch to ordinary handshakes and back shows in the trace and the counters.
+/// The switch to ordinary handshakes and back appears in the trace and the counters.
 #[test]
 fn suspension_and_return_are_told() {
     let (mut p, listener) = listening(|policy| policy.pending.set_limit(1), |_| {});

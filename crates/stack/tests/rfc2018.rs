@@ -23,7 +23,8 @@ fn block(from: u32, to: u32) -> (u32, u32) {
     (1 + 100 * from, 1 + 100 * to)
 }
 
-/// The first block is that of the newest segment, also if it was there before (what came twice goes in front of it).
+/// The first block is that of the newest segment, also if that segment was there before (its D-SACK block comes
+/// first).
 //= rfc2018 4-e 8-a test
 #[test]
 fn a_duplicate_behind_a_hole_is_reported_first() {
@@ -38,7 +39,7 @@ fn a_duplicate_behind_a_hole_is_reported_first() {
     p.expect().ack(101).sack(&[block(2, 3), block(6, 7)]);
 }
 
-/// A block that grows is one block: the others keep their order behind it.
+/// A block that grows is one block. The other blocks keep their order after it.
 //= rfc2018 4-g test
 #[test]
 fn a_growing_block_does_not_push_others_out() {
@@ -50,7 +51,7 @@ fn a_growing_block_does_not_push_others_out() {
     last.sack(&[block(6, 9), block(20, 21), block(2, 3)]);
 }
 
-/// What found no memory is as lost as on the way: nobody is told that it is there.
+/// Data without memory counts as lost on the path: it is not reported as received.
 //= rfc2018 8-c test
 #[test]
 fn what_found_no_memory_is_not_reported() {
@@ -64,7 +65,8 @@ fn what_found_no_memory_is_not_reported() {
     assert_eq!(p.read(id), b"");
 }
 
-/// 4096 islands are kept. What would be another one is as lost as on the way: neither there, nor there twice.
+/// 4096 islands are kept. Data that would start another island counts as lost on the path: it is reported neither
+/// as received nor as a duplicate.
 //= rfc2018 8-c test
 #[test]
 fn an_island_too_many_is_not_reported() {

@@ -22,7 +22,7 @@ fn open() -> (Peer, ConnId) {
     (p, id)
 }
 
-/// RFC 5961 §3.2, 2: exactly the next number.
+/// RFC 5961 §3.2, 2: the RST has exactly the next number.
 //= rfc5961 3.2-a test
 #[test]
 fn rst_at_the_edge_resets() {
@@ -32,8 +32,7 @@ fn rst_at_the_edge_resets() {
     p.quiet();
 }
 
-/// RFC 9293 §3.10.7.4: a reset ends the connection; the acknowledgement it owed a moment before goes
-/// with it.
+/// RFC 9293 §3.10.7.4: a reset ends the connection, and a pending acknowledgement is dropped with it.
 //= rfc5961 3.2-a test
 #[test]
 fn a_reset_takes_the_pending_acknowledgement_with_it() {
@@ -45,7 +44,7 @@ fn a_reset_takes_the_pending_acknowledgement_with_it() {
     assert_eq!(p.reason(id), Some(CloseReason::Reset));
 }
 
-/// RFC 5961 §3.2, 3: in the window, not at its edge: challenge ACK.
+/// RFC 5961 §3.2, 3: in the window, but not at its edge: challenge ACK.
 //= rfc5961 3.2-b 3.2-c test
 #[test]
 fn rst_in_the_window_is_challenged() {
@@ -57,7 +56,7 @@ fn rst_in_the_window_is_challenged() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// RFC 5961 §3.2, 1: outside the window: silence.
+/// RFC 5961 §3.2, 1: outside the window: no answer.
 //= rfc5961 3.2-d test
 #[test]
 fn rst_outside_the_window_is_dropped() {
@@ -70,19 +69,19 @@ fn rst_outside_the_window_is_dropped() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// RFC 5961 §3.2, 1: the number counts, not what else the segment brings into the window.
+/// RFC 5961 §3.2, 1: only the number counts, even if the segment's text reaches into the window.
 #[test]
 fn text_on_a_rst_does_not_bring_it_into_the_window() {
     let (mut p, id) = open();
     p.send(seg().seq(5).bytes(100).rst());
     p.send(seg().seq(10).syn().fin().ack(11).rst());
     p.quiet();
-    // Nor out of it.
+    // Nor does text bring a RST out of the window.
     p.send(seg().seq(11).bytes(100).rst());
     assert_eq!(p.reason(id), Some(CloseReason::Reset));
 }
 
-/// RFC 9293 §3.10.7.4, fifth step: only what acknowledges SND.UNA or more tells the window.
+/// RFC 9293 §3.10.7.4, fifth step: only a segment that acknowledges SND.UNA or more updates the window.
 #[test]
 fn an_old_acknowledgement_does_not_tell_the_window() {
     let (mut p, id) = open();
@@ -93,7 +92,7 @@ fn an_old_acknowledgement_does_not_tell_the_window() {
     p.expect().seq(11).len(1_000);
 }
 
-/// RFC 5961 §5.2: MAX.SND.WND is the largest window ever, that of the SYN too.
+/// RFC 5961 §5.2: MAX.SND.WND is the largest window of all, including that of the SYN.
 #[test]
 fn the_window_of_the_syn_counts_for_old_acknowledgements() {
     let mut p = Peer::new();
@@ -106,7 +105,7 @@ fn the_window_of_the_syn_counts_for_old_acknowledgements() {
     assert_eq!(p.read(id), b"old but fine");
 }
 
-/// RFC 5961 §4.2: a SYN is challenged whatever its number, SYN-ACKs too.
+/// RFC 5961 §4.2: every SYN is challenged, whatever its number, and so is every SYN-ACK.
 //= rfc5961 4.2-a 4.2-b test
 #[test]
 fn syn_is_challenged_whatever_its_number() {
@@ -136,7 +135,7 @@ fn data_with_an_ack_too_old_or_too_new_is_challenged() {
     assert_eq!(p.read(id), b"old but fine");
 }
 
-/// RFC 9293 §3.10.7.4: neither ACK nor RST nor SYN: dropped.
+/// RFC 9293 §3.10.7.4: a segment without ACK, RST and SYN is dropped.
 #[test]
 fn data_without_ack_is_dropped() {
     let (mut p, id) = open();
@@ -145,8 +144,8 @@ fn data_without_ack_is_dropped() {
     assert_eq!(p.read(id), b"");
 }
 
-/// RFC 5961 §7 and §10: a flood gets few answers, counted for each connection alone
-/// (CVE-2016-5696: a global count is a side channel).
+/// RFC 5961 §7 and §10: a flood gets few answers, counted separately for each connection (CVE-2016-5696: a global
+/// count is a side channel).
 //= rfc5961 7-a test
 #[test]
 fn challenges_are_limited_per_connection_and_second() {
@@ -171,7 +170,7 @@ fn challenges_are_limited_per_connection_and_second() {
     }
 }
 
-/// An established connection takes nothing from numbers outside the window (RFC 9293 §3.10.7.4).
+/// An established connection accepts nothing with numbers outside the window (RFC 9293 §3.10.7.4).
 #[test]
 fn data_outside_the_window_is_not_taken() {
     let (mut p, id) = open();
@@ -182,14 +181,14 @@ fn data_outside_the_window_is_not_taken() {
     assert_eq!(p.read(id), b"");
 }
 
-/// RFC 9293 §3.10.7.4: of a segment across the left edge the new part is taken.
+/// RFC 9293 §3.10.7.4: of a segment across the left edge, the new part is accepted.
 #[test]
 fn overlapping_data_is_trimmed() {
     let (mut p, id) = open();
     p.send(seg().seq(6).ack(11).data(b"ooooonew"));
     assert_eq!(p.read(id), b"new");
     p.drain();
-    // What was taken stays as it was, whatever comes later under the same numbers.
+    // Accepted data does not change, whatever comes later with the same numbers.
     p.send(seg().seq(20).ack(11).data(b"first"));
     p.send(seg().seq(18).ack(11).data(b"abSECOND"));
     p.send(seg().seq(14).ack(11).data(b"1234"));
@@ -197,7 +196,7 @@ fn overlapping_data_is_trimmed() {
     assert_eq!((got.len(), &got[..6], &got[11..]), (12, &b"1234ab"[..], &b"D"[..]));
 }
 
-/// RFC 9293 §3.10.7.4: RCV.NXT goes over all that is there, also when one segment covers several holes.
+/// RFC 9293 §3.10.7.4: RCV.NXT advances over all received text, also when one segment covers several holes.
 #[test]
 fn text_over_several_holes_is_acknowledged_with_all_behind_it() {
     let (mut p, id) = open();

@@ -11,7 +11,7 @@ fn with(tune: impl FnOnce(&mut Config)) -> Peer {
     Peer::with(|c| tune(&mut c.tcp))
 }
 
-/// An open connection with timestamps; the peer's clock stands at 1,000.
+/// An open connection with timestamps. The peer's clock is at 1,000.
 fn open_ts() -> (Peer, ConnId) {
     let mut p = Peer::new();
     let listener = p.listen();
@@ -19,7 +19,7 @@ fn open_ts() -> (Peer, ConnId) {
     (p, id)
 }
 
-/// RFC 7323 §2.2: windows on SYNs are not scaled, those behind are, both ways.
+/// RFC 7323 §2.2: windows of SYNs are not scaled, those after them are, in both directions.
 //= rfc7323 2.2-a 2.2-d 2.3-b 2.3-c 2.3-e 2.3-f test
 //= rfc9293 MUST-1 REC-1 test
 #[test]
@@ -27,12 +27,12 @@ fn window_scaling_when_both_offer_it() {
     let mut p = Peer::new();
     let id = p.connect(b"", false);
     let syn = p.expect().is_syn().win(65_535);
-    // 8 MiB at most, 1 MiB at first.
+    // The receive buffer is 8 MiB at most, 1 MiB at first.
     assert_eq!(syn.scale, Some(8));
     p.send(seg().syn().ack(1).mss(1460).scale(3).win(2_000));
     assert_eq!(p.expect().is_ack().window, 4096);
     p.write(id, &[0; 60_000]);
-    // 2,000 of the SYN-ACK are not scaled.
+    // The window of 2,000 in the SYN-ACK is not scaled.
     let first: usize = p.drain().iter().map(|g| g.data.len()).sum();
     assert!(first <= 2_000, "{first}");
     p.send(seg().seq(1).ack(1 + first as u32).win(2_000));
@@ -40,7 +40,7 @@ fn window_scaling_when_both_offer_it() {
     assert!((10_000..=16_000).contains(&then), "{then}");
 }
 
-/// RFC 7323 §2.2: nor is the window of the SYN-ACK that ends a simultaneous open.
+/// RFC 7323 §2.2: the window of a SYN-ACK that ends a simultaneous open is not scaled either.
 #[test]
 fn the_window_of_a_crossed_syn_ack_is_not_scaled() {
     let mut p = Peer::new();
@@ -54,7 +54,7 @@ fn the_window_of_a_crossed_syn_ack_is_not_scaled() {
     assert!(bytes <= 1_000, "{bytes}");
 }
 
-/// RFC 7323 §2.2: without the peer's option nobody scales, and the SYN-ACK has none.
+/// RFC 7323 §2.2: without the peer's option, neither side scales, and the SYN-ACK has no option.
 //= rfc7323 2.2-b 2.3-d test
 #[test]
 fn no_window_scaling_without_the_peers_option() {
@@ -71,7 +71,7 @@ fn no_window_scaling_without_the_peers_option() {
     assert!(p.drain()[0].window > 60_000);
 }
 
-/// The option is answered with a shift of 0 too, or the peer's windows would not count as scaled.
+/// The option is answered even if our shift is 0. Otherwise the peer's windows would not count as scaled.
 //= rfc7323 2.3-a test
 #[test]
 fn a_small_buffer_still_answers_the_scale_option() {
@@ -81,7 +81,7 @@ fn a_small_buffer_still_answers_the_scale_option() {
     assert_eq!(p.expect().syn_ack().scale, Some(0));
 }
 
-/// Switched off: never offered, never accepted.
+/// Switched-off options are never offered and never accepted.
 #[test]
 fn switched_off_options_are_neither_offered_nor_answered() {
     let mut p = with(|c| {
@@ -112,7 +112,7 @@ fn a_shift_above_14_counts_as_14() {
     p.send(seg().seq(1).ack(1).win(1));
     p.write(id, &[0; 30_000]);
     let bytes: usize = p.drain().iter().map(|g| g.data.len()).sum();
-    // The initial window (14,600) limits, not 1 << 14 = 16,384, and surely not 1 << 200 % 32.
+    // The initial window (14,600) is the limit, not 1 << 14 = 16,384, and not 1 << 200 % 32.
     assert_eq!(bytes, 14_600);
 }
 
@@ -120,7 +120,7 @@ fn echo(got: Got) -> u32 {
     got.ts.unwrap_or_default().echo
 }
 
-/// RFC 7323 §3.2: once agreed, a timestamp is on every segment.
+/// RFC 7323 §3.2: once agreed, every segment has a timestamp.
 //= rfc7323 3.2-b 3.2-d 3.2-f test
 #[test]
 fn timestamps_on_every_segment_once_agreed() {
@@ -131,13 +131,13 @@ fn timestamps_on_every_segment_once_agreed() {
     assert_eq!(echo(p.expect().is_ack()), 1_005);
     p.shutdown(id);
     assert_eq!(echo(p.expect().is_fin()), 1_005);
-    // In TIME-WAIT's relatives too: a challenge.
+    // This includes a challenge ACK.
     p.send(seg().seq(2).ack(0x1000).ts(1_006));
     assert!(p.expect().ts.is_some());
 }
 
-/// RFC 7323 §3.2: where [`require_timestamps`](firstflight_tcp::Config::require_timestamps) is set, a segment without
-/// the option is dropped, a RST is not.
+/// RFC 7323 §3.2: if [`require_timestamps`](firstflight_tcp::Config::require_timestamps) is set, a segment without
+/// the option is dropped, but a RST is not.
 //= rfc7323 3.2-g 3.2-h test
 #[test]
 fn missing_timestamps_are_dropped_silently_except_on_rst() {
@@ -150,7 +150,7 @@ fn missing_timestamps_are_dropped_silently_except_on_rst() {
     assert_eq!(p.state(id), StateName::Closed);
 }
 
-/// RFC 7323 §3.2: that is so for the SYN-ACK that ends a simultaneous open.
+/// RFC 7323 §3.2: this includes the SYN-ACK that ends a simultaneous open.
 #[test]
 fn a_crossed_syn_ack_without_the_agreed_timestamps_is_dropped() {
     let mut p = Peer::with(|config| config.tcp.require_timestamps = true);
@@ -165,7 +165,7 @@ fn a_crossed_syn_ack_without_the_agreed_timestamps_is_dropped() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// RFC 7323 §5.3 R1: an old timestamp: acknowledge and drop.
+/// RFC 7323 §5.3 R1: a segment with an old timestamp is acknowledged and dropped.
 //= rfc7323 5.2-a 5.3-a test
 #[test]
 fn paws_drops_old_segments_and_answers() {
@@ -173,7 +173,7 @@ fn paws_drops_old_segments_and_answers() {
     p.send(seg().seq(1).ack(1).ts(999).data(b"old"));
     p.expect().is_ack().seq(1).ack(1);
     assert_eq!(p.read(id), b"");
-    // Across the wrap: 0x8000_0000 behind is old, in front is new.
+    // Across the wrap: more than 0x8000_0000 ahead counts as old, less counts as new.
     p.send(seg().seq(1).ack(1).ts(1_000_u32.wrapping_add(0x8000_0001)).data(b"old"));
     p.expect().is_ack().ack(1);
     p.send(seg().seq(1).ack(1).ts(1_000).data(b"same"));
@@ -189,7 +189,7 @@ fn paws_does_not_stop_a_rst() {
     assert_eq!(p.state(id), StateName::Closed);
 }
 
-/// RFC 7323 §5.5: after 24 days of silence TS.Recent is void, and a new one is taken.
+/// RFC 7323 §5.5: after 24 days of silence TS.Recent is invalid, and a new one is accepted.
 //= rfc7323 5.3-a test
 #[test]
 fn paws_forgets_after_24_days() {
@@ -204,30 +204,30 @@ fn paws_forgets_after_24_days() {
     assert_eq!(p.read(id), b"yes");
     p.pass(100);
     assert_eq!(echo(p.expect()), old);
-    // From here on it protects again.
+    // From here on, it protects again.
     p.send(seg().seq(4).ack(1).ts(old - 1).data(b"no"));
     assert_eq!(p.read(id), b"");
 }
 
-/// RFC 7323 §4.3 (2): the echo is of the segment that advanced the left edge, not the newest.
+/// RFC 7323 §4.3 (2): the echo is that of the segment that advanced the left edge, not that of the newest segment.
 //= rfc7323 4.3-a 4.3-b 4.3-c test
 #[test]
 fn echo_is_of_the_earliest_unacknowledged_segment() {
     let (mut p, _) = open_ts();
-    // Two in order within the delayed ACK: the second arrives before the first is acknowledged.
+    // Two segments in order within the delay of the ACK: the second arrives before the first is acknowledged.
     p.send_all([seg().seq(1).ack(1).ts(1_010).bytes(100), seg().seq(101).ack(1).ts(1_020).bytes(100)]);
     p.pass(100);
     assert_eq!(echo(p.expect().ack(201)), 1_010);
-    // A hole: the echo stays at the last in-order segment's.
+    // A hole: the echo stays that of the last in-order segment.
     p.send(seg().seq(301).ack(1).ts(1_040).bytes(100));
     assert_eq!(echo(p.expect().ack(201)), 1_010);
-    // The hole is filled: its timestamp.
+    // The hole is filled: the echo is that of the segment that filled it.
     p.send(seg().seq(201).ack(1).ts(1_050).bytes(100));
     assert_eq!(echo(p.expect().ack(401)), 1_050);
 }
 
-/// RFC 7323 §4.3 with RFC 5961 §5: a segment whose ACK is not acceptable sets nothing, or one blind
-/// segment would make PAWS drop everything that follows.
+/// RFC 7323 §4.3 with RFC 5961 §5: a segment whose ACK is not acceptable does not set TS.Recent. Otherwise one
+/// blind segment would make PAWS drop everything that follows.
 #[test]
 fn a_blind_segment_does_not_poison_ts_recent() {
     let (mut p, id) = open_ts();
@@ -237,7 +237,7 @@ fn a_blind_segment_does_not_poison_ts_recent() {
     assert_eq!(p.read(id), b"good");
 }
 
-/// RFC 7323 appendix A: 12 bytes of every segment.
+/// RFC 7323 appendix A: timestamps take 12 bytes of every segment.
 //= rfc9293 MUST-16 test
 #[test]
 fn timestamps_take_room_in_full_segments() {
@@ -246,7 +246,7 @@ fn timestamps_take_room_in_full_segments() {
     p.expect().len(1448);
 }
 
-/// RFC 5681 §4.2: every second full segment is acknowledged; full means 1,448 bytes here.
+/// RFC 5681 §4.2: every second full segment is acknowledged. Full means 1,448 bytes here.
 //= rfc9293 SHLD-19 test
 #[test]
 fn every_second_segment_with_timestamps_is_acknowledged() {
@@ -258,7 +258,7 @@ fn every_second_segment_with_timestamps_is_acknowledged() {
     p.expect().is_ack().ack(1 + 2 * 1448);
 }
 
-/// RFC 7323 §4.1: round-trip times from echoes, also of segments sent twice.
+/// RFC 7323 §4.1: round-trip times are measured from echoes, also for segments that were sent twice.
 //= rfc7323 4.1-a test
 //= rfc6298 3-b test
 #[test]
@@ -269,34 +269,34 @@ fn echoes_measure_retransmitted_segments() {
     p.at(220);
     p.expect().seq(1);
     p.at(250);
-    // The echo is of the second copy: about 30 ms, not 250.
+    // The echo is that of the second copy: about 30 ms, not 250.
     p.send(seg().seq(1).ack(5).ts(1_100));
     let rtt = p.stack.info(id).unwrap().rtt.unwrap();
     assert!(rtt.as_millis() < 60, "{rtt:?}");
 }
 
-/// RFC 7323 §3.2: a segment without ACK has no echo, whatever stands there.
+/// RFC 7323 §3.2: the echo field of a segment without ACK is ignored.
 //= rfc7323 3.2-c test
 #[test]
 fn an_echo_without_ack_measures_nothing() {
     let mut p = Peer::new();
     p.listen();
     p.at(500);
-    // Another connection shows where the stack's clock stands.
+    // Another connection shows the time of the stack's clock.
     p.connect(b"", false);
     let now = p.expect().is_syn().ts.unwrap().value;
     p.flow(peer::CLIENT_PORT, 1);
     p.local_port = peer::PORT;
     p.send(seg().syn().mss(1460).ts_echo(1_000, now.wrapping_sub(30)));
     p.expect().syn_ack().at(500);
-    // 1 s, as long as nothing was measured.
+    // The timeout is 1 s as long as nothing was measured.
     p.at(1_450);
     assert!(p.drain().iter().all(|g| g.port != peer::CLIENT_PORT));
     p.at(1_510);
     assert!(p.drain().iter().any(|g| g.port == peer::CLIENT_PORT));
 }
 
-/// RFC 7323 §3.2: timestamps that were not agreed are ignored, and the segment is taken.
+/// RFC 7323 §3.2: timestamps that were not agreed are ignored, and the segment is accepted.
 //= rfc7323 3.2-i test
 #[test]
 fn timestamps_that_were_not_agreed_are_ignored() {
@@ -325,27 +325,28 @@ fn the_reset_of_an_abort_carries_timestamps() {
 #[test]
 fn the_timestamp_of_a_reset_is_not_taken() {
     let (mut p, id) = open_ts();
-    // In the window but not at its edge: challenged.
+    // The number is in the window but not at its edge, so the RST is challenged.
     p.send(seg().seq(2).ts(0x4000_0000).rst());
     assert_eq!(echo(p.expect().is_ack()), 1_000);
     p.send(seg().seq(1).ack(1).ts(1_001).data(b"x"));
     assert_eq!(p.read(id), b"x");
 }
 
-/// RFC 7323 §5.3: a timestamp is judged when its segment arrives, in sequence or not, and before the numbers.
+/// RFC 7323 §5.3: a timestamp is checked when its segment arrives, in sequence or not, and before the numbers.
 //= rfc7323 5.3-b 5.3-c test
 #[test]
 fn paws_comes_before_the_numbers_and_also_behind_a_hole() {
     let (mut p, id) = open_ts();
     p.send(seg().seq(3).ack(1).ts(999).data(b"old"));
     p.expect().is_ack().ack(1);
-    // Outside the window as well: it is the timestamp that speaks against it.
+    // The number is outside the window as well, but the timestamp is the reason for the drop.
     p.send(seg().seq(0x4000_0000).ack(1).ts(999).data(b"old"));
     p.expect().is_ack().ack(1);
     let reasons =
         p.traces.iter().filter_map(|t| if let Trace::Segment(_, why) = t { Some(*why) } else { None });
     assert_eq!(reasons.collect::<Vec<_>>(), [DropReason::OldTimestamp; 2]);
-    // Kept behind the hole, and good when the hole is filled, though newer timestamps came meanwhile.
+    // The segment is kept behind the hole, and accepted when the hole is filled, although newer timestamps came
+    // meanwhile.
     p.send(seg().seq(3).ack(1).ts(1_001).data(b"cd"));
     p.expect().is_ack().ack(1);
     p.send(seg().seq(1).ack(1).ts(1_900).data(b"ab"));
@@ -370,7 +371,7 @@ fn the_timestamp_clock_ticks_every_millisecond() {
     assert_eq!(stamp(&mut p).wrapping_sub(first), 86_400_001);
 }
 
-/// RFC 7323 §2.4: scaled windows are rounded down, and what any ACK offered stays good.
+/// RFC 7323 §2.4: scaled windows are rounded down, and what any ACK offered stays valid.
 //= rfc7323 2.4-b 2.4-c test
 #[test]
 fn what_an_earlier_ack_offered_is_taken() {
@@ -382,7 +383,7 @@ fn what_an_earlier_ack_offered_is_taken() {
     p.send(seg().seq(1).ack(1));
     let id = p.accept(listener);
     let edge = |got: Got| got.ack + (u32::from(got.window) << scale);
-    // The whole buffer was offered once; then an odd byte makes the edge go back by rounding.
+    // The whole buffer was offered once. Then an odd byte moves the edge back by rounding.
     p.send(seg().seq(1).ack(1).bytes(1_448));
     p.pass(50);
     let offered = edge(p.expect());

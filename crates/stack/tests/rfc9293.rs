@@ -1,4 +1,4 @@
-//! Requirements of RFC 9293 that no other file is about: addresses, ports, flags, windows, queued segments.
+//! Requirements of RFC 9293 that no other file covers: addresses, ports, flags, windows, queued segments.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -13,7 +13,7 @@ use peer::{Got, PORT, Peer, Seg, seg};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU8;
 
-/// A connection that the peer opened, its MSS 1,000.
+/// A connection that the peer opened, with an MSS of 1,000.
 fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
     let mut p = Peer::with(|c| tune(&mut c.tcp));
     let listener = p.listen();
@@ -48,7 +48,7 @@ fn nobody_connects_to_broadcast_multicast_or_nowhere() {
     }
 }
 
-/// RFC 9293 §3.9.2.3 (MUST-63): without an answer and without a connection.
+/// RFC 9293 §3.9.2.3 (MUST-63): such a SYN gets no answer and opens no connection.
 //= rfc9293 MUST-63 test
 #[test]
 fn a_syn_from_an_address_that_nobody_has_is_ignored() {
@@ -79,7 +79,7 @@ fn a_syn_to_broadcast_or_multicast_is_ignored() {
     }
 }
 
-/// Another destination in an IPv4 packet, with right checksums.
+/// Sets another destination in an IPv4 packet, with right checksums.
 fn readdress(packet: &mut [u8], destination: [u8; 4]) {
     packet[16..20].copy_from_slice(&destination);
     packet[10..12].fill(0);
@@ -89,8 +89,8 @@ fn readdress(packet: &mut [u8], destination: [u8; 4]) {
     firstflight_wire::tcp::fill_checksum(&mut packet[20..], source.into(), destination.into());
 }
 
-/// In IPv6 packets IPv4's addresses, as IPv4-mapped ones or as the stack keeps them, belong to nobody: no IPv4
-/// connection takes what comes with them.
+/// An IPv6 packet must not contain IPv4 addresses, neither IPv4-mapped nor as the stack keeps them: no IPv4
+/// connection accepts its data.
 #[test]
 fn an_ipv6_packet_reaches_no_ipv4_connection() {
     for prefix in ["::ffff:0:0", "ffff:ffff:ffff:ffff::"].map(|text| text.parse::<Ipv6Addr>().unwrap()) {
@@ -123,7 +123,7 @@ fn an_ipv6_packet_reaches_no_ipv4_connection() {
     }
 }
 
-/// RFC 9293 §3.9.1.1 (MUST-43 to MUST-45): the application's local address, else one of the stack's, and the
+/// RFC 9293 §3.9.1.1 (MUST-43 to MUST-45): the application's local address, otherwise one of the stack's, and the
 /// same one for the whole connection. (The peer checks the source of every packet.)
 //= rfc9293 MUST-43 MUST-44 MUST-45 test
 #[test]
@@ -147,7 +147,7 @@ fn the_local_address_is_the_applications_choice_or_the_stacks() {
     assert_eq!(refused, Err(ConnectError::LocalInUse));
 }
 
-/// RFC 9293 §3.9.1.1 (MUST-42): the port of a connect under way, and of handshakes under way, can be listened on.
+/// RFC 9293 §3.9.1.1 (MUST-42): a port can be listened on while a connect or handshakes use it.
 //= rfc9293 MUST-42 test
 #[test]
 fn a_port_in_syn_sent_or_syn_received_can_be_listened_on() {
@@ -161,14 +161,14 @@ fn a_port_in_syn_sent_or_syn_received_can_be_listened_on() {
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
     assert_eq!(p.state(connecting), StateName::SynSent);
-    // Another listener, of another address, while that handshake is under way.
+    // Another listener, for another address, while that handshake is in progress.
     let other = ListenConfig::new(address("0.0.0.0:80"));
     assert!(p.stack.listen(other).is_ok());
     p.send(seg().seq(1).ack(1));
     p.accept(listener);
 }
 
-/// RFC 9293 §3.9.1.1 (MUST-41): a second listener is an error, and the first one and its connections go on.
+/// RFC 9293 §3.9.1.1 (MUST-41): a second listener is an error, and the first one and its connections continue.
 //= rfc9293 MUST-41 test
 #[test]
 fn listening_twice_is_an_error_and_disturbs_nothing() {
@@ -185,7 +185,7 @@ fn listening_twice_is_an_error_and_disturbs_nothing() {
 
 // --- flags and options -------------------------------------------------------------------------------
 
-/// RFC 9293 §3.9.1.2 (MUST-61, SHLD-27, SHLD-28): full segments, and PSH on the last one alone.
+/// RFC 9293 §3.9.1.2 (MUST-61, SHLD-27, SHLD-28): full segments, with PSH only on the last one.
 //= rfc9293 MUST-61 SHLD-27 SHLD-28 test
 #[test]
 fn what_is_written_leaves_in_full_segments_and_the_last_is_pushed() {
@@ -194,7 +194,7 @@ fn what_is_written_leaves_in_full_segments_and_the_last_is_pushed() {
     let sent: Vec<(usize, bool)> =
         p.drain().iter().map(|g| (g.data.len(), g.flags.contains(Flags::PSH))).collect();
     assert_eq!(sent, [(1_000, false), (1_000, false), (500, true)]);
-    // Three writes wait for the window, and leave as one.
+    // Three writes wait for the window, and are sent as one.
     p.send(seg().seq(1).ack(2_501).win(0));
     for _ in 0..3 {
         p.write(id, &[0; 100]);
@@ -205,7 +205,7 @@ fn what_is_written_leaves_in_full_segments_and_the_last_is_pushed() {
     assert!(one.flags.contains(Flags::PSH));
 }
 
-/// RFC 9293 §3.2 (MUST-65), RFC 2018 §2: the options of a SYN are on no other segment.
+/// RFC 9293 §3.2 (MUST-65), RFC 2018 §2: options of a SYN are on no other segment.
 //= rfc9293 MUST-65 test
 //= rfc2018 2-a test
 #[test]
@@ -252,7 +252,7 @@ fn a_reset_counts_while_our_window_is_closed() {
 
 // --- windows and acknowledgements ----------------------------------------------------------------------
 
-/// RFC 9293 §3.8.6 (SHLD-14): whatever waits to be read, what was offered stays offered.
+/// RFC 9293 §3.8.6 (SHLD-14): an offered window stays offered, whatever waits to be read.
 //= rfc9293 SHLD-14 test
 #[test]
 fn the_right_edge_of_our_window_never_moves_left() {
@@ -273,7 +273,8 @@ fn the_right_edge_of_our_window_never_moves_left() {
     assert!(edge >= 8_000);
 }
 
-/// RFC 9293 §3.8.6 (SHLD-15, SHLD-16): nothing new leaves, what is out is sent again within the window.
+/// RFC 9293 §3.8.6 (SHLD-15, SHLD-16): nothing new is sent, and what is outstanding is sent again within the
+/// window.
 //= rfc9293 MUST-34 SHLD-15 SHLD-16 test
 //= rfc7323 2.4-a test
 #[test]
@@ -281,7 +282,7 @@ fn into_a_window_that_shrank_nothing_new_is_sent() {
     let (mut p, id) = open();
     p.write(id, &[0; 20_000]);
     assert_eq!(p.drain().len(), 10);
-    // 4,000 of the 10,000 that are out are acknowledged, and no more than 2,500 behind them are welcome.
+    // 4,000 of the 10,000 outstanding bytes are acknowledged, and the window after them is 2,500.
     p.send(seg().seq(1).ack(4_001).win(2_500));
     p.quiet();
     p.pass(300);
@@ -319,7 +320,7 @@ fn keepalive_begins_after_two_hours_unless_told_otherwise() {
     p.expect().is_ack().seq(0).empty();
 }
 
-/// RFC 9293 §3.8.3 (SHLD-11): R2 is at least 100 s, even where the timeout is at its floor.
+/// RFC 9293 §3.8.3 (SHLD-11): R2 is at least 100 s, even if the timeout is at its minimum.
 //= rfc9293 SHLD-11 test
 #[test]
 fn data_is_not_given_up_within_100_seconds() {
@@ -331,7 +332,7 @@ fn data_is_not_given_up_within_100_seconds() {
     assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
 }
 
-/// RFC 9293 §3.9.2.2 (MUST-55): neither answer nor effect.
+/// RFC 9293 §3.9.2.2 (MUST-55): no answer and no effect.
 //= rfc9293 MUST-55 test
 #[test]
 fn source_quench_is_discarded() {
@@ -351,7 +352,7 @@ fn source_quench_is_discarded() {
     assert!(p.others.is_empty());
 }
 
-/// RFC 9293 §3.9.2 (MUST-49): on every packet, whether a connection sends it or not; 64 unless told otherwise.
+/// RFC 9293 §3.9.2 (MUST-49): on every packet, whether a connection sends it or not. The default is 64.
 //= rfc9293 MUST-49 test
 #[test]
 fn packets_have_the_hop_limit_that_was_set() {

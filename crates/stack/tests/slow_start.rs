@@ -8,14 +8,15 @@ use firstflight_tcp::congestion::Algorithm;
 use pair::{End, Pair};
 use std::time::Duration;
 
-/// What a download took: virtual time from the SYN to the last byte, and what the path did to the server's packets.
+/// The cost of a download: virtual time from the SYN to the last byte, and what the path did to the server's
+/// packets.
 struct Download {
     took: Duration,
     path: Counters,
     resent: u64,
 }
 
-/// `bytes` from the server to the client over `path`.
+/// Downloads `bytes` from the server over `path`.
 fn download(
     path: &PathConfig,
     seed: u64,
@@ -62,8 +63,8 @@ fn bottleneck(mbit: u64, rtt_ms: u64, queue: usize) -> PathConfig {
     }
 }
 
-/// A queue as long as the path: slow start loses every second segment of hundreds. Behind them all, the receiver keeps
-/// what arrives, so that what was dropped goes again and nothing else.
+/// The queue is as long as the path, so slow start loses every second segment of hundreds. The receiver keeps all
+/// that arrives, so only dropped segments are sent again.
 #[test]
 fn what_a_queue_dropped_goes_again_and_nothing_else() {
     for (mbit, rtt) in [(20, 100), (100, 20), (10, 200)] {
@@ -74,8 +75,8 @@ fn what_a_queue_dropped_goes_again_and_nothing_else() {
     }
 }
 
-/// HyStart++ (RFC 9406) notices a queue of two bandwidth-delay products before it is full; NewReno does not look. What
-/// is not lost has not to be sent again, and takes no longer.
+/// HyStart++ (RFC 9406) notices a queue of two bandwidth-delay products before it is full; NewReno does not check.
+/// With HyStart++ nothing is lost, so nothing is sent again, and the download takes no longer.
 //= rfc9438 4.10-b test
 #[test]
 fn cubic_slows_down_when_round_trips_take_longer() {
@@ -90,8 +91,8 @@ fn cubic_slows_down_when_round_trips_take_longer() {
     }
 }
 
-/// 3.75 MB are under way on this path: the buffers begin with 1 MiB and grow with the window. Without a limit of 8 MiB
-/// it takes as long.
+/// 3.75 MB are in flight on this path. The buffers start with 1 MiB and grow with the window. Without a limit of 8
+/// MiB, the download takes as long.
 #[test]
 fn buffers_grow_as_long_as_the_path_takes_more() {
     let path = bottleneck(100, 300, 3_750_000);

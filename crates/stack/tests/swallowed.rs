@@ -1,5 +1,5 @@
-//! What counts as evidence that a path swallows what follows a first flight: a FIN or RST out of order (Linux' third
-//! and fourth sign). What does not count: above all, packets that others can forge.
+//! What counts as evidence that a path drops what follows a first flight: a FIN or RST out of order (Linux' third
+//! and fourth sign). And what does not count: above all, packets that others can forge.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -8,12 +8,12 @@ use firstflight_stack::{CloseReason, ConnId, ConnectConfig};
 use peer::primed::{AFTER, DATA, failures, primed, primed_by, with_cookie};
 use peer::{PORT, Peer, Seg, seg};
 
-/// What the server sent and the path swallowed, bytes.
+/// Bytes that the server sent and the path dropped.
 const RESPONSE: u32 = 100;
-/// The number behind it.
+/// The number after them.
 const BEHIND: u32 = 1 + RESPONSE;
 
-/// A first flight that was accepted, and nothing since.
+/// An accepted first flight, with nothing received since.
 fn accepted() -> (Peer, ConnId) {
     let mut p = primed();
     let id = p.connect(DATA, true);
@@ -23,14 +23,14 @@ fn accepted() -> (Peer, ConnId) {
     (p, id)
 }
 
-/// A RST of the server with a number behind the swallowed response. The stack challenges it (RFC 5961 §3.2).
+/// A RST of the server with a number after the dropped response. The stack challenges it (RFC 5961 §3.2).
 #[track_caller]
 fn reset_ahead(p: &mut Peer) {
     p.send(seg().seq(BEHIND).rst());
     p.expect().is_ack().seq(AFTER).ack(1).empty();
 }
 
-/// The server is gone: its host answers the challenge ACK with the number that it acknowledges.
+/// The server's connection is gone: its host answers the challenge ACK with the number that it acknowledges.
 //= rfc5961 3.2-c test
 #[test]
 fn a_reset_behind_the_response_that_is_confirmed_is_a_failure() {
@@ -63,7 +63,7 @@ fn a_fin_behind_the_response_is_a_failure_when_the_connection_is_over_without_it
     }
 }
 
-/// The server acknowledges more of the request, from behind its response: the same evidence.
+/// The server acknowledges more of the request, with a number after its response: the same evidence.
 #[test]
 fn an_acknowledgement_behind_the_response_is_a_failure_too() {
     let (mut p, id) = accepted();
@@ -112,7 +112,8 @@ fn what_does_not_count() {
     }
 }
 
-/// A server that takes what it gets and closes: its FIN was lost, and what it acknowledges with is one number ahead.
+/// A server that reads everything and closes: its FIN was lost, and its acknowledgement has a number that is one
+/// ahead.
 #[test]
 fn a_lost_fin_is_no_response() {
     let ends: [&[Seg]; 3] = [
@@ -135,7 +136,7 @@ fn a_lost_fin_is_no_response() {
     }
 }
 
-/// The response overtook the SYN-ACK, and came too early for us; then the server resets.
+/// The response overtook the SYN-ACK, and was too early for us. Then the server resets.
 #[test]
 fn a_response_in_front_of_the_syn_ack_was_not_swallowed() {
     let mut p = primed();
@@ -193,8 +194,8 @@ fn a_response_that_nobody_waits_for_is_no_failure() {
     assert_eq!(failures(&p), 0);
 }
 
-/// Where the data may run twice, a FIN from behind the response says what the probe's answer would have said: the
-/// second attempt does not wait for a second probe.
+/// If the data may run twice, a FIN with a number after the response shows what the probe's answer would have
+/// shown, so the second attempt does not wait for a second probe.
 #[test]
 fn the_fallback_sequence_believes_the_fin() {
     for fin in [false, true] {

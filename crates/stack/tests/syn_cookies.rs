@@ -6,7 +6,7 @@ mod peer;
 use firstflight_stack::StateName;
 use peer::{CLIENT_PORT, Peer, seg};
 
-/// RFC 4987 §3.6: no state, the ACK brings it back, options in the timestamp.
+/// RFC 4987 §3.6: no state is kept; the ACK brings it back, and the timestamp carries the options.
 #[test]
 fn syn_cookies_when_the_syn_queue_is_full() {
     for timestamps in [true, false] {
@@ -39,14 +39,14 @@ fn syn_cookies_when_the_syn_queue_is_full() {
         assert_eq!(bytes > 1_000, timestamps, "{bytes}");
         assert_eq!(got[0].ts.is_some(), timestamps);
         if timestamps {
-            // So did SACK-permitted.
+            // SACK-permitted came back, too.
             p.send(seg().seq(9).ack(1).ts(103).data(b"y"));
             assert_eq!(p.drain().pop().unwrap().sack, [(9, 10)]);
         }
     }
 }
 
-/// The SYN-ACK of a cookie promises what the child will do: the listener's settings, not the stack's.
+/// The SYN-ACK of a cookie offers what the child will do: it uses the listener's settings, not the stack's.
 #[test]
 fn syn_cookie_speaks_for_the_listeners_settings() {
     let mut p = Peer::new();
@@ -60,7 +60,7 @@ fn syn_cookie_speaks_for_the_listeners_settings() {
     assert_eq!((syn_ack.ts, syn_ack.mss), (None, Some(1000)));
 }
 
-/// A cookie's ACK is one chance in 2^28; without recent cookies there is none at all.
+/// An ACK with a guessed cookie has a chance of one in 2^28; without recent cookies it has none.
 #[test]
 fn forged_acks_do_not_open_connections() {
     let mut p = Peer::new();
@@ -77,7 +77,7 @@ fn forged_acks_do_not_open_connections() {
     p.send(seg().seq(1).ack(1));
     p.expect().is_rst();
     p.nothing_to_accept(listener);
-    // Old: a cookie lives at most two periods of 64 s.
+    // The cookie is old: it lives for at most two periods of 64 s.
     p.flow(CLIENT_PORT, peer::PEER_ISN);
     p.pass(129_000);
     p.send(seg().seq(1).ack(1));
@@ -85,7 +85,7 @@ fn forged_acks_do_not_open_connections() {
     p.nothing_to_accept(listener);
 }
 
-/// A cookie's ACK must not slip past a full accept queue.
+/// The ACK of a cookie must not bypass a full accept queue.
 #[test]
 fn syn_cookie_ack_waits_for_room_in_the_accept_queue() {
     let mut p = Peer::new();

@@ -1,4 +1,4 @@
-//! A client's SYN that meets an earlier connection of its four-tuple at the server, mostly one in TIME-WAIT: it costs
+//! A client's SYN meets an earlier connection of its four-tuple at the server, usually one in TIME-WAIT. This costs
 //! one round trip, and says nothing about the path (RFC 9293 §3.5.1, §3.10.7.3).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -17,19 +17,19 @@ use std::time::Duration;
 /// A number of the earlier connection, far above ours.
 const OLD: u32 = 1 << 30;
 
-/// The ACK with which a TIME-WAIT answers a SYN that it does not take: its own numbers.
+/// The ACK with which a TIME-WAIT answers a SYN that it does not accept: it has the TIME-WAIT's own numbers.
 fn challenge() -> Seg {
     seg().seq(5_000).ack(OLD)
 }
 
-/// The stack's RST for [`challenge`], then its next SYN, both now.
+/// The stack's RST for [`challenge`], then its next SYN, both sent now.
 #[track_caller]
 fn reset_and_syn(p: &mut Peer) -> Got {
     p.expect().is_rst().seq(OLD).at(p.ms());
     p.expect().is_syn().at(p.ms())
 }
 
-/// The RST ends the TIME-WAIT, and the SYN that follows it opens: a round trip, not a second.
+/// The RST ends the TIME-WAIT, and the SYN after it opens the connection: this takes a round trip, not a second.
 #[test]
 fn the_syn_goes_again_right_behind_the_rst() {
     let mut p = Peer::new();
@@ -49,7 +49,7 @@ fn the_syn_goes_again_right_behind_the_rst() {
     assert_eq!(info.cwnd, 10_000, "nothing was lost");
 }
 
-/// Without an answer the new SYN is sent again after a second, like a first one, and from then on with backoff.
+/// Without an answer, the new SYN is sent again after a second, like a first one, and then with backoff.
 #[test]
 fn the_timer_counts_from_the_new_syn() {
     for data in [DATA, b""] {
@@ -64,7 +64,7 @@ fn the_timer_counts_from_the_new_syn() {
     }
 }
 
-/// An attacker who forges such answers gets a RST for each, as from any host, and one SYN from each connect.
+/// An attacker who forges such answers gets one RST for each, as from any host, and one SYN from each connect.
 #[test]
 fn forged_answers_make_one_syn() {
     let mut p = primed();
@@ -78,7 +78,7 @@ fn forged_answers_make_one_syn() {
         syns += got.iter().filter(|got| got.flags.contains(firstflight_wire::tcp::Flags::SYN)).count();
     }
     assert_eq!(syns, 1);
-    // The timer runs all the same, and another answer changes nothing about it.
+    // The timer keeps running, and another answer does not change it.
     p.at(start + 1_500);
     p.expect().is_syn().at(start + 1_000);
     p.send(challenge());
@@ -87,7 +87,8 @@ fn forged_answers_make_one_syn() {
     assert_eq!(p.state(id), StateName::SynSent);
 }
 
-/// The SYN that goes again at once is none of the retries: a forged answer does not halve a connect's patience.
+/// The SYN that is sent again at once does not count as a retry: a forged answer does not halve the time of a
+/// connect.
 #[test]
 fn the_new_syn_is_no_retry() {
     let mut p = Peer::with(|c| c.tcp.syn_retries = 1);
@@ -102,7 +103,7 @@ fn the_new_syn_is_no_retry() {
     assert_eq!(p.state(id), StateName::Closed);
 }
 
-/// A RST with a wrong number does not bring the SYN again.
+/// A RST with a wrong number does not cause another SYN.
 #[test]
 fn a_reset_brings_no_syn() {
     let mut p = primed();
@@ -112,7 +113,7 @@ fn a_reset_brings_no_syn() {
     p.quiet();
 }
 
-/// The answer may come after the first timeout, which follows the round-trip time of earlier visits: it is still no
+/// The answer may come after the first timeout, which follows the round-trip time of earlier visits. It is still no
 /// sign of a path that drops the first SYN.
 #[test]
 fn an_answer_after_the_timeout_counts() {
@@ -131,8 +132,8 @@ fn an_answer_after_the_timeout_counts() {
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::OldConnection), 0));
 }
 
-/// The first flight met an earlier connection: the SYN goes again plain, and its data after the handshake. Nothing is
-/// held against the path, and the next SYN carries data.
+/// The first flight met an earlier connection. The SYN is sent again plain, and the data after the handshake. This
+/// is no failure of the path, and the next SYN carries data.
 #[test]
 fn it_is_no_failure_of_fast_open() {
     for lost in [false, true] {
@@ -143,7 +144,7 @@ fn it_is_no_failure_of_fast_open() {
         p.send(challenge());
         reset_and_syn(&mut p).empty().no_fast_open();
         if lost {
-            // That was congestion: the first one had arrived.
+            // The loss is congestion, because the first SYN had arrived.
             p.pass(1_100);
             p.expect().is_syn().empty().no_fast_open();
         }
@@ -158,7 +159,8 @@ fn it_is_no_failure_of_fast_open() {
     }
 }
 
-/// The timestamp that the SYN-ACK echoes tells the first SYN from the second, unless both left in one millisecond.
+/// The timestamp that the SYN-ACK echoes distinguishes the first SYN from the second, unless both were sent in one
+/// millisecond.
 #[test]
 fn an_echo_of_both_syns_is_no_sign_of_the_first() {
     for (wait, echo_first, reason) in [
@@ -182,7 +184,7 @@ fn an_echo_of_both_syns_is_no_sign_of_the_first() {
     }
 }
 
-/// A request for a cookie met one: the next connect asks again, in the same form.
+/// A cookie request met an earlier connection: the next connect requests again, in the same form.
 #[test]
 fn a_request_that_met_one_is_made_again() {
     let mut p = Peer::new();
@@ -198,7 +200,7 @@ fn a_request_that_met_one_is_made_again() {
     assert_eq!(p.expect().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
 }
 
-/// The answer was forged, and the server had taken the first SYN: its data counts as taken, once.
+/// The answer was forged, and the server had accepted the first SYN: its data counts as accepted, once.
 #[test]
 fn a_forged_answer_does_not_send_the_data_twice() {
     let mut p = primed();
@@ -213,13 +215,13 @@ fn a_forged_answer_does_not_send_the_data_twice() {
     p.quiet();
 }
 
-/// A cookie that is good once was not taken by the listener: it is shown again.
+/// The listener did not take a one-time cookie, so it is shown again.
 #[test]
 fn the_cookie_stays() {
     let mut p = primed();
     let id = p.connect(DATA, true);
     p.expect();
-    // A server that grants another one each time.
+    // A server that grants another cookie each time.
     p.send(seg().syn().ack(AFTER).mss(1_460).cookie(b"second!!"));
     p.expect();
     end(&mut p, id);
@@ -236,7 +238,7 @@ fn the_cookie_stays() {
     }
 }
 
-/// The second attempt, from another port, may meet one as well.
+/// The second attempt, from another port, may meet an earlier connection as well.
 #[test]
 fn the_second_attempt_goes_on_too() {
     let mut p = primed();
@@ -254,8 +256,9 @@ fn the_second_attempt_goes_on_too() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// A client with new secrets uses a port again while the server still has the last connection there in TIME-WAIT. Half
-/// of the SYNs look old. The RST that follows such a SYN ends the TIME-WAIT, so it costs one more round trip.
+/// A client with new secrets reuses a port while the server still has the last connection of that port in
+/// TIME-WAIT. Half of the SYNs look old. The RST that follows such a SYN ends the TIME-WAIT, so it costs one more
+/// round trip.
 #[test]
 fn a_restarted_client_gets_its_port_again_from_our_server() {
     const DELAY: Duration = Duration::from_millis(20);

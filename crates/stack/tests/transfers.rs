@@ -1,7 +1,7 @@
 //! Random transfers over hostile paths: every byte arrives in order, or both ends see an error.
 //!
-//! Whatever happens, nobody is silent for longer than the retransmission timeout while data waits, and the timeout is
-//! no longer than RFC 6298 makes it on such a path.
+//! While data waits, no end is silent for longer than its retransmission timeout, and the timeout is no longer than
+//! RFC 6298 makes it on such a path.
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds instead of the default, `FIRSTFLIGHT_SEED=n` one of them,
 //! `FIRSTFLIGHT_ALGORITHM=name` lets all connections have this congestion control.
@@ -39,13 +39,13 @@ impl Dice {
     }
 }
 
-/// The byte that stands at `offset` of the stream of one direction.
+/// The byte at `offset` of the stream of one direction.
 fn byte(seed: u64, end: End, offset: usize) -> u8 {
     let x = (offset as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed ^ ((end as u64) << 40);
     (x >> 29) as u8
 }
 
-/// One end's application: writes `total` bytes, closes, reads to the end.
+/// The application of one end: writes `total` bytes, closes, reads to the end.
 struct App {
     end: End,
     id: Option<ConnId>,
@@ -119,7 +119,8 @@ fn path(dice: &mut Dice) -> PathConfig {
         reorder: if hostile { dice.below(200) as f64 / 1000.0 } else { 0.0 },
         reorder_delay: Duration::from_micros(dice.pick(&[100, 2_000, 30_000])),
         duplicate: if hostile { dice.below(100) as f64 / 1000.0 } else { 0.0 },
-        // Below, one bit at a time: the Internet checksum finds every single flip, but not every pair.
+        // The link below corrupts one bit at a time: the Internet checksum finds every single flip, but not every
+        // pair.
         corrupt: 0.0,
         mtu: dice.pick(&[1500, 1500, 1280, 576, 9000]),
         ..PathConfig::default()
@@ -183,7 +184,7 @@ fn transfer(seed: u64, way: Way) -> Done {
     let mut rebinding = (way == Way::Rebound).then(|| Rebinding::new(seed, &mut pair, delay));
     pair.keep_log = std::env::var_os("FIRSTFLIGHT_SEED").is_some();
     let listener = pair.listen(Some(policy(key(1), 10)));
-    // A first visit fetches the cookie in half of the runs, so that both paths are run.
+    // In half of the runs a first visit fetches the cookie, so that both paths are tested.
     if dice.chance(50) {
         let id = pair.connect(b"", true);
         pair.idle(Duration::from_secs(5));
@@ -199,7 +200,7 @@ fn transfer(seed: u64, way: Way) -> Done {
     let data: Vec<u8> = (0..first).map(|i| byte(seed, End::Client, i)).collect();
     client.id = Some(pair.connect(&data, dice.chance(70)));
     client.written = first;
-    // A client that only receives is found again by its next keep-alive, each time.
+    // The next keep-alive of a client that only receives finds it again, each time.
     let hours = if way == Way::Rebound { 24 } else { 4 };
     let end = pair.now + Duration::from_secs(hours * 3600);
     let mut watches = [End::Client, End::Server].map(|end| Watch::new(end, longest));
@@ -219,7 +220,7 @@ fn transfer(seed: u64, way: Way) -> Done {
         if client.over() && (server.over() || (server.id.is_none() && client.failed.is_some())) {
             break;
         }
-        // A SYN that goes again from another port is another SYN, and makes another child.
+        // A SYN that is sent again from another port is another SYN, and makes another child.
         let open = client.id.and_then(|id| pair.client.info(id)).is_some_and(|info| info.confirmed);
         if let Some(rebinding) = rebinding.as_mut().filter(|_| open) {
             rebinding.run(pair.now);
@@ -247,19 +248,19 @@ fn transfer(seed: u64, way: Way) -> Done {
     Done { algorithm, bytes: client.read + server.read, whole: client.failed.is_none(), moves }
 }
 
-/// A translator, and when its mapping changes next.
+/// A translator, and the time of the next change of its mapping.
 struct Rebinding {
     translator: Translator,
     dice: Dice,
     next: Instant,
-    /// Milliseconds between two changes, at least and more at most.
+    /// Minimum milliseconds between two changes, and the additional maximum.
     pause: [u64; 2],
 }
 
 impl Rebinding {
     fn new(seed: u64, pair: &mut Pair, delay: Duration) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(!seed));
-        // A mapping lasts ten round trips at least: to find the client again takes some.
+        // A mapping lasts at least ten round trips, because it takes some to find the client again.
         let least = (delay.as_millis() as u64 * 20).max(100);
         let pause = dice.pick(&[[least, 1_000], [least, 5_000], [least, 60_000]]);
         let next = pair.now + Duration::from_millis(dice.below(pause[1]));
@@ -271,7 +272,7 @@ impl Rebinding {
             return;
         }
         self.next = now + Duration::from_millis(self.pause[0] + self.dice.below(self.pause[1]));
-        // Sometimes back to one that it has had.
+        // Sometimes the port is one that the client had before.
         let back = self.dice.chance(10);
         let step = if back { 3_999 } else { 1 };
         let port = 61_000 + (self.translator.port() - 61_000 + step) % 4_000;
@@ -279,7 +280,7 @@ impl Rebinding {
     }
 }
 
-/// What became of a transfer.
+/// The result of a transfer.
 #[derive(Debug)]
 struct Done {
     algorithm: Algorithm,
@@ -288,7 +289,7 @@ struct Done {
     moves: u64,
 }
 
-/// The algorithm that all connections are to have.
+/// The algorithm of all connections, if one is set.
 fn algorithm() -> Option<Algorithm> {
     std::env::var("FIRSTFLIGHT_ALGORITHM").ok().map(|name| name.parse().unwrap())
 }
@@ -302,7 +303,7 @@ fn dump(pair: &Pair) {
     println!("client {:?}\nserver {:?}", pair.client.counters(), pair.server.counters());
 }
 
-/// The server's side of our connection; others (old duplicates of a SYN) are let go.
+/// The server's side of our connection. Other ones (old duplicates of a SYN) are released.
 fn accept_of(pair: &mut Pair, listener: ListenerId, client: Option<ConnId>) -> Option<ConnId> {
     let ours = client.and_then(|id| pair.client.info(id)).map(|i| i.local);
     while let Some(id) = pair.server.accept(listener) {
@@ -314,13 +315,13 @@ fn accept_of(pair: &mut Pair, listener: ListenerId, client: Option<ConnId>) -> O
     None
 }
 
-/// Complete on both sides, or failed on both; and nothing is left behind.
+/// Complete on both sides, or failed on both, and no state is left.
 fn check(pair: &mut Pair, listener: ListenerId, client: &App, server: &App) {
     if client.failed.is_none() && server.failed.is_none() {
         assert_eq!((client.read, server.read), (server.total, client.total));
     } else {
-        // The other side may have finished before the failure, but never with wrong or missing bytes
-        // that it took for complete.
+        // The other side may have finished before the failure, but never with wrong or missing bytes that it
+        // considered complete.
         assert!(!client.finished || client.read == server.total);
         assert!(!server.finished || server.read == client.total);
     }
@@ -361,7 +362,7 @@ fn the_same_in_udp_from_ports_that_change() {
     assert!(moves > 100, "{moves}");
 }
 
-/// How often connections moved, in all.
+/// The total number of moves of connections.
 fn transfers(way: Way) -> u64 {
     if let Some(seed) = std::env::var("FIRSTFLIGHT_SEED").ok().and_then(|s| s.parse().ok()) {
         println!("seed {seed}: {:?}", transfer(seed, way));

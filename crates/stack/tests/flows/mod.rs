@@ -1,4 +1,4 @@
-//! Bulk flows that share an emulated bottleneck, each with its algorithm, and what becomes of them.
+//! Bulk flows that share an emulated bottleneck, each with its own algorithm, and their results.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use super::pair::Pair;
@@ -8,7 +8,7 @@ use firstflight_tcp::congestion::Algorithm;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the applications run, and the queue is looked at.
+/// How often the applications run and the queue is measured.
 const SLICE: Duration = Duration::from_millis(5);
 
 /// A bottleneck of 10 Mbit/s with a round-trip time of 40 ms; its buffer in quarters of the bandwidth-delay product.
@@ -39,7 +39,7 @@ pub struct Flows {
     queue: (Duration, u32),
 }
 
-/// What was seen in a stretch of time.
+/// The measurements of a period of time.
 #[derive(Debug)]
 pub struct Seen {
     /// Mbit/s of payload, flow by flow.
@@ -65,7 +65,7 @@ impl Flows {
         Self::with(path, seed, |tcp| tcp.pacing = pacing)
     }
 
-    /// With settings of all connections.
+    /// Flows with these settings for all connections.
     pub fn with(path: PathConfig, seed: u64, tune: impl Fn(&mut firstflight_tcp::Config)) -> Self {
         let back = PathConfig { loss: 0.0, queue_bytes: 1 << 20, ..path.clone() };
         let mut pair = Pair::new(path, seed, false, |config, _| tune(&mut config.tcp));
@@ -74,7 +74,7 @@ impl Flows {
         Self { pair, listener, flows: Vec::new(), queue: (Duration::ZERO, 0) }
     }
 
-    /// One more flow begins.
+    /// Starts one more flow.
     pub fn start(&mut self, algorithm: Algorithm) {
         let mut tcp = self.pair.client.config().tcp.clone();
         tcp.congestion = algorithm;
@@ -84,7 +84,7 @@ impl Flows {
         self.flows.push(Flow { algorithm, client, server: None, read: 0 });
     }
 
-    /// Runs for `time` and says what was seen in it.
+    /// Runs for `time` and returns the measurements.
     pub fn run(&mut self, time: Duration) -> Seen {
         let (begun, end) = (self.pair.now, self.pair.now + time);
         let before: Vec<u64> = self.flows.iter().map(|flow| flow.read).collect();
@@ -102,7 +102,7 @@ impl Flows {
         Seen { rates, queue: self.queue.0 / self.queue.1.max(1) }
     }
 
-    /// Segments sent again so far, flow by flow.
+    /// Retransmitted segments so far, flow by flow.
     pub fn retransmits(&self) -> Vec<u32> {
         self.flows
             .iter()

@@ -1,4 +1,4 @@
-//! Two stacks joined by an emulated path, in virtual time: nothing sleeps, one seed decides all.
+//! Two stacks joined by an emulated path, in virtual time: nothing sleeps, and one seed decides everything.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub const PORT: u16 = 80;
 
-/// Which end.
+/// One end of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Client,
@@ -32,14 +32,14 @@ pub struct Pair {
     pub now: Instant,
     pub client_events: VecDeque<Event>,
     pub server_events: VecDeque<Event>,
-    /// Packets that left, with the time and the end they left.
+    /// Packets that were sent, with the time and the end that sent them.
     pub log: Vec<(Instant, End, Vec<u8>)>,
     pub keep_log: bool,
-    /// Sees every packet that leaves an end, may change it, and says whether it passes.
+    /// Sees every packet that an end sends, may change it, and decides whether it passes.
     pub middlebox: Option<Middlebox>,
     /// Verifies first flights as soon as they come, as a driver does.
     pub verifies: bool,
-    /// Connections go in UDP to this port of the server.
+    /// The server's UDP port to which connections go; `None`: raw IP.
     pub carrier: Option<u16>,
     out: Vec<u8>,
 }
@@ -67,7 +67,7 @@ pub const CLIENT_UDP: u16 = 5000;
 pub const SERVER_UDP: u16 = 4433;
 
 impl Pair {
-    /// A pair whose connections go in UDP.
+    /// A pair whose connections use UDP.
     pub fn in_udp(path: PathConfig, seed: u64, v6: bool) -> Self {
         let mut pair = Self::new(path, seed, v6, |config, end| {
             let port = if end == End::Client { CLIENT_UDP } else { SERVER_UDP };
@@ -162,7 +162,7 @@ impl Pair {
         self.server_events.extend(std::iter::from_fn(|| self.server.poll_event()));
     }
 
-    /// When something happens next.
+    /// When the next thing happens.
     pub fn next(&self) -> Option<Instant> {
         [self.client.poll_timeout(), self.server.poll_timeout(), self.wire.next_arrival()]
             .into_iter()
@@ -170,7 +170,7 @@ impl Pair {
             .min()
     }
 
-    /// Flushes, then moves time to what happens next and lets it happen; false if nothing ever will.
+    /// Flushes, then advances time to the next event and handles it. False if there is none.
     pub fn step(&mut self) -> bool {
         self.flush();
         let Some(next) = self.next() else { return false };
@@ -178,7 +178,7 @@ impl Pair {
         true
     }
 
-    /// Moves time to `to` and lets happen what is due then.
+    /// Advances time to `to` and handles what is due then.
     pub fn advance(&mut self, to: Instant) {
         self.now = to;
         while let Some(packet) = self.wire.a_to_b.poll_deliver(to) {
@@ -196,7 +196,7 @@ impl Pair {
         self.server.handle_timeout(to);
     }
 
-    /// Verifies what waits at the server; gives how many first flights that were.
+    /// Verifies what waits at the server. Returns the number of first flights.
     pub fn verify(&mut self) -> usize {
         let mut random = ChaCha20Rng::from_seed([9; 32]);
         let mut count = 0;
@@ -208,7 +208,7 @@ impl Pair {
         count
     }
 
-    /// Steps until `done`, at most `limit` of virtual time; panics if it never is.
+    /// Steps until `done`, for at most `limit` of virtual time. Panics if it is not done then.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
         let end = self.now + limit;
         loop {
@@ -247,19 +247,19 @@ impl Pair {
         self.run(Duration::from_secs(60), |p| p.client.info(id).is_some_and(|i| i.confirmed));
     }
 
-    /// Everything the client can read now.
+    /// Everything that the client can read now.
     pub fn client_reads(&mut self, id: ConnId) -> Vec<u8> {
         let now = self.now;
         drain(&mut self.client, id, now)
     }
 
-    /// Everything the server can read now.
+    /// Everything that the server can read now.
     pub fn server_reads(&mut self, id: ConnId) -> Vec<u8> {
         let now = self.now;
         drain(&mut self.server, id, now)
     }
 
-    /// Whether an event said so.
+    /// Whether an event reported this.
     pub fn client_saw(&self, id: ConnId, what: Readiness) -> bool {
         self.client_events.iter().any(|e| matches!(e, Event::Ready(i, r) if *i == id && r.contains(what)))
     }

@@ -1,7 +1,7 @@
 //! One stack against a hand-made peer, packetdrill style, in virtual time.
 //!
-//! Numbers are relative: 0 is the SYN of the side that sends them, so the first byte of either
-//! stream is 1. Times are milliseconds since the peer was made.
+//! Numbers are relative: 0 is the SYN of the side that sends them, so the first byte of each stream is 1. Times are
+//! milliseconds since the peer was made.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::wrong_self_convention, reason = "expectations are chained: `p.expect().is_ack().ack(1)`")]
@@ -45,11 +45,11 @@ pub struct Peer {
     pub now: Instant,
     /// The stack's port on the current flow.
     pub local_port: u16,
-    /// The peer's.
+    /// The peer's port on the current flow.
     pub port: u16,
     /// The peer's ISN on the current flow.
     pub isn: u32,
-    /// The window that the peer announces when a segment names none.
+    /// The window that the peer announces if a segment does not set one.
     pub window: u16,
     pub events: VecDeque<Event>,
     pub traces: Vec<Trace>,
@@ -57,11 +57,11 @@ pub struct Peer {
     pub handshake_ms: u64,
     /// The mark on the peer's packets.
     pub ecn: Ecn,
-    /// What left, not yet expected.
+    /// Segments that were sent and not yet expected.
     pub sent: VecDeque<Got>,
-    /// What left and is not TCP.
+    /// Packets that were sent and are not TCP.
     pub others: VecDeque<Vec<u8>>,
-    /// UDP ports that segments go between (the peer's, the stack's); `None`: raw IP.
+    /// UDP ports of the segments (the peer's, the stack's); `None`: raw IP.
     pub outer: Option<(u16, u16)>,
     ours: IpAddr,
     theirs: IpAddr,
@@ -88,7 +88,7 @@ impl Peer {
     fn on(ours: &str, theirs: &str, tune: impl FnOnce(&mut Config)) -> Self {
         let (ours, theirs): (IpAddr, IpAddr) = (ours.parse().unwrap(), theirs.parse().unwrap());
         let mut config = Config::new(vec![ours], [7; 32]);
-        // Tests count acknowledgements; those at the start have tests of their own.
+        // Tests count acknowledgements. The quick ones at the start have their own tests.
         config.tcp.quick_acks = 0;
         config.limits.trace = 4096;
         tune(&mut config);
@@ -156,7 +156,7 @@ impl Peer {
         }
     }
 
-    /// Whatever a test is about: every transition is in the table, and begins where the last ended.
+    /// In every test, every transition is in the table, and begins where the last one ended.
     fn follow(&mut self, trace: &Trace) {
         let Trace::Transition(id, t) = trace else { return };
         assert_eq!(firstflight_tcp::transition::next(t.from, t.trigger), Some(t.to), "{t:?}");
@@ -175,7 +175,7 @@ impl Peer {
         let (s, outer) = match ip.protocol {
             Protocol::Tcp => (Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap(), None),
             Protocol::Udp => {
-                // A stack that leaves checksums to its socket writes none.
+                // A stack that leaves checksums to its socket computes none.
                 let from_socket = self.stack.config().carrier.is_some_and(|c| c.from_socket);
                 let checked = Datagram::parse_checked(ip.payload, ip.src, ip.dst);
                 let datagram = if from_socket { Datagram::parse(ip.payload) } else { checked }.unwrap();
@@ -371,7 +371,7 @@ impl Peer {
         assert!(self.sent.is_empty(), "unexpected: {:?}", self.sent);
     }
 
-    /// Everything sent and not yet looked at.
+    /// Everything that was sent and not yet expected.
     pub fn drain(&mut self) -> Vec<Got> {
         self.pump();
         self.sent.drain(..).collect()
@@ -464,7 +464,7 @@ impl Peer {
         all
     }
 
-    /// What one read gives.
+    /// The result of one read.
     pub fn read_once(&mut self, id: ConnId) -> Result<usize, IoError> {
         let result = self.stack.read(id, &mut [0; 16], self.now);
         self.pump();
@@ -495,7 +495,7 @@ impl Peer {
         self.stack.close_reason(id)
     }
 
-    /// Whether an event said so.
+    /// Whether an event reported this.
     pub fn saw(&self, id: ConnId, what: Readiness) -> bool {
         self.events.iter().any(|e| matches!(e, Event::Ready(i, r) if *i == id && r.contains(what)))
     }

@@ -1,4 +1,4 @@
-//! A stack that has been at the peer before, and has a cookie of it.
+//! A stack that has visited the peer before, and has a cookie from it.
 
 use super::{Got, Peer, Seg, seg};
 use firstflight_credential::Outcome;
@@ -7,10 +7,10 @@ use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 
 pub const COOKIE: [u8; 8] = *b"cookie!!";
 pub const DATA: &[u8] = b"GET / HTTP/1.0";
-/// Number behind [`DATA`].
+/// The number after [`DATA`].
 pub const AFTER: u32 = 1 + DATA.len() as u32;
 
-/// A stack that has a cookie of the peer: `syn_ack` granted it after `rtt` ms.
+/// A stack that has a cookie from the peer: `syn_ack` granted it after `rtt` ms.
 pub fn primed_by(mut p: Peer, syn_ack: Seg, rtt: u64) -> Peer {
     let id = p.connect(b"", true);
     assert_eq!(p.expect().is_syn().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
@@ -25,7 +25,7 @@ pub fn primed() -> Peer {
     primed_by(Peer::new(), seg().mss(1460), 10)
 }
 
-/// The peer resets the connection; its memory goes.
+/// The peer resets the connection, and its memory is freed.
 pub fn end(p: &mut Peer, id: ConnId) {
     end_at(p, id, 1);
 }
@@ -37,7 +37,7 @@ pub fn end_at(p: &mut Peer, id: ConnId, seq: u32) {
     assert_eq!(p.stack.connections(), 0);
 }
 
-/// How many failures are remembered, of all servers together.
+/// Number of failures that are remembered, of all servers together.
 pub fn failures(p: &Peer) -> u32 {
     p.stack.credentials().iter().map(|(_, _, entry)| entry.failures.count).sum()
 }

@@ -1,4 +1,4 @@
-//! Segments of the peer, built up; segments of the stack, looked at.
+//! Segments of the peer, to build, and segments of the stack, to check.
 
 use firstflight_wire::SeqNum;
 use firstflight_wire::tcp::{Cookie, FastOpen, FastOpenForm, Flags, Timestamps};
@@ -117,7 +117,7 @@ impl Seg {
     pub fn bytes(self, n: usize) -> Self {
         self.data(&vec![b'x'; n])
     }
-    /// The same in the middle of a write.
+    /// Like `bytes`, in the middle of a write.
     pub fn part(mut self, n: usize) -> Self {
         self.data = vec![b'x'; n];
         self
@@ -132,7 +132,7 @@ pub struct Got {
     pub flags: Flags,
     /// Relative to the stack's ISN.
     pub seq: u32,
-    /// Relative to the peer's.
+    /// Relative to the peer's ISN.
     pub ack: u32,
     pub raw_seq: SeqNum,
     pub raw_ack: SeqNum,
@@ -146,7 +146,7 @@ pub struct Got {
     pub fast_open: Option<FastOpen>,
     pub data: Vec<u8>,
     pub port: u16,
-    /// UDP ports it went between (the peer's, the stack's); `None`: raw IP.
+    /// UDP ports of the datagram (the peer's, the stack's); `None`: raw IP.
     pub outer: Option<(u16, u16)>,
     pub packet: Vec<u8>,
 }
@@ -176,7 +176,7 @@ impl Got {
     pub fn syn_ack(self) -> Self {
         self.only(Flags::SYN | Flags::ACK).seq(0)
     }
-    /// ACK and nothing but, whether with data or not.
+    /// Only ACK, with or without data.
     #[track_caller]
     pub fn is_ack(self) -> Self {
         self.only(Flags::ACK)

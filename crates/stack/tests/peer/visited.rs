@@ -1,11 +1,11 @@
-//! A listener with Fast Open, and a peer that has been there: it has a cookie of the listener's key.
+//! A listener with Fast Open, and a peer that has visited it: the peer has a cookie of the listener's key.
 
 use super::{Peer, Seg, key, policy, seg};
 use firstflight_stack::{Config, ListenConfig, ListenerId};
 use firstflight_wire::tcp::Cookie;
 
 pub const DATA: &[u8] = b"GET / HTTP/1.0";
-/// Number behind [`DATA`].
+/// The number after [`DATA`].
 pub const AFTER: u32 = 1 + DATA.len() as u32;
 
 /// A listener with key 1 and room for ten first flights, and the cookie of the peer's address.

@@ -12,7 +12,7 @@ use firstflight_wire::asap::Status;
 use firstflight_wire::icmp::IcmpErrorKind;
 use std::time::Duration;
 
-/// More scenarios, and their reasons.
+/// Additional scenarios, and their reasons.
 pub const OTHERS: &[(Scenario, Reason)] = &[
     (at_most_once_by_certificate, Reason::NotReplaySafe),
     (held_back_by_certificate, Reason::NotReplaySafe),
@@ -34,7 +34,7 @@ fn fast() -> ConnectConfig {
     ConnectConfig { fast_open: true, ..ConnectConfig::default() }
 }
 
-/// A connect with this configuration, answered.
+/// A connect with this configuration, and its answer.
 fn connect(mut p: Peer, data: &[u8], config: &ConnectConfig, answer: Seg) -> Outcome {
     p.port = crate::peer::PORT;
     let id = p.connect_with(data, config);
@@ -43,7 +43,7 @@ fn connect(mut p: Peer, data: &[u8], config: &ConnectConfig, answer: Seg) -> Out
     outcome(&p, id)
 }
 
-/// A first flight by a cookie, answered.
+/// A first flight with a cookie, and its answer.
 fn by_cookie(answer: Seg) -> Outcome {
     connect(primed(), primed::DATA, &fast(), answer)
 }
@@ -82,7 +82,7 @@ pub fn not_replay_safe() -> Outcome {
     connect(primed(), b"", &held, syn_ack(1))
 }
 
-/// As `firstflight` connects to the later ones of several addresses.
+/// Connects like `firstflight` to the later ones of several addresses.
 pub fn not_first_address() -> Outcome {
     let later = ConnectConfig { held_back: Some(Reason::NotFirstAddress), ..ConnectConfig::default() };
     connect(primed(), b"", &later, syn_ack(1))
@@ -103,7 +103,7 @@ pub fn syn_timed_out() -> Outcome {
     outcome(&p, id)
 }
 
-/// An earlier connection of the ports answers the SYN with its own numbers. The next SYN opens.
+/// The answer to the SYN has the numbers of an earlier connection of the ports. The next SYN opens the connection.
 fn meet_old_connection(p: &mut Peer) {
     p.send(seg().seq(5_000).ack(1 << 30));
     p.drain();
@@ -152,7 +152,7 @@ pub fn unknown() -> Outcome {
 
 // --- with a certificate ------------------------------------------------------------------------------------------
 
-/// A connect with a certificate; its data must not run twice, and the server runs it once.
+/// A connect with a certificate. Its data must not run twice, and the server runs it once.
 fn with_certificate(tune: impl FnOnce(&mut ConnectConfig)) -> (Peer, Visit) {
     let mut p = Peer::new();
     let flight = visit(&mut p, |config| {
@@ -182,7 +182,7 @@ pub fn policy() -> Outcome {
     told(Status::Policy)
 }
 
-/// Of data that may run twice: other data does not go again, and the outcome is unknown.
+/// For data that may run twice. Other data is not sent again, and its outcome is unknown.
 pub fn replay() -> Outcome {
     let (mut p, flight) = with_certificate(|config| config.replay_safe = true);
     p.send(syn_ack(1).option(&reply_with(Status::Replayed, flight.tag)));
@@ -241,7 +241,7 @@ pub fn peer_misbehaved() -> Outcome {
     answered(visitor::AFTER, |flight| reply_with(Status::Expired, flight.tag))
 }
 
-/// A connect that only asks the server.
+/// A connect that only probes the server.
 fn asked(tune: impl FnOnce(&mut ConnectConfig)) -> Outcome {
     let (mut p, flight) = with_certificate(tune);
     assert_eq!(visitor::offer(&flight.syn), Some(false));
@@ -253,7 +253,7 @@ pub fn capability_unknown() -> Outcome {
     asked(|config| config.asap.as_mut().unwrap().known = false)
 }
 
-/// The server publishes that it takes no more than the block.
+/// The server has published that it takes no more than the block.
 pub fn message_too_large() -> Outcome {
     asked(|config| config.asap.as_mut().unwrap().mss = Some(200))
 }
@@ -293,8 +293,8 @@ fn certificate_over() -> Outcome {
     outcome(&p, flight.id)
 }
 
-/// The block is refused, and a middlebox drops segments that repeat its numbers with other bytes. An attempt from another
-/// port succeeds.
+/// The block is refused, and a middlebox drops segments that repeat its numbers with other bytes. An attempt from
+/// another port succeeds.
 pub fn overlap_blackhole() -> Outcome {
     let mut pair = Pair::perfect(Duration::from_millis(20));
     pair.listen_with(|config| config.asap = Some(certified::policy(&[7])));
@@ -321,7 +321,7 @@ pub fn simultaneous_open() -> Outcome {
     outcome(&p, flight.id)
 }
 
-/// A path that takes the option off.
+/// A path that removes the option.
 fn stripped() -> Peer {
     let (mut p, flight) = with_certificate(|_| {});
     p.send(syn_ack(1));
@@ -335,7 +335,7 @@ pub fn failure_memory() -> Outcome {
     outcome(&p, next.id)
 }
 
-/// Three cookies in a row were refused though they were fresh: one is asked for, none is shown.
+/// Three cookies in a row were refused though they were fresh. The SYN requests a cookie, and shows none.
 fn with_refused_cookies() -> Peer {
     let mut p = primed();
     for fresh in [b"refused1", b"refused2", b"refused3"] {
@@ -353,7 +353,7 @@ fn refused_cookies_lately() -> Outcome {
     connect(with_refused_cookies(), primed::DATA, &fast(), syn_ack(1).cookie(b"refused4"))
 }
 
-/// A RST answers the SYN with data; the plain SYN behind it opens.
+/// A RST answers the SYN with data. The plain SYN after it opens the connection.
 pub fn syn_refused() -> Outcome {
     let mut p = primed();
     let id = p.connect_with(primed::DATA, &ConnectConfig { replay_safe: true, ..fast() });
@@ -364,7 +364,7 @@ pub fn syn_refused() -> Outcome {
     outcome(&p, id)
 }
 
-/// A router says that the SYN is too large; the smaller one behind it opens.
+/// A router reports that the SYN is too large. The smaller one after it opens the connection.
 pub fn path_too_small() -> Outcome {
     let mut p = primed();
     let id = p.connect(&[0; 1_200], true);

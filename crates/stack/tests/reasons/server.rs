@@ -15,7 +15,7 @@ use firstflight_wire::Clock;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use std::sync::Arc;
 
-/// More scenarios, and their reasons.
+/// Additional scenarios, and their reasons.
 pub const OTHERS: &[(Scenario, Reason)] =
     &[(bad_signature, Reason::SynCookie), (malformed, Reason::SynCookie), (probed, Reason::NoCredential)];
 
@@ -28,7 +28,7 @@ fn by_handshake(p: &mut Peer, listener: ListenerId) -> Outcome {
     p.stack.info(id).unwrap().outcome
 }
 
-/// The outcome of the connection that this SYN begins.
+/// The outcome of the connection that this SYN opens.
 fn answers(mut p: Peer, listener: ListenerId, syn: Seg) -> Outcome {
     p.send(syn);
     by_handshake(&mut p, listener)
@@ -84,7 +84,7 @@ pub fn syn_cookie() -> Outcome {
     answers(p, listener, first_flight(&cookie))
 }
 
-/// A listener with cookies that are good once.
+/// A listener with one-time cookies.
 fn one_time() -> (Peer, ListenerId) {
     let serials = SerialTable::own(1, 1, 1000);
     serials.extend(1 << 40);
@@ -97,7 +97,7 @@ fn one_time() -> (Peer, ListenerId) {
     (p, listener)
 }
 
-/// A SYN that asks for a cookie; with its ACK, if `completes`.
+/// A SYN that requests a cookie, followed by its ACK if `completes`.
 fn granted(p: &mut Peer, listener: ListenerId, completes: bool) -> Cookie {
     p.flow(CLIENT_PORT + 7, 5000);
     p.send(seg().syn().mss(1460).cookie(&[]));
@@ -140,7 +140,7 @@ fn asking() -> (Peer, ListenerId) {
     (p, listener)
 }
 
-/// What `firstflight` answers when the shared store does not.
+/// What `firstflight` answers if the shared store does not respond.
 pub fn store_unavailable() -> Outcome {
     let (mut p, listener) = asking();
     let job = p.stack.poll_job().unwrap();
@@ -185,7 +185,7 @@ pub fn expired() -> Outcome {
     refuses(server(), begun(1801))
 }
 
-/// Made 100 s after the start, it comes at the start.
+/// The request was made 100 s after the start, and arrives at the start.
 pub fn clock_skew() -> Outcome {
     refuses(server(), syn(&request(&client(), 5, DATA, 100_000)))
 }
@@ -194,7 +194,7 @@ pub fn overloaded() -> Outcome {
     refuses(server_with(|config| config.limits.asap.per_second = 0, |_| {}, |_| {}), flight(5))
 }
 
-/// The first flight before was reset where it seemed to come from.
+/// The previous first flight was reset by the address that it seemed to come from.
 pub fn barred() -> Outcome {
     let mut s = server();
     s.accepts(flight(5));
@@ -203,7 +203,7 @@ pub fn barred() -> Outcome {
     refuses(s, flight(6))
 }
 
-/// Of 50 signatures that are saved up for new certificates one network may have half at once: 12 first flights.
+/// Of 50 signatures that are saved up for new certificates, one network may have half at once: 12 first flights.
 pub fn network_limit() -> Outcome {
     let mut s = server_with(|config| config.limits.asap.per_second = 1000, |_| {}, |_| {});
     for n in 0..12 {
@@ -242,7 +242,7 @@ fn malformed() -> Outcome {
     refuses(server(), syn(&bent))
 }
 
-/// The client only asks whether the server understands.
+/// The client only probes whether the server understands.
 fn probed() -> Outcome {
     use firstflight_wire::asap::Offer;
     use firstflight_wire::tcp::OptionBytes;

@@ -37,7 +37,7 @@ pub fn from(p: &mut Peer, port: u16, segment: Seg) {
     p.outer = outer;
 }
 
-/// The messages that left: to which port, and what.
+/// The messages that were sent: the port, and the message.
 pub fn controls(p: &mut Peer) -> Vec<(u16, Control)> {
     p.pump();
     let read = |packet: Vec<u8>| {
@@ -51,7 +51,7 @@ pub fn controls(p: &mut Peer) -> Vec<(u16, Control)> {
     p.others.drain(..).map(read).collect()
 }
 
-/// The challenges that left, by the ports that they left for.
+/// The challenges that were sent, with their ports.
 pub fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
     let challenge = |(port, control)| match control {
         Control::PathChallenge(proof) => (port, proof),
@@ -60,8 +60,8 @@ pub fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
     controls(p).into_iter().map(challenge).collect()
 }
 
-/// The challenges that follow a segment from the first of `ports`: for it, for the port that the connection has, and for
-/// the one that it had before.
+/// The challenges that follow a segment from the first of `ports`: to that port, to the connection's own port, and
+/// to its former port.
 pub fn asked<const N: usize>(p: &mut Peer, ports: [u16; N]) -> [PathProof; N] {
     let sent = challenges(p);
     let to: Vec<u16> = sent.iter().map(|one| one.0).collect();

@@ -8,7 +8,7 @@ use firstflight_wire::udp;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What one can do to it.
+/// The controls of a translator.
 #[derive(Clone, Default)]
 pub struct Translator {
     /// The port that the server sees.
@@ -26,7 +26,7 @@ impl Translator {
         self.port.get()
     }
 
-    /// The next port; nothing comes through to the one before.
+    /// Changes to the next port. Nothing comes through to the previous one.
     pub fn rebind(&self) {
         self.set(self.port() + 1);
     }
@@ -51,7 +51,7 @@ impl Translator {
         let datagram = &mut packet[at..];
         if self.every.get() > 0 && datagram[8] == 9 {
             self.seen.set(self.seen.get() + 1);
-            // As good as drawn: a pattern would always meet the same message of a check.
+            // Pseudo-random: a pattern would always lose the same message of a check.
             if (self.seen.get().wrapping_mul(0x9e37_79b9) >> 16).is_multiple_of(self.every.get()) {
                 return false;
             }
@@ -63,7 +63,7 @@ impl Translator {
         } else if datagram[2..4] == port && !self.deaf.get() {
             datagram[2..4].copy_from_slice(&self.inside.get().to_be_bytes());
         } else {
-            // A mapping that is no more.
+            // The mapping no longer exists.
             return false;
         }
         udp::fill_checksum(datagram, src, dst);
@@ -71,7 +71,7 @@ impl Translator {
     }
 }
 
-/// Puts one on the way.
+/// Puts a translator on the path.
 pub fn translate(pair: &mut Pair) -> Translator {
     let translator = Translator::default();
     translator.set(61_000);

@@ -1,4 +1,4 @@
-//! Nobody may be silent while data waits for longer than its timers allow.
+//! Checks that no end is silent while data waits for longer than its timers allow.
 
 use super::pair::{End, Pair};
 use firstflight_link::path::PathConfig;
@@ -10,12 +10,12 @@ use std::time::Duration;
 /// The stack's wheel rounds up to half a millisecond.
 const SLACK: Duration = Duration::from_millis(2);
 
-/// The largest timeout that RFC 6298 may make of round-trip times on `path`, not backed off.
+/// The largest timeout that RFC 6298 may compute from round-trip times on `path`, without backoff.
 pub fn longest_timeout(path: &PathConfig) -> Duration {
     let fill =
         path.rate_bits_per_s.map_or(0.0, |rate| (path.queue_bytes + path.mtu) as f64 * 8.0 / rate as f64);
     let one_way = path.delay + path.jitter + path.reorder_delay + Duration::from_secs_f64(fill);
-    // The peer's delayed acknowledgement counts, and so does what is measured in whole milliseconds.
+    // The peer's delayed acknowledgement counts, and so does the measurement in whole milliseconds.
     let rtt = one_way * 2 + Duration::from_millis(45);
     // Before the first sample the timeout is 1 s, and 3 s after a lost SYN (§5.7).
     timeout_of(rtt).max(Duration::from_secs(3))
@@ -26,7 +26,7 @@ fn timeout_of(rtt: Duration) -> Duration {
     rtt + rtt.max(Duration::from_millis(50)) * 4
 }
 
-/// What one end was last seen to do.
+/// What one end was last seen doing.
 pub struct Watch {
     end: End,
     longest: Duration,
@@ -36,9 +36,9 @@ pub struct Watch {
     /// Packets out and in, and when that last changed.
     packets: (u64, u64),
     active: Instant,
-    /// The timeout that was set then.
+    /// The timeout that was set at that time.
     patience: Duration,
-    /// Bytes acknowledged, bytes that wait, segments sent again, and when that last changed.
+    /// Bytes acknowledged, bytes that wait, segments retransmitted, and when that last changed.
     progress: (u64, usize, u32),
     moved: Instant,
     /// The largest timeout since then: probes of a closed window double it.
@@ -62,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the connection; says what is wrong if it stalls.
+    /// Checks the connection. Returns what is wrong if it stalls.
     pub fn look(&mut self, pair: &Pair, id: ConnId) -> Option<String> {
         let begun = *self.begun.get_or_insert(pair.now);
         let stack = if self.end == End::Client { &pair.client } else { &pair.server };
@@ -91,12 +91,13 @@ impl Watch {
         let end = self.end;
         let longest = self.longest.max(timeout_of(self.handshake + self.longest));
         let silent = now - self.active;
-        // The timer runs from when it was set, with the timeout of that time, which may have become smaller since.
+        // The timer runs from the time when it was set, with the timeout of that time, which may have become
+        // smaller since.
         let patience = self.patience.max(self.slowest).min(MAX_RTO);
         if silent > patience + SLACK {
             return Some(format!("{end:?} is silent for {silent:?}, its timeout was {patience:?}: {info:?}"));
         }
-        // What doubles sums up to twice the last, below the largest; a tail loss probe may come first.
+        // Doubling timeouts add up to twice the last one, below the largest. A tail loss probe may come first.
         let stuck = now - self.moved;
         let slowest = self.slowest;
         (slowest < MAX_RTO && stuck > slowest * 2 + longest)
