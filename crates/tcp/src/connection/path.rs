@@ -87,9 +87,9 @@ impl Connection {
                 self.report_losses(now);
                 self.release_pace();
             } else {
-                // Its acknowledgement shows what else is missing. An earlier tail loss probe went to the old port.
+                // An earlier tail loss probe went to the old port.
                 self.tail = None;
-                self.owed.set(Owed::FIRST);
+                self.repair(|_| true, now);
             }
             self.arm_retransmit(now);
         } else if self.snd.unsent() && self.snd.wnd == 0 {
