@@ -1,5 +1,6 @@
-"""The commands of README.md, in order, in one shell in an empty directory. Each of them must work and print what is
-shown there. `firstflight` is the command under test, however README.md calls it; `sudo` changes nothing."""
+"""The commands of README.md and docs/first-steps.md, in order, in one shell in an empty directory. Each of them must work
+and print what is shown there. `firstflight` is the command under test, however the pages call it; `sudo` changes
+nothing."""
 
 import os
 import re
@@ -12,7 +13,8 @@ import firstflight
 from case import case, check, equal
 from process import Process, run
 
-README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "README.md")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+PAGES = ("README.md", "docs/first-steps.md")
 
 #: Commands that are not run, with the reason.
 NOT_RUN = {
@@ -82,8 +84,9 @@ class Block:
 
 
 def blocks():
-    with open(README, encoding="utf-8") as file:
-        return [Block(text) for text in re.findall(r"(?ms)^```console\n(.*?)^```", file.read())]
+    for page in PAGES:
+        with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+            yield from map(Block, re.findall(r"(?ms)^```console\n(.*?)^```", file.read()))
 
 
 class Shell(Process):
@@ -141,7 +144,7 @@ def compare(shell, block):
     shown = block.masked(block.shown)
     # The order of the servers' lines may vary, so only count them. The last lines may take a moment.
     try:
-        shell.wait_until(lambda: not shown - block.masked(shell.printed()), "what README.md shows", 10)
+        shell.wait_until(lambda: not shown - block.masked(shell.printed()), "what the page shows", 10)
     except AssertionError:
         pass
     printed = block.masked(shell.printed())
@@ -172,4 +175,4 @@ def readme_commands_work_in_order(t):
         last = block.commands[-1]
         if last not in NOT_RUN and not last.endswith(END):
             compare(shell, block)
-    check(commands >= 25, f"only {commands} commands in README.md")
+    check(commands >= 25, f"only {commands} commands in {PAGES}")

@@ -49,6 +49,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// Compiles README.md's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod cache;
 #[cfg(feature = "dns")]
 pub mod carriage;
