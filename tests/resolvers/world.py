@@ -19,6 +19,7 @@ import time
 import firstflight
 from case import Context
 from dnswire import A, query
+from firstflight import at
 from net import AF, Pair, workdir
 from process import Process, run
 from sealed import KEY_ID
