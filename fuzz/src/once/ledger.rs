@@ -11,7 +11,8 @@
 //!    - one from another source address, or ahead of the server's clock: statuses 7, 6, 9 (10.9);
 //!    - one at a server that cannot reach the store, until it has reported it (`known-limits.md`);
 //!    - at other members of a farm, one that was too late by the clock of the server that it reached (10.14).
-//! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5).
+//! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5), and the early
+//!    one was not of an altered copy that arrived at the same moment (10.9).
 //! 4. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the
 //!    server restarted or the application aborted, as long as the child answers its client's SYN (60 s, 7.3).
 //! 5. By handshakes alone at most one execution, unless the client allowed a second one.
@@ -164,7 +165,10 @@ impl Request {
     /// Whether an early execution and one by a handshake should have excluded each other.
     fn unbound(&self, early: &Done, ordinary: &Done) -> bool {
         let in_udp = early.flow.outer.is_some() && ordinary.flow.outer.is_some();
-        let after = early.guard == ordinary.guard && early.made <= ordinary.made;
+        // The fate of an altered copy has to be decided when the client's own SYN comes (10.9).
+        let own = (early.flow, early.isn) == (ordinary.flow, ordinary.isn);
+        let decided = early.made + if own { Duration::ZERO } else { DECIDED };
+        let after = early.guard == ordinary.guard && decided <= ordinary.made;
         (self.once && in_udp && after) || (!early.aborted && Self::answered(early, ordinary))
     }
 
