@@ -265,6 +265,7 @@ pub enum Admission {
 /// the data is accepted, whether it was accepted before. If a limit stops the first flight, no cookie is
 /// granted (RFC 7413 §4.2.2: as if Fast Open were switched off). A SYN without credential and data is an
 /// ordinary SYN, at a limit too.
+#[inline(always)]
 pub fn admit(
     policies: Policies<'_>,
     first: &FirstFlight<'_>,
@@ -420,6 +421,7 @@ pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> 
 }
 
 /// The last step: refuses a first flight that was executed before, as far as the policy demands it.
+#[inline(always)]
 fn spend(
     policy: &FastOpenPolicy,
     once: Option<Serial>,

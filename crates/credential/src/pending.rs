@@ -129,6 +129,8 @@ impl PendingLimit {
     ///
     /// # Errors
     /// The bound that was reached.
+    // Inlined, so that the place is built in its final location.
+    #[inline(always)]
     pub fn reserve(self: &Arc<Self>, client: IpAddr) -> Result<Place, Reason> {
         let server = match &self.server {
             None => None,
@@ -145,6 +147,7 @@ impl PendingLimit {
 
     /// Takes a place of a whole server for one of its listeners. The bound on all its connections is reported
     /// as [`Reason::ServerLimit`]. A client's bound over all listeners is the server's own.
+    #[inline(never)]
     fn reserve_for_listener(self: &Arc<Self>, client: IpAddr) -> Result<Box<Place>, Reason> {
         match self.reserve(client) {
             Ok(place) => Ok(Box::new(place)),

@@ -256,7 +256,8 @@ impl Carrier {
 }
 
 impl Stack {
-    /// Handles a UDP datagram. There is a carrier.
+    /// Handles a UDP datagram. There is a carrier. `#[inline(never)]` keeps this out of raw TCP's path.
+    #[inline(never)]
     pub(crate) fn handle_udp(&mut self, src: IpAddr, dst: IpAddr, bytes: &[u8], ce: bool, now: Instant) {
         let Some(carrier) = &self.carrier else { return };
         let (port, trusted) = (carrier.port, carrier.from_socket);

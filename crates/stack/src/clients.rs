@@ -50,6 +50,7 @@ fn stuck_since(slot: &Slot) -> Option<Instant> {
 impl Stack {
     /// Counts a child whose handshake is complete among its client's connections. If there are too many, one of these
     /// or the child itself is reset.
+    #[inline(never)]
     pub(crate) fn join_client(&mut self, index: u32, now: Instant) {
         let Self { clients: Some(clients), slots, .. } = self else { return };
         let Some(slot) = slots.get_mut(index) else { return };

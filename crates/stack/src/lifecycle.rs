@@ -39,6 +39,7 @@ impl Stack {
     }
 
     /// Takes the pending notifications that [`Slot::touch`] reports.
+    #[inline(never)]
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
         if unlikely(self.config.limits.trace > 0) {
             self.trace_transitions(index);
@@ -73,6 +74,7 @@ impl Stack {
     }
 
     /// The handshake of connection `index` is complete: does what was deferred until now.
+    #[inline(never)]
     fn opened(&mut self, index: u32, now: Instant) {
         if unlikely(self.clients.is_some()) {
             // A connection beyond the limit is reset before the application can accept it.
@@ -104,6 +106,7 @@ impl Stack {
     }
 
     /// The connection is over: removes it from the table, and adds a TIME-WAIT record if needed.
+    #[inline(always)]
     fn ended(&mut self, index: u32, now: Instant) {
         let Some(mut slot) = self.slots.get_mut(index) else { return };
         if slot.client {
@@ -199,6 +202,7 @@ impl Stack {
     }
 
     /// Frees the slot if the connection is over and nobody owns it.
+    #[inline(always)]
     pub(crate) fn reap(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
@@ -214,6 +218,7 @@ impl Stack {
     }
 
     /// Inserts a new connection, in CLOSED, into slab and table, and calls `begin` for it.
+    #[inline(always)]
     pub(crate) fn insert(
         &mut self,
         tcp: Settings<'_>,

@@ -108,6 +108,7 @@ impl Announced {
     /// The flag of a listener. No slab has as many entries.
     const LISTENER: u32 = 1 << 31;
 
+    #[inline(always)]
     pub fn connection(index: u32, generation: u32) -> Self {
         Self { index, generation }
     }
@@ -452,6 +453,7 @@ impl Stack {
         if unlikely(key.is_carried()) { self.carried_probe_sizes(key) } else { [0; 3] }
     }
 
+    #[inline(never)]
     fn carried_probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
         if self.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
             return [0; 3];

@@ -26,6 +26,7 @@ struct Ends {
 
 impl Push {
     /// Removes everything.
+    #[inline(always)]
     pub fn clear(&mut self) {
         vacate(&mut self.0);
     }
@@ -43,6 +44,7 @@ impl Push {
     }
 
     /// Removes the ends up to `una`.
+    #[inline(always)]
     pub fn acknowledged(&mut self, una: SeqNum) {
         let Some(ends) = &mut self.0 else { return };
         while ends.list.front().is_some_and(|end| end.le(una)) {

@@ -73,10 +73,12 @@ impl RangeSet {
 
     /// The range that contains `seq`.
     #[must_use]
+    #[inline(always)]
     pub fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         if self.is_empty() { None } else { self.search(seq) }
     }
 
+    #[inline(never)]
     fn search(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         let ranges = self.as_slice();
         let i = ranges.partition_point(|r| r.1.le(seq));
@@ -100,6 +102,7 @@ impl RangeSet {
     }
 
     /// Removes everything.
+    #[inline(always)]
     pub fn clear(&mut self) {
         if !self.is_empty() {
             self.0 = None;

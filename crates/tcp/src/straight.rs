@@ -8,6 +8,7 @@ std::thread_local! {
 }
 
 /// Whether the fast paths may be used.
+#[inline(always)]
 pub fn straight() -> bool {
     #[cfg(test)]
     return !LONG.get();

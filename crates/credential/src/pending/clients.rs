@@ -47,6 +47,7 @@ impl ClientTable {
 
     /// Counts one place for `client`. Returns its entry, and how many places it had before. `None` if it has
     /// `limit` places already, or no entry is free.
+    #[inline(always)]
     pub fn reserve(&self, client: IpAddr, limit: u32) -> Option<(u32, u32)> {
         let hash = self.hash(client);
         // Never zero, because zero marks an entry that was never used.

@@ -60,6 +60,7 @@ impl Entry {
         }
     }
 
+    #[inline(never)]
     fn answered_otherwise(
         &mut self,
         used: &StoredCookie,

@@ -87,6 +87,7 @@ impl Fragments {
 impl Stack {
     /// Takes a packet that is a fragment.
     #[cold]
+    #[inline(never)]
     pub(crate) fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
         self.counters.fragments_in += 1;
         match self.put_together(packet, now) {
@@ -154,6 +155,7 @@ impl Stack {
     }
 
     #[cold]
+    #[inline(never)]
     fn expire_some(&mut self, now: Instant) {
         let Some(table) = &mut self.fragments.table else { return };
         self.counters.reassembly_timeouts += table.expire(now);

@@ -61,6 +61,7 @@ struct Curve {
 
 impl Cubic {
     /// The initial state for segments of `mss` bytes.
+    #[inline(always)]
     #[must_use]
     pub fn new(mss: u32) -> Self {
         let mss = legal_mss(mss);
@@ -69,6 +70,7 @@ impl Cubic {
     }
 
     /// Like [`Cubic::new`], in place.
+    #[inline(always)]
     pub fn begin(&mut self, mss: u32) {
         let Self { mss: own, state: State { cwnd, ssthresh, curve }, saved, last_ack, hystart } = self;
         *own = legal_mss(mss);
@@ -80,6 +82,7 @@ impl Cubic {
 
     /// The initial state for another segment size, in place. Requires a state without acknowledgements and
     /// losses, so that the rest is already initial.
+    #[inline(always)]
     pub fn settle(&mut self, mss: u32) {
         debug_assert!(self.saved.is_none() && self.state.curve.is_none());
         debug_assert_eq!(self.last_ack, Instant::from_nanos(0));
@@ -89,6 +92,7 @@ impl Cubic {
 
     /// Handles an acknowledgement while the window was not fully used. Returns true if only its time matters,
     /// which is so before the first loss.
+    #[inline(always)]
     pub(super) fn passes(&mut self, now: Instant) -> bool {
         if self.state.curve.is_some() {
             return false;

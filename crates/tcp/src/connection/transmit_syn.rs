@@ -13,6 +13,7 @@ use firstflight_wire::tcp::{Flags, Header, SynOptions};
 use firstflight_wire::{Instant, SeqNum};
 
 impl Connection {
+    #[inline(never)]
     pub(super) fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
@@ -42,6 +43,7 @@ impl Connection {
     }
 
     /// Writes a SYN; with `full`, it has all its options, preamble and data.
+    #[inline(always)]
     pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
             value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
@@ -120,6 +122,7 @@ impl Connection {
         Some(at + len as usize)
     }
 
+    #[inline(never)]
     pub(super) fn transmit_syn_ack(
         &mut self,
         now: Instant,
