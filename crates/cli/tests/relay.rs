@@ -1,5 +1,6 @@
 //! `firstflight serve --relay-listen`: a name server relays a first flight, and a client that sent nothing to the
-//! server gets its answer. `--dns-listen`: the name server inside the web server does the same.
+//! server gets its answer. With `--dns-listen` the name server
+//! inside the web server does this, too.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;

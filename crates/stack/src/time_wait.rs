@@ -179,7 +179,7 @@ impl TimeWaitTable {
         self.newest.0
     }
 
-    /// Evicts the oldest. Finding them takes a walk through the table, so many are evicted at once.
+    /// Evicts the oldest. Finding them takes a walk through the table, so a batch is evicted at once.
     #[cold]
     fn make_room(&mut self, now: Instant) {
         let now = tick(now);

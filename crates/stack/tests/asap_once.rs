@@ -562,7 +562,7 @@ fn questions_that_nobody_takes_do_not_pile_up() {
     assert!(waiting <= 8, "{waiting} questions");
 }
 
-/// Removing a verifier revokes at once, also for requests that wait for the guard. A bar does the same.
+/// Removing a verifier revokes at once, also for requests that wait for the guard. A bar revokes in the same way.
 #[test]
 fn what_is_revoked_while_a_farm_is_asked_is_refused() {
     let mut s = farm();

@@ -75,7 +75,7 @@ fn a_server_takes_a_first_flight_in_udp() {
         assert_eq!(p.read(id), b"GET / HTTP/1.0");
         p.write(id, b"200");
         p.expect().seq(1).ack(15);
-        // The client retransmits it unchanged: there is no second child, and the answer is the same.
+        // The client retransmits it unchanged: it makes no second child, and gets the first answer again.
         p.pass(100);
         p.send(syn);
         p.drain();

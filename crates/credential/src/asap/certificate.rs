@@ -147,7 +147,7 @@ impl ClientCertificate {
     }
 
     /// Signs a request, and returns the block that goes in front of `data` in the SYN. `request_id` is
-    /// random, and every copy of one request has the same.
+    /// random, and every copy of one request has this id.
     #[must_use]
     pub fn request(
         &self,
