@@ -53,7 +53,6 @@ class Figures:
         return told([run.visits[number - 1] for run in self.samples], self.line.quantile)
 
     def _outcomes(self, plain):
-        line = self.line
         failed = sum(not visit.ok for visit in plain)
         if failed:
             yield f"{failed} of {len(plain)} plain visits failed"

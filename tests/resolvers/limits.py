@@ -5,7 +5,6 @@ Each fetch must succeed whatever the limiter does with questions above the limit
 """
 
 import contextlib
-import os
 import shutil
 import time
 

@@ -9,7 +9,7 @@ use firstflight_stack::{ConnId, Drop, StateName};
 use firstflight_wire::carrier::{Control, PathProof};
 use peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
 use rebinding::{
-    NEW, OURS, THEIRS, asked, at, challenges, control, controls, from, moves, new, respond, server,
+    NEW, OURS, THEIRS, asked, at, challenges, client, control, controls, from, moves, new, respond, server,
 };
 
 #[test]
@@ -348,13 +348,7 @@ fn a_client_answers_challenges_for_its_own_connections_only() {
 /// Forged challenges do not make a client send all the time: it repeats at most once in half a round trip.
 #[test]
 fn forged_challenges_make_a_client_repeat_little() {
-    let mut p = new();
-    p.port = PORT;
-    let id = p.connect(b"", false);
-    p.expect().is_syn();
-    p.pass(100);
-    p.send(seg().syn().ack(1).mss(1176));
-    p.expect().is_ack();
+    let (mut p, id) = client(seg().mss(1176), 100);
     p.write(id, b"data");
     p.expect().data(b"data");
     let proof = PathProof { src_port: PORT, dst_port: p.local_port, bits: 7 };

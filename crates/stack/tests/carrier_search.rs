@@ -7,7 +7,7 @@ mod rebinding;
 
 use firstflight_wire::carrier::{Control, PathProof};
 use peer::{CLIENT_PORT, PORT, Peer, seg};
-use rebinding::{NEW, OURS, THEIRS, at, challenges, control, from, new, respond, server};
+use rebinding::{NEW, OURS, THEIRS, at, challenges, client, control, from, new, respond, server};
 
 /// Wrong numbers get a RST and right ones a challenge, which an attacker behind the same translator sees. So the server
 /// answers neither after 64 wrong ones.
@@ -79,14 +79,8 @@ fn forged_syns_push_no_connection_out() {
 }
 
 /// A connection that the stack opened, with `data` in flight for 60 ms, and a forged challenge for it.
-fn client(data: &[u8], rtt: u64) -> (Peer, firstflight_stack::ConnId, Control) {
-    let mut p = new();
-    p.port = PORT;
-    let id = p.connect(b"", false);
-    p.expect().is_syn();
-    p.pass(rtt);
-    p.send(seg().syn().ack(1).mss(1176).sack_ok());
-    p.expect().is_ack();
+fn challenged(data: &[u8], rtt: u64) -> (Peer, firstflight_stack::ConnId, Control) {
+    let (mut p, id) = client(seg().mss(1176).sack_ok(), rtt);
     p.write(id, data);
     p.drain();
     let forged = Control::PathChallenge(PathProof { src_port: PORT, dst_port: p.local_port, bits: 7 });
@@ -95,7 +89,7 @@ fn client(data: &[u8], rtt: u64) -> (Peer, firstflight_stack::ConnId, Control) {
 
 #[test]
 fn a_forged_challenge_repeats_one_segment_and_leaves_the_window() {
-    let (mut p, id, forged) = client(&[7; 1176 * 10], 100);
+    let (mut p, id, forged) = challenged(&[7; 1176 * 10], 100);
     p.pass(60);
     // This is only reordering.
     p.send(seg().seq(1).ack(1).sack(&[(1 + 1176, 1 + 2 * 1176)]));
@@ -108,7 +102,7 @@ fn a_forged_challenge_repeats_one_segment_and_leaves_the_window() {
 
 #[test]
 fn forged_challenges_do_not_keep_a_dead_connection() {
-    let (mut p, id, forged) = client(b"data", 100);
+    let (mut p, id, forged) = challenged(b"data", 100);
     let ended = (0..4 * 360).any(|_| {
         control(&mut p, THEIRS, forged);
         p.pass(10_000);
@@ -121,7 +115,7 @@ fn forged_challenges_do_not_keep_a_dead_connection() {
 
 #[test]
 fn forged_challenges_on_a_path_without_delay_repeat_little() {
-    let (mut p, _, forged) = client(&[7; 1176], 0);
+    let (mut p, _, forged) = challenged(&[7; 1176], 0);
     for _ in 0..1_000 {
         control(&mut p, THEIRS, forged);
     }

@@ -7,7 +7,9 @@ mod rebinding;
 use firstflight_stack::ConnId;
 use firstflight_wire::carrier::{Control, PathProof};
 use peer::{CLIENT_PORT, PEER_ISN, PORT, Peer, Seg, seg};
-use rebinding::{NEW, OURS, THEIRS, asked, at, challenges, control, controls, from, new, respond, server};
+use rebinding::{
+    NEW, OURS, THEIRS, asked, at, challenges, client, control, controls, from, new, respond, server,
+};
 
 const THIEF: u16 = 7000;
 
@@ -76,6 +78,20 @@ fn the_port_that_a_connection_has_is_asked_soon_after_a_move_too() {
     asked(&mut p, [THIEF, NEW, THEIRS]);
 }
 
+/// The tenth of a second `n`: the client at `home` speaks in every third one, and client and thief answer. Says which port
+/// has the connection.
+fn tenth(p: &mut Peer, id: ConnId, home: u16, n: u32) -> u16 {
+    if n.is_multiple_of(3) {
+        from(p, home, segment());
+        answer(p, &[home, THIEF]);
+    }
+    p.drain();
+    let holder = at(p, id);
+    p.pass(100);
+    p.drain();
+    holder
+}
+
 /// Client and thief answer every challenge. The thief sends every 100 ms and is faster, the client sends every 300
 /// ms.
 #[test]
@@ -95,14 +111,7 @@ fn a_thief_has_a_connection_for_moments_only() {
         for n in 0..600 {
             from(&mut p, THIEF, segment());
             answer(&mut p, &[home, THIEF]);
-            if n % 3 == 0 {
-                from(&mut p, home, segment());
-                answer(&mut p, &[home, THIEF]);
-            }
-            p.drain();
-            stolen += u32::from(at(&p, id) == THIEF);
-            p.pass(100);
-            p.drain();
+            stolen += u32::from(tenth(&mut p, id, home, n) == THIEF);
         }
         assert!(stolen < 60, "rebinds {rebinds}: for {stolen} of 600 tenths of a second");
     }
@@ -202,13 +211,7 @@ fn the_window_stays_at_a_move() {
 
 #[test]
 fn a_forged_challenge_leaves_the_search_for_larger_datagrams() {
-    let mut p = new();
-    p.port = PORT;
-    let id = p.connect(b"", false);
-    p.expect().is_syn();
-    p.pass(100);
-    p.send(seg().syn().ack(1).mss(1448).sack_ok());
-    p.expect().is_ack();
+    let (mut p, id) = client(seg().mss(1448).sack_ok(), 100);
     p.write(id, &[7; 1176 * 12]);
     let sizes: Vec<usize> = p.drain().iter().map(|got| got.data.len()).collect();
     assert!(sizes[0] > 1176, "the probe leaves first: {sizes:?}");
@@ -318,14 +321,7 @@ fn a_search_does_not_hide_the_client_from_its_connection() {
                     from(&mut p, THIEF + 1, seg().seq(1 << 30).ack(1 + k));
                 }
             }
-            if n % 3 == 0 {
-                from(&mut p, THEIRS, segment());
-                answer(&mut p, &[THEIRS, THIEF]);
-            }
-            p.drain();
-            stolen += u32::from(at(&p, id) == THIEF);
-            p.pass(100);
-            p.drain();
+            stolen += u32::from(tenth(&mut p, id, THEIRS, n) == THIEF);
         }
         assert!(stolen < 10, "lost {lost} flood {flood}: {stolen} of 3000 tenths; ends at {}", at(&p, id));
     }

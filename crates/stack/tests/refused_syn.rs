@@ -83,15 +83,21 @@ fn a_refused_syn_with_data_goes_again_plain_at_once() {
     }
 }
 
+/// A SYN that asks for a cookie and is refused after `ms` milliseconds.
+fn refused_request(by: By, ms: u64) -> (Peer, ConnId, Got) {
+    let mut p = Peer::new();
+    p.port = PORT;
+    let id = connect(&mut p);
+    let first = p.expect().is_syn().empty();
+    p.pass(ms);
+    refuse(&mut p, by, &first);
+    (p, id, first)
+}
+
 #[test]
 fn a_refused_request_for_a_cookie_goes_again_plain_at_once() {
     for by in EACH {
-        let mut p = Peer::new();
-        p.port = PORT;
-        let id = connect(&mut p);
-        let first = p.expect().is_syn().empty();
-        p.pass(10);
-        refuse(&mut p, by, &first);
+        let (mut p, id, first) = refused_request(by, 10);
         plain_again(&mut p, &first);
         p.send(syn_ack(1));
         p.expect().is_ack().data(DATA);
@@ -396,12 +402,7 @@ fn a_late_reset_counts_for_data_that_must_not_run_twice() {
 #[test]
 fn an_answer_that_comes_twice_does_not_end_the_connect() {
     for by in EACH {
-        let mut p = Peer::new();
-        p.port = PORT;
-        let id = connect(&mut p);
-        let first = p.expect().is_syn().empty();
-        p.pass(40);
-        refuse(&mut p, by, &first);
+        let (mut p, id, first) = refused_request(by, 40);
         p.expect().is_syn().empty();
         p.pass(5);
         refuse(&mut p, by, &first);

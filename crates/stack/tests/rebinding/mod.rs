@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use crate::peer::{Peer, Seg, seg};
+use crate::peer::{PORT, Peer, Seg, seg};
 use firstflight_stack::{CarrierConfig, ConnId};
 use firstflight_wire::carrier::{Carried, Control, PathProof};
 use firstflight_wire::ip::Packet;
@@ -27,6 +27,18 @@ pub fn server() -> (Peer, ConnId) {
     let id = p.open_passive(listener, seg().mss(1176));
     p.write(id, b"x");
     p.expect();
+    (p, id)
+}
+
+/// A connection that the stack opened to [`PORT`]. The SYN-ACK has these options and comes after `rtt` milliseconds.
+pub fn client(options: Seg, rtt: u64) -> (Peer, ConnId) {
+    let mut p = new();
+    p.port = PORT;
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.pass(rtt);
+    p.send(options.syn().ack(1));
+    p.expect().is_ack();
     (p, id)
 }
 
