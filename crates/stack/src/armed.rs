@@ -187,7 +187,7 @@ impl Stack {
         let armed =
             Armed { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
         self.armed.insert(key, armed);
-        self.counters.active_opens += 1;
+        self.journal.counters.active_opens += 1;
         self.touched(index, now);
         Ok(ArmedSyn { id: self.id(index), segment })
     }
@@ -311,7 +311,7 @@ impl Stack {
             return None;
         }
         self.rekey(index, key, true, now);
-        self.counters.armed_answered += 1;
+        self.journal.counters.armed_answered += 1;
         Some(index)
     }
 

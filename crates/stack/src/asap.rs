@@ -69,7 +69,7 @@ impl Stack {
     /// Takes the verdicts, in the order of [`Verifications::verify`]. Verdicts that come too late change nothing.
     pub fn handle_verified(&mut self, done: Verifications, verdicts: &[Verified], now: Instant) {
         let pairs = done.candidates.iter().zip(verdicts);
-        self.counters.signatures_verified += pairs
+        self.journal.counters.signatures_verified += pairs
             .map(|(candidate, verdict)| match verdict {
                 // If the certificate is wrong, the request is not verified.
                 Verified::BadCertificate => 1,

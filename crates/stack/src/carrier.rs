@@ -9,9 +9,9 @@
 //! TCP to the probe is judged as always (RFC 5961). One reset is accepted for each keep-alive that was sent.
 
 use crate::config::CarrierConfig;
-use crate::egress::Reply;
 use crate::event::Drop;
 use crate::flow::{FlowKey, FlowTable};
+use crate::output::Reply;
 use crate::rebinding::Paths;
 use crate::slab::{Places, Slab};
 use crate::slot::{Owner, Slot};
@@ -263,17 +263,19 @@ impl Stack {
         let (port, trusted) = (carrier.port, carrier.from_socket);
         let datagram =
             if trusted { udp::Datagram::parse(bytes) } else { udp::Datagram::parse_checked(bytes, src, dst) };
-        let Ok(datagram) = datagram else { return self.drop_packet(Drop::BadUdp) };
+        let Ok(datagram) = datagram else { return self.journal.drop_packet(Drop::BadUdp) };
         let carried = Carried::parse(datagram.payload).ok().filter(|_| datagram.dst_port == port);
         let Some(carried) = carried else {
             if self.concerns_us(src, dst) {
-                self.drop_packet(Drop::NotCarried);
+                self.journal.drop_packet(Drop::NotCarried);
             }
             return;
         };
         match carried {
             Carried::Segment(bytes) => {
-                let Ok(mut segment) = Segment::parse(bytes) else { return self.drop_packet(Drop::BadTcp) };
+                let Ok(mut segment) = Segment::parse(bytes) else {
+                    return self.journal.drop_packet(Drop::BadTcp);
+                };
                 segment.ce = ce;
                 let key = FlowKey::of(dst, segment.dst_port, src, segment.src_port)
                     .carried(port, datagram.src_port);
@@ -299,13 +301,13 @@ impl Stack {
         let (src, dst) = (key.remote_ip(), key.local_ip());
         let trusted = self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
         if !trusted && !self.is_ours(dst) {
-            self.drop_packet(Drop::NotForUs);
+            self.journal.drop_packet(Drop::NotForUs);
             return false;
         }
         // Another program on the same host may have another UDP port.
         let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.is_ours(src));
         if ourselves || key.outer_remote() == 0 || !crate::ingress::possible_source(src) {
-            self.drop_packet(Drop::BadSource);
+            self.journal.drop_packet(Drop::BadSource);
             return false;
         }
         true
@@ -316,12 +318,12 @@ impl Stack {
         let Some(carrier) = &mut self.carrier else { return };
         match (control, carrier.find(hash, &key)) {
             (Control::KeepAlive, None) => {
-                self.counters.carrier_resets_sent += 1;
-                self.reply(Reply::Control(key, Control::Reset));
+                self.journal.counters.carrier_resets_sent += 1;
+                self.outbox.reply(Reply::Control(key, Control::Reset), &mut self.journal);
             }
             (Control::Reset, Some(pair)) => {
                 let suspects = carrier.reset(pair);
-                self.counters.carrier_resets_believed += u64::from(!suspects.is_empty());
+                self.journal.counters.carrier_resets_believed += u64::from(!suspects.is_empty());
                 for index in suspects {
                     if let Some(slot) = self.slots.get_mut(index) {
                         slot.conn.probe();
@@ -346,7 +348,7 @@ impl Stack {
         let Some(local) = self.config.addresses.iter().find(same).copied() else { return };
         if let Some(carrier) = self.carrier.as_ref().filter(|_| to.port() != 0) {
             let key = FlowKey::of(local, 0, to.ip(), 0).carried(carrier.port, to.port());
-            self.reply(Reply::Control(key, Control::KeepAlive));
+            self.outbox.reply(Reply::Control(key, Control::KeepAlive), &mut self.journal);
         }
     }
 

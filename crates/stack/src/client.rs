@@ -237,7 +237,7 @@ impl Stack {
             self.credentials.note_failure(network, server, now);
         }
         if outcome.is_accepted() {
-            self.counters.first_flights_taken += 1;
+            self.journal.counters.first_flights_taken += 1;
         }
         if unlikely(twin.is_some()) {
             self.drop_twin(twin, now);

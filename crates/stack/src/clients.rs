@@ -75,7 +75,7 @@ impl Stack {
             }
         }
         if let Some(index) = makes_way {
-            self.counters.clients_limited += 1;
+            self.journal.counters.clients_limited += 1;
             self.shed(index, now);
         }
     }
@@ -112,7 +112,7 @@ impl Stack {
             all.select_nth_unstable(count);
         }
         for (_, index) in all.into_iter().take(count) {
-            self.counters.stuck_reset += 1;
+            self.journal.counters.stuck_reset += 1;
             self.shed(index, now);
         }
     }

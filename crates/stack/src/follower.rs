@@ -55,7 +55,7 @@ impl Stack {
         let kept = waits
             .is_some_and(|job| copy_of(segment).is_some_and(|bytes| self.parked.follow(job, segment, bytes)));
         if !kept {
-            self.drop_packet(Drop::Follower);
+            self.journal.drop_packet(Drop::Follower);
         }
     }
 

@@ -1,8 +1,8 @@
 //! ICMP: an error reaches the connection that it is about, if it proves that it is (RFC 5927).
 
-use crate::egress::Reply;
 use crate::event::Drop;
 use crate::flow::FlowKey;
+use crate::output::Reply;
 use crate::stack::Stack;
 use core::net::SocketAddr;
 use firstflight_tcp::CloseReason;
@@ -32,9 +32,9 @@ impl Stack {
         match icmp::echo_reply(packet, &mut out) {
             Some(len) if self.config.answer_echo => {
                 out.truncate(len);
-                self.reply(Reply::Packet(out));
+                self.outbox.reply(Reply::Packet(out), &mut self.journal);
             }
-            _ => self.drop_packet(Drop::BadIcmp),
+            _ => self.journal.drop_packet(Drop::BadIcmp),
         }
     }
 
@@ -46,15 +46,15 @@ impl Stack {
             _ => None,
         };
         let Some((key, seq)) = quoted else {
-            return self.drop_packet(Drop::BadIcmp);
+            return self.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(index) = self.find(&key) else {
-            return self.drop_packet(Drop::BadIcmp);
+            return self.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(slot) = self.slots.get_mut(index) else { return };
         // The quoted number must be outstanding (RFC 5927 §4.1).
         if !slot.conn.owns_sequence(seq) {
-            return self.drop_packet(Drop::BadIcmp);
+            return self.journal.drop_packet(Drop::BadIcmp);
         }
         //= rfc9293 MUST-47 SHLD-25
         // The application can read the error, whatever it means here (RFC 9293 §3.9.1.8).

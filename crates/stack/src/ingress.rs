@@ -1,9 +1,9 @@
 //! How a received packet is handled.
 
-use crate::egress::Reply;
 use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
 use crate::listener::Syn;
+use crate::output::Reply;
 use crate::slot::Owner;
 use crate::stack::Stack;
 use core::hint::cold_path;
@@ -20,24 +20,24 @@ const PARKED_WINDOW: u32 = 1 << 11;
 impl Stack {
     /// Handles one IP packet. It may contain any bytes.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
-        self.counters.packets_in += 1;
+        self.journal.counters.packets_in += 1;
         // One branch for each family, so that the compiler specializes the code for it.
         match version(packet) {
             Some(4) => match Packet::parse_v4(packet) {
                 Ok(ip) => self.handle_ip(&ip, packet, now),
                 Err(ParseError::Fragment) => self.handle_fragment(packet, now),
-                Err(_) => self.drop_packet(Drop::BadIp),
+                Err(_) => self.journal.drop_packet(Drop::BadIp),
             },
             Some(6) => match Packet::parse_v6(packet) {
                 // An IPv6 packet must not have IPv4-mapped addresses: IPv4 addresses travel in IPv4 packets only.
                 Ok(ip) if unlikely(is_mapped(ip.src) || is_mapped(ip.dst)) => {
-                    self.drop_packet(Drop::BadSource)
+                    self.journal.drop_packet(Drop::BadSource)
                 }
                 Ok(ip) => self.handle_ip(&ip, packet, now),
                 Err(ParseError::Fragment) => self.handle_fragment(packet, now),
-                Err(_) => self.drop_packet(Drop::BadIp),
+                Err(_) => self.journal.drop_packet(Drop::BadIp),
             },
-            _ => self.drop_packet(Drop::BadIp),
+            _ => self.journal.drop_packet(Drop::BadIp),
         }
     }
 
@@ -52,7 +52,7 @@ impl Stack {
         }
         let Ok(mut segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
             cold_path();
-            return self.drop_packet(Drop::BadTcp);
+            return self.journal.drop_packet(Drop::BadTcp);
         };
         segment.ce = ip.ecn == Ecn::Ce;
         let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
@@ -80,7 +80,7 @@ impl Stack {
         match ip.protocol {
             _ if !from_kernel && !self.concerns_us(ip.src, ip.dst) => {}
             _ if icmp => self.handle_icmp(&ip, packet, now),
-            _ => self.drop_packet(Drop::Protocol),
+            _ => self.journal.drop_packet(Drop::Protocol),
         }
     }
 
@@ -89,12 +89,12 @@ impl Stack {
     pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
         //= rfc9293 MUST-57
         if unlikely(!self.is_ours(dst)) {
-            self.drop_packet(Drop::NotForUs);
+            self.journal.drop_packet(Drop::NotForUs);
             return false;
         }
         //= rfc9293 MUST-63
         if unlikely(!possible_source(src) || self.is_ours(src)) {
-            self.drop_packet(Drop::BadSource);
+            self.journal.drop_packet(Drop::BadSource);
             return false;
         }
         true
@@ -108,7 +108,7 @@ impl Stack {
                 return self.deliver(index, segment, now);
             }
             if self.overtakes_answer(key, segment) {
-                return self.drop_packet(Drop::NoConnection);
+                return self.journal.drop_packet(Drop::NoConnection);
             }
         }
         self.handle_stray(key, hash, segment, now);
@@ -149,7 +149,8 @@ impl Stack {
                     if restart && !held {
                         self.time_wait.restart(hash, now, self.tcp.time_wait);
                     }
-                    return self.reply_time_wait(key, &record, None, now);
+                    let value = self.isn.timestamp(&key, now);
+                    return self.outbox.reply(Reply::time_wait(key, &record, value), &mut self.journal);
                 }
                 TimeWaitAction::Reopen { above: isn } => {
                     listener = self.listeners.find(&key);
@@ -179,7 +180,7 @@ impl Stack {
             Some(listener) if self.handle_cookie_ack(listener, key, hash, segment, now) => {}
             // RFC 9293 §3.10.7.2, fourth step: a listener does not answer a segment without SYN, ACK and RST.
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
-                self.drop_packet(Drop::BadFlags);
+                self.journal.drop_packet(Drop::BadFlags);
             }
             _ => self.reply_reset(key, segment),
         }
@@ -230,7 +231,7 @@ impl Stack {
             return self.deliver_opening(index, segment, now);
         }
         let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
-        let news = slot.touch(index, &mut self.to_send, self.config.limits.trace > 0);
+        let news = slot.touch(index, &mut self.outbox, self.journal.is_tracing());
         if unlikely(disposition != Disposition::Processed) {
             let key = slot.key;
             self.not_processed(index, key, disposition, segment);
@@ -262,7 +263,7 @@ impl Stack {
             && self.listeners.at(listener).is_some_and(|l| l.accept_queue.len() >= l.config.backlog)
         {
             // The client's data brings the ACK again, and there may be room then.
-            return self.drop_packet(Drop::AcceptQueueFull);
+            return self.journal.drop_packet(Drop::AcceptQueueFull);
         }
         let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         if unlikely(crosses && key.is_carried()) && slot.client && slot.conn.state() == StateName::SynSent {
@@ -289,9 +290,9 @@ impl Stack {
         match disposition {
             Disposition::Processed => {}
             Disposition::Dropped(reason) => {
-                self.counters.segments_dropped += 1;
+                self.journal.counters.segments_dropped += 1;
                 let id = self.id(index);
-                self.trace(Trace::Segment(id, reason));
+                self.journal.trace(Trace::Segment(id, reason));
             }
             Disposition::Reset => self.reply_reset(key, segment),
         }
@@ -299,19 +300,12 @@ impl Stack {
 
     /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
     pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
-        self.drop_packet(Drop::NoConnection);
+        self.journal.drop_packet(Drop::NoConnection);
         if segment.flags.contains(Flags::RST) {
             return;
         }
-        self.counters.resets_sent += 1;
-        self.reply(Reply::reset(key, segment));
-    }
-
-    pub(crate) fn reply(&mut self, reply: Reply) {
-        if self.replies.len() >= self.config.limits.replies {
-            return self.drop_packet(Drop::ReplyQueueFull);
-        }
-        self.replies.push_back(reply);
+        self.journal.counters.resets_sent += 1;
+        self.outbox.reply(Reply::reset(key, segment), &mut self.journal);
     }
 }
 

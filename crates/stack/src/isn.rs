@@ -36,6 +36,11 @@ impl IsnGenerator {
         let ticks = (now.as_nanos() / 4_000) as u32;
         Initial { isn: SeqNum::new((hash as u32).wrapping_add(ticks)), ts_offset: (hash >> 32) as u32 }
     }
+
+    /// The flow's timestamp at `now`.
+    pub fn timestamp(&self, key: &FlowKey, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.initial(key, now).ts_offset)
+    }
 }
 
 /// The initial numbers of a connection.

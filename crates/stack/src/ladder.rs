@@ -225,7 +225,7 @@ impl Stack {
         if let Some(asked) = self.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = Some(twin);
         }
-        self.counters.second_attempts += 1;
+        self.journal.counters.second_attempts += 1;
         self.touched(twin, now);
     }
 
@@ -323,7 +323,7 @@ impl Stack {
         self.no_answer(first, now);
         self.credentials.note_failure(network, server, now);
         let id = self.id(first);
-        self.trace(Trace::Outcome(id, outcome));
+        self.journal.trace(Trace::Outcome(id, outcome));
     }
 
     /// Ends the connection `twin`: the second attempt, or the first one if they have changed places.

@@ -31,9 +31,9 @@ impl Stack {
     /// Collects what changed for connection `index` and queues it for transmission.
     #[inline]
     pub(crate) fn touched(&mut self, index: u32, now: Instant) {
-        let tracing = self.config.limits.trace > 0;
+        let tracing = self.journal.is_tracing();
         let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.touch(index, &mut self.to_send, tracing) {
+        if slot.touch(index, &mut self.outbox, tracing) {
             self.take_news(index, now);
         }
     }
@@ -41,7 +41,7 @@ impl Stack {
     /// Takes the pending notifications that [`Slot::touch`] reports.
     #[inline(never)]
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
-        if unlikely(self.config.limits.trace > 0) {
+        if unlikely(self.journal.is_tracing()) {
             self.trace_transitions(index);
         }
         let Some((mut slot, generation)) = self.slots.get_mut_with_generation(index) else { return };
@@ -50,7 +50,7 @@ impl Stack {
         slot.ready |= ready;
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
-            self.counters.established += 1;
+            self.journal.counters.established += 1;
             let kept = slot.certificate || slot.granted || slot.pair.is_some() || self.clients.is_some();
             if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
                 self.opened(index, now);
@@ -64,11 +64,15 @@ impl Stack {
             slot = again;
         }
         if !ready.is_empty() {
-            slot.announce(index, generation, &mut self.events);
+            slot.announce(index, generation, &mut self.journal);
         }
         if !slot.counted && slot.outcome != Outcome::Undecided {
             slot.counted = true;
-            let side = if slot.client { &mut self.counters.client } else { &mut self.counters.server };
+            let side = if slot.client {
+                &mut self.journal.counters.client
+            } else {
+                &mut self.journal.counters.server
+            };
             side.add(slot.outcome);
         }
     }
@@ -101,7 +105,7 @@ impl Stack {
     /// Queues the connection for [`Stack::poll_event`].
     pub(crate) fn announce(&mut self, index: u32) {
         if let Some((slot, generation)) = self.slots.get_mut_with_generation(index) {
-            slot.announce(index, generation, &mut self.events);
+            slot.announce(index, generation, &mut self.journal);
         }
     }
 
@@ -155,18 +159,18 @@ impl Stack {
             self.listeners.left_syn_queue(listener);
         }
         if slot.conn.state() == StateName::TimeWait {
-            self.counters.time_waits += 1;
+            self.journal.counters.time_waits += 1;
             let record = slot.conn.time_wait();
             let before = self.time_wait.len();
             if unlikely(self.time_wait.insert(hash, record, now, self.tcp.time_wait)) {
-                self.counters.time_waits_evicted += (before + 1 - self.time_wait.len()) as u64;
+                self.journal.counters.time_waits_evicted += (before + 1 - self.time_wait.len()) as u64;
             }
         }
         if unlikely(slot.hold)
             && slot.conn.close_reason() == Some(CloseReason::Finished)
             && slot.conn.state() == StateName::Closed
         {
-            self.counters.last_acks_held += 1;
+            self.journal.counters.last_acks_held += 1;
             let record = slot.conn.time_wait();
             self.held.insert(hash, record, now, self.tcp.time_wait);
         }
@@ -235,7 +239,7 @@ impl Stack {
         slot.renew(tcp, with);
         begin(slot, &mut self.pool);
         slot.queued = true;
-        self.to_send.push_back(index);
+        self.outbox.queue(index);
         // A connect carried in a lookup has no server yet, so it has no mapping of a translator to keep.
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);

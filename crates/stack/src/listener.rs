@@ -9,7 +9,7 @@ use crate::lifecycle::Settings;
 use crate::parked::Parked;
 use crate::relayed::Returned;
 use crate::slot::{Beginning, Owner};
-use crate::stack::{Announced, Stack};
+use crate::stack::Stack;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -77,7 +77,7 @@ impl Stack {
     pub(crate) fn handle_syn(&mut self, syn: &Syn<'_>) {
         let Syn { listener: index, key, segment, now, .. } = *syn;
         if segment.flags.contains(Flags::FIN) {
-            return self.drop_packet(Drop::BadFlags);
+            return self.journal.drop_packet(Drop::BadFlags);
         }
         let Some(listener) = self.listeners.at(index) else { return };
         let pressed = listener.syn_queue >= listener.config.syn_backlog;
@@ -88,11 +88,11 @@ impl Stack {
         }
         if listener.accept_queue.len() >= listener.config.backlog {
             self.spoil(syn);
-            return self.drop_packet(Drop::AcceptQueueFull);
+            return self.journal.drop_packet(Drop::AcceptQueueFull);
         }
         if self.slots.len() >= self.config.limits.connections {
             self.spoil(syn);
-            return self.drop_packet(Drop::TooManyConnections);
+            return self.journal.drop_packet(Drop::TooManyConnections);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
             let offered = segment.options.fast_open().is_some() || segment.options.asap().is_some();
@@ -104,7 +104,7 @@ impl Stack {
                     // accepted.
                     self.spoil(syn);
                 }
-                return self.drop_packet(Drop::AlreadyParked);
+                return self.journal.drop_packet(Drop::AlreadyParked);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
             self.overtaken(job, now);
@@ -250,10 +250,10 @@ impl Stack {
         // The queues may have filled while the SYN waited.
         let pressed = listener.syn_queue >= listener.config.syn_backlog;
         if listener.accept_queue.len() >= listener.config.backlog {
-            return self.drop_packet(Drop::AcceptQueueFull);
+            return self.journal.drop_packet(Drop::AcceptQueueFull);
         }
         if self.slots.len() >= self.config.limits.connections {
-            return self.drop_packet(Drop::TooManyConnections);
+            return self.journal.drop_packet(Drop::TooManyConnections);
         }
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
         let (result, refused) = if tail {
@@ -286,7 +286,7 @@ impl Stack {
     fn adopt(&mut self, syn: &Syn<'_>, reason: Reason, grant: Option<Grant>, refused: Option<Refused>) {
         let options = &syn.segment.options;
         if !syn.segment.payload.is_empty() || options.fast_open().is_some() {
-            self.counters.first_flights_refused += 1;
+            self.journal.counters.first_flights_refused += 1;
         }
         let reply = self.reply_to(syn, refused, grant.is_some());
         let mut plan = ChildPlan::default();
@@ -305,7 +305,7 @@ impl Stack {
         let Admitted { grant, place, candidate, relayed } = admitted;
         let segment = syn.segment;
         self.relieved(syn.listener);
-        self.counters.first_flights_accepted += 1;
+        self.journal.counters.first_flights_accepted += 1;
         let below = syn.key.headers_len() as u32;
         let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
@@ -365,8 +365,8 @@ impl Stack {
         }
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if !core::mem::replace(&mut listener.limited, true) {
-            self.counters.fast_open_suspended += 1;
-            self.trace(Trace::Suspended(self.listeners.id(index), reason));
+            self.journal.counters.fast_open_suspended += 1;
+            self.journal.trace(Trace::Suspended(self.listeners.id(index), reason));
         }
     }
 
@@ -375,7 +375,7 @@ impl Stack {
     fn relieved(&mut self, index: u32) {
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if unlikely(core::mem::replace(&mut listener.limited, false)) {
-            self.trace(Trace::Resumed(self.listeners.id(index)));
+            self.journal.trace(Trace::Resumed(self.listeners.id(index)));
         }
     }
 
@@ -392,7 +392,7 @@ impl Stack {
         if !plan.early {
             listener.syn_queue += 1;
         }
-        self.counters.passive_opens += 1;
+        self.journal.counters.passive_opens += 1;
         let ends = self.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
         let child = self.insert(
@@ -442,7 +442,7 @@ impl Stack {
             listener.accept_queue.push_back(child);
             if !listener.announced {
                 listener.announced = true;
-                self.events.push_back(Announced::listener(index));
+                self.journal.announce_listener(index);
             }
         }
     }

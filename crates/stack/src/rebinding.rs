@@ -3,9 +3,9 @@
 //!
 //! This concerns only connections that clients opened in UDP. A segment of a known flow does not run this code.
 
-use crate::egress::Reply;
 use crate::event::Drop;
 use crate::flow::FlowKey;
+use crate::output::Reply;
 use crate::slot::Slot;
 use crate::stack::Stack;
 use crate::time_wait::TimeWaitTable;
@@ -310,7 +310,7 @@ impl Stack {
         }
         let taken = searched || self.check_port(index, key.outer_remote(), true, now);
         if taken {
-            self.drop_packet(Drop::UncheckedPath);
+            self.journal.drop_packet(Drop::UncheckedPath);
         }
         taken
     }
@@ -348,7 +348,7 @@ impl Stack {
             // Its answer counts, whatever the port says that the connection has.
             if check.former_sent.is_none_or(|sent| now - sent >= gap) {
                 check.former_sent = Some(now);
-                self.counters.carrier_paths_checked += 1;
+                self.journal.counters.carrier_paths_checked += 1;
                 self.challenge_at(&key, port, former.bits);
             }
             return true;
@@ -359,7 +359,7 @@ impl Stack {
         if check.asked.is_some_and(|(asked, _)| asked == port) && check.has_given_up(now) {
             return false;
         }
-        let room = self.replies.len() + 3 <= self.config.limits.replies;
+        let room = self.outbox.has_room(3);
         if check.sent.is_some_and(|sent| now - sent < gap) || !room {
             // Not without those that contradict it.
             return true;
@@ -376,7 +376,7 @@ impl Stack {
         }
         let oldest = check.former.first().map(|former| (former.port, former.bits));
         let to = [check.asked, Some((current, check.own)), oldest];
-        self.counters.carrier_paths_checked += 1;
+        self.journal.counters.carrier_paths_checked += 1;
         for (port, bits) in to.into_iter().flatten() {
             self.challenge_at(&key, port, bits);
         }
@@ -386,7 +386,7 @@ impl Stack {
     /// Sends a challenge for the connection of `key` to this UDP port of its client.
     fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
         let to = key.carried(key.outer_local(), port);
-        self.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))));
+        self.outbox.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))), &mut self.journal);
     }
 
     /// Asks the ports again that connections had before they moved.
@@ -421,7 +421,8 @@ impl Stack {
             return;
         }
         slot.conn.unheard(now);
-        self.reply(Reply::Control(key.outer(), Control::PathResponse(proof(key, bits))));
+        let response = Control::PathResponse(proof(key, bits));
+        self.outbox.reply(Reply::Control(key.outer(), response), &mut self.journal);
         self.touched(index, now);
     }
 
@@ -470,7 +471,7 @@ impl Stack {
         let left_port = self.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
         let left = before.and_then(|pair| self.carrier.as_ref()?.has_accepted_others(pair, index));
         self.rekey(index, key, false, now);
-        self.counters.carrier_paths_moved += 1;
+        self.journal.counters.carrier_paths_moved += 1;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.conn.moved(now);
         }
@@ -546,7 +547,8 @@ impl Stack {
         carrier.paths.closed.restart(hash, now, lasts);
         self.time_wait.restart(self.hasher.hash(key), now, lasts);
         let echo = segment.options.timestamps.map(|ts| ts.echo);
-        self.reply_time_wait(*key, &record, echo, now);
+        let value = echo.unwrap_or_else(|| self.isn.timestamp(key, now));
+        self.outbox.reply(Reply::time_wait(*key, &record, value), &mut self.journal);
         true
     }
 }

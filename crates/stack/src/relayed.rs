@@ -45,7 +45,7 @@ impl Stack {
     /// through the listener's admission like one that comes from its client. The listener needs an
     /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed).
     pub fn handle_relayed(&mut self, now: Instant, flight: RelayedFlight<'_>) {
-        self.counters.relayed += 1;
+        self.journal.counters.relayed += 1;
         if self.park_relayed(now, flight).is_none() {
             self.dropped_relayed();
         }
@@ -98,7 +98,7 @@ impl Stack {
     }
 
     pub(crate) fn dropped_relayed(&mut self) {
-        self.counters.relayed_dropped += 1;
+        self.journal.counters.relayed_dropped += 1;
     }
 
     /// The proof that the SYN-ACK of a server that the client never contacted is an answer.

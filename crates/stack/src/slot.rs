@@ -2,8 +2,8 @@
 
 use crate::carrier::PairId;
 use crate::flow::FlowKey;
-use crate::queue::Queue;
-use crate::stack::Announced;
+use crate::journal::Journal;
+use crate::output::Outbox;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
@@ -280,12 +280,12 @@ impl Slot {
         }
     }
 
-    /// Adds the connection, which has this id, to `events` if the application owns it and was not notified yet.
+    /// Adds the connection, which has this id, to the events if the application owns it and was not notified yet.
     #[inline(always)]
-    pub fn announce(&mut self, index: u32, generation: u32, events: &mut Queue<Announced>) {
+    pub fn announce(&mut self, index: u32, generation: u32, journal: &mut Journal) {
         if self.owner == Owner::Application && !self.announced {
             self.announced = true;
-            events.push_back(Announced::connection(index, generation));
+            journal.announce(index, generation);
         }
     }
 
@@ -293,10 +293,10 @@ impl Slot {
     /// notifications; [`Stack::take_news`](crate::Stack) takes them.
     #[inline(always)]
     #[must_use]
-    pub fn touch(&mut self, index: u32, to_send: &mut Queue<u32>, tracing: bool) -> bool {
+    pub fn touch(&mut self, index: u32, outbox: &mut Outbox, tracing: bool) -> bool {
         if !self.queued {
             self.queued = true;
-            to_send.push_back(index);
+            outbox.queue(index);
         }
         let decided = !self.counted && self.outcome != Outcome::Undecided;
         decided || self.conn.has_readiness() || tracing

@@ -217,7 +217,7 @@ impl Stack {
         let index = self.listeners.get_mut(id)?.accept_queue.pop_front()?;
         let (slot, generation) = self.slots.get_mut_with_generation(index)?;
         slot.owner = Owner::Application;
-        slot.announce(index, generation, &mut self.events);
+        slot.announce(index, generation, &mut self.journal);
         Some(ConnId { index, generation })
     }
 
@@ -280,8 +280,8 @@ impl Stack {
             },
         );
         self.plan_ladder(index, config, data.get(..taken).unwrap_or_default(), now);
-        self.counters.active_opens += 1;
-        if outcome != Outcome::Undecided || self.config.limits.trace > 0 {
+        self.journal.counters.active_opens += 1;
+        if outcome != Outcome::Undecided || self.journal.is_tracing() {
             self.take_news(index, now);
         }
         Ok((self.id(index), taken))
@@ -478,7 +478,7 @@ impl Stack {
     ) -> Result<T, IoError> {
         let slot = self.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = f(slot, &mut self.pool);
-        if slot.touch(id.index, &mut self.to_send, self.config.limits.trace > 0) {
+        if slot.touch(id.index, &mut self.outbox, self.journal.is_tracing()) {
             self.take_news(id.index, now);
         }
         result

@@ -7,15 +7,15 @@ use crate::challenged::Challenged;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::egress::Reply;
-use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
+use crate::event::{ConnId, ConnectionInfo, Event, Job, JobId, ListenerId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::fragments::Fragments;
 use crate::isn::IsnGenerator;
+use crate::journal::{Journal, Subject};
 use crate::listeners::Listeners;
+use crate::output::Outbox;
 use crate::parked::ParkingLot;
 use crate::ports::PortSelector;
-use crate::queue::Queue;
 use crate::random::Random;
 use crate::slab::Places;
 use crate::slot::{Asked, Owner, Slot};
@@ -33,7 +33,7 @@ use core::time::Duration;
 use firstflight_credential::asap::{AsapShard, reason};
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Outcome, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool, Variables};
-use firstflight_wire::hint::{likely, unlikely};
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Clock, Instant, udp};
 
 /// Most addresses that [`Stack::prefer_address`] keeps.
@@ -75,47 +75,17 @@ pub struct Stack {
     pub(crate) grants: BTreeMap<u32, (ListenerId, Serial)>,
     /// Connects carried in a lookup that no server has answered.
     pub(crate) armed: BTreeMap<FlowKey, Armed>,
-    pub(crate) to_send: Queue<u32>,
+    pub(crate) outbox: Outbox,
     /// Boxes of earlier connections, kept for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
     pub(crate) spare: Vec<Box<Asked>>,
-    pub(crate) replies: VecDeque<Reply>,
-    pub(crate) events: Queue<Announced>,
     pub(crate) starved: Starved,
     pub(crate) fragments: Fragments,
     /// The connections of each client, if their number is limited.
     pub(crate) clients: Option<Clients>,
     /// When connections were last reset to free memory.
     pub(crate) relieved: Option<Instant>,
-    pub(crate) traces: VecDeque<Trace>,
-    pub(crate) counters: Counters,
-    /// The hop limit of all packets.
-    pub(crate) hop_limit: u8,
-    /// Packets that the first connection in `to_send` has sent in its turn.
-    pub(crate) burst: u32,
-}
-
-/// A pending notification, of a connection or of a listener. It has two numbers, so it travels in registers.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Announced {
-    /// Index in its slab, with [`Self::LISTENER`] set if it is a listener's.
-    index: u32,
-    /// Generation of the connection.
-    generation: u32,
-}
-
-impl Announced {
-    /// The flag of a listener. No slab has as many entries.
-    const LISTENER: u32 = 1 << 31;
-
-    #[inline(always)]
-    pub fn connection(index: u32, generation: u32) -> Self {
-        Self { index, generation }
-    }
-
-    pub fn listener(index: u32) -> Self {
-        Self { index: index | Self::LISTENER, generation: 0 }
-    }
+    pub(crate) journal: Journal,
 }
 
 impl fmt::Debug for Stack {
@@ -126,8 +96,8 @@ impl fmt::Debug for Stack {
             .field("time_waits", &self.time_waits())
             .field("buffer_bytes", &self.buffer_bytes())
             .field("next_timeout", &self.poll_timeout())
-            .field("to_send", &self.to_send.len())
-            .field("counters", &self.counters)
+            .field("to_send", &self.outbox.waiting())
+            .field("counters", &self.journal.counters)
             .finish_non_exhaustive()
     }
 }
@@ -166,18 +136,17 @@ impl Stack {
             quarantine: VecDeque::new(),
             grants: BTreeMap::new(),
             armed: BTreeMap::new(),
-            to_send: Queue::default(),
+            outbox: Outbox::new(
+                limits.replies,
+                config.hop_limit.get(),
+                config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket),
+            ),
             spare: Vec::new(),
-            replies: VecDeque::new(),
-            events: Queue::default(),
             starved: Starved::default(),
             fragments: Fragments::default(),
             clients: Clients::new(limits.connections_per_client),
             relieved: None,
-            traces: VecDeque::new(),
-            counters: Counters::default(),
-            hop_limit: config.hop_limit.get(),
-            burst: 0,
+            journal: Journal::new(limits.trace),
             random,
             config,
         }
@@ -194,7 +163,7 @@ impl Stack {
     /// Its counts.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.journal.counters
     }
 
     /// Connections it holds, TIME-WAIT not counted.
@@ -376,18 +345,20 @@ impl Stack {
             self.feed();
         }
         loop {
-            let Announced { index, generation } = self.events.pop_front()?;
-            if index & Announced::LISTENER != 0 {
-                if let Some(id) = self.listeners.announced(index & !Announced::LISTENER) {
-                    return Some(Event::Acceptable(id));
+            let id = match self.journal.poll_event()? {
+                Subject::Listener(index) => {
+                    if let Some(id) = self.listeners.announced(index) {
+                        return Some(Event::Acceptable(id));
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let Some(slot) = self.slots.get_live(index, generation) else { continue };
+                Subject::Connection(id) => id,
+            };
+            let Some(slot) = self.slots.get_live(id.index, id.generation) else { continue };
             slot.announced = false;
             let ready = core::mem::take(&mut slot.ready);
             if slot.owner == Owner::Application && !ready.is_empty() {
-                return Some(Event::Ready(ConnId { index, generation }, ready));
+                return Some(Event::Ready(id, ready));
             }
         }
     }
@@ -399,7 +370,7 @@ impl Stack {
 
     /// The next trace record, if [`crate::Limits::trace`] keeps any.
     pub fn poll_trace(&mut self) -> Option<Trace> {
-        self.traces.pop_front()
+        self.journal.poll_trace()
     }
 
     /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.
@@ -469,33 +440,18 @@ impl Stack {
 
     // --- trace ---------------------------------------------------------------------------------
 
-    pub(crate) fn trace(&mut self, record: Trace) {
-        if likely(self.config.limits.trace == 0) {
-            return;
-        }
-        if self.traces.len() >= self.config.limits.trace {
-            self.traces.pop_front();
-        }
-        self.traces.push_back(record);
-    }
-
     #[inline]
     pub(crate) fn trace_outcome(&mut self, index: u32, outcome: Outcome) {
-        if unlikely(self.config.limits.trace > 0) {
+        if unlikely(self.journal.is_tracing()) {
             let id = self.id(index);
-            self.trace(Trace::Outcome(id, outcome));
+            self.journal.trace(Trace::Outcome(id, outcome));
         }
     }
 
     pub(crate) fn trace_transitions(&mut self, index: u32) {
         let id = self.id(index);
         while let Some(t) = self.slots.get_mut(index).and_then(|s| s.conn.poll_transition()) {
-            self.trace(Trace::Transition(id, t));
+            self.journal.trace(Trace::Transition(id, t));
         }
-    }
-
-    pub(crate) fn drop_packet(&mut self, reason: Drop) {
-        self.counters.drop(reason);
-        self.trace(Trace::Dropped(reason));
     }
 }

@@ -56,7 +56,7 @@ impl Stack {
             if let Some(slot) = self.slots.get_live(id.index, id.generation) {
                 slot.starved = false;
                 slot.ready |= Readiness::WRITABLE;
-                slot.announce(id.index, id.generation, &mut self.events);
+                slot.announce(id.index, id.generation, &mut self.journal);
             }
         }
     }

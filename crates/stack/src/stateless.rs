@@ -5,6 +5,7 @@ use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::lifecycle::Settings;
 use crate::listener::Syn;
+use crate::output::{CookieNumbers, Reply};
 use crate::slot::{Beginning, Owner};
 use crate::stack::Stack;
 use firstflight_credential::{Outcome, Reason};
@@ -55,8 +56,11 @@ impl Stack {
         let tcp = listener.tcp.clone();
         let peer_mss = segment.options.mss.unwrap_or(key.default_mss());
         let cookie = self.cookies.make(&key, segment.seq, peer_mss, now);
-        self.counters.syn_cookies_sent += 1;
-        self.reply_syn_cookie(key, &tcp, segment, cookie, options, now);
+        self.journal.counters.syn_cookies_sent += 1;
+        let mss = tcp.mss.min(self.path_mss(&key).max(self.probe_sizes(&key)[2]));
+        let numbers = CookieNumbers { isn: cookie, ts_offset: self.isn.initial(&key, now).ts_offset, mss };
+        let reply = Reply::syn_cookie(key, &tcp, segment, numbers, options, now);
+        self.outbox.reply(reply, &mut self.journal);
         Some(cookie)
     }
 
@@ -95,10 +99,10 @@ impl Stack {
         let Some(mss) = self.cookie_of(index, &key, hash, segment, now) else { return false };
         let (peer_isn, cookie) = (segment.seq - 1, segment.ack - 1);
         if full {
-            self.drop_packet(Drop::AcceptQueueFull);
+            self.journal.drop_packet(Drop::AcceptQueueFull);
             return true;
         }
-        self.counters.syn_cookies_good += 1;
+        self.journal.counters.syn_cookies_good += 1;
         let mut ends = self.endpoints(&key, None, now);
         ends.isn = cookie;
         let mut options = Options::parse(&[], true);
@@ -110,7 +114,7 @@ impl Stack {
             options.window_scale = scale;
             options.sack_permitted = sack;
         }
-        self.counters.passive_opens += 1;
+        self.journal.counters.passive_opens += 1;
         if let Some(listener) = self.listeners.at_mut(index) {
             listener.syn_queue += 1;
         }

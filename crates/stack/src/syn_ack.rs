@@ -12,8 +12,8 @@ use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
 impl Stack {
     /// Answers a SYN whose credential block is forged with a SYN cookie, so that the stack keeps no state for it.
     pub(crate) fn answer_forged(&mut self, syn: &Syn<'_>, refused: Option<Refused>) {
-        self.counters.first_flights_refused += 1;
-        self.counters.blocks_forged += 1;
+        self.journal.counters.first_flights_refused += 1;
+        self.journal.counters.blocks_forged += 1;
         let reply = self.reply_to(syn, refused, false);
         let options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
         self.answer_once(syn, &options);
@@ -58,7 +58,7 @@ impl Stack {
             && let Some(asked) = segment.options.fast_open()
             && plan.options.append_fast_open(&FastOpen::Cookie(asked.form(), grant.cookie))
         {
-            self.counters.cookies_granted += 1;
+            self.journal.counters.cookies_granted += 1;
             plan.once = (plan.options.len() - lasting) as u8;
         }
     }

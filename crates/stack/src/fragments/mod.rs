@@ -89,15 +89,15 @@ impl Stack {
     #[cold]
     #[inline(never)]
     pub(crate) fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
-        self.counters.fragments_in += 1;
+        self.journal.counters.fragments_in += 1;
         match self.put_together(packet, now) {
             // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
             // the first fragment.
             Some(Ok(whole)) => {
-                self.counters.packets_reassembled += 1;
+                self.journal.counters.packets_reassembled += 1;
                 self.handle_packet(now, &whole);
             }
-            Some(Err(reason)) => self.drop_packet(reason),
+            Some(Err(reason)) => self.journal.drop_packet(reason),
             None => {}
         }
     }
@@ -139,7 +139,7 @@ impl Stack {
         let random = &mut self.random;
         let table = self.fragments.table.get_or_insert_with(|| Box::new(Table::new(random.next_u64())));
         let whole = table.handle(&fragment, &limits, now);
-        self.counters.reassembly_evicted += table.take_evicted();
+        self.journal.counters.reassembly_evicted += table.take_evicted();
         if table.is_spent() {
             self.fragments.table = None;
         }
@@ -158,7 +158,7 @@ impl Stack {
     #[inline(never)]
     fn expire_some(&mut self, now: Instant) {
         let Some(table) = &mut self.fragments.table else { return };
-        self.counters.reassembly_timeouts += table.expire(now);
+        self.journal.counters.reassembly_timeouts += table.expire(now);
         if table.len() == 0 {
             self.fragments.table = None;
         }
