@@ -199,7 +199,7 @@ impl Connection {
         let syn = self.snd.una == self.snd.iss;
         if let Some(sent) = &sent {
             self.rack.arrived(sent, self.rack.highest(), now, false);
-            self.facts.unmeasured = false;
+            (self.facts.unmeasured, self.facts.long_rtt) = (false, false);
         }
         self.forget(ack, pool);
         match (syn_ack, &sent) {
@@ -349,7 +349,7 @@ impl Connection {
     ) {
         let measured = !delivery.repeated && delivery.timed.is_some();
         if measured || delivery.timed_sack.is_some() {
-            self.facts.unmeasured = false;
+            (self.facts.unmeasured, self.facts.long_rtt) = (false, false);
         }
         if let Some(sent) = syn_ack {
             self.rtt.sample_between(sent, now);

@@ -323,7 +323,8 @@ impl Connection {
         // that was too big, or that met an earlier connection, says nothing about congestion.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
         let spared = u8::from(syn.too_big) + u8::from(unusual || syn.met_old || syn.refused);
-        let congested = retransmits > spared && !self.first_syn_arrived(syn, segment);
+        let early = self.first_syn_arrived(syn, segment);
+        let congested = retransmits > spared && !early;
         self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
         self.rcv.begin(segment.seq);
@@ -354,7 +355,10 @@ impl Connection {
         }
         match timed.then_some(first_sent) {
             Some(sent) => self.rtt.sample_between(sent, now),
-            None => self.sample_echo(segment, now),
+            None => {
+                self.facts.long_rtt = early;
+                self.sample_echo(segment, now);
+            }
         }
         // After a lost SYN the window is one segment (RFC 5681 §3.1). A SYN that arrived late was not lost.
         if congested {

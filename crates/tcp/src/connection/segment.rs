@@ -254,6 +254,8 @@ impl Connection {
             self.rcv.need = AckNeed::Now;
             self.rcv.came_twice(seq, (seq + len).min(self.rcv.nxt));
         } else {
+            // A second SYN-ACK answers our second SYN, so the first one was not a repetition.
+            self.facts.long_rtt &= !segment.flags.contains(Flags::SYN);
             self.challenge(now);
         }
     }
