@@ -171,6 +171,24 @@ def asap_trust_is_withdrawn_while_the_server_runs(t):
 
 
 @case(needs=("nft",))
+def asap_an_upload_that_runs_once_rides_in_the_syn(t):
+    scene = Scene(t)
+    once = ("--replays", "at-most-once", "--one-time", "--one-time-state", scene.path("one-time"))
+    server = scene.serve_udp(4, *once)
+    scene.issuer()
+    upload = scene.path("upload")
+    with open(upload, "wb") as file:
+        file.write(bytes(500))
+    target = (url(FAR.peer[4], PORT, "/sink"), "--udp", "--upload", upload)
+    asked = (*scene.shows(4), "--asap-known")
+    (held,) = scene.get(*target, *asked)
+    equal((held["status"], held["reason"]), (200, "not-replay-safe"), show(held))
+    (once,) = scene.get(*target, *asked, "--asap-once")
+    check(once["status"] == 200 and is_accepted(once), show(once))
+    equal([early_bytes(record) > 0 for record in server.requests(2)], [False, True], "what came in the SYN")
+
+
+@case(needs=("nft",))
 def asap_after_a_start_nothing_is_taken_that_may_have_been_before(t):
     scene = Scene(t)
     scene.serve_udp(4, fresh=())

@@ -25,9 +25,10 @@ class Figures:
     def __init__(self, line):
         self.line = line
         self.samples, self.plains, self.found = [], [], []
-        #: At-most-once uploads: how many were sent, the maximum number of executions of one, and the total number
+        #: At-most-once uploads: how many were sent, how many of them were accepted in a SYN, how many succeeded
+        #: without being executed, the maximum number of executions of one, and the total number
         #: of executions.
-        self.uploads = self.most = self.executed = 0
+        self.uploads = self.rode = self.unexecuted = self.most = self.executed = 0
 
     def summary(self, times_matter, extra=()):
         """The line's result. With `times_matter` its time bound is checked."""
@@ -40,7 +41,7 @@ class Figures:
             "visits": shown, "plain": told(plain, line.quantile),
             "before_ms": spread([run.before for run in self.samples], line.quantile),
             "plain_before_ms": spread([run.before for run in self.plains], line.quantile),
-            "uploads": {"sent": self.uploads, "executed": self.executed, "most": self.most},
+            "uploads": {"sent": self.uploads, "in_syn": self.rode, "executed": self.executed, "most": self.most},
         }  # fmt: skip
         failures = [*self._outcomes(plain), *extra, *self.found]
         late = list(self._late(shown, result))
@@ -60,6 +61,10 @@ class Figures:
         yield from self._between(range(1, VISITS + 1), self._odd)
         if self.most > 1 or self.executed > self.uploads:
             yield f"{self.uploads} uploads were executed {self.executed} times, one of them {self.most} times"
+        if self.unexecuted:
+            yield f"{self.unexecuted} uploads succeeded and were not executed"
+        if self.line.rides and not self.rode:
+            yield f"none of {self.uploads} uploads was accepted in a SYN"
 
     def _between(self, numbers, found):
         """The findings about visits. Equal findings about consecutive visits are reported once."""
@@ -142,6 +147,7 @@ def row(result):
     most = " / ".join("–" if value is None else f"{value:.0f}" for value in result["bound_ms"])
     sent = result["uploads"]
     executed = f"{sent['executed']} of {sent['sent']}" if sent["sent"] else "–"
+    executed += f", {sent['in_syn']} in a SYN" if sent["in_syn"] else ""
     return (result["network"], result["way"], *words, *times, most, executed, str(result["samples"]),
             "**no**" if result["failures"] else "yes")  # fmt: skip
 

@@ -5,6 +5,7 @@ import dataclasses
 from visits import Way, get, plain, sample
 from wire import DEVICE
 from words import ACCEPTED, ASKED
+from world import verify_first
 
 # Parts of rules: packets from the client, packets to the client, and kinds of SYNs.
 UP, DOWN = f"oifname {DEVICE}", f"iifname {DEVICE}"
@@ -15,6 +16,8 @@ WITH_DATA, WITH_OPTION, WITH_ASAP = (f"{SYN} {what}" for what in (
 ))  # fmt: skip
 #: In UDP: more than 100 bytes after the UDP header, the carrier's first byte, and the flags of the segment.
 LONG_UDP_SYN = f"{UP} udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
+SHORT_UDP_SYN = f"{UP} udp length <= 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
+UDP_SYN_ACK = f"{DOWN} udp length > 8 @th,64,8 0x08 @th,200,8 & 0x12 == 0x12"
 RST, PROHIBITED, UNREACHABLE = (f"counter reject with {what}" for what in (
     "tcp reset", "icmpx admin-prohibited", "icmpx port-unreachable"
 ))  # fmt: skip
@@ -62,6 +65,8 @@ class Line:
     checked: int = 2
     #: Whether at-most-once uploads are also tried.
     uploads: bool = True
+    #: Whether some of them must be accepted in a SYN.
+    rides: bool = False
 
     def servers(self, world):
         world.servers(self.way.carrier)
@@ -111,9 +116,10 @@ class Line:
         return (*self.target(world), *self.link(world), "--no-fast-open", "--timeout", self.timeout)
 
     def upload_options(self, world, memory):
-        """Options of an upload that may be executed only once."""
+        """Options of an upload that may be executed only once. With a certificate it rides in a SYN."""
         target = (self.way.url("/sink", once=True), "--upload", world.path("upload-small"))
-        return (*target, *self.link(world), *self.options(world), *self.memory(memory))
+        rides = ("--asap-once", *verify_first()) if self.way.credential == "certificate" else ()
+        return (*target, *self.link(world), *self.options(world), *rides, *self.memory(memory))
 
     def before_visit(self, world):
         """Called before each visit that is a separate process, and before each plain visit."""

@@ -6,8 +6,10 @@ from lines import (
     LONG_UDP_SYN,
     PROHIBITED,
     RST,
+    SHORT_UDP_SYN,
     SYN,
     SYN_ACK,
+    UDP_SYN_ACK,
     UNREACHABLE,
     UP,
     WITH_ASAP,
@@ -59,6 +61,8 @@ CERTIFIED = dict(words=(CERTIFYING, CERTIFYING, ACCEPTED))
 CERTIFIED_LOST = dict(
     words=(CERTIFYING | LOST, CERTIFYING | LOST | REMEMBERED, REMEMBERED | LOST), second=(FIRST_TIMEOUT, TIMEOUT, 0)
 )
+CERTIFIED_UNANSWERED = {**CERTIFIED_LOST, "second": (2 * FIRST_TIMEOUT, 2 * TIMEOUT, 0)}
+CERTIFIED_LATE = {**CERTIFIED, "second": (FIRST_TIMEOUT, TIMEOUT, TIMEOUT)}
 CERTIFIED_REFUSED = dict(words=(CERTIFYING | REFUSED, CERTIFYING | REFUSED | REMEMBERED, REMEMBERED | REFUSED))
 
 
@@ -68,8 +72,8 @@ def lines():
     yield Line("good-fo-udp", "nothing meddles", FO_UDP)
     yield Line("good-asap", "nothing meddles", ASAP, **CERTIFIED)
     yield Line("good-asap-udp", "nothing meddles", ASAP_UDP, **CERTIFIED)
-    yield Line("good-known", "nothing meddles", KNOWN, **CERTIFIED)
-    yield Line("good-known-udp", "nothing meddles", KNOWN_UDP, **CERTIFIED)
+    yield Line("good-known", "nothing meddles", KNOWN, rides=True, **CERTIFIED)
+    yield Line("good-known-udp", "nothing meddles", KNOWN_UDP, rides=True, **CERTIFIED)
     yield from in_udp()
     yield from refusing()
     yield from silent()
@@ -159,6 +163,15 @@ def silent():
         (f"{SYN_ACK} {strip}", f"{SYN_ACK} reset tcp option 254"), stripped,
     )  # fmt: skip
     marked = (f"{WITH_DATA} ct mark set 1", f"ct mark 1 tcp flags & syn != syn ip length > 80 {DROP}")
+    what = "the SYN-ACKs of connections with data in the SYN are dropped"
+    unanswered = (f"{WITH_DATA} ct mark set 1", f"{SYN_ACK} ct mark 1 {DROP}")
+    yield Line("answer-drop", what, FO, unanswered, (ASKED, LOST, REMEMBERED), (0, 2 * TIMEOUT, 0))
+    yield Line("answer-drop-known", what, KNOWN, unanswered, **CERTIFIED_UNANSWERED)
+    what = "the SYN-ACK to data in a SYN is dropped, and the next one passes"
+    lost = (
+        f"{LONG_UDP_SYN} ct mark set 1", f"{SHORT_UDP_SYN} ct mark set 0", f"{UDP_SYN_ACK} ct mark 1 {DROP}",
+    )  # fmt: skip
+    yield Line("answer-lost-known-udp", what, KNOWN_UDP, lost, rides=True, **CERTIFIED_LATE)
     yield Line(
         "black-hole", "after a SYN with data, all that carries data is dropped", FO, marked,
         (ASKED, SWALLOWED, REMEMBERED), (0, SWALLOWED_FOR, 0),

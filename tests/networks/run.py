@@ -134,10 +134,12 @@ class Table:
             memory = world.fresh("memory")
             # The second upload uses what the first one learnt.
             for _ in range(2):
-                get(world, *line.upload_options(world, memory))
+                (visit,) = get(world, *line.upload_options(world, memory)).visits
                 time.sleep(LOGGED_WITHIN)
                 executed = world.once.executed()
                 found.uploads += 1
+                found.rode += visit.ok and visit.word == "accepted"
+                found.unexecuted += visit.ok and executed == before
                 found.most = max(found.most, executed - before)
                 found.executed += executed - before
                 before = executed

@@ -39,6 +39,10 @@ pub struct Certificates {
     /// The servers are known to accept certificates; without this option they are asked first
     #[arg(long, requires = "verifier")]
     asap_known: bool,
+    /// The servers execute a request with a certificate at most once (serve --replays at-most-once). An upload without
+    /// --replay-safe may then be sent in the SYN
+    #[arg(long, requires = "verifier", conflicts_with = "via_dns")]
+    asap_once: bool,
     /// Before the first fetch, wait for the certificates and, with --via-dns, for what the servers publish and
     /// whether unknown servers can reach this client; at most five seconds. The wait counts as part of the first
     /// fetch
@@ -53,7 +57,7 @@ impl Certificates {
     /// When the options contradict each other.
     pub fn none(&self) -> Result<Certifieds, Error> {
         let issuer = self.issuer()?.map(|issuer| issuer.id());
-        Ok(Certifieds { issuer, known: self.asap_known, held: Mutex::default() })
+        Ok(Certifieds { issuer, known: self.asap_known, once: self.asap_once, held: Mutex::default() })
     }
 
     /// The verifier's address, if there is one.
@@ -95,6 +99,8 @@ pub struct Certifieds {
     issuer: Option<VerifierId>,
     /// `--asap-known`.
     known: bool,
+    /// `--asap-once`.
+    once: bool,
     held: Mutex<Held>,
 }
 
@@ -153,7 +159,7 @@ impl Certifieds {
             certificate,
             identity: target.identity(),
             known: self.known || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
-            once: false,
+            once: self.once,
             mss: published.map(|published| published.mss),
         })
     }
