@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NETWORK: [&str; 2] = ["--network-id", "00000000000000000000000000000001"];
 
@@ -147,16 +147,18 @@ fn a_verifier_that_gives_nothing_fails_no_fetch_and_hides_no_cookie() {
     }
 }
 
-/// Forwards datagrams to a verifier once `may` is set. The verifier sees them come from 127.0.0.2.
+/// Forwards datagrams to a verifier once `may` is set, or three seconds after the first one: a fetch that waits for the verifier waits
+/// longer. The verifier sees them come from 127.0.0.2.
 fn translator(to: String, may: Arc<AtomicBool>) -> (String, TcpListener) {
     let (port, mut sockets) = sockets(&["127.0.0.1"]);
     let (udp, tcp) = sockets.remove(0);
     std::thread::spawn(move || {
-        let (mut buffer, mut mapped) = ([0; 2000], HashMap::new());
+        let (mut buffer, mut mapped, mut until) = ([0; 2000], HashMap::new(), None);
         while let Ok((len, from)) = udp.recv_from(&mut buffer) {
             let beyond = mapped.entry(from).or_insert_with(|| UdpSocket::bind("127.0.0.2:0").unwrap());
             beyond.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-            while !may.load(Ordering::Relaxed) {
+            let until = *until.get_or_insert_with(|| Instant::now() + Duration::from_secs(3));
+            while !may.load(Ordering::Relaxed) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
             beyond.send_to(&buffer[..len], &to).unwrap();
@@ -168,7 +170,7 @@ fn translator(to: String, may: Arc<AtomicBool>) -> (String, TcpListener) {
     (format!("127.0.0.1:{port}"), tcp)
 }
 
-/// The verifier answers after the first fetch is over.
+/// The verifier answers after the first fetch is over. A fetch that waited for it would use the certificate.
 #[test]
 fn a_slow_verifier_is_waited_for_beside_the_fetches() {
     let site = Site::new("slow");
