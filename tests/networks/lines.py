@@ -18,8 +18,8 @@ WITH_DATA, WITH_OPTION, WITH_ASAP = (f"{SYN} {what}" for what in (
 LONG_UDP_SYN = f"{UP} udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 SHORT_UDP_SYN = f"{UP} udp length <= 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 UDP_SYN_ACK = f"{DOWN} udp length > 8 @th,64,8 0x08 @th,200,8 & 0x12 == 0x12"
-RST, PROHIBITED, UNREACHABLE = (f"counter reject with {what}" for what in (
-    "tcp reset", "icmpx admin-prohibited", "icmpx port-unreachable"
+RST, PROHIBITED, UNREACHABLE, NO_HOST = (f"counter reject with {what}" for what in (
+    "tcp reset", "icmpx admin-prohibited", "icmpx port-unreachable", "icmpx host-unreachable"
 ))  # fmt: skip
 DROP = "counter drop"
 #: Number of client addresses.

@@ -4,6 +4,7 @@ from kinds import Crowd, Joined, Narrow, Neighbours, Pool, Rebound, Silent6, Sta
 from lines import (
     DROP,
     LONG_UDP_SYN,
+    NO_HOST,
     PROHIBITED,
     RST,
     SHORT_UDP_SYN,
@@ -114,7 +115,10 @@ def in_udp():
 
 def refusing():
     """Networks that answer SYNs with a RST or an ICMP error."""
-    answers = {"RST": RST, "ICMP, prohibited": PROHIBITED, "ICMP, port unreachable": UNREACHABLE}
+    answers = {
+        "RST": RST, "ICMP, prohibited": PROHIBITED, "ICMP, port unreachable": UNREACHABLE,
+        "ICMP, host unreachable": NO_HOST,
+    }  # fmt: skip
     for label, verdict in answers.items():
         key = label.lower().replace(", ", "-").replace(" ", "-")
         what = f"SYNs with option 34 are answered by {label}"

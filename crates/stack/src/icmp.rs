@@ -77,8 +77,14 @@ impl Stack {
                 self.unreachable(index, now);
             }
             //= rfc9293 MUST-56
-            // Soft error: routing may recover, and the connection's own timeouts decide (RFC 5461).
-            IcmpErrorKind::HostUnreachable => return self.disowned(index, now),
+            // Soft error: routing may recover, and the connection's own timeouts decide (RFC 5461). But filters report
+            // such errors, too, so a plain SYN follows one with an option or data.
+            IcmpErrorKind::HostUnreachable | IcmpErrorKind::NetUnreachable => {
+                slot.conn.refused_for_now(now);
+                if error.kind == IcmpErrorKind::HostUnreachable {
+                    self.disowned(index, now);
+                }
+            }
             _ => return,
         }
         self.touched(index, now);

@@ -235,6 +235,12 @@ impl Connection {
         }
     }
 
+    /// The network reports that the peer cannot be reached at the moment, or a filter reports that instead of a refusal.
+    /// If our SYN carried an option or data, a plain one leaves at once. Otherwise nothing changes (RFC 5461).
+    pub fn refused_for_now(&mut self, now: Instant) {
+        self.send_plain_syn(now);
+    }
+
     /// A hard network error (RFC 5461). It is fatal only before the connection is established, and only if the
     /// content of the SYN cannot be the cause; otherwise a plain SYN follows. Data that an early child has
     /// received stays readable, and the error shows after it.
