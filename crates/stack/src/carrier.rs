@@ -71,6 +71,11 @@ pub struct Carrier {
     due: VecDeque<(u32, u32)>,
 }
 
+/// A connection that was heard so shortly before another one was opened is known at our present port.
+const HEARD: Duration = Duration::from_millis(250);
+/// Least time between probes of the connections beside a new one.
+const PROBES_APART: Duration = Duration::from_secs(10);
+
 /// Shortest silence before a keep-alive.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -103,9 +108,33 @@ struct Pair {
     asked: bool,
     /// The connection of `opened` from which to probe next.
     next: u32,
+    /// When a connection was last opened here while there were others: the peer may not know the others at our present
+    /// port.
+    doubted: Option<Instant>,
+    /// When others were last probed for that reason.
+    probed_at: Option<Instant>,
 }
 
 impl Pair {
+    /// The next of the opened connections (index) for which `wanted` is true.
+    fn in_turn(&mut self, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+        let turn = self.opened.range(self.next..).chain(self.opened.range(..self.next));
+        let next: Vec<u32> = turn.copied().filter(|index| wanted(*index)).take(PROBES).collect();
+        self.next = next.last().map_or(0, |last| last + 1);
+        next
+    }
+
+    /// The next of the connections (index) that were not heard since another one was opened. If there are none, there is no
+    /// doubt any more.
+    fn suspects(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
+        let Some(doubted) = self.doubted else { return Vec::new() };
+        let unheard = |index| slots.get(index).is_some_and(|slot| slot.conn.last_heard() + HEARD < doubted);
+        let suspects = self.in_turn(unheard);
+        self.doubted = self.doubted.filter(|_| !suspects.is_empty());
+        self.probed_at = Some(now);
+        suspects
+    }
+
     /// Silence after which the next keep-alive is sent.
     fn interval(&self, times: KeepAlive) -> Duration {
         times.first.saturating_mul(1 << self.unused.min(16)).min(times.every)
@@ -151,6 +180,8 @@ impl Carrier {
                 unused: 0,
                 asked: false,
                 next: 0,
+                doubted: None,
+                probed_at: None,
             });
             let pairs = &self.pairs;
             self.table.insert(hash, pair, |i| pairs.get(i).map_or(0, |pair| pair.hash));
@@ -204,9 +235,11 @@ impl Carrier {
         }
     }
 
-    /// Marks the keep-alives that are due. Only ports with a connection that an application holds get them.
-    pub fn handle_timeout(&mut self, slots: &Places<Slot>, now: Instant) {
+    /// Marks the keep-alives that are due. Only ports with a connection that an application holds get them. Returns the
+    /// connections (index) to probe, because a probe before was not answered.
+    pub fn handle_timeout(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
         self.paths.expire(now);
+        let mut suspects = Vec::new();
         while let Some(index) = self.wheel.pop_expired(now) {
             let generation = self.pairs.generation(index);
             let (Some(pair), Some(times)) = (self.pairs.get_mut(index), self.keep_alive) else { continue };
@@ -222,11 +255,13 @@ impl Carrier {
                 (pair.kept_at, pair.asked) = (now, true);
                 pair.unused = pair.unused.saturating_add(1);
                 self.due.push_back((index, generation));
+                suspects.extend(pair.suspects(slots, now));
             }
             pair.armed = true;
             let next = pair.kept_at + pair.interval(times);
             self.wheel.schedule(index, next);
         }
+        suspects
     }
 
     /// When [`Carrier::handle_timeout`] must be called next.
@@ -244,14 +279,24 @@ impl Carrier {
         }
     }
 
+    /// Connection `index`, which this stack opened between these ports, is established. Returns the connections (index)
+    /// to probe: a translator may have changed our port since they were last heard. The peer does not answer our
+    /// keep-alives with a reset any more, because it knows the new connection.
+    fn opened(&mut self, id: PairId, index: u32, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
+        let Some(pair) = self.pairs.get_mut(id.index()) else { return Vec::new() };
+        if pair.opened.iter().all(|one| *one == index) {
+            return Vec::new();
+        }
+        pair.doubted = Some(now);
+        let rests = pair.probed_at.is_some_and(|at| now - at < PROBES_APART);
+        if rests { Vec::new() } else { pair.suspects(slots, now) }
+    }
+
     /// The connections (index) to probe, because the peer reports that it has none between these ports.
     fn reset(&mut self, index: u32) -> Vec<u32> {
         let Some(pair) = self.pairs.get_mut(index).filter(|pair| pair.asked) else { return Vec::new() };
         pair.asked = false;
-        let turn = pair.opened.range(pair.next..).chain(pair.opened.range(..pair.next));
-        let suspects: Vec<u32> = turn.take(PROBES).copied().collect();
-        pair.next = suspects.last().map_or(0, |last| last + 1);
-        suspects
+        pair.in_turn(|_| true)
     }
 }
 
@@ -324,12 +369,7 @@ impl Stack {
             (Control::Reset, Some(pair)) => {
                 let suspects = carrier.reset(pair);
                 self.journal.counters.carrier_resets_believed += u64::from(!suspects.is_empty());
-                for index in suspects {
-                    if let Some(slot) = self.slots.get_mut(index) {
-                        slot.conn.probe();
-                        self.touched(index, now);
-                    }
-                }
+                self.probe_all(&suspects, now);
             }
             (Control::PathChallenge(path), _) => {
                 self.path_challenged(&key.with_inner(path.dst_port, path.src_port), path.bits, now);
@@ -374,13 +414,15 @@ impl Stack {
     /// The handshake of child `index` in UDP is complete. From now on the child can be found without the client's
     /// UDP port, even if half-open connections prevented that before.
     #[cold]
-    pub(crate) fn find_anywhere(&mut self, index: u32) {
-        let Some(slot) = self.slots.get(index).filter(|slot| slot.pair.is_some() && !slot.client) else {
-            return;
-        };
+    pub(crate) fn carried_opened(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get(index) else { return };
+        let (Some(pair), Some(carrier)) = (slot.pair, &mut self.carrier) else { return };
+        if slot.client {
+            let suspects = carrier.opened(pair, index, &self.slots, now);
+            return self.probe_all(&suspects, now);
+        }
         let ours = slot.key.anywhere();
         let (hash, slots) = (self.hasher.hash(&ours), &self.slots);
-        let Some(carrier) = &mut self.carrier else { return };
         let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
         let half_open = |other| slots.get(other).is_some_and(|slot| slot.conn.state() == StateName::SynRcvd);
         carrier.paths.add(hash, index, alike, half_open);
@@ -410,8 +452,20 @@ impl Stack {
     /// Does what is due for the carrier at `now`.
     pub(crate) fn handle_carrier_timeout(&mut self, now: Instant) {
         if let Some(carrier) = &mut self.carrier {
-            carrier.handle_timeout(&self.slots, now);
+            let suspects = carrier.handle_timeout(&self.slots, now);
+            self.probe_all(&suspects, now);
         }
         self.take_turns(now);
+    }
+
+    /// Asks the peers of these connections (index) for an ACK. A peer that knows a connection at another port of ours
+    /// checks the new port.
+    fn probe_all(&mut self, suspects: &[u32], now: Instant) {
+        for index in suspects {
+            if let Some(slot) = self.slots.get_mut(*index) {
+                slot.conn.probe();
+                self.touched(*index, now);
+            }
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Stack {
             self.join_client(index, now);
         }
         if unlikely(self.carrier.is_some()) {
-            self.find_anywhere(index);
+            self.carried_opened(index, now);
         }
         let Some(mut slot) = self.slots.get_mut(index) else { return };
         if slot.certificate {

@@ -53,7 +53,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// of ports that may wait for turns.
 const TURN: usize = 16;
 const TURNS_APART: Duration = Duration::from_millis(250);
-const ROUNDS: u8 = 6;
+const ROUNDS: u8 = 10;
 const WAITING: usize = 1024;
 
 /// Finds connections in UDP if their client's UDP port is not the known one, and holds the checks of new ports.
@@ -102,25 +102,26 @@ struct Check {
     /// When a challenge was last sent, and how many were sent that count.
     sent: Option<Instant>,
     count: u8,
-    /// Ports that the connection had lately, the newest last, and when one of them was last asked because it spoke.
+    /// Ports that the connection had lately, the newest last.
     former: Vec<Former>,
-    former_sent: Option<Instant>,
     /// Its own port has answered: no other is checked before.
     stays: Option<Instant>,
 }
 
-/// A port that a connection had, and the bits that it was sent: until then it can take the connection back.
+/// A port that a connection had, and the bits that it was sent: until then it can take the connection back. `sent` is
+/// when it was last asked because it spoke. Each port has its own time, so that no port uses up another one's.
 #[derive(Debug, Clone, Copy)]
 struct Former {
     port: u16,
     bits: u64,
     until: Instant,
+    sent: Option<Instant>,
 }
 
 impl Check {
     fn new(own: u64, now: Instant) -> Self {
-        let (asked, sent, former_sent, stays) = (None, None, None, None);
-        Self { own, asked, began: now, sent, count: 0, former: Vec::new(), former_sent, stays }
+        let (asked, sent, stays) = (None, None, None);
+        Self { own, asked, began: now, sent, count: 0, former: Vec::new(), stays }
     }
 
     /// Starts to check another port, with these bits.
@@ -344,10 +345,11 @@ impl Stack {
         let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
         let check = carrier.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
         check.expire(now);
-        if let Some(former) = check.former(port) {
+        if let Some(former) = check.former.iter_mut().find(|former| former.port == port) {
             // Its answer counts, whatever the port says that the connection has.
-            if check.former_sent.is_none_or(|sent| now - sent >= gap) {
-                check.former_sent = Some(now);
+            if former.sent.is_none_or(|sent| now - sent >= gap) {
+                former.sent = Some(now);
+                let former = *former;
                 self.journal.counters.carrier_paths_checked += 1;
                 self.challenge_at(&key, port, former.bits);
             }
@@ -384,6 +386,14 @@ impl Stack {
     }
 
     /// Sends a challenge for the connection of `key` to this UDP port of its client.
+    /// Whether connection `index` has this port, or is being checked for it. A neighbour with the same inner ports may have
+    /// got a port that another connection had, and would answer for its own connection.
+    fn may_have(&self, index: u32, slot: &Slot, port: u16) -> bool {
+        let check = self.carrier.as_ref().and_then(|carrier| carrier.paths.checks.get(&index));
+        let asked = check.and_then(|check| check.asked);
+        slot.key.outer_remote() == port || asked.is_some_and(|(asked, _)| asked == port)
+    }
+
     fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
         let to = key.carried(key.outer_local(), port);
         self.outbox.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))), &mut self.journal);
@@ -405,8 +415,10 @@ impl Stack {
                 paths.again.push_back(again);
             }
             let Some(key) = self.slots.get(index).map(|slot| slot.key) else { continue };
-            // A neighbour with the same inner ports may have the port by now, and would answer for its own connection.
-            if self.alike(&key).count() == 1 {
+            if !self
+                .alike(&key)
+                .any(|(other, slot)| other != index && self.may_have(other, slot, oldest.port))
+            {
                 self.challenge_at(&key, oldest.port, oldest.bits);
             }
         }
@@ -454,7 +466,7 @@ impl Stack {
             Answer::Moves => {
                 // The older ones stay: the newer may all be a thief's.
                 check.former.truncate(FORMER - 1);
-                check.former.push(Former { port: current, bits: check.own, until: now + RETURN });
+                check.former.push(Former { port: current, bits: check.own, until: now + RETURN, sent: None });
                 (check.asked, check.stays) = (None, None);
             }
         }
@@ -583,8 +595,13 @@ impl Paths {
     /// Connection `index` has moved: the oldest port that it had lately is asked again for a while.
     fn ask_again(&mut self, index: u32, now: Instant) {
         self.again.retain(|again| again.index != index);
+        let again = Again { index, moved: now, at: now + AGAIN[0], round: 0 };
         if self.again.len() < WAITING {
-            self.again.push_back(Again { index, moved: now, at: now + AGAIN[0], round: 0 });
+            return self.again.push_back(again);
+        }
+        // Those that have asked most often give way.
+        if let Some(last) = self.again.iter_mut().max_by_key(|again| again.round) {
+            *last = again;
         }
     }
 }

@@ -6,7 +6,9 @@ mod translator;
 
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CloseReason, ConnId, Readiness, StateName};
-use pair::{Pair, key, policy};
+use firstflight_wire::ip::Packet;
+use firstflight_wire::udp;
+use pair::{End, Pair, key, policy};
 use std::time::Duration;
 use translator::{Translator, translate};
 
@@ -374,4 +376,129 @@ fn the_others_follow_two_changes_in_a_row() {
         let there = |id: &&ConnId| p.server.info(**id).unwrap().carrier == Some(translator.port());
         assert_eq!(servers.iter().filter(there).count(), 40, "{apart} ms apart");
     }
+}
+
+/// Whether what the server writes reaches the client within two minutes.
+fn hears(p: &mut Pair, client: ConnId, server: ConnId) -> bool {
+    p.server.write(server, b"news", p.now).unwrap();
+    for _ in 0..120 {
+        p.idle(Duration::from_secs(1));
+        if p.client_reads(client) == b"news" {
+            return true;
+        }
+    }
+    false
+}
+
+/// The port changes while the connection is idle, and before its next keep-alive the client opens another one. The server
+/// answers no keep-alive with a reset any more, because it knows the new connection.
+#[test]
+fn an_idle_connection_is_found_again_beside_a_new_one() {
+    for (before, after, lost) in [(0, 0, 0), (61, 3, 0), (0, 0, 20)] {
+        let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 1, false);
+        let translator = translate(&mut p);
+        let listener = p.listen(None);
+        let client = p.connect(b"", false);
+        let server = p.accept(listener);
+        p.idle(Duration::from_secs(1 + before));
+        translator.rebind();
+        p.idle(Duration::from_secs(after));
+        let other = p.connect(b"", false);
+        p.accept(listener);
+        // What the server sends is lost, so the first probe brings nothing.
+        p.connected(other);
+        translator.lose_from_server(lost > 0);
+        p.idle(Duration::from_secs(lost));
+        translator.lose_from_server(false);
+        p.idle(Duration::from_secs(20));
+        assert!(hears(&mut p, client, server), "{before} s before, {after} s after, lost for {lost} s");
+        assert_eq!(port(&p, server), Some(translator.port()));
+    }
+}
+
+/// A client that opens one connection after the other does not probe the idle one each time.
+#[test]
+fn new_connections_probe_an_idle_one_once_in_ten_seconds() {
+    let (mut p, _, client, _) = open(PathConfig::with_delay(DELAY), 1, false);
+    p.idle(Duration::from_secs(5));
+    let listener = p.listen_with(|config| config.local.set_port(81));
+    p.keep_log = true;
+    // Behind IP, UDP and the carrier's header stands the inner port.
+    let inner = p.client.info(client).unwrap().local.port().to_be_bytes();
+    let probes = |p: &Pair| {
+        p.log
+            .iter()
+            .filter(|(_, end, packet)| *end == End::Client && packet.get(32..34) == Some(&inner))
+            .count()
+    };
+    let mut to = p.server_addr();
+    to.set_port(81);
+    for _ in 0..30 {
+        let config = firstflight_stack::ConnectConfig { carrier: p.carrier, ..Default::default() };
+        let id = p.client.connect(to, b"", &config, p.now).unwrap().0;
+        let server = p.accept(listener);
+        p.connected(id);
+        p.client.release(id, p.now);
+        p.server.release(server, p.now);
+        p.idle(Duration::from_millis(100));
+    }
+    assert_eq!(probes(&p), 1);
+}
+
+/// After the move, what the server sends does not arrive for a while.
+#[test]
+fn an_outage_after_a_move_loses_no_followers() {
+    for outage in [0, 7, 12, 60] {
+        let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 6, false);
+        let translator = translate(&mut p);
+        let listener = p.listen(None);
+        let mut ends = Vec::new();
+        for _ in 0..40 {
+            let client = p.connect(b"", false);
+            ends.push((client, p.accept(listener)));
+        }
+        p.idle(Duration::from_secs(1));
+        translator.rebind();
+        p.client.write(ends[39].0, b"x", p.now).unwrap();
+        p.run(Duration::from_secs(10), |p| moves(p) == 1);
+        translator.lose_from_server(true);
+        p.idle(Duration::from_secs(outage));
+        translator.lose_from_server(false);
+        p.idle(Duration::from_secs(130));
+        let there = ends.iter().filter(|(_, server)| port(&p, *server) == Some(translator.port())).count();
+        assert_eq!(there, 40, "outage of {outage} s");
+    }
+}
+
+/// Before the translator forgets, an attacker replays the last segment of an idle connection from another port. The
+/// client answers at its own port, so that no other port is checked for ten seconds: all turns of that time bring nothing.
+#[test]
+fn a_replayed_segment_keeps_no_follower_behind() {
+    let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 6, false);
+    p.keep_log = true;
+    let translator = translate(&mut p);
+    let listener = p.listen(None);
+    let ends: Vec<_> = (0..2).map(|_| (p.connect(b"", false), p.accept(listener))).collect();
+    p.idle(Duration::from_secs(1));
+    let last = p.log.iter().rev().find(|(_, end, packet)| *end == End::Client && packet[28] == 8).unwrap();
+    let replayed = from_port(&last.2, 9_999);
+    p.server.handle_packet(p.now, &replayed);
+    p.idle(Duration::from_millis(500));
+    translator.rebind();
+    p.client.write(ends[0].0, b"x", p.now).unwrap();
+    p.idle(Duration::from_secs(60));
+    for (_, server) in &ends {
+        assert_eq!(port(&p, *server), Some(translator.port()));
+    }
+    assert!(hears(&mut p, ends[1].0, ends[1].1));
+}
+
+/// This packet, sent from another UDP port.
+fn from_port(packet: &[u8], port: u16) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    let ip = Packet::parse(&packet).unwrap();
+    let (src, dst, at) = (ip.src, ip.dst, packet.len() - ip.payload.len());
+    packet[at..at + 2].copy_from_slice(&port.to_be_bytes());
+    udp::fill_checksum(&mut packet[at..], src, dst);
+    packet
 }

@@ -420,3 +420,21 @@ fn each_move_repeats_what_is_missing() {
         }
     }
 }
+
+/// Timestamps tell no order after half of their range, 24.9 days, and PAWS does not apply after 24 (RFC 7323 §5.5).
+#[test]
+fn a_connection_moves_after_25_days_of_silence() {
+    let mut p = new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1176).ts(100));
+    let clock = p.expect().syn_ack().ts.unwrap().value;
+    p.send(seg().seq(1).ack(1).ts_echo(101, clock));
+    let id = p.accept(listener);
+    let days = 25 * 86_400_000;
+    p.pass(days);
+    p.drain();
+    from(&mut p, NEW, seg().seq(1).ack(1).ts_echo(101_u32.wrapping_add(days as u32), clock).data(b"x"));
+    let [new, _] = asked(&mut p, [NEW, THEIRS]);
+    respond(&mut p, NEW, new);
+    assert_eq!(at(&p, id), NEW);
+}

@@ -4,7 +4,7 @@
 mod peer;
 mod rebinding;
 
-use firstflight_stack::ConnId;
+use firstflight_stack::{ConnId, ListenerId};
 use firstflight_wire::carrier::{Control, PathProof};
 use peer::{CLIENT_PORT, PEER_ISN, PORT, Peer, Seg, seg};
 use rebinding::{
@@ -475,4 +475,127 @@ fn a_stranger_with_many_moves_leaves_others_their_turns() {
     for pairs in [0, 1_000, 1_024] {
         assert_eq!(followers(pairs), [NEW; 3], "{pairs} pairs");
     }
+}
+
+// --- a thief who keeps the server from asking the client again ---------------------------------------------
+
+/// The client has a second connection, so that its keep-alives draw no reset.
+fn with_another() -> (Peer, ListenerId) {
+    let mut p = new();
+    let listener = p.listen_with(|config| (config.backlog, config.syn_backlog) = (10_000, 10_000));
+    p.flow(CLIENT_PORT + 1, 77);
+    p.open_passive(listener, seg().mss(1176));
+    (p, listener)
+}
+
+/// Opens the client's connection. The thief gets it, because one challenge to the client is lost.
+fn stolen(p: &mut Peer, listener: ListenerId) -> ConnId {
+    p.outer = Some((THEIRS, OURS));
+    p.flow(CLIENT_PORT, PEER_ISN);
+    let id = p.open_passive(listener, seg().mss(1176));
+    from(p, THIEF, seg().seq(1).ack(1));
+    answer(p, &[THIEF]);
+    assert_eq!(at(p, id), THIEF);
+    id
+}
+
+/// Client and thief answer for a minute.
+fn minute(p: &mut Peer, mut each_second: impl FnMut(&mut Peer, u16)) {
+    for second in 0..60 {
+        each_second(p, second);
+        answer_about_one(p);
+        p.pass(1_000);
+        p.drain();
+        answer_about_one(p);
+    }
+}
+
+/// The thief opens a connection with the client's inner ports.
+fn alike(p: &mut Peer, listener: ListenerId) {
+    p.outer = Some((THIEF + 9, OURS));
+    p.flow(CLIENT_PORT, 3_000_000_000);
+    p.open_passive(listener, seg().mss(1176));
+}
+
+#[test]
+fn a_thief_with_the_same_inner_ports_does_not_stop_the_questions_to_the_client() {
+    let (mut p, listener) = with_another();
+    alike(&mut p, listener);
+    let id = stolen(&mut p, listener);
+    minute(&mut p, |_, _| ());
+    assert_eq!(at(&p, id), THEIRS);
+}
+
+/// The thief forges SYNs with the same inner ports.
+#[test]
+fn forged_syns_do_not_stop_the_questions_to_the_client() {
+    let (mut p, listener) = with_another();
+    let id = stolen(&mut p, listener);
+    minute(&mut p, |p, second| {
+        if second % 5 == 0 {
+            p.outer = Some((THIEF + 1 + second, OURS));
+            p.flow(CLIENT_PORT, 3_000_000_000);
+            p.send(seg().syn().mss(1176));
+            p.outer = Some((THEIRS, OURS));
+            p.flow(CLIENT_PORT, PEER_ISN);
+            // Nobody answers these SYN-ACKs.
+            p.drain();
+        }
+    });
+    assert_eq!(at(&p, id), THEIRS);
+}
+
+/// Strangers have moved connections of their own, so that the server asks at 1,024 ports again.
+#[test]
+fn strangers_who_move_do_not_stop_the_questions_to_the_client() {
+    let (mut p, listener) = with_another();
+    for n in 0..1_024 {
+        p.outer = Some((10_000 + n, OURS));
+        p.flow(20_000 + n, 77);
+        p.open_passive(listener, seg().mss(1176));
+        from(&mut p, 30_000 + n, seg().seq(1).ack(1));
+        let sent = challenges(&mut p);
+        let (port, own) = *sent.iter().find(|(port, _)| *port == 30_000 + n).unwrap();
+        respond(&mut p, port, own);
+        p.pass(10);
+        p.drain();
+        p.others.clear();
+    }
+    let id = stolen(&mut p, listener);
+    minute(&mut p, |_, _| ());
+    assert_eq!(at(&p, id), THEIRS);
+}
+
+/// After two moves the thief speaks a hundred times a second from the port before, and the client every 300 ms. A port that
+/// speaks does not use up the questions to another port.
+#[test]
+fn a_thief_does_not_use_up_the_questions_to_the_client() {
+    let (mut p, listener) = with_another();
+    alike(&mut p, listener);
+    p.outer = Some((THEIRS, OURS));
+    p.flow(CLIENT_PORT, PEER_ISN);
+    let id = p.open_passive(listener, seg().mss(1176));
+    let segment = || seg().seq(1).ack(1);
+    for n in 0..2 {
+        from(&mut p, THIEF + n, segment());
+        answer(&mut p, &[THIEF + n]);
+        assert_eq!(at(&p, id), THIEF + n);
+        p.pass(110);
+        p.drain();
+        p.others.clear();
+    }
+    let mut stolen = 0;
+    for n in 0..6_000u32 {
+        from(&mut p, THIEF, segment());
+        answer(&mut p, &[THEIRS]);
+        if n.is_multiple_of(30) {
+            from(&mut p, THEIRS, segment());
+            answer(&mut p, &[THEIRS]);
+        }
+        stolen += u32::from(at(&p, id) != THEIRS);
+        p.pass(10);
+        p.drain();
+        answer(&mut p, &[THEIRS, THIEF + 1]);
+    }
+    assert!(stolen < 100 && at(&p, id) == THEIRS, "{stolen} of 6000, now at {}", at(&p, id));
 }

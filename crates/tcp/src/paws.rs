@@ -15,7 +15,7 @@ impl Receive {
 
     /// After 24 days of silence the peer's clock may have wrapped, so TS.Recent is no longer valid (RFC 7323
     /// §5.5).
-    fn ts_expired(&self, now: Instant) -> bool {
+    pub fn ts_expired(&self, now: Instant) -> bool {
         const DAYS_24: Duration = Duration::from_secs(24 * 86400);
         now - self.ts_recent_at >= DAYS_24
     }

@@ -35,10 +35,10 @@ impl Connection {
         let first = rcv.nxt - self.config.receive_buffer.max(0xffff);
         let numbered = segment.seq.ge(first) && segment.seq.le(rcv.edge);
         let timed = !self.facts.timestamps
-            || segment
-                .options
-                .timestamps
-                .is_some_and(|ts| !rcv.is_old(ts, now) && self.ts_now(now).wrapping_sub(ts.echo) as i32 >= 0);
+            || segment.options.timestamps.is_some_and(|ts| {
+                !rcv.is_old(ts, now)
+                    && (rcv.ts_expired(now) || self.ts_now(now).wrapping_sub(ts.echo) as i32 >= 0)
+            });
         let ahead = segment.seq.ge(rcv.nxt);
         let distance =
             if ahead { segment.seq.distance_from(rcv.nxt) } else { rcv.nxt.distance_from(segment.seq) };
