@@ -5,6 +5,7 @@ use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::flight::{Marks, Sent};
 use crate::rack::Rack;
+use crate::rtt::RttEstimator;
 use crate::state::State;
 use crate::straight::straight;
 use crate::timers::Timer;
@@ -199,7 +200,7 @@ impl Connection {
         let syn = self.snd.una == self.snd.iss;
         if let Some(sent) = &sent {
             self.rack.arrived(sent, self.rack.highest(), now, false);
-            (self.facts.unmeasured, self.facts.long_rtt) = (false, false);
+            self.measured();
         }
         self.forget(ack, pool);
         match (syn_ack, &sent) {
@@ -349,7 +350,7 @@ impl Connection {
     ) {
         let measured = !delivery.repeated && delivery.timed.is_some();
         if measured || delivery.timed_sack.is_some() {
-            (self.facts.unmeasured, self.facts.long_rtt) = (false, false);
+            self.measured();
         }
         if let Some(sent) = syn_ack {
             self.rtt.sample_between(sent, now);
@@ -362,6 +363,15 @@ impl Connection {
             self.rtt.note_min_between(last, now);
         } else if syn {
             self.sample_echo(segment, now);
+        }
+    }
+
+    /// A segment that was sent once is acknowledged. Its sample replaces a round-trip time that may be too long.
+    #[inline]
+    fn measured(&mut self) {
+        self.facts.unmeasured = false;
+        if unlikely(core::mem::take(&mut self.facts.long_rtt)) {
+            self.rtt = RttEstimator::new();
         }
     }
 
