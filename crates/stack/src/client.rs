@@ -90,8 +90,8 @@ impl Stack {
             // The signature covers exactly the data that rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
-            let offering =
-                self.offer(certified, key.carrier(), offer::riding(certified, withheld, room, data));
+            let riding = offer::riding(certified, withheld, room, data);
+            let offering = offer::offer(certified, key.carrier(), riding, &mut self.random);
             plan.options = offering.option;
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;

@@ -4,8 +4,8 @@
 //! None of this is on the path of packets. A connection counts when its handshake is complete, since until then the
 //! client address may be forged.
 
+use crate::slab::Places;
 use crate::slot::Slot;
-use crate::stack::Stack;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -47,19 +47,18 @@ fn stuck_since(slot: &Slot) -> Option<Instant> {
     waits.then(|| slot.conn.last_data())
 }
 
-impl Stack {
-    /// Counts a child whose handshake is complete among its client's connections. If there are too many, one of these
-    /// or the child itself is reset.
+impl Clients {
+    /// Counts a child whose handshake is complete among its client's connections. If there are too many, returns the
+    /// one to reset: one of these, or the child itself.
     #[inline(never)]
-    pub(crate) fn join_client(&mut self, index: u32, now: Instant) {
-        let Self { clients: Some(clients), slots, .. } = self else { return };
-        let Some(slot) = slots.get_mut(index) else { return };
+    pub fn join(&mut self, slots: &mut Places<Slot>, index: u32, now: Instant) -> Option<u32> {
+        let slot = slots.get_mut(index)?;
         if slot.client || !slot.mapped {
-            return;
+            return None;
         }
-        let client = clients.of.entry(prefix(slot.key.remote_ip())).or_default();
+        let client = self.of.entry(prefix(slot.key.remote_ip())).or_default();
         let mut makes_way = None;
-        if client.connections.len() >= clients.most {
+        if client.connections.len() >= self.most {
             let stuck = |i: &u32| Some((slots.get(*i).and_then(stuck_since)?, *i));
             let looks = client.look_at.is_none_or(|at| now >= at);
             let oldest = client.connections.iter().take_while(|_| looks).filter_map(stuck).min();
@@ -74,54 +73,47 @@ impl Stack {
                 slot.of_client = true;
             }
         }
-        if let Some(index) = makes_way {
-            self.journal.counters.clients_limited += 1;
-            self.shed(index, now);
-        }
+        makes_way
     }
 
-    /// Stops counting a connection that is over.
+    /// Stops counting the connection `index` in `slot`, which is over.
     #[cold]
-    pub(crate) fn leave_client(&mut self, index: u32) {
-        let Self { clients: Some(clients), slots, .. } = self else { return };
-        let Some(slot) = slots.get_mut(index) else { return };
+    pub fn leave(&mut self, slot: &mut Slot, index: u32) {
         slot.of_client = false;
         let prefix = prefix(slot.key.remote_ip());
-        let Some(client) = clients.of.get_mut(&prefix) else { return };
+        let Some(client) = self.of.get_mut(&prefix) else { return };
         if let Some(at) = client.connections.iter().position(|i| *i == index) {
             client.connections.swap_remove(at);
         }
         if client.connections.is_empty() {
-            clients.of.remove(&prefix);
+            self.of.remove(&prefix);
         }
     }
+}
 
-    /// Frees memory: resets a sixteenth of the connections whose peers accept nothing, those first that have been stuck
-    /// for longest.
+/// Which connections to reset so that memory becomes free.
+#[derive(Debug, Default)]
+pub(crate) struct Relief {
+    /// When connections were last chosen.
+    last: Option<Instant>,
+}
+
+impl Relief {
+    /// A sixteenth of the connections whose peers accept nothing, those that have been stuck for longest. None if the last
+    /// choice was a moment ago.
     #[cold]
-    pub(crate) fn relieve(&mut self, now: Instant) {
-        if self.relieved.is_some_and(|at| now - at < PAUSE) {
-            return;
+    pub fn choose(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
+        if self.last.is_some_and(|at| now - at < PAUSE) {
+            return Vec::new();
         }
-        self.relieved = Some(now);
-        let stuck = |i: u32| Some((stuck_since(self.slots.get(i)?)?, i));
-        let mut all: Vec<(Instant, u32)> = self.slots.indices().filter_map(stuck).collect();
+        self.last = Some(now);
+        let stuck = |i: u32| Some((stuck_since(slots.get(i)?)?, i));
+        let mut all: Vec<(Instant, u32)> = slots.indices().filter_map(stuck).collect();
         all.retain(|(since, _)| now - *since >= STUCK);
         let count = all.len().div_ceil(16);
         if count < all.len() {
             all.select_nth_unstable(count);
         }
-        for (_, index) in all.into_iter().take(count) {
-            self.journal.counters.stuck_reset += 1;
-            self.shed(index, now);
-        }
-    }
-
-    /// Resets a connection.
-    fn shed(&mut self, index: u32, now: Instant) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.conn.abort(&mut self.pool);
-            self.touched(index, now);
-        }
+        all.into_iter().take(count).map(|(_, index)| index).collect()
     }
 }

@@ -8,13 +8,11 @@
 //! [`Connection::handle_segment`]: firstflight_tcp::Connection::handle_segment
 
 use crate::config::ConnectConfig;
-use crate::event::Drop;
 use crate::flow::FlowKey;
-use crate::stack::Stack;
 use alloc::vec::Vec;
+use firstflight_wire::carrier;
 use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{Header, Segment};
-use firstflight_wire::{Instant, carrier};
 
 /// Largest payload of the segments that follow a SYN with a credential; 0 if none may follow. On raw IP none may
 /// follow, because middleboxes drop segments without ACK. `mss` is the server's, if it was learnt.
@@ -44,26 +42,4 @@ pub(crate) fn copy_of(segment: &Segment<'_>) -> Option<Vec<u8>> {
     bytes.truncate(at + segment.payload.len());
     bytes.get_mut(at..)?.copy_from_slice(segment.payload);
     Some(bytes)
-}
-
-impl Stack {
-    /// Handles a segment that may follow a SYN of no connection. It is kept if the SYN waits; otherwise it is
-    /// dropped silently. Its sender has no answer yet, so a RST would end its connection. The sender retransmits
-    /// the segment.
-    pub(crate) fn handle_follower(&mut self, key: &FlowKey, segment: &Segment<'_>) {
-        let waits = self.parked.find(key).map(|(job, _)| job);
-        let kept = waits
-            .is_some_and(|job| copy_of(segment).is_some_and(|bytes| self.parked.follow(job, segment, bytes)));
-        if !kept {
-            self.journal.drop_packet(Drop::Follower);
-        }
-    }
-
-    /// Delivers to a new child the segments that followed its SYN while the SYN waited.
-    pub(crate) fn take_followers(&mut self, key: &FlowKey, followers: &[Vec<u8>], now: Instant) {
-        let Some(child) = self.find(key) else { return };
-        for segment in followers.iter().filter_map(|bytes| Segment::parse(bytes).ok()) {
-            self.deliver(child, &segment, now);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! What a stack holds at this moment.
 
-use crate::stack::Stack;
+use crate::listeners::Listeners;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use firstflight_credential::PendingLimit;
@@ -33,24 +33,13 @@ pub struct Gauges {
     pub quarantined: usize,
 }
 
-impl Stack {
-    /// The current values. Iterates over the listeners.
-    #[must_use]
-    pub fn gauges(&self) -> Gauges {
-        let mut gauges = Gauges {
-            connections: self.connections(),
-            time_waits: self.time_waits(),
-            buffer_bytes: self.buffer_bytes(),
-            fragmented: self.fragments.packets(),
-            fragment_bytes: self.fragments.bytes(),
-            parked: self.parked.len(),
-            quarantined: self.quarantine.len(),
-            ..Gauges::default()
-        };
+impl Gauges {
+    /// Adds what the listeners hold.
+    pub(crate) fn add_listeners(&mut self, listeners: &Listeners) {
         let mut limits: Vec<&Arc<PendingLimit>> = Vec::new();
-        for listener in self.listeners.iter() {
-            gauges.syn_queue += listener.syn_queue;
-            gauges.accept_queue += listener.accept_queue.len();
+        for listener in listeners.iter() {
+            self.syn_queue += listener.syn_queue;
+            self.accept_queue += listener.accept_queue.len();
             let policy = listener.config.fast_open.as_ref();
             limits.extend(policy.map(|policy| &policy.pending));
             let policy = listener.config.asap.as_ref();
@@ -61,9 +50,8 @@ impl Stack {
         limits.sort_unstable_by_key(|limit| Arc::as_ptr(limit));
         limits.dedup_by(|a, b| Arc::ptr_eq(a, b));
         for limit in limits {
-            gauges.pending += u64::from(limit.pending());
-            gauges.pending_limit += u64::from(limit.limit());
+            self.pending += u64::from(limit.pending());
+            self.pending_limit += u64::from(limit.limit());
         }
-        gauges
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
+use crate::fragments::Rules;
+use crate::icmp;
 use crate::listener::Syn;
 use crate::output::Reply;
 use crate::slot::Owner;
@@ -10,6 +12,7 @@ use core::hint::cold_path;
 use core::net::{IpAddr, Ipv6Addr};
 use firstflight_tcp::{CloseReason, Disposition, DropReason, StateName, TimeWait, TimeWaitAction, follows};
 use firstflight_wire::hint::unlikely;
+use firstflight_wire::icmp::{self as wire_icmp, IcmpError, IcmpErrorKind};
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, ParseError};
@@ -81,6 +84,109 @@ impl Stack {
             _ if !from_kernel && !self.concerns_us(ip.src, ip.dst) => {}
             _ if icmp => self.handle_icmp(&ip, packet, now),
             _ => self.journal.drop_packet(Drop::Protocol),
+        }
+    }
+
+    /// Takes a packet that is a fragment.
+    #[cold]
+    fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
+        self.journal.counters.fragments_in += 1;
+        let rules =
+            Rules { limits: self.config.limits.fragments, mtu: self.config.mtu, udp: self.carrier.is_some() };
+        let fragment = match rules.parse(packet) {
+            Ok(fragment) => fragment,
+            Err(reason) => return self.journal.drop_packet(reason),
+        };
+        if !self.concerns_us(fragment.src, fragment.dst) {
+            return;
+        }
+        let counters = &mut self.journal.counters;
+        match self.fragments.handle(&fragment, &rules, now, &mut self.random, counters) {
+            // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
+            // the first fragment.
+            Some(Ok(whole)) => {
+                self.journal.counters.packets_reassembled += 1;
+                self.handle_packet(now, &whole);
+            }
+            Some(Err(reason)) => self.journal.drop_packet(reason),
+            None => {}
+        }
+    }
+
+    fn handle_icmp(&mut self, ip: &Packet<'_>, packet: &[u8], now: Instant) {
+        let error = match ip.protocol {
+            Protocol::Icmp => wire_icmp::parse_v4(ip.payload),
+            _ => wire_icmp::parse_v6(ip.payload, ip.src, ip.dst),
+        };
+        match error {
+            Ok(error) => self.handle_icmp_error(&error, now),
+            Err(_) => self.answer_echo(packet),
+        }
+    }
+
+    fn answer_echo(&mut self, packet: &[u8]) {
+        let mut out = alloc::vec![0; packet.len()];
+        match wire_icmp::echo_reply(packet, &mut out) {
+            Some(len) if self.config.answer_echo => {
+                out.truncate(len);
+                self.outbox.reply(Reply::Packet(out), &mut self.journal);
+            }
+            _ => self.journal.drop_packet(Drop::BadIcmp),
+        }
+    }
+
+    //= rfc9293 MUST-54
+    fn handle_icmp_error(&mut self, error: &IcmpError<'_>, now: Instant) {
+        let Some((key, seq)) = icmp::quoted(error) else {
+            return self.journal.drop_packet(Drop::BadIcmp);
+        };
+        let Some(index) = self.find(&key) else {
+            return self.journal.drop_packet(Drop::BadIcmp);
+        };
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        // The quoted number must be outstanding (RFC 5927 §4.1).
+        if !slot.conn.owns_sequence(seq) {
+            return self.journal.drop_packet(Drop::BadIcmp);
+        }
+        //= rfc9293 MUST-47 SHLD-25
+        // The application can read the error, whatever it means here (RFC 9293 §3.9.1.8).
+        if !matches!(error.kind, IcmpErrorKind::PacketTooBig { .. } | IcmpErrorKind::Other { .. }) {
+            slot.network_error = Some(error.kind);
+        }
+        match error.kind {
+            IcmpErrorKind::PacketTooBig { mtu } => {
+                let mss = icmp::mss_of(&key, mtu);
+                slot.conn.reduce_mss(mss, now);
+                if slot.client {
+                    let network = self.config.network_of(&key);
+                    self.credentials.learn_path_mss(network, key.remote_ip(), mss, now);
+                }
+            }
+            kind if kind.is_hard() => self.unreachable(index, now),
+            IcmpErrorKind::HostUnreachable if self.config.unreachable_ends_handshakes => {
+                self.unreachable(index, now);
+            }
+            //= rfc9293 MUST-56
+            // Soft error: routing may recover, and the connection's own timeouts decide (RFC 5461). But filters report
+            // such errors, too, so a plain SYN follows one with an option or data.
+            IcmpErrorKind::HostUnreachable | IcmpErrorKind::NetUnreachable => {
+                slot.conn.refused_for_now(now);
+                if error.kind == IcmpErrorKind::HostUnreachable {
+                    self.disowned(index, now);
+                }
+            }
+            _ => return,
+        }
+        self.touched(index, now);
+    }
+
+    /// The network says that the peer of connection `index` cannot be reached.
+    #[cold]
+    fn unreachable(&mut self, index: u32, now: Instant) {
+        if !self.hold_armed(index, CloseReason::Unreachable, now)
+            && let Some(slot) = self.slots.get_mut(index)
+        {
+            slot.conn.unreachable(now, &mut self.pool);
         }
     }
 

@@ -80,9 +80,12 @@ impl Stack {
     /// The handshake of connection `index` is complete: does what was deferred until now.
     #[inline(never)]
     fn opened(&mut self, index: u32, now: Instant) {
-        if unlikely(self.clients.is_some()) {
+        if let Some(clients) = &mut self.clients
+            && let Some(one) = clients.join(&mut self.slots, index, now)
+        {
             // A connection beyond the limit is reset before the application can accept it.
-            self.join_client(index, now);
+            self.journal.counters.clients_limited += 1;
+            self.shed(one, now);
         }
         if unlikely(self.carrier.is_some()) {
             self.carried_opened(index, now);
@@ -99,6 +102,14 @@ impl Stack {
         }
         if granted {
             self.activate(index);
+        }
+    }
+
+    /// Resets a connection so that another one has room.
+    pub(crate) fn shed(&mut self, index: u32, now: Instant) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.conn.abort(&mut self.pool);
+            self.touched(index, now);
         }
     }
 
@@ -136,10 +147,10 @@ impl Stack {
         if unlikely(!core::mem::take(&mut slot.mapped)) {
             return;
         }
-        if unlikely(slot.of_client) {
-            self.leave_client(index);
-            let Some(again) = self.slots.get_mut(index) else { return };
-            slot = again;
+        if unlikely(slot.of_client)
+            && let Some(clients) = &mut self.clients
+        {
+            clients.leave(slot, index);
         }
         if unlikely(!self.armed.is_empty()) {
             let key = slot.key;

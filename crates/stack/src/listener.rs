@@ -282,6 +282,26 @@ impl Stack {
         }
     }
 
+    /// Handles a segment that may follow a SYN of no connection. It is kept if the SYN waits; otherwise it is
+    /// dropped silently. Its sender has no answer yet, so a RST would end its connection. The sender retransmits
+    /// the segment.
+    pub(crate) fn handle_follower(&mut self, key: &FlowKey, segment: &Segment<'_>) {
+        let waits = self.parked.find(key).map(|(job, _)| job);
+        let kept = waits
+            .is_some_and(|job| copy_of(segment).is_some_and(|bytes| self.parked.follow(job, segment, bytes)));
+        if !kept {
+            self.journal.drop_packet(Drop::Follower);
+        }
+    }
+
+    /// Delivers to a new child the segments that followed its SYN while the SYN waited.
+    fn take_followers(&mut self, key: &FlowKey, followers: &[Vec<u8>], now: Instant) {
+        let Some(child) = self.find(key) else { return };
+        for segment in followers.iter().filter_map(|bytes| Segment::parse(bytes).ok()) {
+            self.deliver(child, &segment, now);
+        }
+    }
+
     /// Makes an ordinary child. The data of the SYN, if any, is not accepted.
     fn adopt(&mut self, syn: &Syn<'_>, reason: Reason, grant: Option<Grant>, refused: Option<Refused>) {
         let options = &syn.segment.options;

@@ -1,8 +1,8 @@
 //! ASAP on the client: what a SYN offers, and what the answer to it means (`docs/spec/asap.md`).
 
 use crate::config::Certified;
+use crate::random::Random;
 use crate::slot::SentOffer;
-use crate::stack::Stack;
 use alloc::vec::Vec;
 use firstflight_credential::asap::reason;
 use firstflight_credential::{Outcome, Reason};
@@ -20,33 +20,31 @@ pub(crate) struct Offering {
     pub sent: SentOffer,
 }
 
-impl Stack {
-    /// What the SYN offers: a block for `data`, or a probe and the reason for it.
-    pub(crate) fn offer(
-        &mut self,
-        certified: &Certified,
-        carrier: Carrier,
-        data: Result<&[u8], Reason>,
-    ) -> Offering {
-        let identity = certified.identity.clone();
-        let data = match data {
-            Ok(data) => data,
-            Err(reason) => {
-                let option = OptionBytes::from(Offer::Probe { long_reply: true });
-                let sent = SentOffer { identity, tag: Err(reason), distrusted: None };
-                return Offering { option, block: Vec::new(), data: 0, sent };
-            }
-        };
-        let id = self.random.next_u64().to_be_bytes();
-        let block = certified.certificate.request(carrier, &identity, data, id, certified.now);
-        let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
-        let [a, b, ..] = id;
-        Offering {
-            option: OptionBytes::from(offer),
-            block: block.to_bytes().to_vec(),
-            data: data.len(),
-            sent: SentOffer { identity, tag: Ok([a, b]), distrusted: None },
+/// What the SYN offers: a block for `data`, or a probe and the reason for it. `random` gives the request's id.
+pub(crate) fn offer(
+    certified: &Certified,
+    carrier: Carrier,
+    data: Result<&[u8], Reason>,
+    random: &mut Random,
+) -> Offering {
+    let identity = certified.identity.clone();
+    let data = match data {
+        Ok(data) => data,
+        Err(reason) => {
+            let option = OptionBytes::from(Offer::Probe { long_reply: true });
+            let sent = SentOffer { identity, tag: Err(reason), distrusted: None };
+            return Offering { option, block: Vec::new(), data: 0, sent };
         }
+    };
+    let id = random.next_u64().to_be_bytes();
+    let block = certified.certificate.request(carrier, &identity, data, id, certified.now);
+    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let [a, b, ..] = id;
+    Offering {
+        option: OptionBytes::from(offer),
+        block: block.to_bytes().to_vec(),
+        data: data.len(),
+        sent: SentOffer { identity, tag: Ok([a, b]), distrusted: None },
     }
 }
 

@@ -377,6 +377,21 @@ impl Stack {
         result
     }
 
+    /// A write to `id` was refused. If its own buffer has room, the reason was the memory.
+    #[cold]
+    fn starve(&mut self, id: ConnId, now: Instant) {
+        let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
+        if slot.conn.unacknowledged() >= slot.conn.send_limit() as usize {
+            return;
+        }
+        let taken = self.pool.outstanding();
+        for index in self.relief.choose(&self.slots, now) {
+            self.journal.counters.stuck_reset += 1;
+            self.shed(index, now);
+        }
+        self.starved.add(id, taken, &mut self.slots);
+    }
+
     /// Takes out data of the peer. `Ok(0)` is the end of the stream.
     ///
     /// # Errors

@@ -4,12 +4,13 @@ use crate::armed::Armed;
 use crate::asap::Vouched;
 use crate::carrier::Carrier;
 use crate::challenged::Challenged;
-use crate::clients::Clients;
+use crate::clients::{Clients, Relief};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::event::{ConnId, ConnectionInfo, Event, Job, JobId, ListenerId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::fragments::Fragments;
+use crate::gauges::Gauges;
 use crate::isn::IsnGenerator;
 use crate::journal::{Journal, Subject};
 use crate::listeners::Listeners;
@@ -83,8 +84,7 @@ pub struct Stack {
     pub(crate) fragments: Fragments,
     /// The connections of each client, if their number is limited.
     pub(crate) clients: Option<Clients>,
-    /// When connections were last reset to free memory.
-    pub(crate) relieved: Option<Instant>,
+    pub(crate) relief: Relief,
     pub(crate) journal: Journal,
 }
 
@@ -145,7 +145,7 @@ impl Stack {
             starved: Starved::default(),
             fragments: Fragments::default(),
             clients: Clients::new(limits.connections_per_client),
-            relieved: None,
+            relief: Relief::default(),
             journal: Journal::new(limits.trace),
             random,
             config,
@@ -182,6 +182,23 @@ impl Stack {
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.pool.outstanding()
+    }
+
+    /// The values that go up and down. Iterates over the listeners.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges {
+            connections: self.connections(),
+            time_waits: self.time_waits(),
+            buffer_bytes: self.buffer_bytes(),
+            fragmented: self.fragments.packets(),
+            fragment_bytes: self.fragments.bytes(),
+            parked: self.parked.len(),
+            quarantined: self.quarantine.len(),
+            ..Gauges::default()
+        };
+        gauges.add_listeners(&self.listeners);
+        gauges
     }
 
     /// What the client remembers of servers.
@@ -311,7 +328,7 @@ impl Stack {
         }
         self.time_wait.expire(now);
         self.held.expire(now);
-        self.expire_fragments(now);
+        self.fragments.expire(now, &mut self.journal.counters);
         while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
             self.quarantine.pop_front();
         }
@@ -342,7 +359,7 @@ impl Stack {
     /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         if unlikely(self.starved.any()) {
-            self.feed();
+            self.starved.feed(self.pool.outstanding(), &mut self.slots, &mut self.journal);
         }
         loop {
             let id = match self.journal.poll_event()? {

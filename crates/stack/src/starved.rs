@@ -3,10 +3,11 @@
 //! their own would show that, because they have nothing in flight.
 
 use crate::event::ConnId;
-use crate::stack::Stack;
+use crate::journal::Journal;
+use crate::slab::Places;
+use crate::slot::Slot;
 use alloc::vec::Vec;
 use firstflight_tcp::Readiness;
-use firstflight_wire::Instant;
 
 /// The waiting connections, each once.
 #[derive(Debug, Default)]
@@ -22,41 +23,32 @@ impl Starved {
     pub fn any(&self) -> bool {
         !self.waiting.is_empty()
     }
-}
 
-impl Stack {
-    /// A write to `id` was refused. If its own buffer has room, the reason was the memory.
-    #[cold]
-    pub(crate) fn starve(&mut self, id: ConnId, now: Instant) {
-        let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
-        if slot.conn.unacknowledged() >= slot.conn.send_limit() as usize {
-            return;
-        }
-        self.starved.taken = self.pool.outstanding();
-        self.relieve(now);
-        let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
+    /// Adds a connection to which a write was refused while `taken` bytes were in use.
+    pub fn add(&mut self, id: ConnId, taken: usize, slots: &mut Places<Slot>) {
+        self.taken = taken;
+        let Some(slot) = slots.get_live(id.index, id.generation) else { return };
         if core::mem::replace(&mut slot.starved, true) {
             return;
         }
-        let Self { starved, slots, .. } = self;
-        if starved.waiting.len() > slots.len() {
+        if self.waiting.len() > slots.len() {
             // Some of the waiting connections no longer exist.
-            starved.waiting.retain(|id| slots.get_live(id.index, id.generation).is_some());
+            self.waiting.retain(|id| slots.get_live(id.index, id.generation).is_some());
         }
-        starved.waiting.push(id);
+        self.waiting.push(id);
     }
 
-    /// Makes the waiting connections writable if there is more memory than when they were refused.
+    /// Makes the waiting connections writable if there is more memory than when they were refused: `taken` bytes are in use.
     #[cold]
-    pub(crate) fn feed(&mut self) {
-        if self.pool.outstanding() >= self.starved.taken {
+    pub fn feed(&mut self, taken: usize, slots: &mut Places<Slot>, journal: &mut Journal) {
+        if taken >= self.taken {
             return;
         }
-        for id in core::mem::take(&mut self.starved.waiting) {
-            if let Some(slot) = self.slots.get_live(id.index, id.generation) {
+        for id in core::mem::take(&mut self.waiting) {
+            if let Some(slot) = slots.get_live(id.index, id.generation) {
                 slot.starved = false;
                 slot.ready |= Readiness::WRITABLE;
-                slot.announce(id.index, id.generation, &mut self.journal);
+                slot.announce(id.index, id.generation, journal);
             }
         }
     }

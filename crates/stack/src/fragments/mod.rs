@@ -8,9 +8,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::counters::Counters;
 use crate::event::Drop;
 use crate::ingress::is_mapped;
-use crate::stack::Stack;
+use crate::random::Random;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -77,90 +78,94 @@ impl Fragments {
         self.table.as_ref().map_or(0, |table| table.len())
     }
 
-    /// When [`Stack::expire_fragments`] is to be called.
+    /// When [`Fragments::expire`] is to be called.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.table.as_ref().and_then(|table| table.next_deadline())
     }
-}
 
-impl Stack {
-    /// Takes a packet that is a fragment.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
-        self.journal.counters.fragments_in += 1;
-        match self.put_together(packet, now) {
-            // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
-            // the first fragment.
-            Some(Ok(whole)) => {
-                self.journal.counters.packets_reassembled += 1;
-                self.handle_packet(now, &whole);
-            }
-            Some(Err(reason)) => self.journal.drop_packet(reason),
-            None => {}
-        }
-    }
-
-    /// The whole packet if this fragment completes it, or why the fragment is dropped. `None` if fragments are missing,
-    /// or if the drop is counted already.
-    fn put_together(&mut self, packet: &[u8], now: Instant) -> Option<Result<Vec<u8>, Drop>> {
-        let limits = self.config.limits.fragments;
-        if limits.bytes == 0 {
-            return Some(Err(Drop::FragmentsOff));
-        }
-        let fragment = match Fragment::parse(packet) {
-            Ok(fragment) => fragment,
-            Err(ParseError::BadFragment) => return Some(Err(Drop::BadFragment)),
-            Err(_) => return Some(Err(Drop::BadIp)),
-        };
-        let mapped = |ip| matches!(ip, IpAddr::V6(ip) if is_mapped(ip));
-        if mapped(fragment.src) || mapped(fragment.dst) {
-            return Some(Err(Drop::BadSource));
-        }
-        if !self.concerns_us(fragment.src, fragment.dst) {
-            return None;
-        }
-        let spoken = match fragment.transport {
-            Some(Protocol::Tcp) => true,
-            Some(Protocol::Udp) => self.carrier.is_some(),
-            Some(Protocol::Icmp) => fragment.src.is_ipv4(),
-            Some(Protocol::Icmpv6) => fragment.src.is_ipv6(),
-            Some(Protocol::Other(_)) => false,
-            // Only the first fragment contains the transport protocol (RFC 8200 §4.5).
-            None => true,
-        };
-        if !spoken {
+    /// Takes a fragment of a packet for us. Returns the whole packet if this fragment completes it, or why the fragment is
+    /// dropped; `None` if fragments are missing. A table that is made gets its hash key from `random`.
+    pub fn handle(
+        &mut self,
+        fragment: &Fragment<'_>,
+        rules: &Rules,
+        now: Instant,
+        random: &mut Random,
+        counters: &mut Counters,
+    ) -> Option<Result<Vec<u8>, Drop>> {
+        if !rules.takes(fragment) {
             return Some(Err(Drop::Protocol));
         }
-        if datagram::Datagram::reach(&fragment) > self.config.mtu.max(LEAST_LONGEST) {
+        if datagram::Datagram::reach(fragment) > rules.mtu.max(LEAST_LONGEST) {
             return Some(Err(Drop::FragmentTooLong));
         }
-        let random = &mut self.random;
-        let table = self.fragments.table.get_or_insert_with(|| Box::new(Table::new(random.next_u64())));
-        let whole = table.handle(&fragment, &limits, now);
-        self.journal.counters.reassembly_evicted += table.take_evicted();
+        let table = self.table.get_or_insert_with(|| Box::new(Table::new(random.next_u64())));
+        let whole = table.handle(fragment, &rules.limits, now);
+        counters.reassembly_evicted += table.take_evicted();
         if table.is_spent() {
-            self.fragments.table = None;
+            self.table = None;
         }
         whole.transpose()
     }
 
     /// Gives up packets whose lifetime is over.
     #[inline]
-    pub(crate) fn expire_fragments(&mut self, now: Instant) {
-        if self.fragments.table.is_some() {
-            self.expire_some(now);
+    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        if self.table.is_some() {
+            self.expire_some(now, counters);
         }
     }
 
     #[cold]
-    #[inline(never)]
-    fn expire_some(&mut self, now: Instant) {
-        let Some(table) = &mut self.fragments.table else { return };
-        self.journal.counters.reassembly_timeouts += table.expire(now);
+    fn expire_some(&mut self, now: Instant, counters: &mut Counters) {
+        let Some(table) = &mut self.table else { return };
+        counters.reassembly_timeouts += table.expire(now);
         if table.len() == 0 {
-            self.fragments.table = None;
+            self.table = None;
+        }
+    }
+}
+
+/// Which fragments a stack takes.
+pub(crate) struct Rules {
+    pub limits: FragmentLimits,
+    /// The link's MTU.
+    pub mtu: usize,
+    /// Whether it takes UDP.
+    pub udp: bool,
+}
+
+impl Rules {
+    /// Reads a packet that is a fragment.
+    ///
+    /// # Errors
+    /// Why the packet is dropped.
+    pub fn parse<'a>(&self, packet: &'a [u8]) -> Result<Fragment<'a>, Drop> {
+        if self.limits.bytes == 0 {
+            return Err(Drop::FragmentsOff);
+        }
+        let fragment = Fragment::parse(packet).map_err(|error| match error {
+            ParseError::BadFragment => Drop::BadFragment,
+            _ => Drop::BadIp,
+        })?;
+        let mapped = |ip| matches!(ip, IpAddr::V6(ip) if is_mapped(ip));
+        if mapped(fragment.src) || mapped(fragment.dst) {
+            return Err(Drop::BadSource);
+        }
+        Ok(fragment)
+    }
+
+    /// Whether the fragment is of a protocol that the stack takes.
+    fn takes(&self, fragment: &Fragment<'_>) -> bool {
+        match fragment.transport {
+            Some(Protocol::Tcp) => true,
+            Some(Protocol::Udp) => self.udp,
+            Some(Protocol::Icmp) => fragment.src.is_ipv4(),
+            Some(Protocol::Icmpv6) => fragment.src.is_ipv6(),
+            Some(Protocol::Other(_)) => false,
+            // Only the first fragment contains the transport protocol (RFC 8200 §4.5).
+            None => true,
         }
     }
 }
