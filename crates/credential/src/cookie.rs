@@ -1,22 +1,14 @@
 //! Fast Open cookies: a keyed function of the addresses, so that the server keeps no state for clients (RFC
 //! 7413 §4.1.2).
 
-use crate::key::CookieKey;
+use crate::cookie_key::CookieKey;
+use crate::flight::Flow;
 use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use alloc::boxed::Box;
 use core::hash::Hasher;
 use core::net::IpAddr;
 use siphasher::sip::SipHasher24;
-
-/// The address pair of a SYN, as on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Flow {
-    /// The source of the SYN.
-    pub client: IpAddr,
-    /// The destination of the SYN.
-    pub server: IpAddr,
-}
 
 /// A cookie function with its key loaded.
 pub trait CookieScheme {

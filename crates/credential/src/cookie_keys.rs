@@ -1,7 +1,8 @@
 //! The keys of a ring as operators handle them: as text and by fingerprint.
 
 use crate::cookie::Scheme;
-use crate::key::{CookieKey, KeyParseError, KeyRing};
+use crate::cookie_key::{CookieKey, KeyParseError};
+use crate::key::KeyRing;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

@@ -19,35 +19,40 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod admission;
+mod admission;
 pub mod asap;
-pub mod cookie;
-pub mod cookie_keys;
-pub mod key;
+mod cookie;
+mod cookie_key;
+mod cookie_keys;
+mod flight;
+mod key;
 mod lru;
-pub mod one_time;
-pub mod outcome;
+mod one_time;
+mod outcome;
 pub mod pending;
-pub mod policy;
+mod policy;
 pub mod replay;
-pub mod schedule;
-pub mod secret;
-pub mod source;
+mod schedule;
+mod secret;
+mod serial;
+mod source;
 pub mod store;
 
-pub use admission::{
-    Admission, FirstFlight, Grant, JobRequest, JobResult, Offered, Policies, Presented, Redemption, Verdict,
-    Verifier, Work, admit, spoil,
-};
-pub use cookie::{CookieScheme, Flow, Scheme};
+pub use admission::{Admission, Policies, Work, admit, spoil};
+pub use cookie::{CookieScheme, Scheme};
+pub use cookie_key::{CookieKey, KeyParseError};
 pub use cookie_keys::{CookieKeys, Fingerprint};
-pub use key::{Check, CookieKey, KeyParseError, KeyRing};
-pub use one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Serial, SerialTable};
+pub use flight::{
+    FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption, Verdict, Verifier,
+};
+pub use key::{Check, KeyRing};
+pub use one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable};
 pub use outcome::{Outcome, Reason};
 pub use pending::{PendingLimit, Place};
 pub use policy::{FastOpenPolicy, PolicyError, Quarantine, Replays};
 pub use replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Window};
 pub use schedule::{Schedule, ScheduleError};
 pub use secret::{FarmSecret, FarmSecrets, SecretError, SecretFileError};
+pub use serial::Serial;
 pub use source::{ClockError, Current, Fixed, KeySource};
 pub use store::{CredentialStore, Entry, NetworkId, Permission};

@@ -6,11 +6,12 @@
 
 mod serials;
 
-pub use serials::{Redeemed, Serial, SerialTable};
+pub use serials::{Redeemed, SerialTable};
 
-use crate::admission::{FirstFlight, Grant, JobRequest, Presented, Redemption, Verdict, Verifier};
-use crate::cookie::{Flow, octets};
+use crate::cookie::octets;
+use crate::flight::{FirstFlight, Flow, Grant, JobRequest, Presented, Redemption, Verdict, Verifier};
 use crate::outcome::Reason;
+use crate::serial::Serial;
 use aes::Aes128;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use alloc::sync::Arc;

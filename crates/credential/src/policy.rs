@@ -1,6 +1,6 @@
 //! How a listener treats first flights.
 
-use crate::admission::{FirstFlight, Grant, Verdict, Verifier};
+use crate::flight::{FirstFlight, Grant, Verdict, Verifier};
 use crate::key::KeyRing;
 use crate::pending::PendingLimit;
 use crate::replay::ReplayGuard;

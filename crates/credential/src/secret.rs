@@ -1,7 +1,7 @@
 //! The secret that a farm of servers shares. Each server derives the same cookie keys from it.
 
+use crate::cookie_key::CookieKey;
 use crate::cookie_keys::Fingerprint;
-use crate::key::CookieKey;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};

@@ -2,14 +2,17 @@
 
 use super::*;
 use crate::cookie::Scheme;
+use crate::cookie_key::CookieKey;
+use crate::flight::{Flow, Verifier};
+use crate::key::Check;
 use crate::key::KeyRing;
-use crate::key::{Check, CookieKey};
 use crate::pending::PendingLimit;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use firstflight_wire::Instant;
+use firstflight_wire::SeqNum;
 use firstflight_wire::tcp::FastOpenForm;
 use std::format;
 

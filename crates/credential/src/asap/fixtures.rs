@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
-use crate::admission::{FirstFlight, Offered, Presented};
-use crate::cookie::Flow;
+use crate::flight::Flow;
+use crate::flight::{FirstFlight, Offered, Presented};
 use crate::pending::PendingLimit;
 use crate::policy::Quarantine;
 use crate::replay::{GuardKey, ReplayTable, Window};

@@ -5,13 +5,14 @@ use super::budget::{AsapShard, Lane};
 use super::certificate::CertificateDigest;
 use super::identity::{Identity, address_tag};
 use super::keys::PublicKey;
+use super::refused::Refused;
 use super::trust::{BeforeAck, TrustStore, Trusted};
 use super::verify::{Candidate, Verified};
-use crate::admission::{FirstFlight, JobRequest, Offered, Redemption};
-use crate::outcome::Reason;
+use crate::flight::{FirstFlight, JobRequest, Offered, Redemption};
 use crate::pending::{PendingLimit, prefix};
 use crate::policy::Quarantine;
-use crate::replay::{Guarded, ReplayGuard, ReplayId, Window, millis};
+use crate::replay::guard::millis;
+use crate::replay::{Guarded, ReplayGuard, ReplayId, Window};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Clock;
-use firstflight_wire::asap::{Block, Carrier, Hint, Offer, Reply, RequestInput, Status, certificate_input};
+use firstflight_wire::asap::{Block, Carrier, Hint, Offer, RequestInput, Status, certificate_input};
 use sha2::{Digest, Sha256};
 
 impl Window {
@@ -77,65 +78,6 @@ impl fmt::Debug for AsapPolicy {
             .field("domain", &self.domain)
             .field("pending", &self.pending)
             .finish_non_exhaustive()
-    }
-}
-
-/// The refusal of a block, as the SYN-ACK reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
-    /// Its status.
-    pub status: Status,
-    /// The request's tag. Zero if the block could not be parsed.
-    pub tag: [u8; 2],
-    /// Further information, for clients that accept a long reply.
-    pub hint: Hint,
-    /// The reason for the outcome, which may be more precise than the status.
-    pub reason: Reason,
-}
-
-impl Refused {
-    /// A refusal with this status, and the reason that belongs to it.
-    #[must_use]
-    pub const fn new(status: Status, tag: [u8; 2]) -> Self {
-        Self { status, tag, hint: Hint::None, reason: reason(status) }
-    }
-
-    /// Replaces the reason.
-    const fn because(self, reason: Reason) -> Self {
-        Self { reason, ..self }
-    }
-
-    /// Whether a signature is wrong, or the encoding is one that no honest client sends. Then the server
-    /// keeps no state for the SYN. After any other refusal it treats the SYN as an ordinary one.
-    #[must_use]
-    pub const fn is_forged(&self) -> bool {
-        matches!(self.status, Status::BadSignature | Status::Malformed)
-    }
-
-    /// The reply for the SYN-ACK. `long`: the client accepts a reply of 16 bytes.
-    #[must_use]
-    pub const fn reply(&self, long: bool) -> Reply {
-        Reply { status: self.status, tag: self.tag, hint: if long { self.hint } else { Hint::None } }
-    }
-}
-
-/// The reason that belongs to a status, for outcomes.
-#[must_use]
-pub const fn reason(status: Status) -> Reason {
-    match status {
-        Status::Disabled | Status::Policy => Reason::Policy,
-        Status::Overloaded => Reason::Overloaded,
-        Status::UnknownVerifier => Reason::UntrustedVerifier,
-        Status::Expired => Reason::Expired,
-        Status::NotYetValid | Status::OutsideWindow => Reason::ClockSkew,
-        Status::AddressMismatch => Reason::AddressMismatch,
-        Status::BadSignature => Reason::BadSignature,
-        Status::Replayed => Reason::Replay,
-        Status::WrongIdentity => Reason::WrongIdentity,
-        Status::Malformed => Reason::Malformed,
-        Status::GuardFloor => Reason::GuardFloor,
-        Status::Barred => Reason::Barred,
-        _ => Reason::CapabilityUnknown,
     }
 }
 

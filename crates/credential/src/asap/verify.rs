@@ -3,7 +3,7 @@
 use super::budget::AsapShard;
 use super::certificate::CertificateDigest;
 use super::keys::PublicKey;
-use super::policy::Refused;
+use super::refused::Refused;
 use super::trust::BeforeAck;
 use crate::replay::ReplayId;
 use alloc::boxed::Box;

@@ -1,11 +1,12 @@
 //! Tests of the cookie, and of servers behind one address.
 
 use super::*;
-use crate::admission::Offered;
 use crate::admission::{Admission, admit};
 use crate::asap::{AsapShard, BudgetConfig};
 use crate::cookie::Scheme;
-use crate::key::{CookieKey, KeyRing};
+use crate::cookie_key::CookieKey;
+use crate::flight::Offered;
+use crate::key::KeyRing;
 use crate::pending::PendingLimit;
 use crate::policy::{FastOpenPolicy, Replays};
 use core::net::Ipv4Addr;

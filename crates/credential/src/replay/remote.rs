@@ -1,8 +1,8 @@
 //! A guard that a farm shares. It turns every question into a job for the store.
 
+use super::guard::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
 use super::time::GuardTime;
-use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
-use crate::admission::{FirstFlight, JobRequest};
+use crate::flight::{FirstFlight, JobRequest};
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Clock;

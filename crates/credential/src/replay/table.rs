@@ -1,8 +1,8 @@
 //! A replay guard in memory of fixed size, which the shards of one server share.
 
+use super::guard::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
 use super::time::GuardTime;
-use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
-use crate::admission::FirstFlight;
+use crate::flight::FirstFlight;
 use alloc::boxed::Box;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! A guard's time, which does not go back when the wall clock does.
 
-use super::{Window, millis};
+use super::guard::{Window, millis};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use firstflight_wire::Clock;
 

@@ -1,6 +1,7 @@
 use super::*;
-use crate::cookie::Flow;
-use crate::key::{Check, CookieKey};
+use crate::cookie_key::CookieKey;
+use crate::flight::Flow;
+use crate::key::Check;
 use proptest::prelude::*;
 
 const FLOW: Flow = Flow {

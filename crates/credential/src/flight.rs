@@ -1,0 +1,206 @@
+//! The words for first flights: what a SYN shows, what verifiers and stores are asked, and what they answer. The decision
+//! is made in [`admission`](crate::admission).
+
+use crate::outcome::Reason;
+use crate::serial::Serial;
+use core::net::IpAddr;
+use firstflight_wire::asap::{Carrier, Offer};
+use firstflight_wire::tcp::{Cookie, FastOpen};
+use firstflight_wire::{Clock, SeqNum};
+
+/// The address pair of a SYN, as on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// The source of the SYN.
+    pub client: IpAddr,
+    /// The destination of the SYN.
+    pub server: IpAddr,
+}
+
+/// The credential of a SYN.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Presented<'a> {
+    /// None.
+    None,
+    /// The Fast Open option: a cookie, or a request for one (RFC 7413 §4.1.1).
+    FastOpen(&'a FastOpen),
+}
+
+/// The ASAP option of a SYN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Offered {
+    /// None.
+    #[default]
+    Nothing,
+    /// A question whether the server understands ASAP, or a credential block, with its carrier.
+    Offer(Offer, Carrier),
+    /// An option of another version, or a malformed one. The payload may contain a credential, so it is never
+    /// delivered.
+    Unreadable,
+}
+
+impl Offered {
+    /// Parses the value of [`Options::asap`](firstflight_wire::tcp::Options::asap).
+    #[must_use]
+    pub fn read(option: Option<&[u8]>, carrier: Carrier) -> Self {
+        match option.map(Offer::parse) {
+            None => Self::Nothing,
+            Some(Some(offer)) => Self::Offer(offer, carrier),
+            Some(None) => Self::Unreadable,
+        }
+    }
+
+    /// Whether the payload begins with a block, or may begin with one.
+    #[must_use]
+    pub const fn has_block(self) -> bool {
+        matches!(self, Self::Offer(Offer::Block { .. }, _) | Self::Unreadable)
+    }
+}
+
+/// The parts of a SYN for a listener that the decision needs.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstFlight<'a> {
+    /// Its addresses.
+    pub flow: Flow,
+    /// The client's port and the server's.
+    pub ports: (u16, u16),
+    /// Its sequence number.
+    pub isn: SeqNum,
+    /// Its credential, unless that is a certificate.
+    pub presented: Presented<'a>,
+    /// ASAP's option: whether the payload begins with a certificate.
+    pub offered: Offered,
+    /// Its payload: the data, after the credential block if there is one.
+    pub payload: &'a [u8],
+    /// A front handed it over, so nothing came from the client's address. If it is not accepted, it leaves no
+    /// state.
+    pub relayed: bool,
+    /// The listener's accept queue has no room.
+    pub accept_queue_full: bool,
+    /// The listener answers with SYN cookies. It then keeps no state, so no client can skip the handshake.
+    pub syn_cookie_pressure: bool,
+}
+
+/// A cookie for a SYN-ACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// The cookie.
+    pub cookie: Cookie,
+    /// The cookie becomes usable with [`Verifier::activate`], when the handshake is complete. With `None` it
+    /// is usable at once.
+    pub serial: Option<Serial>,
+}
+
+/// Checks one kind of credential.
+pub trait Verifier {
+    /// Checks the credential of `first`. It must not accept a credential that it cannot prove: a false
+    /// `Valid` lets a spoofed SYN through, a false `Invalid` costs the client one round trip.
+    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict;
+
+    /// Redeems a one-time credential atomically, immediately before the first flight is accepted. A false
+    /// `No` costs a round trip. A serial gets `Yes` at most once.
+    fn redeem(&self, _serial: Serial) -> Redemption {
+        Redemption::No(Reason::Policy)
+    }
+
+    /// The handshake in which `serial` was granted is complete. If a job is returned, nobody waits for its
+    /// answer.
+    fn activate(&self, _serial: Serial) -> Option<JobRequest> {
+        None
+    }
+
+    /// Whether each credential is good for only one first flight, however many servers accept such
+    /// credentials.
+    fn is_once(&self) -> bool {
+        false
+    }
+
+    /// Whether it asks the shared store of a farm: [`JobRequest::Redeem`] and [`JobRequest::Activate`].
+    fn needs_store(&self) -> bool {
+        false
+    }
+}
+
+/// The verdict of a [`Verifier`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The client may skip the handshake.
+    Valid {
+        /// A cookie for the SYN-ACK.
+        grant: Option<Grant>,
+        /// The credential is good once: redeem it under this serial.
+        once: Option<Serial>,
+    },
+    /// The client may not skip the handshake.
+    Invalid {
+        /// Why.
+        reason: Reason,
+        /// A cookie for the SYN-ACK.
+        grant: Option<Grant>,
+    },
+    /// The decision needs a job, such as a question to a store.
+    Pending {
+        /// The job.
+        job: JobRequest,
+        /// A cookie for the SYN-ACK.
+        grant: Option<Grant>,
+    },
+}
+
+/// The answer to [`Verifier::redeem`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redemption {
+    /// The credential is redeemed now.
+    Yes,
+    /// It cannot be redeemed.
+    No(Reason),
+    /// The decision needs a job, such as a question to a store.
+    Ask(JobRequest),
+}
+
+/// Work for the driver. Its [`JobResult`] decides about the first flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JobRequest {
+    /// Verify a signature.
+    Verify {
+        /// The key under which the verifier keeps the signature to verify.
+        key: u64,
+    },
+    /// Set a replay guard's id if it is not set.
+    GuardSet {
+        /// The id.
+        key: [u8; 16],
+        /// How long it must be kept, milliseconds.
+        keep_ms: u64,
+        /// How far its stamp is ahead of the present, milliseconds. Negative if the stamp is in the past.
+        ahead_ms: i64,
+        /// A store whose memory begins at time b refuses stamps up to b + `reach_ms`. Milliseconds.
+        reach_ms: u64,
+        /// The present by the wall clock of the member that asks, Unix milliseconds, if it compared the stamp
+        /// with that clock. The id is then kept until the store's own clock shows `unix_ms + keep_ms`, and a
+        /// store whose clock differs from `unix_ms` by more than
+        /// [`RemoteGuard::CLOCKS_APART`](crate::RemoteGuard::CLOCKS_APART) refuses.
+        unix_ms: Option<u64>,
+    },
+    /// Redeem a one-time cookie that was activated and not used yet.
+    Redeem {
+        /// Its serial.
+        serial: Serial,
+    },
+    /// A one-time cookie may be used from now on. Nobody waits for the answer.
+    Activate {
+        /// Its serial.
+        serial: Serial,
+    },
+}
+
+/// The answer to a [`JobRequest`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JobResult {
+    /// The client may skip the handshake.
+    Accept,
+    /// The client may not skip the handshake, for this reason.
+    Refuse(Reason),
+}
