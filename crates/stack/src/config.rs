@@ -1,7 +1,7 @@
 //! Settings of a stack, a listener and a connect.
 
 use crate::flow::FlowKey;
-use crate::fragments::FragmentLimits;
+use crate::flows::fragments::FragmentLimits;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

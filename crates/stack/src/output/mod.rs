@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use firstflight_wire::ip::Ecn;
 use firstflight_wire::udp;
 
-pub(crate) use reply::{CookieNumbers, Reply};
+pub(crate) use reply::{Reply, header};
 
 /// Packets that one connection may send before the turn of the next one.
 const BURST: u32 = 16;

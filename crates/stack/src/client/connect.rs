@@ -1,0 +1,204 @@
+//! How a connect begins: its addresses and ports, and its SYN.
+
+use crate::addresses::possible_source;
+use crate::client::{Client, Intent};
+use crate::config::ConnectConfig;
+use crate::event::ConnId;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::flows::slot::{Beginning, Owner};
+use core::fmt;
+use core::hint::cold_path;
+use core::net::SocketAddr;
+use firstflight_credential::Outcome;
+use firstflight_tcp::SynPlan;
+use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
+
+/// Why a connect was not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The stack has no address of the server's family.
+    NoAddress,
+    /// The server's address or port cannot be connected to.
+    BadRemote,
+    /// The local address is not ours, or the pair is in use.
+    LocalInUse,
+    /// Every port to that server is in use.
+    NoPorts,
+    /// The stack's connection limit is reached.
+    TooManyConnections,
+    /// The stack has no UDP port to connect from ([`crate::Config::carrier`]).
+    NoCarrier,
+    /// The link is a UDP socket, and the server's UDP port is not named ([`ConnectConfig::carrier`]).
+    NeedsCarrier,
+    /// A first flight that travels in a lookup needs a certificate ([`ConnectConfig::asap`]).
+    NoCertificate,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAddress => "no route: the stack has no address of the server's family",
+            Self::BadRemote => "that address or port cannot be connected to",
+            Self::LocalInUse => "the local address is not ours or in use to that server",
+            Self::NoPorts => "every local port to that server is in use",
+            Self::TooManyConnections => "the stack's connection limit is reached",
+            Self::NoCarrier => "the stack has no UDP port to connect from",
+            Self::NeedsCarrier => "over a UDP socket the server's UDP port has to be named",
+            Self::NoCertificate => "a first flight that travels in a lookup needs a certificate",
+        })
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+impl Client {
+    /// See [`Stack::connect`](crate::Stack::connect).
+    pub fn connect(
+        &mut self,
+        flows: &mut Flows,
+        remote: SocketAddr,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<(ConnId, usize), ConnectError> {
+        let ip = remote.ip();
+        // In UDP, a stack on the same host is another one if its UDP port differs.
+        let own = flows.carrier.as_ref().map(|carrier| carrier.port);
+        let outer = match (own, config.carrier) {
+            (None, None) => None,
+            (Some(_), None) if flows.carrier.as_ref().is_some_and(|carrier| carrier.from_socket) => {
+                return Err(ConnectError::NeedsCarrier);
+            }
+            (Some(_), None) => None,
+            (Some(own), Some(theirs)) => Some((own, theirs)),
+            (None, Some(_)) => return Err(ConnectError::NoCarrier),
+        };
+        let ourselves = flows.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
+        let no_port = remote.port() == 0 || config.carrier == Some(0);
+        //= rfc9293 MUST-46
+        if no_port || !possible_source(ip) || ourselves {
+            return Err(ConnectError::BadRemote);
+        }
+        if flows.is_full() {
+            return Err(ConnectError::TooManyConnections);
+        }
+        let mut key = any_port(flows, remote, config, outer)?;
+        let hash = self.choose_port(flows, &mut key, config)?;
+        let mut ends = flows.endpoints(&key, None, now);
+        let mut plan = SynPlan::default();
+        let Intent { asked, outcome, path_mss } =
+            self.intend(flows, &mut plan, config, &key, ends.path_mss, data, now);
+        if path_mss < ends.path_mss {
+            // A router has reported which size passes.
+            ends.probe = [0; 3];
+        }
+        ends.path_mss = path_mss;
+        let mut taken = 0;
+        let with = Beginning { ends, key: &key, hash, owner: Owner::Application, outcome, now };
+        let index = flows.insert(
+            config.tcp.as_ref(),
+            with,
+            #[inline(always)]
+            |slot, pool| {
+                taken = slot.conn.open_active(plan, data, pool);
+                slot.asked = asked;
+                slot.client = true;
+            },
+        );
+        self.plan_ladder(flows, index, config, data.get(..taken).unwrap_or_default(), now);
+        flows.journal.counters.active_opens += 1;
+        if outcome != Outcome::Undecided || flows.journal.is_tracing() {
+            flows.note(index);
+        }
+        Ok((flows.id(index), taken))
+    }
+
+    //= rfc9293 MUST-43 MUST-44 MUST-45
+    pub fn local_end(
+        &mut self,
+        flows: &mut Flows,
+        remote: SocketAddr,
+        config: &ConnectConfig,
+    ) -> Result<SocketAddr, ConnectError> {
+        let outer = flows.carrier.as_ref().map(|carrier| carrier.port).zip(config.carrier);
+        let mut key = any_port(flows, remote, config, outer)?;
+        self.choose_port(flows, &mut key, config)?;
+        Ok(key.local())
+    }
+
+    /// Chooses the local port of a flow whose local port is 0. Returns the flow's hash.
+    fn choose_port(
+        &mut self,
+        flows: &mut Flows,
+        key: &mut FlowKey,
+        config: &ConnectConfig,
+    ) -> Result<u64, ConnectError> {
+        if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
+            *key = key.with_local_port(port);
+            let hash = flows.hasher.hash(key);
+            return if is_taken(flows, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
+        }
+        let random = u32::from(flows.random.next_byte());
+        let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
+        let port = first.port;
+        let chosen = key.with_local_port(port);
+        let hash = flows.hasher.hash(&chosen);
+        if unlikely(self.ports.is_reserved(port) || is_taken(flows, &chosen, hash)) {
+            return self.choose_free_port(flows, key, random);
+        }
+        self.ports.choose(first, random);
+        *key = chosen;
+        Ok(hash)
+    }
+
+    /// Like [`Self::choose_port`], if the first port is not free. A separate function, because one loop for both is
+    /// slower if many ports are taken.
+    #[inline(never)]
+    fn choose_free_port(
+        &mut self,
+        flows: &Flows,
+        key: &mut FlowKey,
+        random: u32,
+    ) -> Result<u64, ConnectError> {
+        let mut hash = 0;
+        let port = self.ports.select(key, random, |port| {
+            let key = key.with_local_port(port);
+            hash = flows.hasher.hash(&key);
+            is_taken(flows, &key, hash)
+        });
+        *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
+        Ok(hash)
+    }
+}
+
+#[inline(always)]
+fn is_taken(flows: &Flows, key: &FlowKey, hash: u64) -> bool {
+    flows.find_hashed(hash, key).is_some() || flows.time_wait.find(hash).is_some()
+}
+
+/// The flow of a connect, with local port 0. `outer` are the UDP ports.
+#[inline(always)]
+fn any_port(
+    flows: &Flows,
+    remote: SocketAddr,
+    config: &ConnectConfig,
+    outer: Option<(u16, u16)>,
+) -> Result<FlowKey, ConnectError> {
+    let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
+    let ip = match config.local {
+        Some(local) if !local.ip().is_unspecified() => {
+            if !flows.is_ours(local.ip()) || local.is_ipv4() != remote.is_ipv4() {
+                return Err(ConnectError::LocalInUse);
+            }
+            local.ip()
+        }
+        _ => *flows.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
+    };
+    let key = FlowKey::of(ip, 0, remote.ip(), remote.port());
+    let Some((own, theirs)) = outer else { return Ok(key) };
+    cold_path();
+    Ok(key.carried(own, theirs))
+}

@@ -1,0 +1,353 @@
+//! The fallback sequence of a connect whose first flight gets no answer. The code calls it a ladder. It ensures
+//! that such a connect is never much slower than an ordinary one.
+//!
+//! 1. The client sends the SYN with data.
+//! 2. After its timeout, the client sends a plain SYN on the same four-tuple; `tcp` does that.
+//! 3. After twice that time, if the data may run twice, the client sends a plain SYN from another port. The data
+//!    waits until one of the handshakes completes. The other attempt is given up, and what still arrives for it is
+//!    answered with a RST.
+//!
+//! A path may also pass SYN and SYN-ACK and then nothing that carries data. A connection whose first flight may run
+//! twice is therefore probed if it stays silent. The peer's answer shows whether the peer has sent something that
+//! did not arrive. If it has, or if no answer comes, step 3 follows, too.
+//!
+//! Unless a first flight to the server was answered before and none has failed since, the probing begins a quarter
+//! of a round trip after the SYN-ACK (25 ms at least), and the second attempt's plain SYN follows another quarter
+//! later. When that SYN is answered, the answers to the probes must have come, too. The data is sent again only if
+//! they have not. Such a path costs 1.5 round trips more than an ordinary connect. A server on a good path that
+//! takes time to respond costs one SYN, once.
+//!
+//! The second attempt has a slot of its own ([`Owner::Twin`]). When it succeeds, the two connections change places,
+//! so that the application keeps its id.
+
+use crate::client::Client;
+use crate::config::ConnectConfig;
+use crate::event::Trace;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::flows::slot::{Beginning, Eager, Owner, SentOffer};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::time::Duration;
+use firstflight_credential::{Outcome, Reason};
+use firstflight_tcp::{Connection, Disposition, DropReason, Resolution, StateName, SynPlan};
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::{Flags, Segment};
+
+/// Shortest time between two checks of a silent connection: servers take time to respond, and a lost response is
+/// sent again.
+const WATCH_MIN: Duration = Duration::from_millis(500);
+/// Longest time between two checks. If the server takes even longer to respond, the checks end.
+const WATCH_MAX: Duration = Duration::from_secs(16);
+/// Shortest time between the steps of an eager second attempt. If the round trip is shorter than this, servers take
+/// longer to answer than packets take to travel.
+const EAGER_MIN: Duration = Duration::from_millis(25);
+/// Timeouts in a row, or probes without an answer, after which data counts as swallowed.
+const SWALLOWED: u8 = 2;
+
+/// Segment size of a second attempt if the path may drop large segments. Nearly every path takes this size (RFC
+/// 4821 §7.2).
+const SMALL_SEGMENT: u16 = 1024;
+
+/// Whether an open connection gets no acknowledgement of large segments.
+fn loses_large_segments(conn: &Connection) -> bool {
+    conn.state() != StateName::SynSent
+        && conn.timeouts() > 0
+        && conn.unacknowledged() > usize::from(SMALL_SEGMENT)
+}
+
+fn eager_step(rtt: Duration) -> Duration {
+    (rtt / 4).max(EAGER_MIN)
+}
+
+impl Client {
+    /// Prepares step 3 of the fallback sequence for a connect that begins now, if it may have that step.
+    pub fn plan_ladder(
+        &mut self,
+        flows: &mut Flows,
+        index: u32,
+        config: &ConnectConfig,
+        data: &[u8],
+        now: Instant,
+    ) {
+        let chosen = config.local.is_none_or(|local| local.port() == 0);
+        if !config.replay_safe || !chosen || config.carrier.is_some() {
+            return;
+        }
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(asked) = &mut slot.asked else { return };
+        let timeout = self.credentials.syn_timeout(asked.network, slot.key.remote_ip(), now);
+        asked.ladder.at = Some(now + timeout * 2);
+        let riding = data.get(..slot.conn.first_flight_len()).unwrap_or_default();
+        asked.ladder.first = Some(Box::from(riding));
+    }
+
+    /// Takes the next step of the fallback sequence of connection `index`.
+    pub fn climb(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(asked) = &mut slot.asked else { return };
+        asked.ladder.at = None;
+        if slot.key.is_carried() {
+            return self.remind(flows, index, now);
+        }
+        if asked.ladder.first.is_none() || slot.owner != Owner::Application {
+            return;
+        }
+        match slot.conn.state() {
+            StateName::SynSent => self.second_attempt(flows, index, now),
+            StateName::Established | StateName::FinWait1 | StateName::FinWait2 => {
+                self.look(flows, index, now)
+            }
+            _ => {}
+        }
+    }
+
+    /// The SYN-ACK has come. From now on, the connection waits for the response, as long as the data may be sent
+    /// again.
+    pub fn watch(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(asked) = &mut slot.asked else { return };
+        if asked.ladder.first.is_none() && !slot.key.is_carried() {
+            // There is nothing to send again.
+            asked.ladder.at = None;
+            return;
+        }
+        let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
+        let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
+        let ladder = &mut asked.ladder;
+        if slot.key.is_carried() {
+            // A retransmitted SYN-ACK shows a round trip that is too long, and one ACK more does no harm.
+            ladder.wait = WATCH_MIN;
+            ladder.at = slot.outcome.is_accepted().then(|| now + ladder.wait);
+            ladder.acked = slot.conn.totals().bytes_acked;
+            return;
+        }
+        ladder.wait = (rtt * 3).max(WATCH_MIN);
+        let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
+        // An ordinary handshake shows nothing new about the path.
+        let eager = eager && slot.outcome.is_accepted();
+        ladder.eager = if eager { Eager::Probes } else { Eager::No };
+        let wait = if eager { eager_step(rtt) } else { ladder.wait };
+        ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
+    }
+
+    /// Repeats the ACK of a handshake in UDP. A server in UDP retransmits its SYN-ACK once, and sends nothing of
+    /// its response before the ACK that shows our port. If that ACK was lost and there is nothing else to send, the
+    /// client repeats it as long as nothing comes.
+    fn remind(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
+        let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
+        // Anything that came after the SYN-ACK shows that the server has our ACK.
+        let ladder = &mut asked.ladder;
+        let heard = conn.last_heard() > asked.answered_at || conn.totals().bytes_acked > ladder.acked;
+        if !open || heard || conn.totals().bytes_received > 0 || ladder.wait > WATCH_MAX {
+            return;
+        }
+        ladder.wait *= 2;
+        ladder.at = Some(now + ladder.wait);
+        conn.acknowledge_again();
+        flows.touched(index);
+    }
+
+    /// Checks an open connection from which nothing may have come yet.
+    fn look(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
+        let ladder = &mut asked.ladder;
+        let kept = ladder.first.as_ref().map_or(0, |first| first.len() as u64);
+        let totals = conn.totals();
+        // The connection works if there is a response, or if the server took more than is kept.
+        if totals.bytes_received > 0 || totals.bytes_acked > kept || ladder.wait > WATCH_MAX {
+            ladder.first = None;
+            return;
+        }
+        match ladder.eager {
+            Eager::No => {}
+            Eager::Probes => {
+                let rtt = conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
+                (ladder.eager, ladder.probed_at) = (Eager::Begins, Some(now));
+                ladder.at = Some(now + eager_step(rtt));
+                conn.probe();
+                return flows.touched(index);
+            }
+            Eager::Begins => {
+                ladder.eager = Eager::Begun;
+                // If its SYN is lost, the sequence continues as on any other path.
+                ladder.at = Some(now + ladder.wait);
+                conn.probe();
+                flows.touched(index);
+                return self.second_attempt(flows, index, now);
+            }
+            Eager::Begun if ladder.twin.is_some() => {
+                ladder.at = Some(now + ladder.wait);
+                return;
+            }
+            Eager::Begun => ladder.eager = Eager::No,
+        }
+        if let Some(at) = ladder.probed_at {
+            let silent = conn.last_heard() < at;
+            ladder.unanswered = if silent { ladder.unanswered + 1 } else { 0 };
+            if conn.peer_is_ahead() || conn.timeouts().max(ladder.unanswered) >= SWALLOWED {
+                return self.second_attempt(flows, index, now);
+            }
+            if !silent {
+                // The server is alive and has sent nothing yet.
+                ladder.wait *= 2;
+            }
+        }
+        ladder.probed_at = Some(now);
+        ladder.at = Some(now + ladder.wait);
+        conn.probe();
+        flows.touched(index);
+    }
+
+    /// Sends a plain SYN from another port.
+    pub fn second_attempt(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+        let Some(slot) = flows.slots.get(index) else { return };
+        let (local, remote) = (slot.key.local(), slot.key.remote());
+        let any_port =
+            ConnectConfig { local: Some(SocketAddr::new(local.ip(), 0)), ..ConnectConfig::default() };
+        if flows.is_full() {
+            return;
+        }
+        let Ok(local) = self.local_end(flows, remote, &any_port) else { return };
+        let key = FlowKey::new(local, remote);
+        let mut ends = flows.endpoints(&key, None, now);
+        ends.path_mss = self.client_path_mss(flows, &key, now);
+        let Some(slot) = flows.slots.get(index) else { return };
+        if loses_large_segments(&slot.conn) {
+            // The path may drop large packets. With large segments this attempt would find that out again, timeout
+            // by timeout.
+            ends.path_mss = ends.path_mss.min(SMALL_SEGMENT);
+        }
+        let tcp = Arc::clone(slot.conn.config());
+        let hash = flows.hasher.hash(&key);
+        let owner = Owner::Twin(index);
+        let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
+        let twin = flows.insert(Some(&tcp), with, |slot, pool| {
+            slot.conn.open_active(SynPlan::default(), &[], pool);
+            slot.client = true;
+        });
+        if let Some(asked) = flows.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
+            asked.ladder.twin = Some(twin);
+        }
+        flows.journal.counters.second_attempts += 1;
+        flows.touched(twin);
+    }
+
+    /// Handles a segment for the second attempt of connection `first`.
+    pub fn handle_twin(
+        &mut self,
+        flows: &mut Flows,
+        twin: u32,
+        first: u32,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Disposition {
+        let Some((winner, loser)) = flows.slots.pair_mut(twin, first) else { return Disposition::Reset };
+        if winner.conn.syn_ack_report(segment).is_none() {
+            if !segment.flags.intersects(Flags::ACK.union(Flags::RST)) {
+                // The peer's own SYN opens nothing here.
+                return Disposition::Dropped(DropReason::Unexpected);
+            }
+            return winner.conn.handle_segment(segment, now, &mut flows.pool);
+        }
+        let first_bytes = loser.asked.as_ref().and_then(|asked| asked.ladder.first.as_ref());
+        let kept = first_bytes.map_or(0, |bytes| bytes.len() as u64);
+        let totals = loser.conn.totals();
+        if totals.bytes_received > 0 || totals.bytes_acked > kept || loser.owner != Owner::Application {
+            // The response came after all, or the server took bytes that cannot be sent again.
+            self.forget_twin(flows, first);
+            self.drop_twin(flows, Some(twin));
+            return Disposition::Reset;
+        }
+        if let Some(asked) = &mut loser.asked
+            && core::mem::take(&mut asked.ladder.eager) == Eager::Begun
+            && asked.ladder.probed_at.is_some_and(|at| loser.conn.last_heard() >= at)
+            && !loser.conn.peer_is_ahead()
+        {
+            // The server is alive and has lost nothing: it only takes time to respond.
+            asked.ladder.at = Some(now + asked.ladder.wait);
+            self.forget_twin(flows, first);
+            self.drop_twin(flows, Some(twin));
+            flows.touched(first);
+            return Disposition::Reset;
+        }
+        self.change_places(flows, twin, first, now);
+        let Some(slot) = flows.slots.get_mut(first) else { return Disposition::Reset };
+        let server = slot.key.remote_ip();
+        let disposition = slot.conn.handle_syn_ack(segment, Resolution::DataRefused, now, &mut flows.pool);
+        if let Some(mss) = segment.options.mss {
+            self.credentials.learn_mss(flows.config.network, server, mss);
+        }
+        flows.touched(first);
+        self.drop_twin(flows, Some(twin));
+        disposition
+    }
+
+    /// The second attempt `twin` succeeds and becomes connection `first`. It takes over the stream and the
+    /// application's settings. The first attempt becomes `twin`.
+    fn change_places(&mut self, flows: &mut Flows, twin: u32, first: u32, now: Instant) {
+        let Some((to, from)) = flows.slots.pair_mut(first, twin) else { return };
+        let Some(asked) = &mut to.asked else { return };
+        let (network, server) = (asked.network, to.key.remote_ip());
+        let was_open = !asked.awaited;
+        let large = loses_large_segments(&to.conn);
+        asked.ladder.twin = None;
+        asked.ladder.at = None;
+        asked.answered_at = Instant::FAR_FUTURE;
+        asked.ladder.syns = to.conn.handshake_retransmits().saturating_add(1);
+        let kept = asked.ladder.first.take().filter(|_| was_open).unwrap_or_default();
+        from.conn.adopt(&mut to.conn, &kept, &mut flows.pool);
+        core::mem::swap(&mut to.conn, &mut from.conn);
+        core::mem::swap(&mut to.key, &mut from.key);
+        core::mem::swap(&mut to.hash, &mut from.hash);
+        let hashes = (to.hash, from.hash);
+        let reason = match &asked.offer {
+            Some(SentOffer { distrusted: Some(reason), .. }) => *reason,
+            // The block was refused, so the server took nothing. The data that was sent in its place did not
+            // arrive.
+            Some(sent) if was_open && sent.tag.is_ok() && !to.outcome.is_accepted() => {
+                Reason::OverlapBlackhole
+            }
+            // It is unknown what the server took on the connection that is given up.
+            _ if was_open => Reason::Unknown,
+            _ => Reason::SynTimedOut,
+        };
+        to.outcome = Outcome::Handshake(reason);
+        let outcome = to.outcome;
+        flows.wheel.cancel(first);
+        flows.wheel.cancel(twin);
+        flows.table.remove(hashes.1, first);
+        flows.table.remove(hashes.0, twin);
+        let slots = &flows.slots;
+        for (hash, index) in [(hashes.0, first), (hashes.1, twin)] {
+            flows.table.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+        }
+        if large {
+            self.credentials.learn_path_mss(network, server, SMALL_SEGMENT, now);
+        }
+        self.no_answer(flows, first, now);
+        self.credentials.note_failure(network, server, now);
+        let id = flows.id(first);
+        flows.journal.trace(Trace::Outcome(id, outcome));
+    }
+
+    /// Ends the connection `twin`: the second attempt, or the first one if they have changed places.
+    pub fn drop_twin(&mut self, flows: &mut Flows, twin: Option<u32>) {
+        let Some(index) = twin else { return };
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        slot.owner = Owner::Nobody;
+        slot.conn.abort(&mut flows.pool);
+        flows.touched(index);
+    }
+
+    /// Notes that the second attempt of connection `first` no longer exists.
+    pub fn forget_twin(&mut self, flows: &mut Flows, first: u32) {
+        if let Some(asked) = flows.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
+            asked.ladder.twin = None;
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The client's side of connections whose first flight travels inside the lookup of the server's address
+//! (`docs/spec/dns-carriage.md`). The code calls such a connection armed.
+//!
+//! Such a connection is in SYN-SENT and has no server yet. Its key has its own ports, the port that it wants, and
+//! an unspecified remote address. It keeps that key until one of two things happens: a server proves that it
+//! received the first flight ([`Stack::expect_answer`]), or the address is known and the direct copy leaves
+//! ([`Stack::send_direct`]). The first of the two wins. If both copies reach one server, the server treats them as
+//! one SYN.
+
+use crate::addresses::possible_source;
+use crate::client::Client;
+use crate::client::armed::{Armed, Expected};
+use crate::client::connect::ConnectError;
+use crate::config::{Certified, ConnectConfig};
+use crate::event::ConnId;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::flows::slot::{Asked, Beginning, Ladder, Owner, SentOffer};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use firstflight_credential::Outcome;
+use firstflight_credential::asap::ReplyKey;
+use firstflight_tcp::{CloseReason, StateName, SynPlan};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
+use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
+
+/// A connect carried in a lookup, and its SYN for the lookup to carry.
+#[derive(Debug)]
+pub struct ArmedSyn {
+    /// The connection.
+    pub id: ConnId,
+    /// The SYN with block and data, as in a datagram of the carrier. The block is signed for delivery by a front.
+    pub segment: Vec<u8>,
+}
+
+/// The key of a connection without a server between these ports.
+fn anywhere(key: &FlowKey) -> FlowKey {
+    let local = key.local();
+    let wild = FlowKey::new(local, SocketAddr::new(unspecified(local.ip()), key.remote_port()));
+    if key.is_carried() { wild.carried(key.outer_local(), 0) } else { wild }
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+impl Client {
+    /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
+    /// the certificate of `config.asap` in front of it. Nothing is sent: the returned SYN travels in the lookup.
+    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. All of `data` rides in
+    /// the SYN, so it must be short, and it may be executed twice.
+    ///
+    /// The connection has no timeout. The caller must abort it ([`Stack::abort`]) if the address cannot be found
+    /// either.
+    ///
+    /// # Errors
+    /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no carrier or
+    /// port, or a limit is reached.
+    pub fn arm(
+        &mut self,
+        flows: &mut Flows,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<ArmedSyn, ConnectError> {
+        if config.carrier.is_none() || flows.carrier.is_none() {
+            return Err(ConnectError::NoCarrier);
+        }
+        self.begin_armed(flows, port, data, config, now)
+    }
+
+    /// Like [`Stack::arm`], with a SYN on IP, signed like one that comes from its client. This is the thesis' own
+    /// form, for its experiments. Use it only in a simulator or in a network made for such experiments: anyone who
+    /// sees the lookup can answer.
+    #[doc(hidden)]
+    pub fn lab_arm_on_ip(
+        &mut self,
+        flows: &mut Flows,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<ArmedSyn, ConnectError> {
+        self.begin_armed(flows, port, data, &ConnectConfig { carrier: None, ..config.clone() }, now)
+    }
+
+    fn begin_armed(
+        &mut self,
+        flows: &mut Flows,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<ArmedSyn, ConnectError> {
+        let certified = config.asap.clone().ok_or(ConnectError::NoCertificate)?;
+        if port == 0 || config.carrier == Some(0) {
+            return Err(ConnectError::BadRemote);
+        }
+        if flows.is_full() {
+            return Err(ConnectError::TooManyConnections);
+        }
+        let remote = SocketAddr::new(unspecified(certified.certificate.address()), port);
+        let nowhere = ConnectConfig { carrier: config.carrier.map(|_| 0), ..ConnectConfig::default() };
+        let local = self.local_end(flows, remote, &nowhere)?;
+        let mut key = FlowKey::new(local, remote);
+        if let (Some(carrier), Some(_)) = (&flows.carrier, config.carrier) {
+            key = key.carried(carrier.port, 0);
+        }
+        let request_id = flows.random.next_u64().to_be_bytes();
+        let Certified { certificate, identity, now: certified_at, .. } = &certified;
+        let block = if key.is_carried() {
+            certificate.request_by_front(identity, data, request_id, *certified_at)
+        } else {
+            certificate.request(Carrier::Ip, identity, data, request_id, *certified_at)
+        };
+        let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&flows.tcp));
+        // The SYN has no room for timestamps, and both copies are one SYN.
+        tcp.timestamps = false;
+        let [a, b, ..] = request_id;
+        let asked = Asked {
+            network: flows.config.network_of(&key),
+            form: firstflight_wire::tcp::FastOpenForm::Standard,
+            fast_open: false,
+            bare: false,
+            cookie: None,
+            cookie_age: None,
+            offer: Some(SentOffer { identity: identity.clone(), tag: Ok([a, b]), distrusted: None }),
+            certified_for: Some(certified.certificate.address()),
+            // Only data that may run twice travels inside lookups.
+            at_most_once: false,
+            first_rtt: false,
+            plain: None,
+            awaited: true,
+            answered_at: Instant::FAR_FUTURE,
+            ladder: Ladder::default(),
+        };
+        let plan = SynPlan {
+            options: OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }),
+            preamble: block.to_bytes().to_vec(),
+            data_limit: data.len() as u32,
+            elsewhere: true,
+            ..SynPlan::default()
+        };
+        let ends = flows.endpoints(&key, None, now);
+        let hash = flows.hasher.hash(&key);
+        let (tcp, owner) = (Arc::new(tcp), Owner::Application);
+        let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
+        let index = flows.insert(Some(&tcp), with, |slot, pool| {
+            slot.conn.open_active(plan, data, pool);
+            slot.asked = Some(Box::new(asked));
+            slot.client = true;
+        });
+        let slot = flows.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
+        let mut segment = alloc::vec![0; 60 + BLOCK_LEN + data.len()];
+        let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
+        segment.truncate(len);
+        let (outer, data) = (config.carrier, Box::from(data));
+        let armed =
+            Armed { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
+        self.armed.insert(key, armed);
+        flows.journal.counters.active_opens += 1;
+        flows.touched(index);
+        Ok(ArmedSyn { id: flows.id(index), segment })
+    }
+
+    /// From now on, `id` accepts the answer of any server that proves with `key` that it received the first flight.
+    /// False if the connection is not, or no longer, carried in a lookup.
+    pub fn expect_answer(&mut self, flows: &mut Flows, id: ConnId, key: ReplyKey) -> bool {
+        self.armed_mut(flows, id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
+    }
+
+    /// Like [`Stack::expect_answer`], but accepts any server that acknowledges the right numbers. Anyone who has
+    /// seen the lookup knows them. This is the thesis' own form, for its experiments. Use it only in a simulator or
+    /// in a network made for such experiments.
+    #[doc(hidden)]
+    pub fn lab_expect_unproved_answer(&mut self, flows: &mut Flows, id: ConnId) -> bool {
+        self.armed_mut(flows, id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
+    }
+
+    /// Sends the same SYN to `server`, because its address is now known, under the same request id, signed for this
+    /// path. A proved answer of another server is still accepted until this one answers. Does nothing if an answer
+    /// came before. If `server` refuses the SYN or cannot be reached, the connection waits for the other copy's
+    /// answer as before ([`Stack::direct_refused`]).
+    ///
+    /// # Errors
+    /// [`ConnectError::BadRemote`] for an address that cannot be connected to or is of another family;
+    /// [`ConnectError::LocalInUse`] if there is a connection with the same ports. The connection still waits for
+    /// the other copy's answer.
+    pub fn send_direct(
+        &mut self,
+        flows: &mut Flows,
+        id: ConnId,
+        server: IpAddr,
+        now: Instant,
+    ) -> Result<(), ConnectError> {
+        let Some(slot) = flows.slot(id) else { return Ok(()) };
+        let wild = anywhere(&slot.key);
+        if slot.conn.state() != StateName::SynSent || slot.key != wild {
+            return Ok(());
+        }
+        let Some(armed) = self.armed.get(&wild).filter(|armed| armed.index == id.index) else {
+            return Ok(());
+        };
+        let mut key = FlowKey::new(wild.local(), SocketAddr::new(server, wild.remote_port()));
+        if let (true, Some(outer)) = (wild.is_carried(), armed.outer) {
+            key = key.carried(wild.outer_local(), outer);
+        }
+        let ourselves = flows.is_ours(server) && key.outer_local() == key.outer_remote();
+        let across = server.is_ipv4() != wild.local_ip().is_ipv4();
+        if across || ourselves || !possible_source(server) {
+            return Err(ConnectError::BadRemote);
+        }
+        if flows.find(&key).is_some() || flows.time_wait.find(flows.hasher.hash(&key)).is_some() {
+            return Err(ConnectError::LocalInUse);
+        }
+        let Certified { certificate, identity, now: at, .. } = &armed.certified;
+        let block =
+            certificate.request(key.carrier(), identity, &armed.data, armed.request_id, *at).to_bytes();
+        let timeout = self.credentials.syn_timeout(flows.config.network_of(&key), server, now);
+        if let Some(armed) = self.armed.get_mut(&wild) {
+            armed.refused = None;
+        }
+        flows.rekey(id.index, &key, true, now);
+        if let Some(slot) = flows.slots.get_mut(id.index) {
+            slot.conn.release_syn(&block, Some(timeout));
+        }
+        flows.touched(id.index);
+        Ok(())
+    }
+
+    /// Why the direct copy of `id` failed, while the connection waits for the answer to the other copy: a server
+    /// may have executed that copy.
+    #[must_use]
+    pub fn direct_refused(&self, flows: &Flows, id: ConnId) -> Option<CloseReason> {
+        let wild = anywhere(&flows.slot(id)?.key);
+        self.armed.get(&wild).filter(|armed| armed.index == id.index)?.refused
+    }
+
+    /// The direct copy of connection `index` failed. If the answer to another copy may come, the connection waits
+    /// for it instead of being closed. False if there is no other copy.
+    #[cold]
+    pub fn hold_armed(&mut self, flows: &mut Flows, index: u32, why: CloseReason, now: Instant) -> bool {
+        let Some(slot) = flows.slots.get_mut(index) else { return false };
+        let wild = anywhere(&slot.key);
+        let Some(armed) = self.armed.get_mut(&wild).filter(|armed| armed.index == index) else {
+            return false;
+        };
+        if slot.key == wild || matches!(armed.answer, Expected::Nothing) || !slot.conn.hold_syn() {
+            return false;
+        }
+        armed.refused = Some(why);
+        flows.rekey(index, &wild, true, now);
+        flows.touched(index);
+        true
+    }
+
+    /// Returns the connection, carried in a lookup, that `segment` of no known flow answers with a proof, and binds
+    /// it to its server.
+    #[inline(never)]
+    pub fn answers_armed(
+        &mut self,
+        flows: &mut Flows,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Option<u32> {
+        let wanted = Flags::SYN.union(Flags::ACK);
+        if !segment.flags.contains(wanted) || segment.flags.intersects(Flags::RST.union(Flags::FIN)) {
+            return None;
+        }
+        let armed = self.armed.get(&anywhere(key))?;
+        let slot = flows.slots.get(armed.index)?;
+        let report = slot.conn.syn_ack_report(segment).filter(|report| report.acked == report.carried)?;
+        let reply = segment.options.asap().and_then(Reply::parse)?;
+        let tag = slot.asked.as_ref()?.offer.as_ref()?.tag.ok()?;
+        if report.carried == 0 || reply.status != Status::Accepted || reply.tag != tag {
+            return None;
+        }
+        let server = SocketAddr::new(key.remote_ip(), key.outer_remote());
+        let proved = match (&armed.answer, reply.hint) {
+            (Expected::Proof(expected), Hint::Proof(proof)) => {
+                expected.verifies(server, segment.seq, reply.status, &proof)
+            }
+            (Expected::LabNumbers, _) => true,
+            _ => false,
+        };
+        let index = armed.index;
+        if !proved {
+            return None;
+        }
+        flows.rekey(index, key, true, now);
+        flows.journal.counters.armed_answered += 1;
+        Some(index)
+    }
+
+    /// Whether `segment`, which belongs to no known flow, may be data of an answer whose SYN-ACK is late or lost. Such
+    /// a segment is dropped, as in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A RST would end the connection at a
+    /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
+    #[inline(never)]
+    pub fn overtakes_answer(&self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) -> bool {
+        let others = Flags::SYN.union(Flags::RST);
+        let armed = self.armed.get(&anywhere(key)).and_then(|armed| flows.slots.get(armed.index));
+        armed.is_some_and(|slot| {
+            let sent = slot.conn.variables();
+            let acknowledges = segment.ack.gt(sent.snd_una) && sent.snd_nxt.ge(segment.ack);
+            segment.flags.contains(Flags::ACK) && !segment.flags.intersects(others) && acknowledges
+        })
+    }
+
+    /// Connection `index` is no longer carried in a lookup: it has a server now, or is over.
+    pub fn disarm(&mut self, key: &FlowKey, index: u32) {
+        let wild = anywhere(key);
+        if self.armed.get(&wild).is_some_and(|armed| armed.index == index) {
+            self.armed.remove(&wild);
+        }
+    }
+
+    fn armed_mut(&mut self, flows: &mut Flows, id: ConnId) -> Option<&mut Armed> {
+        let wild = anywhere(&flows.slot(id)?.key);
+        self.armed.get_mut(&wild).filter(|armed| armed.index == id.index)
+    }
+}

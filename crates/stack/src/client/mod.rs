@@ -1,0 +1,550 @@
+//! The client's side of Fast Open: what a SYN asks for, what the answer means (RFC 7413 §4.1).
+
+pub(crate) mod armed;
+pub(crate) mod connect;
+pub(crate) mod ladder;
+pub(crate) mod lookup;
+pub(crate) mod offer;
+pub(crate) mod ports;
+
+use crate::client::armed::Armed;
+use crate::client::ports::{DEFAULT_RANGE, PortSelector};
+use crate::config::{Certified, Config, ConnectConfig};
+use crate::event::ConnId;
+use crate::flow::{FlowKey, default_mss};
+use crate::flows::Flows;
+use crate::flows::slot::{Asked, Ladder, Owner, SentOffer, Slot};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_credential::store::Answer;
+use firstflight_credential::{CredentialStore, NetworkId, Outcome, Permission, Reason};
+use firstflight_tcp::{CloseReason, Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
+use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
+use firstflight_wire::hint::{unlikely, vacate};
+use firstflight_wire::tcp::{FastOpen, Flags, Segment};
+use firstflight_wire::{Instant, carrier};
+
+/// Bytes that options may take in a SYN. First-flight data leaves this room free.
+const SYN_OPTIONS: u32 = 40;
+/// A connection that the application gives up counts as more than slow if no byte of the response came for this
+/// long after the SYN-ACK.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// The client's side of first flights: what is remembered of servers, and the connects that have no answer yet.
+pub(crate) struct Client {
+    pub credentials: CredentialStore,
+    pub ports: PortSelector,
+    /// Connects carried in a lookup that no server has answered.
+    pub armed: BTreeMap<FlowKey, Armed>,
+}
+
+impl Client {
+    pub fn new(config: &Config, ports: [u8; 16]) -> Self {
+        Self {
+            credentials: CredentialStore::new(config.limits.credentials).simple(config.simple_credentials),
+            ports: PortSelector::new(ports, DEFAULT_RANGE),
+            armed: BTreeMap::new(),
+        }
+    }
+}
+
+/// A decision about a connect's first flight.
+pub(crate) struct Intent {
+    pub asked: Option<Box<Asked>>,
+    pub outcome: Outcome,
+    /// Largest payload of a segment to the server.
+    pub path_mss: u16,
+}
+
+impl Intent {
+    /// An ordinary handshake, and the reason for it.
+    fn handshake(reason: Reason, path_mss: u16) -> Self {
+        Self { asked: None, outcome: Outcome::Handshake(reason), path_mss }
+    }
+}
+
+impl Client {
+    /// Decides how much of `data` the SYN to the server carries, if the connect asks for more than a handshake.
+    /// Data with a cookie has priority over data with a certificate, which costs both ends more. `plan` is a new
+    /// plan that the caller owns, because it is too large to be moved. `link_mss` is the link's part of
+    /// [`Intent::path_mss`].
+    pub fn intend(
+        &mut self,
+        flows: &mut Flows,
+        plan: &mut SynPlan,
+        config: &ConnectConfig,
+        key: &FlowKey,
+        link_mss: u16,
+        data: &[u8],
+        now: Instant,
+    ) -> Intent {
+        let (network, server) = (flows.config.network_of(key), key.remote_ip());
+        if !config.fast_open && config.asap.is_none() {
+            let reason = config.held_back.unwrap_or(Reason::NotRequested);
+            return Intent::handshake(reason, self.client_path_mss(flows, key, now));
+        }
+        // Reuses a box of an earlier connection, so that connects allocate nothing in the long run.
+        let mut asked = flows.spare.pop().unwrap_or_default();
+        let known = self.credentials.prospect(network, server, &mut asked.cookie, now);
+        let path_mss = link_mss.min(known.path_mss.unwrap_or(u16::MAX));
+        if known.permission == Permission::Nothing {
+            flows.spare.push(asked);
+            return Intent::handshake(Reason::FailureMemory, path_mss);
+        }
+        // A certificate may carry what must not run twice; a plain cookie may not.
+        let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
+        if (!by_cookie || config.no_cookie)
+            && let Some(unused) = asked.cookie.take()
+        {
+            // `prospect` has taken a cookie for one use out of the store. This puts it back.
+            self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
+        }
+        vacate(&mut asked.offer);
+        let cookie = asked.cookie.as_ref();
+        plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
+        let own = config.tcp.as_ref().unwrap_or(&flows.tcp).mss;
+        // In UDP every server takes the base datagram.
+        let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
+        if let (Some(certified), None) = (&config.asap, cookie) {
+            let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
+            let speaks = shown.unwrap_or(certified.known);
+            let address = certified.certificate.address();
+            let mismatch = self.credentials.is_mismatch(network, server, address, now);
+            let withheld = withheld(config, certified, speaks, mismatch, data);
+            let limit = self.first_flight_limit(flows, server, certified.mss.or(mss), path_mss.min(own));
+            // The signature covers exactly the data that rides: no more than the connection takes at once.
+            let buffer = config.tcp.as_ref().unwrap_or(&flows.tcp).send_buffer;
+            let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
+            let riding = offer::riding(certified, withheld, room, data);
+            let offering = offer::offer(certified, key.carrier(), riding, &mut flows.random);
+            plan.options = offering.option;
+            plan.preamble = offering.block;
+            plan.data_limit = offering.data as u32;
+            asked.offer = Some(offering.sent);
+            asked.certified_for = Some(address);
+        }
+        let bare = config.fast_open && config.no_cookie;
+        if bare {
+            // The operator of such a network knows what its servers take.
+            plan.data_limit =
+                self.first_flight_limit(flows, server, mss.or(Some(u16::MAX)), path_mss.min(own));
+        } else if config.fast_open {
+            let option = match cookie {
+                Some(held) => {
+                    plan.data_limit = self.first_flight_limit(flows, server, mss, path_mss.min(own));
+                    FastOpen::Cookie(held.form, held.cookie)
+                }
+                //= rfc7413 4.2.1-a 4.2.2-a
+                None => FastOpen::Request(known.form),
+            };
+            plan.options.append_fast_open(&option);
+        }
+        // The server's replay guard detects a copy of a block, even if the copy comes from another port.
+        plan.repeats = u8::from(key.is_carried() && !config.replay_safe && !plan.preamble.is_empty());
+        asked.plain = if bare || cookie.is_some() {
+            offer::why_plain(config.held_back, plan.data_limit as usize, data)
+        } else {
+            // A cookie may be known, but is not sent because the server refused the last ones.
+            (known.permission == Permission::Request).then_some(Reason::FailureMemory)
+        };
+        if cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+            plan.follow = offer::follow(config, key, mss);
+        }
+        // Fill in place to avoid a copy.
+        asked.network = network;
+        asked.form = cookie.map_or(known.form, |held| held.form);
+        asked.fast_open = config.fast_open;
+        asked.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
+        asked.bare = bare;
+        asked.first_rtt = false;
+        asked.at_most_once = !config.replay_safe;
+        asked.awaited = true;
+        asked.answered_at = Instant::FAR_FUTURE;
+        asked.ladder = Ladder::default();
+        Intent { asked: Some(asked), outcome: Outcome::Undecided, path_mss }
+    }
+
+    /// Largest first-flight data: the peer's MSS, else the default of RFC 7413 §4.2.1, limited by our own and the
+    /// path's, less the options.
+    fn first_flight_limit(&self, flows: &mut Flows, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
+        let mss = mss.unwrap_or(default_mss(server)).min(flows.tcp.mss).min(path_mss);
+        u32::from(mss).saturating_sub(SYN_OPTIONS)
+    }
+
+    /// Largest payload of a segment to the flow's server, according to the link and to routers on earlier visits.
+    pub fn client_path_mss(&self, flows: &mut Flows, key: &FlowKey, now: Instant) -> u16 {
+        let learnt = self.credentials.path_mss(flows.config.network_of(key), key.remote_ip(), now);
+        flows.path_mss(key).min(learnt.unwrap_or(u16::MAX))
+    }
+
+    /// Handles a segment for a client whose SYN asked for a first flight and has no answer yet.
+    pub fn handle_answer(
+        &mut self,
+        flows: &mut Flows,
+        index: u32,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Disposition {
+        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Processed };
+        let Some(report) = slot.conn.syn_ack_report(segment) else {
+            let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
+            if crosses && slot.conn.may_have_run() && must_not_run_again(slot) {
+                return Disposition::Dropped(DropReason::Unexpected);
+            }
+            let disposition = slot.conn.handle_segment(segment, now, &mut flows.pool);
+            if slot.conn.state() == StateName::SynRcvd {
+                slot.outcome = Outcome::Handshake(Reason::SimultaneousOpen);
+                self.no_answer(flows, index, now);
+            }
+            return disposition;
+        };
+        let may_have_run = report.may_have_run && (slot.key.is_carried() || slot.conn.was_refused());
+        let once = must_not_run_again(slot);
+        if unlikely(may_have_run) && report.acked == 0 && once {
+            return self.refuse_second_time(flows, index, now);
+        }
+        let Some(asked) = &mut slot.asked else { return Disposition::Processed };
+        let offered = asked.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
+        if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
+            return self.distrust(flows, index, answer, segment, now);
+        }
+        let replayed = offered.is_some_and(|answer| answer.outcome == Outcome::Handshake(Reason::Replay));
+        if unlikely(replayed) && once {
+            return self.refuse_second_time(flows, index, now);
+        }
+        (asked.awaited, asked.answered_at) = (false, now);
+        let twin = asked.ladder.twin.take();
+        let (network, form, cookie, plain_why) = (asked.network, asked.form, &asked.cookie, asked.plain);
+        let (fast_open, bare) = (asked.fast_open, asked.bare);
+        let server = slot.key.remote_ip();
+        let fresh = match segment.options.fast_open() {
+            // A cookie that was not requested is not accepted.
+            Some(FastOpen::Cookie(form, cookie)) if !bare => Some((cookie, form)),
+            _ => None,
+        };
+        let plain = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
+        let (resolution, outcome) = match offered {
+            Some(answer) => (answer.resolution, answer.outcome),
+            None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some(), plain_why)),
+        };
+        slot.outcome = outcome;
+        slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
+        slot.certificate = asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok());
+        let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut flows.pool);
+        let mss = segment.options.mss;
+        if let Some(used) = cookie {
+            let answer = answer_to(&report);
+            self.credentials.note_syn_ack(network, server, mss, used, answer, fresh, now);
+            asked.cookie = None;
+        } else {
+            if let Some(mss) = mss {
+                self.credentials.learn_mss(network, server, mss);
+            }
+            if let Some((srtt, rttvar)) = slot.conn.settled_rtt() {
+                asked.first_rtt = self.credentials.learn_first_rtt(network, server, srtt, rttvar, now);
+            }
+            match fresh {
+                Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
+                None if fast_open && !bare && !report.retransmitted => {
+                    self.credentials.note_unanswered(network, server, form);
+                }
+                None => {}
+            }
+        }
+        if unlikely(outcome == Outcome::Handshake(Reason::AddressMismatch))
+            && let Some(address) = asked.certified_for
+        {
+            self.credentials.note_mismatch(network, server, address, now);
+        }
+        if let Some(capable) = offered.and_then(|answer| answer.capable)
+            && let Some(sent) = asked.offer.clone()
+        {
+            self.note_asap(network, server, &sent, capable, now);
+        }
+        let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
+        let first_lost = offered.map_or(report.first_lost, |answer| answer.first_lost);
+        if ((first_lost || report.refused) && fresh.is_none()) || stripped {
+            // The SYN with the option was lost or refused and the plain one came through, or the SYN came without
+            // the option.
+            self.credentials.note_failure(network, server, now);
+        }
+        if outcome.is_accepted() {
+            flows.journal.counters.first_flights_taken += 1;
+        }
+        if unlikely(twin.is_some()) {
+            self.drop_twin(flows, twin);
+        }
+        self.watch(flows, index, now);
+        if !self.armed.is_empty()
+            && let Some(slot) = flows.slots.get(index)
+        {
+            let key = slot.key;
+            self.disarm(&key, index);
+        }
+        flows.trace_outcome(index, outcome);
+        disposition
+    }
+
+    /// Fails a connect whose SYN carried data that must not run twice. This is called if a later SYN is answered:
+    /// one that left after a timeout, in UDP, or behind a RST or an ICMP error. It is also called if the server has
+    /// seen the request before, because a copy overtook the SYN. The server may have executed the data, so the data
+    /// does not go again. First flights rest, so the next connect succeeds.
+    #[cold]
+    fn refuse_second_time(&mut self, flows: &mut Flows, index: u32, now: Instant) -> Disposition {
+        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Reset };
+        let (server, network) = (slot.key.remote_ip(), flows.config.network_of(&slot.key));
+        self.credentials.note_failure(network, server, now);
+        slot.outcome = Outcome::Handshake(Reason::Unknown);
+        let disposition = slot.conn.refuse(&mut flows.pool);
+        self.no_answer(flows, index, now);
+        disposition
+    }
+
+    /// Records whether a server understands what was offered.
+    fn note_asap(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        sent: &SentOffer,
+        capable: bool,
+        now: Instant,
+    ) {
+        if capable || sent.tag.is_err() {
+            self.credentials.note_asap(network, server, &sent.identity, capable, now);
+        } else {
+            // The server got a block. It must be asked before the next one, even if other sources say that it
+            // understands blocks.
+            self.credentials.doubt_asap(network, server, &sent.identity, now);
+        }
+    }
+
+    /// A SYN-ACK contradicts what is known of the server, or itself. Resets its connection. If the data may run
+    /// twice, a plain connection from another port follows at once.
+    fn distrust(
+        &mut self,
+        flows: &mut Flows,
+        index: u32,
+        answer: offer::Answer,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Disposition {
+        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Reset };
+        let server = slot.key.remote_ip();
+        let Some(asked) = &mut slot.asked else { return Disposition::Reset };
+        let network = asked.network;
+        let Some(sent) = &mut asked.offer else { return Disposition::Reset };
+        let again = sent.distrusted.is_some();
+        sent.distrusted = sent.distrusted.or(answer.outcome.reason());
+        let sent = sent.clone();
+        let (climbs, begun) = (asked.ladder.first.is_some(), asked.ladder.twin.is_some());
+        if !again {
+            self.note_asap(network, server, &sent, false, now);
+            self.credentials.note_failure(network, server, now);
+        }
+        if climbs {
+            if !begun {
+                self.second_attempt(flows, index, now);
+            }
+            return Disposition::Reset;
+        }
+        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Reset };
+        slot.outcome = answer.outcome;
+        if let Some(asked) = &mut slot.asked {
+            asked.awaited = false;
+        }
+        slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut flows.pool)
+    }
+
+    /// A client's connection is over. Records what it shows about first flights to its server, and about the path.
+    #[inline(always)]
+    pub fn visit_over(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+        let succeeded = self.flight_over(flows, index, now);
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let server = slot.key.remote_ip();
+        let network = flows.config.network_of(&slot.key);
+        if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.client) {
+            self.credentials.learn_path_mss(network, server, mss, now);
+        }
+        if slot.path_told {
+            return;
+        }
+        if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
+            self.credentials.forget_rtt(network, server);
+        }
+        // An answer on another network says nothing about this one.
+        let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
+        match slot.conn.settled_rtt().filter(|_| slot.mapped) {
+            Some((srtt, rttvar)) if here => {
+                return self.credentials.learn_visit(network, server, srtt, rttvar, now);
+            }
+            Some((srtt, rttvar)) => self.credentials.learn_rtt(network, server, srtt, rttvar, now),
+            None => {}
+        }
+        if let (true, Some(asked)) = (succeeded, &slot.asked) {
+            self.credentials.note_success(asked.network, server);
+        }
+    }
+
+    /// The part of [`Self::visit_over`] about the first flight. True if the first flight was accepted and answered.
+    #[inline(always)]
+    fn flight_over(&mut self, flows: &mut Flows, index: u32, now: Instant) -> bool {
+        let Some(mut slot) = flows.slots.get_mut(index) else { return false };
+        if let Owner::Twin(first) = slot.owner {
+            slot.owner = Owner::Nobody;
+            self.forget_twin(flows, first);
+            return false;
+        }
+        if let Some(twin) = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take()) {
+            self.drop_twin(flows, Some(twin));
+            let Some(again) = flows.slots.get_mut(index) else { return false };
+            slot = again;
+        }
+        let Some(asked) = &mut slot.asked else { return false };
+        if asked.awaited {
+            if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+                slot.outcome = Outcome::Handshake(Reason::Unknown);
+            }
+            self.no_answer(flows, index, now);
+            return false;
+        }
+        if asked.at_most_once
+            && slot.outcome == Outcome::Handshake(Reason::SimultaneousOpen)
+            && !slot.conn.is_confirmed()
+        {
+            // A SYN can be forged without knowing any number, and after a forged one the server's own answer does
+            // not count.
+            slot.outcome = Outcome::Handshake(Reason::Unknown);
+        }
+        if asked.answered_at == Instant::FAR_FUTURE {
+            // The connection was opened without the first flight, so its end says nothing about it.
+            return false;
+        }
+        let answered = slot.conn.totals().bytes_received > 0;
+        if unlikely(!answered)
+            && (slot.conn.close_reason() == Some(CloseReason::TimedOut) || slot.conn.is_swallowed())
+        {
+            // The handshake went through, and then nothing arrived, or only the end of the response: the path passes
+            // the SYN, but not the connection that it opens.
+            let (network, server) = (asked.network, slot.key.remote_ip());
+            self.credentials.note_failure(network, server, now);
+        }
+        answered && slot.outcome.is_accepted()
+    }
+
+    /// The application releases a connection that it opened. The connection may stay for a while in the background,
+    /// and the next connect to its server already uses what it showed of the path. A connection that asked for a
+    /// first flight reports more when it is over, and its round-trip time is known from its SYN-ACK on.
+    pub fn tell_path(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
+        let Some(slot) = flows.slots.get_live(id.index, id.generation) else { return };
+        if !slot.client || !slot.mapped {
+            return;
+        }
+        let (network, server) = (flows.config.network_of(&slot.key), slot.key.remote_ip());
+        if let Some(mss) = slot.conn.narrowed_mss() {
+            self.credentials.learn_path_mss(network, server, mss, now);
+        }
+        if let (None, Some((srtt, rttvar))) = (&slot.asked, slot.conn.settled_rtt()) {
+            slot.path_told = true;
+            self.credentials.learn_rtt(network, server, srtt, rttvar, now);
+        }
+    }
+
+    /// The application releases a connection. The path is considered to pass the SYN but not the connection that it
+    /// opens, if nothing arrived since the SYN-ACK for longer than most servers take to respond, or if only the end of
+    /// the response arrived.
+    #[inline(always)]
+    pub fn given_up(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
+        let Some(slot) = flows.slot(id) else { return };
+        let Some(asked) = &slot.asked else { return };
+        if asked.answered_at == Instant::FAR_FUTURE || slot.conn.totals().bytes_received > 0 {
+            return;
+        }
+        let silent = now.saturating_since(asked.answered_at) >= SILENCE;
+        if (silent || slot.conn.is_swallowed()) && slot.conn.close_reason().is_none() {
+            let (network, server) = (asked.network, slot.key.remote_ip());
+            self.credentials.note_failure(network, server, now);
+            // The end of the connection reports nothing more and ends no second attempt, so end that now.
+            let asked = flows.slots.get_mut(id.index).and_then(|slot| slot.asked.take());
+            self.drop_twin(flows, asked.and_then(|asked| asked.ladder.twin));
+        }
+    }
+
+    /// No SYN-ACK will show what happened to the first flight. Gives its cookie back.
+    pub fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(asked) = &mut slot.asked else { return };
+        asked.awaited = false;
+        let twin = asked.ladder.twin.take();
+        if let Some(used) = asked.cookie.take() {
+            let (network, server) = (asked.network, slot.key.remote_ip());
+            self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
+        }
+        self.drop_twin(flows, twin);
+    }
+}
+
+/// Whether the SYN carried data that must not be executed twice.
+fn must_not_run_again(slot: &Slot) -> bool {
+    slot.asked.as_ref().is_some_and(|asked| asked.at_most_once) && slot.conn.first_flight_len() > 0
+}
+
+/// Whether a SYN-ACK answers a first flight that a front delivered.
+fn is_proved(segment: &Segment<'_>) -> bool {
+    let reply = segment.options.asap().and_then(Reply::parse);
+    reply.is_some_and(|reply| matches!(reply.hint, Hint::Proof(_)))
+}
+
+/// Why the SYN to a server that takes certificates carries a probe instead of a block, apart from the certificate
+/// itself and the room in the SYN.
+fn withheld(
+    config: &ConnectConfig,
+    certified: &Certified,
+    speaks: bool,
+    mismatch: bool,
+    data: &[u8],
+) -> Option<Reason> {
+    if !speaks {
+        return Some(Reason::CapabilityUnknown);
+    }
+    if mismatch {
+        // The server sees this client under another address than the certificate's.
+        return Some(Reason::AddressMismatch);
+    }
+    let twice = config.replay_safe || certified.once || data.is_empty();
+    config.held_back.or((!twice).then_some(Reason::NotReplaySafe))
+}
+
+/// The outcome that a SYN-ACK shows. `plain` is why the SYN carried no data, if the client decided that.
+fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<Reason>) -> Outcome {
+    let reason = match (with_cookie, report.carried) {
+        (false, _) if granted => plain.unwrap_or(Reason::NoCredential),
+        (false, _) if report.met_old => Reason::OldConnection,
+        (false, _) if report.refused => Reason::SynRefused,
+        // The SYN with the request was lost. The plain SYN that was answered had no request.
+        (false, _) if report.first_lost => Reason::SynTimedOut,
+        (false, _) => Reason::PeerWithoutFastOpen,
+        (true, 0) if report.refused => Reason::SynRefused,
+        (true, 0) => plain.unwrap_or(Reason::NoData),
+        (true, carried) if report.acked >= carried => return Outcome::Accepted,
+        (true, _) if report.acked > 0 => Reason::DataPartlyAcknowledged,
+        (true, _) if report.refused => Reason::SynRefused,
+        (true, _) if report.too_big => Reason::PathTooSmall,
+        (true, _) if report.met_old => Reason::OldConnection,
+        (true, _) if report.first_lost => Reason::SynTimedOut,
+        (true, _) if granted => Reason::StaleOrWrongCredential,
+        (true, _) => Reason::DataNotAcknowledged,
+    };
+    Outcome::Handshake(reason)
+}
+
+/// What a SYN-ACK says about the cookie.
+const fn answer_to(report: &SynAckReport) -> Answer {
+    match (report.carried, report.acked) {
+        (0, _) => Answer::Unclear,
+        (_, 0) if report.first_lost || report.met_old || report.refused || report.too_big => Answer::Unclear,
+        (_, 0) => Answer::Refused,
+        _ => Answer::Accepted,
+    }
+}

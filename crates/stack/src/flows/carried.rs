@@ -1,0 +1,141 @@
+//! TCP in UDP: messages of the carrier, and connections that begin and end between two UDP ports.
+
+use crate::addresses::possible_source;
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::output::Reply;
+use core::net::{IpAddr, SocketAddr};
+use firstflight_tcp::StateName;
+use firstflight_wire::Instant;
+use firstflight_wire::carrier::Control;
+
+impl Flows {
+    /// Whether a datagram of no connection is for us and from a peer that can be answered. If not, the drop is
+    /// counted.
+    pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
+        let (src, dst) = (key.remote_ip(), key.local_ip());
+        let trusted = self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
+        if !trusted && !self.is_ours(dst) {
+            self.journal.drop_packet(Drop::NotForUs);
+            return false;
+        }
+        // Another program on the same host may have another UDP port.
+        let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.is_ours(src));
+        if ourselves || key.outer_remote() == 0 || !possible_source(src) {
+            self.journal.drop_packet(Drop::BadSource);
+            return false;
+        }
+        true
+    }
+
+    pub fn handle_control(&mut self, key: FlowKey, control: Control, now: Instant) {
+        let hash = self.hasher.hash(&key);
+        let Some(carrier) = &mut self.carrier else { return };
+        match (control, carrier.find(hash, &key)) {
+            (Control::KeepAlive, None) => {
+                self.journal.counters.carrier_resets_sent += 1;
+                self.outbox.reply(Reply::Control(key, Control::Reset), &mut self.journal);
+            }
+            (Control::Reset, Some(pair)) => {
+                let suspects = carrier.reset(pair);
+                self.journal.counters.carrier_resets_believed += u64::from(!suspects.is_empty());
+                self.probe_all(&suspects);
+            }
+            (Control::PathChallenge(path), _) => {
+                self.path_challenged(&key.with_inner(path.dst_port, path.src_port), path.bits, now);
+            }
+            (Control::PathResponse(path), _) => {
+                self.path_answered(&key.with_inner(path.dst_port, path.src_port), path.bits, now);
+            }
+            (Control::KeepAlive, Some(_)) | (Control::Reset, None) => {}
+        }
+    }
+
+    /// See [`Stack::keep_alive`](crate::Stack::keep_alive).
+    pub fn keep_alive(&mut self, to: SocketAddr) {
+        let same = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
+        let Some(local) = self.config.addresses.iter().find(same).copied() else { return };
+        if let Some(carrier) = self.carrier.as_ref().filter(|_| to.port() != 0) {
+            let key = FlowKey::of(local, 0, to.ip(), 0).carried(carrier.port, to.port());
+            self.outbox.reply(Reply::Control(key, Control::KeepAlive), &mut self.journal);
+        }
+    }
+
+    /// Adds connection `index` in UDP, which begins. `opened` says whether this stack opened it.
+    pub(crate) fn join_pair(&mut self, key: &FlowKey, index: u32, opened: bool, now: Instant) {
+        let outer = key.outer();
+        let (hash, anywhere) = (self.hasher.hash(&outer), self.hash_anywhere(key));
+        let Some(carrier) = &mut self.carrier else { return };
+        let pair = carrier.join(outer, hash, index, opened, now);
+        if !opened {
+            let slots = &self.slots;
+            let ours = key.anywhere();
+            let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
+            // A half-open connection does not replace another one, because its SYN may be forged.
+            let open = |index| slots.get(index).is_some_and(|slot| slot.conn.state() != StateName::SynRcvd);
+            carrier.paths.add(anywhere, index, alike, |other| open(index) && !open(other));
+        }
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.pair = pair;
+        }
+    }
+
+    /// The handshake of child `index` in UDP is complete. From now on the child can be found without the client's
+    /// UDP port, even if half-open connections prevented that before.
+    #[cold]
+    pub(crate) fn carried_opened(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get(index) else { return };
+        let (Some(pair), Some(carrier)) = (slot.pair, &mut self.carrier) else { return };
+        if slot.client {
+            let suspects = carrier.opened(pair, index, &self.slots, now);
+            return self.probe_all(&suspects);
+        }
+        let ours = slot.key.anywhere();
+        let (hash, slots) = (self.hasher.hash(&ours), &self.slots);
+        let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
+        let half_open = |other| slots.get(other).is_some_and(|slot| slot.conn.state() == StateName::SynRcvd);
+        carrier.paths.add(hash, index, alike, half_open);
+    }
+
+    /// Removes connection `index`, if it is in UDP, from its pair of ports.
+    pub(crate) fn leave_pair(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(pair) = slot.pair.take() else { return };
+        let anywhere = self.hasher.hash(&slot.key.anywhere());
+        if let Some(carrier) = &mut self.carrier
+            && carrier.leave(pair, index)
+        {
+            carrier.paths.remove(anywhere, index);
+        }
+    }
+
+    /// Connection `index` in UDP is over. If a client opened it, its end can be found without the client's UDP port.
+    pub(crate) fn carried_ended(&mut self, index: u32, now: Instant) {
+        self.leave_pair(index);
+        if let Some(carrier) = &mut self.carrier {
+            carrier.paths.forget(index);
+        }
+        self.note_closed(index, now);
+    }
+
+    /// Does what is due for the carrier at `now`.
+    pub(crate) fn handle_carrier_timeout(&mut self, now: Instant) {
+        if let Some(carrier) = &mut self.carrier {
+            let suspects = carrier.handle_timeout(&self.slots, now);
+            self.probe_all(&suspects);
+        }
+        self.take_turns(now);
+    }
+
+    /// Asks the peers of these connections (index) for an ACK. A peer that knows a connection at another port of ours
+    /// checks the new port.
+    fn probe_all(&mut self, suspects: &[u32]) {
+        for index in suspects {
+            if let Some(slot) = self.slots.get_mut(*index) {
+                slot.conn.probe();
+                self.touched(*index);
+            }
+        }
+    }
+}

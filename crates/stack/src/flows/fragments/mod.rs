@@ -1,0 +1,171 @@
+//! Reassembly of IPv4 fragments (RFC 791 §3.2) and IPv6 fragments (RFC 8200 §4.5) in bounded memory.
+//!
+//! Routers fragment IPv4 packets without the DF flag. IPv6 senders fragment packets when the path's MTU gets smaller.
+//! Whole packets do not pass through this module. A reassembled packet is handled like one that arrived whole.
+
+mod datagram;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::addresses::is_mapped;
+use crate::event::Drop;
+use crate::journal::counters::Counters;
+use crate::random::Random;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_wire::ip::{Fragment, Protocol};
+use firstflight_wire::{Instant, ParseError};
+use table::Table;
+
+/// IPv6 hosts accept fragmented packets of 1,500 bytes, whatever the MTU of their link (RFC 8200 §5).
+const LEAST_LONGEST: usize = 1500;
+
+/// How much memory incomplete packets may take, and for how long they are kept.
+///
+/// Anyone can send fragments, from any address. When the memory is used up, the oldest packet is given up: the
+/// fragments of an honest packet arrive close together, so it is complete before it becomes the oldest. Packets longer
+/// than the link's MTU and longer than 1,500 bytes are refused; a peer that keeps to the announced MSS sends none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FragmentLimits {
+    /// Bytes of all incomplete packets together, including what is needed to keep track of them. 0 drops all fragments.
+    pub bytes: usize,
+    /// Bytes of the incomplete packets of one source (an IPv4 address, an IPv6 /64). Beyond this the source's own
+    /// oldest packet is given up.
+    pub bytes_per_source: usize,
+    /// Fragments of one packet. A packet with more fragments is given up. On a path of the smallest MTU that is legal
+    /// in IPv4, 68 bytes, a packet of 1,500 bytes has 31.
+    pub per_packet: usize,
+    /// How long after its first fragment a packet is given up. RFC 791 §3.2 says 15 s, RFC 8200 §4.5 at most 60 s;
+    /// Linux takes 30 s and 60 s. The shorter it is, the fewer old fragments meet an identification that is used again
+    /// (RFC 4963).
+    pub lifetime: Duration,
+}
+
+impl FragmentLimits {
+    /// Drops all fragments.
+    pub const OFF: Self = Self { bytes: 0, bytes_per_source: 0, per_packet: 0, lifetime: Duration::ZERO };
+}
+
+impl Default for FragmentLimits {
+    /// 4 MiB, as Linux' `ipfrag_high_thresh`; a sixteenth of it for each source; 64 fragments; 15 s.
+    fn default() -> Self {
+        Self {
+            bytes: 4 << 20,
+            bytes_per_source: 256 << 10,
+            per_packet: 64,
+            lifetime: Duration::from_secs(15),
+        }
+    }
+}
+
+/// A stack's incomplete packets. Without any, no memory is allocated.
+#[derive(Debug, Default)]
+pub(crate) struct Fragments {
+    table: Option<Box<Table>>,
+}
+
+impl Fragments {
+    /// Bytes of the incomplete packets.
+    pub fn bytes(&self) -> usize {
+        self.table.as_ref().map_or(0, |table| table.bytes())
+    }
+
+    /// Number of incomplete packets.
+    pub fn packets(&self) -> usize {
+        self.table.as_ref().map_or(0, |table| table.len())
+    }
+
+    /// When [`Fragments::expire`] is to be called.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.table.as_ref().and_then(|table| table.next_deadline())
+    }
+
+    /// Takes a fragment of a packet for us. Returns the whole packet if this fragment completes it, or why the fragment is
+    /// dropped; `None` if fragments are missing. A table that is made gets its hash key from `random`.
+    pub fn handle(
+        &mut self,
+        fragment: &Fragment<'_>,
+        rules: &Rules,
+        now: Instant,
+        random: &mut Random,
+        counters: &mut Counters,
+    ) -> Option<Result<Vec<u8>, Drop>> {
+        if !rules.takes(fragment) {
+            return Some(Err(Drop::Protocol));
+        }
+        if datagram::Datagram::reach(fragment) > rules.mtu.max(LEAST_LONGEST) {
+            return Some(Err(Drop::FragmentTooLong));
+        }
+        let table = self.table.get_or_insert_with(|| Box::new(Table::new(random.next_u64())));
+        let whole = table.handle(fragment, &rules.limits, now);
+        counters.reassembly_evicted += table.take_evicted();
+        if table.is_spent() {
+            self.table = None;
+        }
+        whole.transpose()
+    }
+
+    /// Gives up packets whose lifetime is over.
+    #[inline]
+    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        if self.table.is_some() {
+            self.expire_some(now, counters);
+        }
+    }
+
+    #[cold]
+    fn expire_some(&mut self, now: Instant, counters: &mut Counters) {
+        let Some(table) = &mut self.table else { return };
+        counters.reassembly_timeouts += table.expire(now);
+        if table.len() == 0 {
+            self.table = None;
+        }
+    }
+}
+
+/// Which fragments a stack takes.
+pub(crate) struct Rules {
+    pub limits: FragmentLimits,
+    /// The link's MTU.
+    pub mtu: usize,
+    /// Whether it takes UDP.
+    pub udp: bool,
+}
+
+impl Rules {
+    /// Reads a packet that is a fragment.
+    ///
+    /// # Errors
+    /// Why the packet is dropped.
+    pub fn parse<'a>(&self, packet: &'a [u8]) -> Result<Fragment<'a>, Drop> {
+        if self.limits.bytes == 0 {
+            return Err(Drop::FragmentsOff);
+        }
+        let fragment = Fragment::parse(packet).map_err(|error| match error {
+            ParseError::BadFragment => Drop::BadFragment,
+            _ => Drop::BadIp,
+        })?;
+        let mapped = |ip| matches!(ip, IpAddr::V6(ip) if is_mapped(ip));
+        if mapped(fragment.src) || mapped(fragment.dst) {
+            return Err(Drop::BadSource);
+        }
+        Ok(fragment)
+    }
+
+    /// Whether the fragment is of a protocol that the stack takes.
+    fn takes(&self, fragment: &Fragment<'_>) -> bool {
+        match fragment.transport {
+            Some(Protocol::Tcp) => true,
+            Some(Protocol::Udp) => self.udp,
+            Some(Protocol::Icmp) => fragment.src.is_ipv4(),
+            Some(Protocol::Icmpv6) => fragment.src.is_ipv6(),
+            Some(Protocol::Other(_)) => false,
+            // Only the first fragment contains the transport protocol (RFC 8200 §4.5).
+            None => true,
+        }
+    }
+}

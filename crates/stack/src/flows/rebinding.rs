@@ -1,0 +1,315 @@
+//! A client's UDP port changes because an address translator has forgotten its mapping. The server checks the new
+//! path, and the connection moves to it (`docs/carrier.md`).
+//!
+//! This concerns only connections that clients opened in UDP. A segment of a known flow does not run this code.
+
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::flows::paths::{
+    AGAIN, Answer, Check, FORMER, Former, GAP, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
+};
+use crate::flows::slot::Slot;
+use crate::output::Reply;
+use alloc::vec::Vec;
+use firstflight_tcp::{StateName, TimeWaitAction};
+use firstflight_wire::Instant;
+use firstflight_wire::carrier::{Control, PathProof};
+use firstflight_wire::tcp::{Flags, Segment};
+
+impl Flows {
+    /// The common hash of all connections that differ only in the client's UDP port.
+    pub(crate) fn hash_anywhere(&self, key: &FlowKey) -> u64 {
+        self.hasher.hash(&key.anywhere())
+    }
+
+    /// Whether a segment in UDP of no flow belongs to a connection whose client had another UDP port. If so, the
+    /// segment is dropped, and the new port is checked.
+    ///
+    /// A segment that belongs to a connection between its own ports is not part of a search for numbers: one in TIME-WAIT,
+    /// or one that it opens, because it acknowledges a SYN cookie (`opens`).
+    #[cold]
+    pub(crate) fn comes_from_new_port(
+        &mut self,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+        opens: impl FnOnce(&Self) -> bool,
+    ) -> bool {
+        let others = Flags::SYN.union(Flags::RST);
+        if !segment.flags.contains(Flags::ACK) || segment.flags.intersects(others) {
+            return false;
+        }
+        let fits = |slot: &Slot| slot.conn.fits(segment, now);
+        let nearest = self.alike(key).map(|(i, slot)| (fits(slot).ok_or(()), i));
+        // A connection that the segment does not fit comes last.
+        let Some((distance, index)) = nearest.min_by_key(|(fit, _)| fit.unwrap_or(u32::MAX)) else {
+            return self.repeats_last_ack(key, segment, now);
+        };
+        let misses = distance.is_err();
+        if misses && (self.remembered(self.hasher.hash(key)).is_some() || opens(self)) {
+            return false;
+        }
+        let (hash, port) = (self.hash_anywhere(key), key.outer_remote());
+        let searched = self.carrier.as_mut().is_some_and(|carrier| {
+            // Who had the connection a moment ago knows the numbers, and may want it back.
+            let knows = carrier.paths.checks.get_mut(&index).is_some_and(|check| {
+                check.expire(now);
+                check.former(port).is_some()
+            });
+            carrier.paths.is_searched(hash, index, misses, now) && !knows
+        });
+        if !searched && misses {
+            return self.repeats_last_ack(key, segment, now);
+        }
+        let taken = searched || self.check_port(index, key.outer_remote(), true, now);
+        if taken {
+            self.journal.drop_packet(Drop::UncheckedPath);
+        }
+        taken
+    }
+
+    /// The connections that a segment with this key may belong to, if its client's UDP port has changed.
+    fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
+        let (hash, key) = (self.hash_anywhere(key), key.anywhere());
+        let indices = self.carrier.iter().flat_map(move |carrier| carrier.paths.alike(hash));
+        indices.filter_map(move |index| {
+            let slot = self.slots.get(index)?;
+            (slot.key.anywhere() == key).then_some((index, slot))
+        })
+    }
+
+    /// Challenges connection `index` at another UDP port of its client, and at the ports that can contradict that
+    /// port: the connection's own port, and the former one if the connection has just moved. False if challenges
+    /// were unanswered for long enough. `answers`: the challenge answers a segment from that port. Other challenges
+    /// do not count, because the client may not have sent anything yet.
+    fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
+        let bits = [self.random.next_u64(), self.random.next_u64()];
+        let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else { return true };
+        let (key, current) = (slot.key, slot.key.outer_remote());
+        let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
+        let check = carrier.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
+        check.expire(now);
+        if let Some(former) = check.former.iter_mut().find(|former| former.port == port) {
+            // Its answer counts, whatever the port says that the connection has.
+            if former.sent.is_none_or(|sent| now - sent >= gap) {
+                former.sent = Some(now);
+                let former = *former;
+                self.journal.counters.carrier_paths_checked += 1;
+                self.challenge_at(&key, port, former.bits);
+            }
+            return true;
+        }
+        if check.stays.is_some_and(|until| now < until) {
+            return true;
+        }
+        if check.asked.is_some_and(|(asked, _)| asked == port) && check.has_given_up(now) {
+            return false;
+        }
+        let room = self.outbox.has_room(3);
+        if check.sent.is_some_and(|sent| now - sent < gap) || !room {
+            // Not without those that contradict it.
+            return true;
+        }
+        if check.asked.is_none_or(|(asked, _)| asked != port) {
+            check.ask(port, bits[1], now);
+        }
+        check.sent = Some(now);
+        if answers {
+            if check.count == 0 {
+                check.began = now;
+            }
+            check.count = check.count.saturating_add(1);
+        }
+        let oldest = check.former.first().map(|former| (former.port, former.bits));
+        let to = [check.asked, Some((current, check.own)), oldest];
+        self.journal.counters.carrier_paths_checked += 1;
+        for (port, bits) in to.into_iter().flatten() {
+            self.challenge_at(&key, port, bits);
+        }
+        true
+    }
+
+    /// Sends a challenge for the connection of `key` to this UDP port of its client.
+    /// Whether connection `index` has this port, or is being checked for it. A neighbour with the same inner ports may have
+    /// got a port that another connection had, and would answer for its own connection.
+    fn may_have(&self, index: u32, slot: &Slot, port: u16) -> bool {
+        let check = self.carrier.as_ref().and_then(|carrier| carrier.paths.checks.get(&index));
+        let asked = check.and_then(|check| check.asked);
+        slot.key.outer_remote() == port || asked.is_some_and(|(asked, _)| asked == port)
+    }
+
+    fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
+        let to = key.carried(key.outer_local(), port);
+        self.outbox.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))), &mut self.journal);
+    }
+
+    /// Asks the ports again that connections had before they moved.
+    fn ask_former(&mut self, now: Instant) {
+        loop {
+            let Some(paths) = self.carrier.as_mut().map(|carrier| &mut carrier.paths) else { return };
+            let Some(at) = paths.again.iter().position(|again| again.at <= now) else { return };
+            let Some(mut again) = paths.again.remove(at) else { return };
+            let Some(check) = paths.checks.get_mut(&again.index) else { continue };
+            check.expire(now);
+            let Some(oldest) = check.former.first().copied() else { continue };
+            again.round += 1;
+            let index = again.index;
+            if let Some(after) = AGAIN.get(again.round) {
+                again.at = again.moved + *after;
+                paths.again.push_back(again);
+            }
+            let Some(key) = self.slots.get(index).map(|slot| slot.key) else { continue };
+            if !self
+                .alike(&key)
+                .any(|(other, slot)| other != index && self.may_have(other, slot, oldest.port))
+            {
+                self.challenge_at(&key, oldest.port, oldest.bits);
+            }
+        }
+    }
+
+    /// A challenge: answered if it names a connection that we opened. What the server has not taken, because it came from
+    /// an unknown port, goes again behind the response.
+    pub(crate) fn path_challenged(&mut self, key: &FlowKey, bits: u64, now: Instant) {
+        let Some(index) = self.find(key) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if !slot.client || slot.conn.state() == StateName::SynSent {
+            return;
+        }
+        slot.conn.unheard(now);
+        let response = Control::PathResponse(proof(key, bits));
+        self.outbox.reply(Reply::Control(key.outer(), response), &mut self.journal);
+        self.touched(index);
+    }
+
+    /// Handles a response from the UDP port of `key`.
+    pub(crate) fn path_answered(&mut self, key: &FlowKey, bits: u64, now: Instant) {
+        let port = key.outer_remote();
+        let alike: Vec<_> = self.alike(key).map(|(index, slot)| (index, slot.key.outer_remote())).collect();
+        let Some(carrier) = &mut self.carrier else { return };
+        let judged = alike.into_iter().find_map(|(index, current)| {
+            let check = carrier.paths.checks.get_mut(&index)?;
+            check.expire(now);
+            Some((index, current, check.judge(port, bits, current)?))
+        });
+        let Some((index, current, answer)) = judged else { return };
+        // Another connection has this four-tuple already.
+        if port != current && self.find(key).is_some() {
+            return;
+        }
+        // The bits are valid once.
+        let spent = self.random.next_u64();
+        let Some(check) = self.carrier.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else { return };
+        match answer {
+            // Former ports are still believed: the connection's own port may be an attacker's.
+            Answer::Stays => (check.asked, check.stays) = (None, Some(now + SETTLE)),
+            Answer::Returns(before) => {
+                (check.asked, check.stays) = (None, Some(now + SETTLE));
+                check.former.truncate(before);
+            }
+            Answer::Moves => {
+                // The older ones stay: the newer may all be a thief's.
+                check.former.truncate(FORMER - 1);
+                check.former.push(Former { port: current, bits: check.own, until: now + RETURN, sent: None });
+                (check.asked, check.stays) = (None, None);
+            }
+        }
+        check.own = spent;
+        if port != current {
+            let returns = matches!(answer, Answer::Returns(_));
+            self.move_connection(index, key, returns, now);
+        }
+    }
+
+    /// The client of connection `index` is at the UDP port of `key`.
+    fn move_connection(&mut self, index: u32, key: &FlowKey, returns: bool, now: Instant) {
+        let before = self.slots.get(index).and_then(|slot| slot.pair);
+        let left_port = self.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
+        let left = before.and_then(|pair| self.carrier.as_ref()?.has_accepted_others(pair, index));
+        self.rekey(index, key, false, now);
+        self.journal.counters.carrier_paths_moved += 1;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.conn.moved(now);
+        }
+        self.touched(index);
+        let Some(carrier) = &mut self.carrier else { return };
+        let (client, port) = (key.remote_ip(), key.outer_remote());
+        if returns {
+            // What was told the others of the port that is left was wrong, too.
+            carrier.paths.turns.retain(|turns| (turns.client, turns.port) != (client, left_port));
+        } else {
+            carrier.paths.redirect(client, left_port, port, now);
+            carrier.paths.ask_again(index, now);
+        }
+        if let Some(pair) = left {
+            carrier.paths.take_turns(pair, client, port, now);
+        }
+    }
+
+    /// Challenges the connections whose turn it is.
+    #[cold]
+    pub(crate) fn take_turns(&mut self, now: Instant) {
+        self.ask_former(now);
+        loop {
+            let Some(carrier) = &mut self.carrier else { return };
+            let Some(at) = carrier.paths.turns.iter().position(|turns| turns.at <= now) else { return };
+            let Some(mut turns) = carrier.paths.turns.remove(at) else { return };
+            let Some(accepted) = carrier.accepted(turns.pair) else { continue };
+            let members: Vec<u32> = accepted.range(turns.next..).take(TURN).copied().collect();
+            turns.at = now + TURNS_APART;
+            match members.last() {
+                Some(last) if members.len() == TURN => turns.next = last + 1,
+                _ => {
+                    turns.at = now + TURNS_APART * (1 << turns.round);
+                    (turns.next, turns.round) = (0, turns.round + 1);
+                }
+            }
+            let port = turns.port;
+            if turns.round < ROUNDS {
+                carrier.paths.turns.push_back(turns);
+            }
+            for index in members {
+                self.check_port(index, port, false, now);
+            }
+        }
+    }
+
+    /// Connection `index` in UDP is over. If it is in TIME-WAIT and a client opened it, its end is remembered.
+    #[cold]
+    pub(crate) fn note_closed(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get(index) else { return };
+        if slot.client || slot.conn.state() != StateName::TimeWait {
+            return;
+        }
+        let (hash, record) = (self.hash_anywhere(&slot.key), slot.conn.time_wait());
+        if let Some(carrier) = &mut self.carrier {
+            carrier.paths.closed.insert(hash, record, now, self.tcp.time_wait);
+        }
+    }
+
+    /// Handles a repetition of the FIN that brought a connection into TIME-WAIT. If its numbers are exactly right,
+    /// it is acknowledged to the port that it came from. The offset of our timestamps belongs to the port with
+    /// which the connection began, so the acknowledgement carries the newest timestamp that the client has seen.
+    fn repeats_last_ack(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
+        let hash = self.hash_anywhere(key);
+        let Some(carrier) = &mut self.carrier else { return false };
+        let Some(record) = carrier.paths.closed.find(hash) else { return false };
+        if record.judge(segment) != (TimeWaitAction::Acknowledge { restart: true })
+            || segment.ack != record.snd_nxt
+        {
+            return false;
+        }
+        let lasts = self.tcp.time_wait;
+        carrier.paths.closed.restart(hash, now, lasts);
+        self.time_wait.restart(self.hasher.hash(key), now, lasts);
+        let echo = segment.options.timestamps.map(|ts| ts.echo);
+        let value = echo.unwrap_or_else(|| self.isn.timestamp(key, now));
+        self.outbox.reply(Reply::time_wait(*key, &record, value), &mut self.journal);
+        true
+    }
+}
+
+fn proof(key: &FlowKey, bits: u64) -> PathProof {
+    PathProof { src_port: key.local_port(), dst_port: key.remote_port(), bits }
+}

@@ -1,0 +1,221 @@
+//! What becomes of a SYN for a listener. One function sees everything that decides it, and returns everything that can
+//! happen; another one carries that out. A first flight that is refused is invalidated only here, so that no copy of it
+//! is accepted later.
+
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::server::Server;
+use crate::server::listeners::Listener;
+use crate::server::parked::Parked;
+use crate::server::syn::{Admitted, COOKIE_TAIL, Syn, first_flight, is_first_syn, policies};
+use alloc::vec::Vec;
+use firstflight_credential::asap::{AsapPolicy, Refused};
+use firstflight_credential::{Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, spoil};
+use firstflight_tcp::TimeWait;
+use firstflight_wire::Instant;
+use firstflight_wire::asap::Status;
+use firstflight_wire::tcp::{Flags, Segment};
+
+/// What can become of a SYN.
+pub(crate) enum Verdict {
+    /// Nothing answers it.
+    Dropped(Drop),
+    /// It waits for a verdict already.
+    Waits,
+    /// A SYN cookie answers it, because too many handshakes are under way.
+    Cookie,
+    /// A SYN cookie answers it, because its credential block is forged.
+    Forged(Option<Refused>),
+    /// It opens a connection by the ordinary handshake. Its data, if any, is not accepted.
+    Handshake { reason: Reason, grant: Option<Grant>, refused: Option<Refused> },
+    /// Its first flight is accepted.
+    Accepted(Admitted),
+    /// It waits for a verdict.
+    Parked { work: Work, grant: Option<Grant>, place: Place },
+}
+
+/// What a listener and its stack have room for at one moment.
+pub(crate) struct Room {
+    /// Why no connection can be added.
+    pub full: Option<Drop>,
+    /// Too many handshakes are under way: SYN cookies answer.
+    pub pressed: bool,
+    /// A SYN cookie was sent a moment ago, so no first flight is accepted (see [`COOKIE_TAIL`]).
+    pub tail: bool,
+}
+
+impl Room {
+    /// The room of `listener`.
+    #[inline]
+    pub fn of(listener: &Listener, flows: &Flows, now: Instant) -> Self {
+        let full = if listener.is_full() {
+            Some(Drop::AcceptQueueFull)
+        } else if flows.is_full() {
+            Some(Drop::TooManyConnections)
+        } else {
+            None
+        };
+        Self {
+            full,
+            pressed: listener.syn_queue >= listener.config.syn_backlog,
+            tail: listener.last_cookie.is_some_and(|at| now - at < COOKIE_TAIL),
+        }
+    }
+
+    /// Whether there is room for a first flight that a front delivered.
+    pub fn takes_relayed(&self) -> bool {
+        self.full.is_none() && !self.pressed && !self.tail
+    }
+}
+
+impl Server {
+    /// Handles a SYN that came from its client.
+    pub(crate) fn handle_syn(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+        let verdict = self.admit(flows, syn);
+        self.carry_out(flows, syn, verdict);
+    }
+
+    /// Decides about a SYN that came from its client.
+    #[inline(always)]
+    pub fn admit(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> Verdict {
+        let Syn { listener: index, key, segment, now, .. } = *syn;
+        if segment.flags.contains(Flags::FIN) {
+            return Verdict::Dropped(Drop::BadFlags);
+        }
+        let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
+        let room = Room::of(listener, flows, now);
+        if room.pressed {
+            self.spoil(flows, syn);
+            return Verdict::Cookie;
+        }
+        if let Some(reason) = room.full {
+            self.spoil(flows, syn);
+            return Verdict::Dropped(reason);
+        }
+        if let Some((job, isn)) = self.parked.find(&key) {
+            let offered = segment.options.fast_open().is_some() || segment.options.asap().is_some();
+            // A SYN from a front may be dropped silently, the client's own SYN may not.
+            let stays = isn == segment.seq && !self.parked.is_relayed(job);
+            if stays && (offered || !segment.payload.is_empty()) {
+                if !self.parked.is_copy(job, segment) {
+                    // This SYN is dropped, and its data comes by the ordinary handshake.
+                    self.spoil(flows, syn);
+                }
+                return Verdict::Waits;
+            }
+            // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
+            self.overtaken(flows, job, now);
+        }
+        let fast_open = segment.options.fast_open();
+        let mut first = first_flight(&key, segment, fast_open.as_ref());
+        first.syn_cookie_pressure = room.tail;
+        let clock = flows.clock_at(now);
+        let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
+        match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
+            Admission::Accept { grant, place } => Verdict::Accepted(Admitted::directly(grant, place)),
+            Admission::Pending { work, grant, place } => Verdict::Parked { work, grant, place },
+            Admission::Fallback { reason, grant, tell, refused } => {
+                self.tell(tell);
+                self.limited(flows, index, reason);
+                if refused.is_some() {
+                    self.spoil_beside(flows, syn);
+                }
+                if refused.is_some_and(|refused| refused.is_forged()) {
+                    return Verdict::Forged(refused);
+                }
+                Verdict::Handshake { reason, grant, refused }
+            }
+        }
+    }
+
+    /// Does what was decided about a SYN.
+    #[inline(always)]
+    pub fn carry_out(&mut self, flows: &mut Flows, syn: &Syn<'_>, verdict: Verdict) {
+        match verdict {
+            Verdict::Accepted(admitted) => self.adopt_early(flows, syn, admitted),
+            Verdict::Handshake { reason, grant, refused } => self.adopt(flows, syn, reason, grant, refused),
+            Verdict::Parked { work, grant, place } => self.park(flows, syn, work, grant, place),
+            Verdict::Dropped(reason) => flows.journal.drop_packet(reason),
+            Verdict::Waits => flows.journal.drop_packet(Drop::AlreadyParked),
+            Verdict::Cookie => self.answer_with_cookie(flows, syn),
+            Verdict::Forged(refused) => self.answer_forged(flows, syn, refused),
+        }
+    }
+
+    /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later.
+    pub(crate) fn spoil(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+        if syn.segment.payload.is_empty() {
+            return;
+        }
+        let clock = flows.clock_at(syn.now);
+        let Some(listener) = self.listeners.at(syn.listener) else { return };
+        let fast_open = syn.segment.options.fast_open();
+        let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
+        let job = spoil(policies(&listener.config), &first, &clock);
+        self.tell(job);
+    }
+
+    /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
+    /// admit more: a copy may go to another address, or come when this listener is gone.
+    #[cold]
+    pub(crate) fn spoil_beside(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+        let clock = flows.clock_at(syn.now);
+        let Some(listener) = self.listeners.at(syn.listener) else { return };
+        let own = listener.config.asap.as_ref();
+        let first = first_flight(&syn.key, syn.segment, None);
+        let more = |policy: &&AsapPolicy| own.is_none_or(|own| policy.admits_more_than(own));
+        let policies = self.listeners.policies(syn.key.local_port()).filter(more);
+        let jobs: Vec<_> = policies
+            .filter_map(|policy| spoil(Policies { fast_open: None, asap: Some(policy) }, &first, &clock))
+            .collect();
+        for job in jobs {
+            self.tell(Some(job));
+        }
+    }
+
+    /// Whether this SYN may open a connection although it is not newer than the old one: the client has answered
+    /// our ACK of an earlier SYN with a RST. A SYN with data may not. It may be a copy of the SYN that opened the
+    /// old connection, and a client sends the RST for such a copy too.
+    #[cold]
+    pub fn may_reopen(&mut self, key: &FlowKey, hash: u64, record: &TimeWait, segment: &Segment<'_>) -> bool {
+        is_first_syn(segment)
+            && segment.payload.is_empty()
+            && self.challenged.is_reset(hash, record.rcv_nxt)
+            && self.listeners.find(key).is_some()
+    }
+
+    /// Handles a SYN that meets an existing connection or TIME-WAIT of its four-tuple and opens nothing. Its first
+    /// flight is invalidated, because the client may open a connection another way.
+    pub fn not_opened(&mut self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>, now: Instant) {
+        if segment.flags.contains(Flags::SYN)
+            && !segment.payload.is_empty()
+            && let Some(listener) = self.listeners.find(key)
+        {
+            let hash = flows.hasher.hash(key);
+            self.spoil(flows, &Syn { listener, key: *key, hash, segment, above: None, now });
+        }
+    }
+}
+
+/// Decides again about a SYN that waited and whose verdict is `result`. The queues may have filled meanwhile.
+/// `refused` is what the SYN-ACK says about a credential block.
+pub fn admit_parked(room: &Room, parked: Parked, result: JobResult, refused: Option<Refused>) -> Verdict {
+    if let Some(reason) = room.full {
+        return Verdict::Dropped(reason);
+    }
+    let (result, refused) = if room.tail {
+        (JobResult::Refuse(Reason::SynCookie), refused.or(parked.refused(Status::Overloaded)))
+    } else {
+        (result, refused)
+    };
+    let Parked { grant, place, candidate, relayed, followers, .. } = parked;
+    match result {
+        JobResult::Accept => Verdict::Accepted(Admitted { grant, place, candidate, relayed, followers }),
+        JobResult::Refuse(_) if room.pressed => Verdict::Cookie,
+        JobResult::Refuse(_) if refused.is_some_and(|refused| refused.is_forged()) => {
+            Verdict::Forged(refused)
+        }
+        JobResult::Refuse(reason) => Verdict::Handshake { reason, grant, refused },
+    }
+}

@@ -1,0 +1,164 @@
+//! First flights with a certificate, on the server: from the parked SYN through the signatures to the child
+//! (`docs/spec/asap.md`).
+
+use crate::event::JobId;
+use crate::flows::Flows;
+use crate::server::Server;
+use crate::server::admission::Room;
+use crate::server::relayed::dropped_relayed;
+use crate::server::vouched::{DirectCopy, Vouched};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+use firstflight_credential::asap::{self, BATCH, Candidate, Refused, Verified};
+use firstflight_credential::{JobResult, Redemption};
+use firstflight_tcp::CloseReason;
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{BLOCK_LEN, Block};
+use firstflight_wire::tcp::Segment;
+use rand_core::CryptoRng;
+
+/// First flights whose signatures are verified together.
+#[derive(Debug)]
+#[allow(clippy::vec_box, reason = "they move from queue to queue: 8 bytes, not 800")]
+pub struct Verifications {
+    ids: Vec<JobId>,
+    candidates: Vec<Box<Candidate>>,
+}
+
+impl Verifications {
+    /// Verifies them. This uses nothing of the stack, so it may run in another thread. `rng` must be fit for
+    /// secrets.
+    pub fn verify(&self, rng: &mut impl CryptoRng) -> Vec<Verified> {
+        asap::verify(&self.candidates, rng)
+    }
+
+    /// Number of first flights, at least one.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+}
+
+impl Server {
+    /// See [`Stack::poll_verifications`](crate::Stack::poll_verifications).
+    pub fn poll_verifications(&mut self) -> Option<Verifications> {
+        let jobs = core::iter::from_fn(|| self.parked.poll_verification()).take(BATCH);
+        let (ids, candidates): (Vec<_>, Vec<_>) = jobs.unzip();
+        (!ids.is_empty()).then_some(Verifications { ids, candidates })
+    }
+
+    /// See [`Stack::handle_verified`](crate::Stack::handle_verified).
+    pub fn handle_verified(
+        &mut self,
+        flows: &mut Flows,
+        done: Verifications,
+        verdicts: &[Verified],
+        now: Instant,
+    ) {
+        let pairs = done.candidates.iter().zip(verdicts);
+        flows.journal.counters.signatures_verified += pairs
+            .map(|(candidate, verdict)| match verdict {
+                // If the certificate is wrong, the request is not verified.
+                Verified::BadCertificate => 1,
+                Verified::Good | Verified::BadRequest => u64::from(candidate.signatures()),
+            })
+            .sum::<u64>();
+        self.asap.learn(&done.candidates, verdicts, now);
+        for ((id, candidate), verdict) in done.ids.into_iter().zip(done.candidates).zip(verdicts) {
+            self.decide(flows, id, candidate, *verdict, now);
+        }
+    }
+
+    fn decide(
+        &mut self,
+        flows: &mut Flows,
+        id: JobId,
+        candidate: Box<Candidate>,
+        verified: Verified,
+        now: Instant,
+    ) {
+        let clock = flows.clock_at(now);
+        let listener = self.parked.listener(id).and_then(|id| self.listeners.get(id));
+        let Some(listener) = listener else { return };
+        if self.parked.is_relayed(id) && !Room::of(listener, flows, now).takes_relayed() {
+            drop(self.parked.take(id));
+            return dropped_relayed(flows);
+        }
+        let Some(policy) = listener.config.asap.as_ref() else { return };
+        let decided = policy.decide(&candidate, verified, &mut self.asap, &clock);
+        let (result, refused) = match decided {
+            Ok(Redemption::Ask(job)) => return self.parked.ask(id, candidate, job),
+            Ok(Redemption::Yes) => (JobResult::Accept, None),
+            Ok(Redemption::No(why)) => (JobResult::Refuse(why), None::<Refused>),
+            Err(refused) => (JobResult::Refuse(refused.reason), Some(refused)),
+        };
+        if let Some(mut parked) = self.parked.take(id) {
+            if refused.is_some_and(|refused| !refused.is_forged()) {
+                // Its data comes by the ordinary handshake, so no copy may be accepted.
+                self.spoil_parked(flows, &parked, now);
+            }
+            parked.candidate = Some(candidate);
+            self.resume_with(flows, parked, result, refused, now);
+        }
+    }
+
+    /// Notes that the first flight of a new child came with a certificate. `more` bytes more may be sent before the
+    /// client's ACK once a copy of the first flight has come from the client.
+    pub(crate) fn certified(&mut self, flows: &mut Flows, child: u32, candidate: &Candidate, more: u32) {
+        let (key, ends) = candidate.client();
+        let direct = candidate.direct_copy().map(|(request_id, _)| DirectCopy { request_id, more });
+        if let Some(slot) = flows.slots.get_mut(child) {
+            slot.certificate = true;
+            self.certified.insert(child, Vouched { key: *key, ends, direct });
+        }
+    }
+
+    /// Handles a SYN for a child whose first flight a front delivered. With the same request id, the SYN is the
+    /// client's direct copy: a packet has come from the client's address, so as much may be sent as after any
+    /// direct first flight. The signature is not checked. A sender that can sign the copy has also signed the first
+    /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer.
+    pub(crate) fn contacted(&mut self, flows: &mut Flows, child: u32, segment: &Segment<'_>) {
+        let Some(vouched) = self.certified.get_mut(&child) else { return };
+        let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));
+        let Some(direct) = vouched.direct else { return };
+        if let Some(Ok(block)) = block
+            && block.request.request_id == direct.request_id
+        {
+            vouched.direct = None;
+            if let Some(slot) = flows.slots.get_mut(child) {
+                slot.conn.raise_budget(direct.more);
+            }
+        }
+    }
+
+    /// A child ends. If no ACK ever proved its client's address, and a report from there says that the client asked
+    /// for nothing, the certificate no longer vouches for its client.
+    pub(crate) fn vouched_for_nothing(&mut self, flows: &mut Flows, child: u32, now: Instant) {
+        let reason = flows.slots.get_mut(child).and_then(|slot| slot.conn.close_reason());
+        if matches!(reason, Some(CloseReason::Reset | CloseReason::Unreachable)) {
+            self.disowned(flows, child, now);
+        }
+        self.certified.remove(&child);
+    }
+
+    /// The ACK of a child whose first flight came with a certificate proves its client's address.
+    pub(crate) fn proved(&mut self, flows: &mut Flows, child: u32, now: Instant) {
+        let vouched = self.certified.remove(&child);
+        if let Some(slot) = flows.slots.get_mut(child).filter(|_| vouched.is_some()) {
+            let address = slot.key.remote_ip();
+            self.asap.acknowledged(address, now);
+        }
+    }
+
+    /// A router or host reports that the client of a child, whose address was not proved, cannot be reached. The
+    /// certificate then no longer vouches for its client. The caller decides whether the child continues.
+    pub(crate) fn disowned(&mut self, flows: &mut Flows, child: u32, now: Instant) {
+        let Some(&Vouched { key, ends, .. }) = self.certified.get(&child) else { return };
+        let Some(slot) = flows.slots.get_mut(child) else { return };
+        let address = slot.key.remote_ip();
+        let lasts = ends.saturating_mul(1000).saturating_sub(flows.clock_at(now).unix_ms);
+        self.asap.bar(key, Duration::from_millis(lasts), address, now);
+    }
+}

@@ -1,0 +1,352 @@
+//! First flights that wait for a verdict: bounded in number, bytes and time.
+
+use crate::event::{JobId, ListenerId};
+use crate::flow::FlowKey;
+use crate::flows::slab::Slab;
+use crate::server::returned::Returned;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use firstflight_credential::asap::{Candidate, Refused};
+use firstflight_credential::{Grant, JobRequest, Place, Work};
+use firstflight_wire::asap::{Offer, Status};
+use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
+use firstflight_wire::tcp::Segment;
+use firstflight_wire::{Instant, SeqNum};
+
+/// Longest TCP header, bytes.
+const MOST_HEADER: usize = 60;
+
+/// A parked SYN.
+#[derive(Debug)]
+pub struct Parked {
+    /// Its four-tuple.
+    pub key: FlowKey,
+    /// Its sequence number.
+    pub isn: SeqNum,
+    /// Set if the SYN takes the place of a TIME-WAIT: our ISN must be above this.
+    pub above: Option<SeqNum>,
+    /// The IP packet's payload: the whole TCP segment.
+    pub segment: Vec<u8>,
+    /// The segments that followed the SYN, in the order of arrival.
+    pub followers: Vec<Vec<u8>>,
+    /// The listener that the SYN is for. By the time of the verdict, another listener may have its index.
+    pub listener: ListenerId,
+    /// The cookie for its SYN-ACK, whatever the verdict.
+    pub grant: Option<Grant>,
+    /// Its place among the pending first flights.
+    pub place: Place,
+    /// Set if it came with a certificate whose signatures are right.
+    pub candidate: Option<Box<Candidate>>,
+    /// Set if it came with a certificate: the tag that the reply repeats.
+    pub tag: Option<[u8; 2]>,
+    /// Set if a front delivered it.
+    pub relayed: Option<Returned>,
+    deadline: Instant,
+}
+
+impl Parked {
+    /// What the SYN-ACK says about the SYN's credential block, if it has one, when the block is refused.
+    #[must_use]
+    pub fn refused(&self, status: Status) -> Option<Refused> {
+        self.tag.map(|tag| Refused::new(status, tag))
+    }
+}
+
+/// The place where first flights wait for a verdict.
+#[derive(Debug)]
+pub struct ParkingLot {
+    entries: Slab<Parked>,
+    by_flow: BTreeMap<FlowKey, u32>,
+    order: VecDeque<(u32, u32)>,
+    jobs: VecDeque<(JobId, JobRequest)>,
+    /// At most `most_jobs`, as some may belong to SYNs that no longer wait.
+    verifications: VecDeque<(JobId, Box<Candidate>)>,
+    bytes: usize,
+    max_entries: usize,
+    max_bytes: usize,
+    lasts: Duration,
+}
+
+impl ParkingLot {
+    /// A lot with these bounds.
+    #[must_use]
+    pub fn new(max_entries: usize, max_bytes: usize, lasts: Duration) -> Self {
+        Self {
+            entries: Slab::default(),
+            by_flow: BTreeMap::new(),
+            order: VecDeque::new(),
+            jobs: VecDeque::new(),
+            verifications: VecDeque::new(),
+            bytes: 0,
+            max_entries,
+            max_bytes,
+            lasts,
+        }
+    }
+
+    /// Number of SYNs that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is room for a SYN of `bytes`.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.entries.len() < self.max_entries && self.bytes + bytes <= self.max_bytes
+    }
+
+    /// Parks a SYN and queues its job.
+    #[allow(clippy::too_many_arguments, reason = "one call, all of it needed")]
+    pub fn park(
+        &mut self,
+        key: FlowKey,
+        isn: SeqNum,
+        above: Option<SeqNum>,
+        segment: Vec<u8>,
+        listener: ListenerId,
+        grant: Option<Grant>,
+        place: Place,
+        work: Work,
+        now: Instant,
+    ) -> JobId {
+        self.bytes += segment.len();
+        let tag = match &work {
+            Work::Verify(candidate) => Some(candidate.tag()),
+            _ => None,
+        };
+        let parked = Parked {
+            key,
+            isn,
+            above,
+            segment,
+            followers: Vec::new(),
+            listener,
+            grant,
+            place,
+            candidate: None,
+            tag,
+            relayed: None,
+            deadline: now + self.lasts,
+        };
+        let (index, generation) = self.entries.insert(parked);
+        self.by_flow.insert(key, index);
+        self.order.push_back((index, generation));
+        let id = JobId { index, generation };
+        match work {
+            Work::Ask(request) => self.hand_out(id, request),
+            Work::Verify(candidate) => {
+                if self.verifications.len() >= self.most_jobs() {
+                    let entries = &self.entries;
+                    self.verifications.retain(|(id, _)| entries.lives(id.index, id.generation));
+                }
+                self.verifications.push_back((id, candidate));
+            }
+            // The kind of work is unknown, so nobody answers, and the SYN's deadline decides.
+            _ => {}
+        }
+        id
+    }
+
+    /// Notes that a front delivered a waiting SYN.
+    pub fn mark_relayed(&mut self, id: JobId, returned: Returned) {
+        if let Some(parked) = self.entries.get_mut(id.index) {
+            parked.relayed = Some(returned);
+        }
+    }
+
+    /// Whether a front delivered this SYN.
+    #[must_use]
+    pub fn is_relayed(&self, id: JobId) -> bool {
+        self.entries.get(id.index).is_some_and(|parked| parked.relayed.is_some())
+    }
+
+    /// Whether `syn` shows the same credential as the waiting SYN. Then the verdict for the waiting SYN uses the
+    /// credential up.
+    #[must_use]
+    pub fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
+        let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
+        let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
+        let most = match offer(syn) {
+            // Data behind the block that was changed on the path does not make it another credential.
+            Some(Some(Offer::Block { len, .. })) => usize::from(len),
+            _ => usize::MAX,
+        };
+        parked.is_some_and(|parked| {
+            let [one, two] =
+                [parked.payload, syn.payload].map(|payload| payload.get(..most).unwrap_or(payload));
+            one == two
+                && offer(&parked) == offer(syn)
+                && parked.options.fast_open() == syn.options.fast_open()
+        })
+    }
+
+    fn most_jobs(&self) -> usize {
+        2 * self.max_entries.max(1)
+    }
+
+    /// Queues the job of a waiting SYN. If nobody takes jobs, those whose SYN is gone must not pile up.
+    fn hand_out(&mut self, id: JobId, request: JobRequest) {
+        if self.jobs.len() >= self.most_jobs() {
+            let entries = &self.entries;
+            self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
+        }
+        self.jobs.push_back((id, request));
+    }
+
+    /// The next verification of a SYN that still waits.
+    pub fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
+        loop {
+            let (id, candidate) = self.verifications.pop_front()?;
+            if self.entries.lives(id.index, id.generation) {
+                return Some((id, candidate));
+            }
+        }
+    }
+
+    /// The listener of a waiting SYN.
+    #[must_use]
+    pub fn listener(&self, id: JobId) -> Option<ListenerId> {
+        let lives = self.entries.lives(id.index, id.generation);
+        self.entries.get(id.index).filter(|_| lives).map(|parked| parked.listener)
+    }
+
+    /// The signatures of this SYN are right: queues the question to a store whether the request was seen before.
+    pub fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
+        if !self.entries.lives(id.index, id.generation) {
+            return;
+        }
+        if let Some(parked) = self.entries.get_mut(id.index) {
+            parked.candidate = Some(candidate);
+            self.hand_out(id, request);
+        }
+    }
+
+    /// Queues a job whose answer is not needed. If nobody takes jobs, it is lost: a one-time cookie then never
+    /// becomes valid.
+    pub fn tell(&mut self, request: JobRequest) {
+        if self.jobs.len() < self.most_jobs() {
+            self.jobs.push_back((JobId::NOBODY, request));
+        }
+    }
+
+    /// The job of the SYN parked for `key`, and the SYN's sequence number.
+    #[must_use]
+    pub fn find(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
+        if self.by_flow.is_empty() {
+            return None;
+        }
+        let index = *self.by_flow.get(key)?;
+        let isn = self.entries.get(index)?.isn;
+        Some((JobId { index, generation: self.entries.generation(index) }, isn))
+    }
+
+    /// Keeps `segment`, which follows a waiting SYN, for the connection that the SYN may become. `bytes` are the
+    /// whole segment. False if the segment is too far behind the SYN, does not fit, or is there already.
+    pub fn follow(&mut self, job: JobId, segment: &Segment<'_>, bytes: Vec<u8>) -> bool {
+        let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
+        // A client with many first flights must leave room for the SYNs of others.
+        let most = if parked.place.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
+        let room = most.saturating_sub(self.bytes);
+        let Ok(syn) = Segment::parse(&parked.segment) else { return false };
+        let end = syn.seq + syn.len();
+        let offset = segment.seq.distance_from(end);
+        let near = segment.seq.ge(end) && offset.saturating_add(segment.len()) <= FOLLOWER_BYTES;
+        // Overlapping segments must not take more memory than this.
+        let held: usize = parked.followers.iter().map(Vec::len).sum();
+        let most = (FOLLOWER_BYTES as usize + FOLLOWERS * MOST_HEADER).saturating_sub(held);
+        if !near || parked.followers.len() >= FOLLOWERS || bytes.len() > room.min(most) {
+            return false;
+        }
+        if parked.followers.contains(&bytes) {
+            return false;
+        }
+        self.bytes += bytes.len();
+        parked.followers.push(bytes);
+        true
+    }
+
+    /// Takes a SYN out; `None` if the job is no longer valid.
+    pub fn take(&mut self, job: JobId) -> Option<Parked> {
+        if !self.entries.lives(job.index, job.generation) {
+            return None;
+        }
+        let parked = self.entries.remove(job.index)?;
+        self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
+        self.by_flow.remove(&parked.key);
+        if parked.relayed.is_some() {
+            // The store must not be asked: it would use the request up, and the client's direct copy must still be
+            // accepted.
+            self.jobs.retain(|(id, _)| *id != job);
+        }
+        Some(parked)
+    }
+
+    /// The next job to hand out.
+    pub fn poll_job(&mut self) -> Option<(JobId, JobRequest)> {
+        loop {
+            let (id, request) = self.jobs.pop_front()?;
+            if id == JobId::NOBODY || self.entries.lives(id.index, id.generation) {
+                return Some((id, request));
+            }
+            // The SYN no longer waits, and its data comes another way. The store must be asked, so that it rejects
+            // copies.
+            if matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
+                return Some((JobId::NOBODY, request));
+            }
+        }
+    }
+
+    /// Takes out one SYN whose deadline has passed.
+    pub fn take_expired(&mut self, now: Instant) -> Option<Parked> {
+        while let Some(&(index, generation)) = self.order.front() {
+            if self.entries.lives(index, generation) {
+                if self.entries.get(index)?.deadline > now {
+                    return None;
+                }
+                self.order.pop_front();
+                return self.take(JobId { index, generation });
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// When the next SYN's deadline passes.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let (index, generation) = *self.order.front()?;
+        if !self.entries.lives(index, generation) {
+            return Some(Instant::ZERO);
+        }
+        self.entries.get(index).map(|p| p.deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+    use alloc::vec;
+    use firstflight_credential::PendingLimit;
+
+    #[test]
+    fn jobs_that_nobody_takes_do_not_pile_up() {
+        let mut lot = ParkingLot::new(4, 1 << 20, Duration::from_millis(25));
+        let pending = Arc::new(PendingLimit::new(100));
+        let listener = ListenerId { index: 0, generation: 0 };
+        let key = FlowKey::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:4000".parse().unwrap());
+        for _ in 0..1000 {
+            let place = pending.reserve(key.remote_ip()).unwrap();
+            let job = JobRequest::Verify { key: 1 };
+            let work = Work::Ask(job);
+            lot.park(key, SeqNum::new(1), None, vec![0; 20], listener, None, place, work, Instant::ZERO);
+            let (job, _) = lot.find(&key).unwrap();
+            drop(lot.take(job));
+            assert!(lot.jobs.len() <= 8);
+        }
+        assert!(lot.poll_job().is_none());
+    }
+}

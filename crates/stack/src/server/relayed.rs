@@ -1,0 +1,89 @@
+//! First flights that do not come directly from their client. A front, the name server of a zone, finds them in the
+//! names of DNS queries and hands them over (`docs/spec/dns-carriage.md` section 9).
+//!
+//! Anyone can query a name. Such a first flight is therefore accepted or dropped silently: an invalid one causes no
+//! SYN-ACK, SYN cookie or RST to its alleged client. A dropped one is not used up, because the client also sends
+//! the same request directly.
+
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::server::Server;
+use crate::server::admission::Room;
+use crate::server::follower::copy_of;
+use crate::server::returned::Returned;
+use crate::server::syn::{first_flight, policies};
+use core::net::{IpAddr, SocketAddr};
+use firstflight_credential::asap::ReplyKey;
+use firstflight_credential::{Admission, Work, admit};
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::{Flags, Segment};
+
+/// A first flight that a front opened.
+#[derive(Debug)]
+pub struct RelayedFlight<'a> {
+    /// The client's address, and its UDP port as the network sees it.
+    pub client: SocketAddr,
+    /// The address to which the client would have sent it.
+    pub server: IpAddr,
+    /// The SYN with credential and data, as in a datagram of the carrier.
+    pub segment: &'a [u8],
+    /// The key with which the answer proves that it is one.
+    pub key: ReplyKey,
+    /// The server's address and UDP port as the client sees them, if a translator in front of the server changes
+    /// them. Otherwise they are `server` and the carrier's port.
+    pub seen_as: Option<SocketAddr>,
+}
+
+impl Server {
+    /// See [`Stack::handle_relayed`](crate::Stack::handle_relayed).
+    pub fn handle_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) {
+        flows.journal.counters.relayed += 1;
+        if self.park_relayed(flows, now, flight).is_none() {
+            dropped_relayed(flows);
+        }
+    }
+
+    fn park_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) -> Option<()> {
+        let RelayedFlight { client, server, segment, key: reply_key, seen_as } = flight;
+        let port = flows.carrier.as_ref()?.port;
+        let segment = Segment::parse(segment).ok()?;
+        let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
+        if !segment.flags.contains(Flags::SYN) || segment.flags.intersects(others) {
+            return None;
+        }
+        let key =
+            FlowKey::of(server, segment.dst_port, client.ip(), segment.src_port).carried(port, client.port());
+        let across = client.is_ipv4() != server.is_ipv4();
+        if across || segment.src_port == 0 || !flows.comes_from_another(&key) {
+            return None;
+        }
+        let taken = flows.find(&key).is_some()
+            || flows.remembered(flows.hasher.hash(&key)).is_some()
+            || self.parked.find(&key).is_some();
+        let index = self.listeners.find(&key).filter(|_| !taken)?;
+        // This is checked again before the request is used up.
+        if !Room::of(self.listeners.at(index)?, flows, now).takes_relayed() {
+            return None;
+        }
+        let mut first = first_flight(&key, &segment, None);
+        first.relayed = true;
+        if !first.offered.has_block() {
+            return None;
+        }
+        let clock = flows.clock_at(now);
+        let listener = self.listeners.at(index)?;
+        let admission = admit(policies(&listener.config), &first, &mut self.asap, &clock);
+        let Admission::Pending { work: work @ Work::Verify(_), place, .. } = admission else { return None };
+        let bytes = copy_of(&segment).filter(|bytes| self.parked.has_room(bytes.len()))?;
+        let id = self.listeners.id(index);
+        let job = self.parked.park(key, segment.seq, None, bytes, id, None, place, work, now);
+        let seen_as = seen_as.unwrap_or(SocketAddr::new(server, port));
+        self.parked.mark_relayed(job, Returned { key: reply_key, seen_as });
+        Some(())
+    }
+}
+
+/// Counts a relayed first flight that is dropped.
+pub(crate) fn dropped_relayed(flows: &mut Flows) {
+    flows.journal.counters.relayed_dropped += 1;
+}

@@ -1,0 +1,87 @@
+//! SYNs for listeners, and how the admission reads them.
+
+use crate::config::ListenConfig;
+use crate::flow::FlowKey;
+use crate::server::returned::Returned;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hint::cold_path;
+use core::time::Duration;
+use firstflight_credential::asap::Candidate;
+use firstflight_credential::{FirstFlight, Flow, Grant, Offered, Place, Policies, Presented};
+use firstflight_wire::tcp::{FastOpen, Flags, Segment};
+use firstflight_wire::{Instant, SeqNum};
+
+/// No first flight is accepted while SYN cookies are sent, nor for this long after the last one. A stateless cookie
+/// and a later child have different ISNs, so the client's ACK of the cookie would reset its own executed request.
+pub(crate) const COOKIE_TAIL: Duration = Duration::from_secs(10);
+
+/// A SYN for a listener.
+pub(crate) struct Syn<'a> {
+    /// The listener (index).
+    pub listener: u32,
+    pub key: FlowKey,
+    /// The hash of its flow.
+    pub hash: u64,
+    pub segment: &'a Segment<'a>,
+    /// It takes the place of a TIME-WAIT: our ISN must be above this.
+    pub above: Option<SeqNum>,
+    pub now: Instant,
+}
+
+/// What belongs to an admitted first flight.
+pub(crate) struct Admitted {
+    pub grant: Option<Grant>,
+    pub place: Place,
+    /// It came with a certificate.
+    pub candidate: Option<Box<Candidate>>,
+    /// A front delivered it.
+    pub relayed: Option<Returned>,
+    /// Segments that followed the SYN while it waited.
+    pub followers: Vec<Vec<u8>>,
+}
+
+impl Admitted {
+    /// What belongs to a first flight that did not wait for a verdict.
+    pub const fn directly(grant: Option<Grant>, place: Place) -> Self {
+        Self { grant, place, candidate: None, relayed: None, followers: Vec::new() }
+    }
+}
+
+/// Whether a segment is a client's first SYN.
+pub(crate) fn is_first_syn(segment: &Segment<'_>) -> bool {
+    let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
+    segment.flags.contains(Flags::SYN) && !segment.flags.intersects(others)
+}
+
+pub(crate) fn policies(config: &ListenConfig) -> Policies<'_> {
+    Policies { fast_open: config.fast_open.as_ref(), asap: config.asap.as_ref() }
+}
+
+/// The ASAP option of a SYN.
+#[inline(always)]
+pub(crate) fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
+    let Some(option) = segment.options.asap() else { return Offered::Nothing };
+    cold_path();
+    Offered::read(Some(option), key.carrier())
+}
+
+/// A SYN in the form in which `admit` takes it.
+#[inline(always)]
+pub(crate) fn first_flight<'a>(
+    key: &FlowKey,
+    segment: &'a Segment<'_>,
+    fast_open: Option<&'a FastOpen>,
+) -> FirstFlight<'a> {
+    FirstFlight {
+        flow: Flow { client: key.remote_ip(), server: key.local_ip() },
+        ports: (segment.src_port, segment.dst_port),
+        isn: segment.seq,
+        presented: fast_open.map_or(Presented::None, Presented::FastOpen),
+        offered: offered(key, segment),
+        payload: segment.payload,
+        relayed: false,
+        accept_queue_full: false,
+        syn_cookie_pressure: false,
+    }
+}

@@ -1,0 +1,20 @@
+//! What is kept of a certificate until its client's ACK.
+
+/// The client whose certificate came with an accepted first flight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vouched {
+    /// The client's key.
+    pub key: [u8; 32],
+    /// When the certificate ends, Unix seconds.
+    pub ends: u64,
+    /// Set if a front delivered the first flight: what the client's own copy permits.
+    pub direct: Option<DirectCopy>,
+}
+
+/// What the client's own copy of a relayed first flight permits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DirectCopy {
+    pub request_id: [u8; 8],
+    /// Additional bytes that may be sent before the client's ACK.
+    pub more: u32,
+}

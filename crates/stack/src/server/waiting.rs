@@ -1,0 +1,128 @@
+//! SYNs that wait for a verdict, and what follows them meanwhile.
+
+use crate::event::{Drop, JobId};
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::server::Server;
+use crate::server::admission::{Room, admit_parked};
+use crate::server::follower::copy_of;
+use crate::server::parked::Parked;
+use crate::server::relayed::dropped_relayed;
+use crate::server::syn::Syn;
+use firstflight_credential::asap::Refused;
+use firstflight_credential::{Grant, JobRequest, JobResult, Place, Reason, Work};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::Status;
+use firstflight_wire::tcp::Segment;
+
+impl Server {
+    pub(crate) fn park(
+        &mut self,
+        flows: &mut Flows,
+        syn: &Syn<'_>,
+        work: Work,
+        grant: Option<Grant>,
+        place: Place,
+    ) {
+        let room = copy_of(syn.segment).filter(|bytes| self.parked.has_room(bytes.len()));
+        let Some(bytes) = room else {
+            drop(place);
+            let refused = match work {
+                Work::Ask(job) => {
+                    self.tell(Some(job));
+                    None
+                }
+                Work::Verify(candidate) => {
+                    self.spoil(flows, syn);
+                    Some(Refused::new(Status::Overloaded, candidate.tag()))
+                }
+                _ => None,
+            };
+            return self.adopt(flows, syn, Reason::Overloaded, grant, refused);
+        };
+        let listener = self.listeners.id(syn.listener);
+        let Syn { key, segment, above, now, .. } = *syn;
+        self.parked.park(key, segment.seq, above, bytes, listener, grant, place, work, now);
+    }
+
+    /// Handles the verdict for a parked first flight.
+    pub(crate) fn resume(&mut self, flows: &mut Flows, parked: Parked, result: JobResult, now: Instant) {
+        let status = match result {
+            JobResult::Refuse(Reason::Replay) => Status::Replayed,
+            JobResult::Refuse(Reason::GuardFloor) => Status::GuardFloor,
+            JobResult::Refuse(Reason::ClockSkew) => Status::OutsideWindow,
+            _ => Status::Overloaded,
+        };
+        let refused = parked.refused(status).filter(|_| result != JobResult::Accept);
+        self.resume_with(flows, parked, result, refused, now);
+    }
+
+    /// Like [`Self::resume`]. `refused` is what the SYN-ACK says about a credential block.
+    pub(crate) fn resume_with(
+        &mut self,
+        flows: &mut Flows,
+        mut parked: Parked,
+        result: JobResult,
+        refused: Option<Refused>,
+        now: Instant,
+    ) {
+        let room = self.listeners.get(parked.listener).map(|listener| Room::of(listener, flows, now));
+        let taken = result == JobResult::Accept && room.as_ref().is_some_and(Room::takes_relayed);
+        if parked.relayed.is_some() && !taken {
+            return dropped_relayed(flows);
+        }
+        let bytes = core::mem::take(&mut parked.segment);
+        let (Some(room), Ok(segment)) = (room, Segment::parse(&bytes)) else { return };
+        let Parked { listener, key, above, .. } = parked;
+        if flows.find(&key).is_some() {
+            return;
+        }
+        let hash = flows.hasher.hash(&key);
+        let syn = &Syn { listener: listener.index, key, hash, segment: &segment, above, now };
+        let verdict = admit_parked(&room, parked, result, refused);
+        self.carry_out(flows, syn, verdict);
+    }
+
+    /// A parked SYN's data comes another way. The verdict no longer matters, and no copy may be accepted.
+    pub(crate) fn overtaken(&mut self, flows: &mut Flows, job: JobId, now: Instant) {
+        if let Some(parked) = self.parked.take(job) {
+            self.spoil_parked(flows, &parked, now);
+            if parked.relayed.is_some() {
+                dropped_relayed(flows);
+            }
+        }
+    }
+
+    /// Invalidates the first flight of a SYN that is no longer parked. A job for a store goes out anyway and
+    /// rejects copies, but a verification does not.
+    pub(crate) fn spoil_parked(&mut self, flows: &mut Flows, parked: &Parked, now: Instant) {
+        let Ok(segment) = Segment::parse(&parked.segment) else { return };
+        if parked.relayed.is_some() {
+            // The client also sends the same request directly.
+            return;
+        }
+        if self.listeners.get(parked.listener).is_some() && segment.options.asap().is_some() {
+            let listener = parked.listener.index;
+            let hash = flows.hasher.hash(&parked.key);
+            self.spoil(flows, &Syn { listener, key: parked.key, hash, segment: &segment, above: None, now });
+        }
+    }
+
+    pub(crate) fn tell(&mut self, job: Option<JobRequest>) {
+        if let Some(job) = job {
+            self.parked.tell(job);
+        }
+    }
+
+    /// Handles a segment that may follow a SYN of no connection. It is kept if the SYN waits; otherwise it is
+    /// dropped silently. Its sender has no answer yet, so a RST would end its connection. The sender retransmits
+    /// the segment.
+    pub(crate) fn handle_follower(&mut self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) {
+        let waits = self.parked.find(key).map(|(job, _)| job);
+        let kept = waits
+            .is_some_and(|job| copy_of(segment).is_some_and(|bytes| self.parked.follow(job, segment, bytes)));
+        if !kept {
+            flows.journal.drop_packet(Drop::Follower);
+        }
+    }
+}

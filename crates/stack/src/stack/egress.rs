@@ -1,0 +1,66 @@
+//! How a packet to send is found: first the answers that need no connection, then the connections in turn.
+
+use crate::output::Reply;
+use crate::stack::Stack;
+use firstflight_wire::Instant;
+use firstflight_wire::carrier::Control;
+use firstflight_wire::hint::{likely, unlikely};
+
+impl Stack {
+    /// Writes the next packet to send into `out` (at least the MTU long) and returns its length.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        if unlikely(self.flows.outbox.has_replies())
+            && let Some(len) = self.flows.outbox.poll_reply(out)
+        {
+            self.flows.journal.counters.packets_out += 1;
+            return Some(len);
+        }
+        if unlikely(self.flows.carrier.is_some())
+            && let Some(key) = self.flows.carrier.as_mut().and_then(|carrier| carrier.poll_keep_alive())
+            && let Some(len) = self.flows.outbox.emit(Reply::Control(key, Control::KeepAlive), out)
+        {
+            self.flows.journal.counters.keep_alives_sent += 1;
+            self.flows.journal.counters.packets_out += 1;
+            return Some(len);
+        }
+        while let Some(index) = self.flows.outbox.poll_turn() {
+            let Some(slot) = self.flows.slots.get_mut(index) else { continue };
+            let body = out.get_mut(slot.key.headers_len()..);
+            let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.flows.pool));
+            let whole = match (sent, &mut self.flows.carrier) {
+                (Some(len), Some(carrier)) if unlikely(slot.key.is_carried()) => {
+                    // The pair is `None` if the connection is over: its last segment leaves after that.
+                    if let Some(pair) = slot.pair {
+                        carrier.sent(pair, now);
+                    }
+                    self.flows.outbox.wrap_carried(&slot.key, slot.conn.ecn(), len, out)
+                }
+                (Some(len), _) => self.flows.outbox.wrap_raw(&slot.key, slot.conn.ecn(), len, out),
+                (None, _) => None,
+            };
+            // In most cases the connection has sent everything and leaves the queue.
+            if likely(sent.is_none() || slot.conn.is_quiet()) {
+                self.flows.outbox.end_turn();
+                slot.queued = false;
+                let readiness = slot.conn.poll_readiness();
+                slot.ready |= readiness;
+                if !slot.mapped {
+                    self.flows.reap(index);
+                } else if let Some(at) = slot.deadline() {
+                    // An earlier timer stays in place: most timers are pushed back and never reached.
+                    self.flows.wheel.expedite(index, at.max(now));
+                }
+                if !readiness.is_empty() {
+                    self.flows.announce(index);
+                }
+            } else {
+                self.flows.outbox.go_on(index);
+            }
+            if likely(whole.is_some()) {
+                self.flows.journal.counters.packets_out += 1;
+                return whole;
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,57 @@
+//! What a stack holds at this moment.
+
+use crate::server::listeners::Listeners;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use firstflight_credential::PendingLimit;
+
+/// Values that go up and down. Those of listeners are sums over all listeners.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Gauges {
+    /// Connections, TIME-WAIT not counted.
+    pub connections: usize,
+    /// Connections in TIME-WAIT.
+    pub time_waits: usize,
+    /// Bytes that send and receive buffers hold.
+    pub buffer_bytes: usize,
+    /// Packets with missing fragments.
+    pub fragmented: usize,
+    /// Bytes of memory that these packets take.
+    pub fragment_bytes: usize,
+    /// Handshakes under way at the listeners.
+    pub syn_queue: usize,
+    /// Connections that wait to be accepted.
+    pub accept_queue: usize,
+    /// First flights that wait for a verdict.
+    pub parked: usize,
+    /// First flights that wait for a verdict, and accepted ones that wait for their client's ACK, including
+    /// quarantined places. A limit that several stacks share counts the places of all of them.
+    pub pending: u64,
+    /// Upper limit of `pending`.
+    pub pending_limit: u64,
+    /// Places of first flights that were reset, kept for a while (RFC 7413 §5.1).
+    pub quarantined: usize,
+}
+
+impl Gauges {
+    /// Adds what the listeners hold.
+    pub(crate) fn add_listeners(&mut self, listeners: &Listeners) {
+        let mut limits: Vec<&Arc<PendingLimit>> = Vec::new();
+        for listener in listeners.iter() {
+            self.syn_queue += listener.syn_queue;
+            self.accept_queue += listener.accept_queue.len();
+            let policy = listener.config.fast_open.as_ref();
+            limits.extend(policy.map(|policy| &policy.pending));
+            let policy = listener.config.asap.as_ref();
+            limits.extend(policy.map(|policy| &policy.pending));
+            limits.extend(policy.and_then(|policy| policy.relayed.as_ref()));
+        }
+        // Listeners of several addresses may share one limit, and so may cookies and certificates of one listener.
+        limits.sort_unstable_by_key(|limit| Arc::as_ptr(limit));
+        limits.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        for limit in limits {
+            self.pending += u64::from(limit.pending());
+            self.pending_limit += u64::from(limit.limit());
+        }
+    }
+}

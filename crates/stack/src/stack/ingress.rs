@@ -1,0 +1,390 @@
+//! How a received packet is handled.
+
+use crate::addresses::is_mapped;
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::flows::fragments::Rules;
+use crate::flows::icmp;
+use crate::flows::slot::Owner;
+use crate::output::Reply;
+use crate::server::listeners::Listener;
+use crate::server::syn::{Syn, is_first_syn};
+use crate::stack::Stack;
+use core::hint::cold_path;
+use core::net::IpAddr;
+use firstflight_tcp::{CloseReason, Disposition, DropReason, StateName, TimeWaitAction, follows};
+use firstflight_wire::carrier::Carried;
+use firstflight_wire::hint::unlikely;
+use firstflight_wire::icmp::{self as wire_icmp, IcmpError, IcmpErrorKind};
+use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
+use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::{Instant, ParseError, udp};
+
+/// A RST for a parked SYN must be this close to it: behind the SYN and the data that it carries.
+const PARKED_WINDOW: u32 = 1 << 11;
+
+impl Stack {
+    /// Handles one IP packet. It may contain any bytes.
+    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
+        self.flows.journal.counters.packets_in += 1;
+        // One branch for each family, so that the compiler specializes the code for it.
+        match version(packet) {
+            Some(4) => match Packet::parse_v4(packet) {
+                Ok(ip) => self.handle_ip(&ip, packet, now),
+                Err(ParseError::Fragment) => self.handle_fragment(packet, now),
+                Err(_) => self.flows.journal.drop_packet(Drop::BadIp),
+            },
+            Some(6) => match Packet::parse_v6(packet) {
+                // An IPv6 packet must not have IPv4-mapped addresses: IPv4 addresses travel in IPv4 packets only.
+                Ok(ip) if unlikely(is_mapped(ip.src) || is_mapped(ip.dst)) => {
+                    self.flows.journal.drop_packet(Drop::BadSource)
+                }
+                Ok(ip) => self.handle_ip(&ip, packet, now),
+                Err(ParseError::Fragment) => self.handle_fragment(packet, now),
+                Err(_) => self.flows.journal.drop_packet(Drop::BadIp),
+            },
+            _ => self.flows.journal.drop_packet(Drop::BadIp),
+        }
+        self.settle(now);
+    }
+
+    #[inline(always)]
+    fn handle_ip<A: Into<IpAddr> + Copy>(&mut self, ip: &Packet<'_, A>, packet: &[u8], now: Instant) {
+        if unlikely(ip.protocol != Protocol::Tcp) {
+            if ip.protocol == Protocol::Udp && self.flows.carrier.is_some() {
+                let ce = ip.ecn == Ecn::Ce;
+                return self.handle_udp(ip.src.into(), ip.dst.into(), ip.payload, ce, now);
+            }
+            return self.handle_other(packet, now);
+        }
+        let Ok(mut segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
+            cold_path();
+            return self.flows.journal.drop_packet(Drop::BadTcp);
+        };
+        segment.ce = ip.ecn == Ecn::Ce;
+        let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
+        let hash = self.flows.hasher.hash(&key);
+        match self.flows.find_hashed(hash, &key) {
+            // The addresses were checked when the connection began.
+            Some(index) => self.deliver(index, &segment, now),
+            None if self.flows.concerns_us(ip.src.into(), ip.dst.into()) => {
+                // The key is copied only here, so that the key of the look-up need not be in memory.
+                self.handle_new(&{ key }, hash, &segment, now)
+            }
+            None => {}
+        }
+    }
+
+    /// Handles a packet without a TCP segment.
+    #[cold]
+    fn handle_other(&mut self, packet: &[u8], now: Instant) {
+        let Ok(ip) = Packet::parse(packet) else { return };
+        let icmp = matches!(ip.protocol, Protocol::Icmp | Protocol::Icmpv6);
+        // A socket passes on ICMP errors that the kernel has checked. Their source may be our own address, if the peer
+        // is on this host.
+        let from_kernel =
+            icmp && self.flows.is_ours(ip.dst) && self.flows.carrier.as_ref().is_some_and(|c| c.from_socket);
+        match ip.protocol {
+            _ if !from_kernel && !self.flows.concerns_us(ip.src, ip.dst) => {}
+            _ if icmp => self.handle_icmp(&ip, packet, now),
+            _ => self.flows.journal.drop_packet(Drop::Protocol),
+        }
+    }
+
+    /// Takes a packet that is a fragment.
+    #[cold]
+    fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
+        self.flows.journal.counters.fragments_in += 1;
+        let rules = Rules {
+            limits: self.flows.config.limits.fragments,
+            mtu: self.flows.config.mtu,
+            udp: self.flows.carrier.is_some(),
+        };
+        let fragment = match rules.parse(packet) {
+            Ok(fragment) => fragment,
+            Err(reason) => return self.flows.journal.drop_packet(reason),
+        };
+        if !self.flows.concerns_us(fragment.src, fragment.dst) {
+            return;
+        }
+        let counters = &mut self.flows.journal.counters;
+        match self.flows.fragments.handle(&fragment, &rules, now, &mut self.flows.random, counters) {
+            // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
+            // the first fragment.
+            Some(Ok(whole)) => {
+                self.flows.journal.counters.packets_reassembled += 1;
+                self.handle_packet(now, &whole);
+            }
+            Some(Err(reason)) => self.flows.journal.drop_packet(reason),
+            None => {}
+        }
+    }
+
+    fn handle_icmp(&mut self, ip: &Packet<'_>, packet: &[u8], now: Instant) {
+        let error = match ip.protocol {
+            Protocol::Icmp => wire_icmp::parse_v4(ip.payload),
+            _ => wire_icmp::parse_v6(ip.payload, ip.src, ip.dst),
+        };
+        match error {
+            Ok(error) => self.handle_icmp_error(&error, now),
+            Err(_) => self.flows.answer_echo(packet),
+        }
+    }
+
+    //= rfc9293 MUST-54
+    fn handle_icmp_error(&mut self, error: &IcmpError<'_>, now: Instant) {
+        let Some((key, seq)) = icmp::quoted(error) else {
+            return self.flows.journal.drop_packet(Drop::BadIcmp);
+        };
+        let Some(index) = self.flows.find(&key) else {
+            return self.flows.journal.drop_packet(Drop::BadIcmp);
+        };
+        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        // The quoted number must be outstanding (RFC 5927 §4.1).
+        if !slot.conn.owns_sequence(seq) {
+            return self.flows.journal.drop_packet(Drop::BadIcmp);
+        }
+        //= rfc9293 MUST-47 SHLD-25
+        // The application can read the error, whatever it means here (RFC 9293 §3.9.1.8).
+        if !matches!(error.kind, IcmpErrorKind::PacketTooBig { .. } | IcmpErrorKind::Other { .. }) {
+            slot.network_error = Some(error.kind);
+        }
+        match error.kind {
+            IcmpErrorKind::PacketTooBig { mtu } => {
+                let mss = icmp::mss_of(&key, mtu);
+                slot.conn.reduce_mss(mss, now);
+                if slot.client {
+                    let network = self.flows.config.network_of(&key);
+                    self.client.credentials.learn_path_mss(network, key.remote_ip(), mss, now);
+                }
+            }
+            kind if kind.is_hard() => self.unreachable(index, now),
+            IcmpErrorKind::HostUnreachable if self.flows.config.unreachable_ends_handshakes => {
+                self.unreachable(index, now);
+            }
+            //= rfc9293 MUST-56
+            // Soft error: routing may recover, and the connection's own timeouts decide (RFC 5461). But filters report
+            // such errors, too, so a plain SYN follows one with an option or data.
+            IcmpErrorKind::HostUnreachable | IcmpErrorKind::NetUnreachable => {
+                slot.conn.refused_for_now(now);
+                if error.kind == IcmpErrorKind::HostUnreachable {
+                    self.server.disowned(&mut self.flows, index, now);
+                }
+            }
+            _ => return,
+        }
+        self.flows.touched(index);
+    }
+
+    /// The network says that the peer of connection `index` cannot be reached.
+    #[cold]
+    fn unreachable(&mut self, index: u32, now: Instant) {
+        if !self.client.hold_armed(&mut self.flows, index, CloseReason::Unreachable, now)
+            && let Some(slot) = self.flows.slots.get_mut(index)
+        {
+            slot.conn.unreachable(now, &mut self.flows.pool);
+        }
+    }
+
+    /// Handles a segment whose four-tuple is not known.
+    #[inline(always)]
+    pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
+        if unlikely(!self.client.armed.is_empty()) {
+            if let Some(index) = self.client.answers_armed(&mut self.flows, key, segment, now) {
+                return self.deliver(index, segment, now);
+            }
+            if self.client.overtakes_answer(&mut self.flows, key, segment) {
+                return self.flows.journal.drop_packet(Drop::NoConnection);
+            }
+        }
+        self.handle_stray(key, hash, segment, now);
+    }
+
+    /// Handles a segment of no connection.
+    #[inline(never)]
+    pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
+        let key = *key;
+        if unlikely(key.is_carried()) && follows(segment) && self.server.listeners.find(&key).is_some() {
+            return self.server.handle_follower(&mut self.flows, &key, segment);
+        }
+        if unlikely(key.is_carried()) {
+            let server = &self.server;
+            let opens = |flows: &Flows| server.opens_from_cookie(flows, &key, segment, now);
+            if self.flows.comes_from_new_port(&key, segment, now, opens) {
+                return;
+            }
+        }
+        let (mut above, mut listener) = (None, None);
+        if let Some((record, held)) = self.flows.remembered(hash) {
+            let judged = match record.judge(segment) {
+                TimeWaitAction::Acknowledge { .. }
+                    if self.server.may_reopen(&key, hash, &record, segment) =>
+                {
+                    record.reopen()
+                }
+                judged => judged,
+            };
+            if unlikely(!matches!(judged, TimeWaitAction::Reopen { .. })) {
+                self.server.not_opened(&mut self.flows, &key, segment, now);
+            }
+            match judged {
+                TimeWaitAction::Ignore => {
+                    if segment.flags.contains(Flags::RST) && segment.seq == record.rcv_nxt {
+                        self.server.challenged.reset(hash, record.rcv_nxt);
+                    }
+                    return;
+                }
+                TimeWaitAction::Acknowledge { restart } => {
+                    if is_first_syn(segment) {
+                        self.server.challenged.note(hash, record.rcv_nxt);
+                    }
+                    if restart && !held {
+                        self.flows.time_wait.restart(hash, now, self.flows.tcp.time_wait);
+                    }
+                    let value = self.flows.isn.timestamp(&key, now);
+                    return self
+                        .flows
+                        .outbox
+                        .reply(Reply::time_wait(key, &record, value), &mut self.flows.journal);
+                }
+                TimeWaitAction::Reopen { above: isn } => {
+                    listener = self.server.listeners.find(&key);
+                    if listener.is_none() {
+                        return self.flows.reply_reset(key, segment);
+                    }
+                    self.flows.time_wait.remove(hash);
+                    if unlikely(self.flows.held.len() > 0) {
+                        self.flows.held.remove(hash);
+                    }
+                    above = Some(isn);
+                }
+            }
+        }
+        if unlikely(segment.flags.contains(Flags::RST))
+            && let Some((job, isn)) = self.server.parked.find(&key)
+            && segment.seq.in_window(isn, PARKED_WINDOW)
+        {
+            // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
+            // later spoofed the RST.
+            return self.server.overtaken(&mut self.flows, job, now);
+        }
+        let only_syn =
+            segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
+        match listener.or_else(|| self.server.listeners.find(&key)) {
+            Some(listener) if only_syn => {
+                self.server.handle_syn(&mut self.flows, &Syn { listener, key, hash, segment, above, now })
+            }
+            Some(listener)
+                if self.server.handle_cookie_ack(&mut self.flows, listener, key, hash, segment, now) => {}
+            // RFC 9293 §3.10.7.2, fourth step: a listener does not answer a segment without SYN, ACK and RST.
+            Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
+                self.flows.journal.drop_packet(Drop::BadFlags);
+            }
+            _ => self.flows.reply_reset(key, segment),
+        }
+    }
+
+    /// Delivers a segment to connection `index`.
+    #[inline(always)]
+    pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
+        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        let opens_or_ends = segment.flags.intersects(Flags::SYN.union(Flags::RST));
+        if opens_or_ends || matches!(slot.owner, Owner::SynQueue(_) | Owner::Twin(_)) {
+            return self.deliver_opening(index, segment, now);
+        }
+        if self.flows.deliver(index, segment, now) {
+            self.take_news(index, now);
+        }
+    }
+
+    /// Like [`Self::deliver`], for a connection that is being opened, and for a SYN or RST.
+    #[inline(never)]
+    fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
+        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        let key = slot.key;
+        if unlikely(!self.client.armed.is_empty())
+            && slot.conn.is_refused_by(segment)
+            && self.client.hold_armed(&mut self.flows, index, CloseReason::Refused, now)
+        {
+            return;
+        }
+        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        if unlikely(segment.flags.contains(Flags::SYN) && !slot.client) {
+            self.server.not_opened(&mut self.flows, &key, segment, now);
+            self.server.contacted(&mut self.flows, index, segment);
+        }
+        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        if let Owner::SynQueue(listener) = slot.owner
+            && !segment.flags.intersects(Flags::SYN.union(Flags::RST))
+            && self.server.listeners.at(listener).is_some_and(Listener::is_full)
+        {
+            // The client's data brings the ACK again, and there may be room then.
+            return self.flows.journal.drop_packet(Drop::AcceptQueueFull);
+        }
+        let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
+        if unlikely(crosses && key.is_carried()) && slot.client && slot.conn.state() == StateName::SynSent {
+            // Nobody opens connections to clients in UDP, and a SYN without ACK can be forged without knowing any
+            // number.
+            return self.flows.not_processed(
+                index,
+                key,
+                Disposition::Dropped(DropReason::Unexpected),
+                segment,
+            );
+        }
+        let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
+            self.client.handle_answer(&mut self.flows, index, segment, now)
+        } else if let Owner::Twin(first) = slot.owner {
+            cold_path();
+            self.client.handle_twin(&mut self.flows, index, first, segment, now)
+        } else {
+            slot.conn.handle_segment(segment, now, &mut self.flows.pool)
+        };
+        if unlikely(disposition != Disposition::Processed) {
+            self.flows.not_processed(index, key, disposition, segment);
+        }
+        if self.flows.touch(index) {
+            self.take_news(index, now);
+        }
+    }
+
+    /// Handles a UDP datagram. There is a carrier. `#[inline(never)]` keeps this out of raw TCP's path.
+    #[inline(never)]
+    pub(crate) fn handle_udp(&mut self, src: IpAddr, dst: IpAddr, bytes: &[u8], ce: bool, now: Instant) {
+        let Some(carrier) = &self.flows.carrier else { return };
+        let (port, trusted) = (carrier.port, carrier.from_socket);
+        let datagram =
+            if trusted { udp::Datagram::parse(bytes) } else { udp::Datagram::parse_checked(bytes, src, dst) };
+        let Ok(datagram) = datagram else { return self.flows.journal.drop_packet(Drop::BadUdp) };
+        let carried = Carried::parse(datagram.payload).ok().filter(|_| datagram.dst_port == port);
+        let Some(carried) = carried else {
+            if self.flows.concerns_us(src, dst) {
+                self.flows.journal.drop_packet(Drop::NotCarried);
+            }
+            return;
+        };
+        match carried {
+            Carried::Segment(bytes) => {
+                let Ok(mut segment) = Segment::parse(bytes) else {
+                    return self.flows.journal.drop_packet(Drop::BadTcp);
+                };
+                segment.ce = ce;
+                let key = FlowKey::of(dst, segment.dst_port, src, segment.src_port)
+                    .carried(port, datagram.src_port);
+                let hash = self.flows.hasher.hash(&key);
+                match self.flows.find_hashed(hash, &key) {
+                    Some(index) => self.deliver(index, &segment, now),
+                    None if self.flows.comes_from_another(&key) => self.handle_new(&key, hash, &segment, now),
+                    None => {}
+                }
+            }
+            Carried::Control(control) => {
+                let key = FlowKey::of(dst, 0, src, 0).carried(port, datagram.src_port);
+                if self.flows.comes_from_another(&key) {
+                    self.flows.handle_control(key, control, now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The life of a connection in the stack: it is inserted, something happens to it, it ends, its slot is free again.
+
+use crate::flows::slot::Owner;
+use crate::stack::Stack;
+use alloc::sync::Arc;
+use core::hint::cold_path;
+use core::time::Duration;
+use firstflight_credential::Outcome;
+use firstflight_tcp::{CloseReason, Readiness, StateName};
+use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
+
+/// How long a first flight that was reset while the application had it keeps its place: the SYN may have been
+/// spoofed, and the RST may be the victim's (RFC 7413 §5.1).
+const QUARANTINE: Duration = Duration::from_secs(60);
+
+impl Stack {
+    /// Takes the news that the parts have noted. Every command and every packet ends with it.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, now: Instant) {
+        if unlikely(self.flows.has_news()) {
+            self.take_all_news(now);
+        }
+    }
+
+    #[cold]
+    fn take_all_news(&mut self, now: Instant) {
+        while let Some(index) = self.flows.poll_news() {
+            self.take_news(index, now);
+        }
+    }
+
+    /// Takes the news of connection `index`, see [`crate::flows::slot::Slot::touch`].
+    #[inline(never)]
+    pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
+        if unlikely(self.flows.journal.is_tracing()) {
+            self.flows.trace_transitions(index);
+        }
+        let Some((mut slot, generation)) = self.flows.slots.get_mut_with_generation(index) else { return };
+        slot.conn.forget_transitions();
+        let ready = slot.conn.poll_readiness();
+        slot.ready |= ready;
+        if ready.contains(Readiness::CONNECTED) {
+            slot.place = None;
+            self.flows.journal.counters.established += 1;
+            let kept =
+                slot.certificate || slot.granted || slot.pair.is_some() || self.server.clients.is_some();
+            if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
+                self.opened(index, now);
+                let Some(again) = self.flows.slots.get_mut(index) else { return };
+                slot = again;
+            }
+        }
+        if ready.contains(Readiness::CLOSED) {
+            self.ended(index, now);
+            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            slot = again;
+        }
+        if !ready.is_empty() {
+            slot.announce(index, generation, &mut self.flows.journal);
+        }
+        if !slot.counted && slot.outcome != Outcome::Undecided {
+            slot.counted = true;
+            let side = if slot.client {
+                &mut self.flows.journal.counters.client
+            } else {
+                &mut self.flows.journal.counters.server
+            };
+            side.add(slot.outcome);
+        }
+    }
+
+    /// The handshake of connection `index` is complete: does what was deferred until now.
+    #[inline(never)]
+    fn opened(&mut self, index: u32, now: Instant) {
+        if let Some(clients) = &mut self.server.clients
+            && let Some(one) = clients.join(&mut self.flows.slots, index, now)
+        {
+            // A connection beyond the limit is reset before the application can accept it.
+            self.flows.journal.counters.clients_limited += 1;
+            self.flows.shed(one);
+            self.settle(now);
+        }
+        if unlikely(self.flows.carrier.is_some()) {
+            self.flows.carried_opened(index, now);
+        }
+        let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
+        if slot.certificate {
+            self.server.proved(&mut self.flows, index, now);
+            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            slot = again;
+        }
+        let granted = core::mem::take(&mut slot.granted);
+        if let Owner::SynQueue(listener) = slot.owner {
+            self.server.promote(&mut self.flows, index, listener);
+        }
+        if granted {
+            self.server.activate(index);
+        }
+    }
+
+    /// The connection is over: removes it from the table, and adds a TIME-WAIT record if needed.
+    #[inline(always)]
+    fn ended(&mut self, index: u32, now: Instant) {
+        let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
+        if slot.client {
+            self.client.visit_over(&mut self.flows, index, now);
+            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            slot = again;
+        }
+        if unlikely(core::mem::take(&mut slot.granted)) {
+            self.server.grants.remove(&index);
+        }
+        if unlikely(slot.certificate) {
+            self.server.vouched_for_nothing(&mut self.flows, index, now);
+            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            slot = again;
+        }
+        if unlikely(slot.place.is_some())
+            && let Some(place) = slot.place.take()
+            && slot.conn.close_reason() == Some(CloseReason::Reset)
+            && self.server.listeners.keeps_place(slot.owner)
+        {
+            self.server.quarantine.push_back((now + QUARANTINE, place));
+        }
+        if unlikely(!core::mem::take(&mut slot.mapped)) {
+            return;
+        }
+        if unlikely(slot.of_client)
+            && let Some(clients) = &mut self.server.clients
+        {
+            clients.leave(slot, index);
+        }
+        if unlikely(!self.client.armed.is_empty()) {
+            let key = slot.key;
+            self.client.disarm(&key, index);
+            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            slot = again;
+        }
+        let hash = slot.hash;
+        if unlikely(slot.pair.is_some()) {
+            self.flows.carried_ended(index, now);
+            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            slot = again;
+        }
+        if let Owner::SynQueue(listener) = slot.owner {
+            cold_path();
+            slot.owner = Owner::Nobody;
+            self.server.listeners.left_syn_queue(listener);
+        }
+        if slot.conn.state() == StateName::TimeWait {
+            self.flows.journal.counters.time_waits += 1;
+            let record = slot.conn.time_wait();
+            let before = self.flows.time_wait.len();
+            if unlikely(self.flows.time_wait.insert(hash, record, now, self.flows.tcp.time_wait)) {
+                self.flows.journal.counters.time_waits_evicted +=
+                    (before + 1 - self.flows.time_wait.len()) as u64;
+            }
+        }
+        if unlikely(slot.hold)
+            && slot.conn.close_reason() == Some(CloseReason::Finished)
+            && slot.conn.state() == StateName::Closed
+        {
+            self.flows.journal.counters.last_acks_held += 1;
+            let record = slot.conn.time_wait();
+            self.flows.held.insert(hash, record, now, self.flows.tcp.time_wait);
+        }
+        // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually
+        // wants a later one.
+        self.flows.table.remove(hash, index);
+    }
+
+    /// Limits, from now on, the time that a connection waits for its peer's FIN once the application has released
+    /// it ([`firstflight_tcp::Config::fin_wait2`]). This is meant for a program that ends: in FIN-WAIT-2 the peer
+    /// has acknowledged everything, and nobody reads what it may still send.
+    pub fn limit_fin_wait2(&mut self, most: Duration, now: Instant) {
+        let limit = |tcp: &mut Arc<firstflight_tcp::Config>| {
+            if tcp.fin_wait2 > most {
+                Arc::make_mut(tcp).fin_wait2 = most;
+            }
+        };
+        limit(&mut self.flows.tcp);
+        self.server.listeners.tune(limit);
+        // Most connections share their settings.
+        let (mut before, mut after) = (Arc::clone(&self.flows.tcp), Arc::clone(&self.flows.tcp));
+        let indices: alloc::vec::Vec<u32> = self.flows.slots.indices().collect();
+        for index in indices {
+            let Some(slot) = self.flows.slots.get_mut(index) else { continue };
+            if !Arc::ptr_eq(slot.conn.config(), &before) {
+                before = Arc::clone(slot.conn.config());
+                after = Arc::clone(&before);
+                limit(&mut after);
+            }
+            slot.conn.set_config(Arc::clone(&after), now);
+            self.flows.touched(index);
+        }
+        self.settle(now);
+    }
+}

@@ -1,0 +1,393 @@
+//! The stack itself: its fields, its getters, its clock.
+
+pub(crate) mod egress;
+pub(crate) mod gauges;
+pub(crate) mod ingress;
+pub(crate) mod lifecycle;
+pub(crate) mod socket;
+
+use crate::client::Client;
+use crate::config::Config;
+use crate::event::{ConnId, ConnectionInfo, Event, Job, JobId, Trace};
+use crate::flows::Flows;
+use crate::flows::slot::Owner;
+use crate::journal::Subject;
+use crate::journal::counters::Counters;
+use crate::random::Random;
+use crate::server::Server;
+use crate::server::asap::Verifications;
+use crate::server::relayed::RelayedFlight;
+use crate::stack::gauges::Gauges;
+use core::fmt;
+use core::net::IpAddr;
+use firstflight_credential::asap::{Verified, reason};
+use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Reason};
+use firstflight_tcp::{CloseReason, Variables};
+use firstflight_wire::hint::unlikely;
+use firstflight_wire::{Clock, Instant};
+
+/// Most addresses that [`Stack::prefer_address`] keeps.
+const MAX_ADDRESSES: usize = 64;
+
+/// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
+///
+/// It does no input or output. Packets, the time and commands go in; packets, events and questions come out.
+///
+/// | what | methods |
+/// |---|---|
+/// | goes in | [`handle_packet`](Self::handle_packet), [`handle_timeout`](Self::handle_timeout), [`handle_clock`](Self::handle_clock), [`handle_job`](Self::handle_job), [`handle_verified`](Self::handle_verified), [`handle_relayed`](Self::handle_relayed) |
+/// | commands for listeners | [`listen`](Self::listen), [`accept`](Self::accept), [`unlisten`](Self::unlisten), `set_…` |
+/// | commands for connections | [`connect`](Self::connect), [`write`](Self::write), [`read`](Self::read), [`shutdown`](Self::shutdown), [`abort`](Self::abort), [`release`](Self::release) |
+/// | comes out | [`poll_event`](Self::poll_event), [`poll_job`](Self::poll_job), [`poll_verifications`](Self::poll_verifications), [`poll_transmit`](Self::poll_transmit), [`poll_timeout`](Self::poll_timeout) |
+/// | shows | [`info`](Self::info), [`counters`](Self::counters), [`gauges`](Self::gauges), [`poll_trace`](Self::poll_trace) |
+///
+/// After anything that goes in and after a command, poll in this order: the events, and let the application handle
+/// them; the jobs and the verifications; the packets, until there are none; then when the next timeout is due. Events
+/// come before packets so that the application's answer rides with the acknowledgement.
+///
+/// `Debug` shows counts: nothing that a stream carried, and no secret.
+///
+/// # Example
+///
+/// A request and its response, between two stacks on a perfect link:
+///
+/// ```
+/// use firstflight_stack::{Config, ConnectConfig, Event, ListenConfig, Stack};
+/// use firstflight_wire::Instant;
+///
+/// /// Sends everything that waits in one stack to the other.
+/// fn transmit(from: &mut Stack, to: &mut Stack, now: Instant) {
+///     let mut packet = [0; 1500];
+///     while let Some(len) = from.poll_transmit(now, &mut packet) {
+///         to.handle_packet(now, &packet[..len]);
+///     }
+/// }
+///
+/// // A real program takes secrets from the system's generator and the time from a monotonic clock.
+/// let now = Instant::from_secs(1);
+/// let mut client = Stack::new(Config::new(vec!["192.0.2.1".parse()?], [1; 32]), now);
+/// let mut server = Stack::new(Config::new(vec!["192.0.2.2".parse()?], [2; 32]), now);
+///
+/// let listener = server.listen(ListenConfig::new("192.0.2.2:80".parse()?))?;
+/// let (id, _) = client.connect("192.0.2.2:80".parse()?, b"question", &ConnectConfig::default(), now)?;
+/// for _ in 0..2 {
+///     transmit(&mut client, &mut server, now);
+///     transmit(&mut server, &mut client, now);
+/// }
+///
+/// assert_eq!(server.poll_event(), Some(Event::Acceptable(listener)));
+/// let child = server.accept(listener).ok_or("nothing to accept")?;
+/// let mut request = [0; 100];
+/// let len = server.read(child, &mut request, now)?;
+/// assert_eq!(&request[..len], b"question");
+///
+/// server.write(child, b"answer", now)?;
+/// transmit(&mut server, &mut client, now);
+/// while let Some(event) = client.poll_event() {
+///     if let Event::Ready(ready, what) = event {
+///         println!("{ready:?}: {what:?}");
+///     }
+/// }
+/// let mut response = [0; 100];
+/// let len = client.read(id, &mut response, now)?;
+/// assert_eq!(&response[..len], b"answer");
+/// println!("the outcome: {:?}", client.info(id).map(|info| info.outcome));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Stack {
+    pub(crate) flows: Flows,
+    pub(crate) server: Server,
+    pub(crate) client: Client,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("addresses", &self.flows.config.addresses)
+            .field("connections", &self.connections())
+            .field("time_waits", &self.time_waits())
+            .field("buffer_bytes", &self.buffer_bytes())
+            .field("next_timeout", &self.poll_timeout())
+            .field("to_send", &self.flows.outbox.waiting())
+            .field("counters", &self.flows.journal.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stack {
+    /// An empty stack.
+    #[must_use]
+    pub fn new(config: Config, now: Instant) -> Self {
+        let mut random = Random::new(&config.secret);
+        let hashes = random.next_u64();
+        let [ports, numbers, cookies] = [(); 3].map(|()| random.secret());
+        Self {
+            server: Server::new(&config.limits, cookies),
+            client: Client::new(&config, ports),
+            flows: Flows::new(config, hashes, numbers, random, now),
+        }
+    }
+
+    // --- getters -------------------------------------------------------------------------------
+
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.flows.config
+    }
+
+    /// Its counts.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.flows.journal.counters
+    }
+
+    /// Connections it holds, TIME-WAIT not counted.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.flows.slots.len()
+    }
+
+    /// Connections in TIME-WAIT.
+    #[must_use]
+    pub fn time_waits(&self) -> usize {
+        self.flows.time_wait.len()
+    }
+
+    /// Bytes that send and receive buffers hold now.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.flows.pool.outstanding()
+    }
+
+    /// The values that go up and down. Iterates over the listeners.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges {
+            connections: self.connections(),
+            time_waits: self.time_waits(),
+            buffer_bytes: self.buffer_bytes(),
+            fragmented: self.flows.fragments.packets(),
+            fragment_bytes: self.flows.fragments.bytes(),
+            parked: self.server.parked.len(),
+            quarantined: self.server.quarantine.len(),
+            ..Gauges::default()
+        };
+        gauges.add_listeners(&self.server.listeners);
+        gauges
+    }
+
+    /// What the client remembers of servers.
+    #[must_use]
+    pub fn credentials(&self) -> &CredentialStore {
+        &self.client.credentials
+    }
+
+    /// Forgets every cookie and round-trip time. Call it when the host moved to another network.
+    pub fn forget_credentials(&mut self) {
+        self.client.credentials.flush();
+    }
+
+    /// Sets the network to which the host moved. Nothing that was learnt on another network is used from now on.
+    /// What was learnt on an unknown network is forgotten.
+    pub fn set_network(&mut self, network: NetworkId) {
+        if network != self.flows.config.network && !self.flows.config.network.is_known() {
+            self.client.credentials.flush();
+        }
+        self.flows.config.network = network;
+    }
+
+    /// Makes `ip` one of this stack's addresses, and the source of connects in its family from now on. At most 64
+    /// addresses are kept.
+    pub fn prefer_address(&mut self, ip: IpAddr) {
+        let addresses = &mut self.flows.config.addresses;
+        if addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()) == Some(&ip) {
+            return;
+        }
+        addresses.retain(|own| *own != ip);
+        addresses.insert(0, ip);
+        addresses.truncate(MAX_ADDRESSES);
+    }
+
+    /// Restores what was saved about a server on `network`.
+    pub fn restore_credential(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
+        self.client.credentials.restore(network, server, entry);
+    }
+
+    /// What is known of a connection; `None` if it is gone.
+    #[must_use]
+    pub fn info(&self, id: ConnId) -> Option<ConnectionInfo> {
+        let slot = self.flows.slot(id)?;
+        let rtt = slot.conn.rtt();
+        Some(ConnectionInfo {
+            state: slot.conn.state(),
+            local: slot.key.local(),
+            remote: slot.key.remote(),
+            outcome: slot.outcome,
+            confirmed: slot.conn.is_confirmed(),
+            rtt: rtt.map(|r| r.0),
+            rtt_var: rtt.map(|r| r.1),
+            cwnd: slot.conn.cwnd(),
+            rto: slot.conn.rto(),
+            timeouts: slot.conn.timeouts(),
+            unacknowledged: slot.conn.unacknowledged(),
+            mss: slot.conn.mss(),
+            nodelay: slot.conn.nodelay(),
+            handshake_retransmits: (slot.asked.as_ref())
+                .map_or(0, |a| a.ladder.syns)
+                .saturating_add(slot.conn.handshake_retransmits()),
+            network_error: slot.network_error,
+            certificate: slot.certificate,
+            relayed: slot.relayed,
+            cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
+            totals: slot.conn.totals(),
+            carrier: slot.key.is_carried().then(|| slot.key.outer_remote()),
+        })
+    }
+
+    /// The state machine of a connection, for inspection; `None` if it is gone.
+    #[must_use]
+    pub fn connection(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
+        self.flows.slot(id).map(|slot| &slot.conn)
+    }
+
+    /// Why a connection is over, once it is; `None` also if it is gone.
+    #[must_use]
+    pub fn close_reason(&self, id: ConnId) -> Option<CloseReason> {
+        self.flows.slot(id)?.conn.close_reason()
+    }
+
+    /// The sequence variables of a connection, for diagnosis; `None` if it is gone.
+    #[must_use]
+    pub fn variables(&self, id: ConnId) -> Option<Variables> {
+        Some(self.flows.slot(id)?.conn.variables())
+    }
+
+    // --- handle --------------------------------------------------------------------------------
+
+    /// Sets the wall clock. Credentials need it, TCP does not. Call it at the start and from time to time, so that
+    /// the stack learns of a clock that steps.
+    pub fn handle_clock(&mut self, clock: Clock) {
+        self.flows.clock = clock;
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(index) = self.flows.wheel.pop_expired(now) {
+            if let Some(slot) = self.flows.slots.get_mut(index) {
+                slot.conn.handle_timeout(now, &mut self.flows.pool);
+                let climbs = slot.asked.as_ref().is_some_and(|a| a.ladder.at.is_some_and(|at| at <= now));
+                if self.flows.touch(index) {
+                    self.take_news(index, now);
+                }
+                if climbs {
+                    self.client.climb(&mut self.flows, index, now);
+                    self.settle(now);
+                }
+            }
+        }
+        self.flows.time_wait.expire(now);
+        self.flows.held.expire(now);
+        self.flows.fragments.expire(now, &mut self.flows.journal.counters);
+        while self.server.quarantine.front().is_some_and(|(until, _)| *until <= now) {
+            self.server.quarantine.pop_front();
+        }
+        if unlikely(self.flows.carrier.is_some()) {
+            self.flows.handle_carrier_timeout(now);
+        }
+        while let Some(parked) = self.server.parked.take_expired(now) {
+            self.server.spoil_parked(&mut self.flows, &parked, now);
+            self.server.resume(&mut self.flows, parked, JobResult::Refuse(Reason::ParkedTooLong), now);
+        }
+        self.settle(now);
+    }
+
+    /// Takes the verdicts, in the order of [`Verifications::verify`]. Verdicts that come too late change nothing.
+    pub fn handle_verified(&mut self, done: Verifications, verdicts: &[Verified], now: Instant) {
+        self.server.handle_verified(&mut self.flows, done, verdicts, now);
+        self.settle(now);
+    }
+
+    /// Takes a first flight from a front that is known to be allowed to deliver it (`firstflight-dns`). It goes
+    /// through the listener's admission like one that comes from its client. The listener needs an
+    /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed).
+    pub fn handle_relayed(&mut self, now: Instant, flight: RelayedFlight<'_>) {
+        self.server.handle_relayed(&mut self.flows, now, flight);
+        self.settle(now);
+    }
+
+    /// Takes the answer to a job. An answer that comes too late is ignored.
+    pub fn handle_job(&mut self, id: JobId, result: JobResult, now: Instant) {
+        let Some(parked) = self.server.parked.take(id) else { return };
+        if result == JobResult::Accept
+            && let Some(candidate) = &parked.candidate
+            && let Err(refused) = candidate.stands(&self.server.asap, &self.flows.clock_at(now))
+        {
+            let result = JobResult::Refuse(reason(refused.status));
+            self.server.resume_with(&mut self.flows, parked, result, Some(refused), now);
+        } else {
+            self.server.resume(&mut self.flows, parked, result, now);
+        }
+        self.settle(now);
+    }
+
+    // --- poll ----------------------------------------------------------------------------------
+
+    /// The next event for the application.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if unlikely(self.flows.starved.any()) {
+            self.flows.starved.feed(
+                self.flows.pool.outstanding(),
+                &mut self.flows.slots,
+                &mut self.flows.journal,
+            );
+        }
+        loop {
+            let id = match self.flows.journal.poll_event()? {
+                Subject::Listener(index) => {
+                    if let Some(id) = self.server.listeners.announced(index) {
+                        return Some(Event::Acceptable(id));
+                    }
+                    continue;
+                }
+                Subject::Connection(id) => id,
+            };
+            let Some(slot) = self.flows.slots.get_live(id.index, id.generation) else { continue };
+            slot.announced = false;
+            let ready = core::mem::take(&mut slot.ready);
+            if slot.owner == Owner::Application && !ready.is_empty() {
+                return Some(Event::Ready(id, ready));
+            }
+        }
+    }
+
+    /// What must be verified now, at most [`BATCH`] first flights. Call it at the end of a burst of received
+    /// packets, so that first flights that arrived together are verified together. Pass the verdicts to
+    /// [`Stack::handle_verified`]. The SYNs wait until then, but not longer than [`crate::Limits::parked_for`].
+    pub fn poll_verifications(&mut self) -> Option<Verifications> {
+        self.server.poll_verifications()
+    }
+
+    /// The next verification to hand out.
+    pub fn poll_job(&mut self) -> Option<Job> {
+        self.server.parked.poll_job().map(|(id, request)| Job { id, request })
+    }
+
+    /// The next trace record, if [`crate::Limits::trace`] keeps any.
+    pub fn poll_trace(&mut self) -> Option<Trace> {
+        self.flows.journal.poll_trace()
+    }
+
+    /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let quarantine = self.server.quarantine.front().map(|(until, _)| *until);
+        let tables = [self.flows.time_wait.next_deadline(), self.flows.held.next_deadline()];
+        let carrier = self.flows.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
+        // The wheel may still have timers of connections that are gone.
+        let timers = if self.flows.slots.len() == 0 { None } else { self.flows.wheel.next_deadline() };
+        let fragments = self.flows.fragments.next_deadline();
+        let rest = [timers, self.server.parked.next_deadline(), quarantine, carrier, fragments];
+        rest.into_iter().chain(tables).flatten().min()
+    }
+}
