@@ -1,12 +1,9 @@
 //! Times and choices in which the stack does what Linux does, found with packetdrill's scripts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{PORT, Peer, key, policy, seg};
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::Flags;
-use peer::{PORT, Peer, key, policy, seg};
 
 const MSS: usize = 536;
 

@@ -1,16 +1,12 @@
 //! A first contact in one round trip: two stacks, a certificate, virtual time.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-mod pair;
-
-use certified::{certificate, certified, policy};
+use crate::certified::{certificate, certified, policy};
+use crate::pair::{End, Pair};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::asap::BLOCK_LEN;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
-use pair::{End, Pair};
 use std::time::Duration;
 
 const DELAY: Duration = Duration::from_millis(50);

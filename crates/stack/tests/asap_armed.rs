@@ -1,11 +1,8 @@
 //! The client's side of first flights inside a lookup: who may answer, the direct copy, and both copies together
 //! (`docs/spec/dns-carriage.md` §§2.1, 5). Two stacks in virtual time; the front is a function call.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-mod pair;
-
-use certified::{certificate, certified, policy};
+use crate::certified::{certificate, certified, policy};
+use crate::pair::{End, PORT, Pair};
 use firstflight_credential::asap::{AsapPolicy, ReplyKey};
 use firstflight_credential::{Outcome, PendingLimit, Reason};
 use firstflight_link::path::PathConfig;
@@ -19,7 +16,6 @@ use firstflight_wire::icmp::{self, IcmpErrorKind};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
-use pair::{End, PORT, Pair};
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,20 +1,14 @@
 //! What a server sends before the client's ACK, when only a certificate vouches for the client's address, and what
 //! it learns when a host at that address denies the request (`docs/spec/asap.md` §7.8).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-mod peer;
-
-use certified::{NOW_MS, certificate, certificate_with, request, verifier};
+use crate::certified::{NOW_MS, certificate, certificate_with, request, verifier};
+use crate::flights::{AFTER, CLIENT, DATA, Server, flight, server, server_with, syn};
+use crate::peer::{CLIENT_PORT, Got, seg};
 use firstflight_credential::asap::{TrustStore, Trusted};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, ConnId, ResponsePolicy, StateName};
 use firstflight_wire::asap::Status;
 use firstflight_wire::icmp::IcmpErrorKind;
-use flights::{AFTER, CLIENT, DATA, Server, flight, server, server_with, syn};
-use peer::{CLIENT_PORT, Got, seg};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -144,7 +138,7 @@ fn tries(s: &mut Server, client: u8, address: &str, began: u32) -> Option<Status
     let made = s.p.ms() - u64::from(began - NOW_S) * 1000;
     let certificate = certificate_with(1, client, address.parse().unwrap(), began, 1800, 1);
     let got = s.asks(syn(&request(&certificate, port as u8, DATA, made)));
-    let status = flights::reply(&got).unwrap().status;
+    let status = crate::flights::reply(&got).unwrap().status;
     if status == Status::Accepted {
         s.p.accept(s.listener);
         // Its pending places are not tested here.
@@ -209,7 +203,7 @@ fn reset_of(s: &mut Server, client: u8) {
     s.p.flow(port, 77);
     let certificate = certificate_with(1, client, address(), NOW_S, 1800, 1);
     let got = s.asks(syn(&request(&certificate, port as u8, DATA, made))).ack(AFTER);
-    assert_eq!(flights::reply(&got).unwrap().status, Status::Accepted);
+    assert_eq!(crate::flights::reply(&got).unwrap().status, Status::Accepted);
     s.p.send(seg().seq(AFTER).rst());
     s.p.accept(s.listener);
 }

@@ -1,18 +1,12 @@
 //! What a client does with every answer to a block, packet by packet (`docs/spec/asap.md` §§6.5, 6.6).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-mod peer;
-#[path = "certified/visitor.rs"]
-mod visitor;
-
+use crate::peer::{Got, PORT, Peer, Seg, seg};
+use crate::visitor::{AFTER, DATA, Visit, end, offer, once, outcome, reply_with, visit};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, StateName};
 use firstflight_wire::asap::Status;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::Flags;
-use peer::{Got, PORT, Peer, Seg, seg};
-use visitor::{AFTER, DATA, Visit, end, offer, once, outcome, reply_with, visit};
 
 /// Statuses that refuse a block.
 fn refusals() -> impl Iterator<Item = Status> {
@@ -335,8 +329,8 @@ fn unreachable() {
 /// RFC 9293 §3.5, figure 8: the peer's own SYN, with or without a block.
 #[test]
 fn a_syn_that_crosses() {
-    let theirs = certified::certificate(1, 9, "10.0.0.2".parse().unwrap());
-    let block = certified::request(&theirs, 5, b"theirs", 0);
+    let theirs = crate::certified::certificate(1, 9, "10.0.0.2".parse().unwrap());
+    let block = crate::certified::request(&theirs, 5, b"theirs", 0);
     for syn in [
         seg().syn().mss(1460),
         seg().syn().mss(1460).option(&block.option).data(&block.payload),
@@ -346,7 +340,7 @@ fn a_syn_that_crosses() {
         p.send(syn);
         let got = p.expect().syn_ack().ack(1).empty().no_fast_open();
         assert_eq!(offer(&got), None);
-        assert_eq!(visitor::reply(&got), None);
+        assert_eq!(crate::visitor::reply(&got), None);
         p.send(syn_ack(1).seq(0));
         assert_eq!(p.state(flight.id), StateName::Established);
         assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::SimultaneousOpen));

@@ -1,22 +1,16 @@
 //! What a client's SYN offers, to whom, and how much data rides behind it (`docs/spec/asap.md` §§6.1 to 6.3).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-mod peer;
-#[path = "certified/visitor.rs"]
-mod visitor;
-
-use certified::{NOW_MS, certificate_with};
+use crate::certified::{NOW_MS, certificate_with};
+use crate::peer::{Peer, Seg, primed, seg};
+use crate::visitor::{AFTER, DATA, Visit, end, offer, outcome, reply_with, visit, visit_with};
 use firstflight_credential::asap::Identity;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::ConnectConfig;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::Status;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
-use peer::{Peer, Seg, primed, seg};
 use std::sync::Arc;
 use std::time::Duration;
-use visitor::{AFTER, DATA, Visit, end, offer, outcome, reply_with, visit, visit_with};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -339,9 +333,9 @@ fn a_small_send_buffer_signs_what_it_takes() {
     let data = vec![b'x'; 500];
     let address = p.local().ip();
     let certificate = certificate_with(1, 2, address, (NOW_MS / 1000) as u32, 1800, 1);
-    let asap = Some(certified::certified(certificate, Instant::ZERO));
+    let asap = Some(crate::certified::certified(certificate, Instant::ZERO));
     let config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
-    p.port = peer::PORT;
+    p.port = crate::peer::PORT;
     let (_, taken) = p.stack.connect(p.remote(), &data, &config, p.now).unwrap();
     let syn = p.expect();
     assert_eq!((taken, syn.data.len()), (100, 196 + 100));

@@ -1,13 +1,11 @@
 //! How often a certified request is executed, and for whom a certificate is valid, packet by packet
 //! (`docs/spec/asap.md` §§4.5, 7.4, 7.5, 7.10).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-mod peer;
-
-use certified::{NOW_MS, Request, certificate, request, verifier};
+use crate::certified::{NOW_MS, Request, certificate, request, verifier};
+use crate::flights::{
+    AFTER, CLIENT, DATA, Server, client, flight, flight_at, reply, server, server_with, syn, trusting,
+};
+use crate::peer::{CLIENT_PORT, seg};
 use firstflight_credential::asap::{TrustStore, Trusted};
 use firstflight_credential::{
     GuardKey, JobRequest, JobResult, Outcome, PendingLimit, Reason, RemoteGuard, ReplayTable, Window,
@@ -15,10 +13,6 @@ use firstflight_credential::{
 use firstflight_stack::{JobId, StateName, Verifications};
 use firstflight_wire::Clock;
 use firstflight_wire::asap::Status;
-use flights::{
-    AFTER, CLIENT, DATA, Server, client, flight, flight_at, reply, server, server_with, syn, trusting,
-};
-use peer::{CLIENT_PORT, seg};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
@@ -104,13 +98,13 @@ fn two_copies_in_one_batch() {
 #[test]
 fn an_id_is_one_clients_and_one_identitys() {
     let other = firstflight_credential::asap::Identity::name("www.example.net", 80);
-    let both = [certified::identity(), other.clone()];
+    let both = [crate::certified::identity(), other.clone()];
     let mut s = trusting(|asap| asap.identities = both.into());
     s.accepts(flight(5));
     next(&mut s);
     s.accepts(syn(&request(&certificate(1, 3, CLIENT.parse().unwrap()), 5, DATA, 0)));
     next(&mut s);
-    s.accepts(syn(&certified::request_to(&other, &client(), 5, DATA, 0)));
+    s.accepts(syn(&crate::certified::request_to(&other, &client(), 5, DATA, 0)));
 }
 
 /// A request signed again with the same id is the same request, like copies for other ways.
@@ -583,7 +577,7 @@ fn what_is_revoked_while_a_farm_is_asked_is_refused() {
     s.p.send(syn(&right(6)));
     s.verify();
     let second = s.p.stack.poll_job().unwrap().id;
-    s.p.flow(CLIENT_PORT, peer::PEER_ISN);
+    s.p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     s.p.send(seg().seq(AFTER).rst());
     answer(&mut s, second, JobResult::Accept);
     let got = s.p.expect().syn_ack();

@@ -1,22 +1,16 @@
 //! Every reason for which a server refuses a block, and the order of the checks: cheap ones first
 //! (`docs/spec/asap.md` §§7.2, 7.4).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-mod peer;
-
-use certified::{NOW_MS, Request, certificate_from, certificate_with, request, request_to, verifier};
+use crate::certified::{NOW_MS, Request, certificate_from, certificate_with, request, request_to, verifier};
+use crate::flights::{
+    AFTER, CLIENT, DATA, Server, client, flight, flight_at, reply, server, server_with, syn, trusting,
+};
+use crate::peer::{CLIENT_PORT, Seg, seg};
 use firstflight_credential::asap::{ClientCertificate, Identity, TrustStore, Trusted};
 use firstflight_credential::{GuardKey, Outcome, PendingLimit, Reason, ReplayTable, Window};
 use firstflight_stack::{Drop, StateName};
 use firstflight_wire::Clock;
 use firstflight_wire::asap::{Hint, Reply, Status};
-use flights::{
-    AFTER, CLIENT, DATA, Server, client, flight, flight_at, reply, server, server_with, syn, trusting,
-};
-use peer::{CLIENT_PORT, Seg, seg};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +97,7 @@ fn overloaded_by_the_share_of_one_network() {
     s.p.drain();
     s.p.flow(port + 1, 77);
     s.p.moves_to("10.9.0.2");
-    let other = certified::certificate(1, 3, "10.9.0.2".parse().unwrap());
+    let other = crate::certified::certificate(1, 3, "10.9.0.2".parse().unwrap());
     let got = s.asks(syn(&request(&other, 5, DATA, 0)));
     assert_eq!(reply(&got).unwrap().status, Status::Accepted, "another network has its own");
 }
@@ -300,7 +294,7 @@ fn malformed_and_disabled() {
 
 #[test]
 fn unknown_verifier() {
-    let stranger = certified::certificate(7, 2, address());
+    let stranger = crate::certified::certificate(7, 2, address());
     let told = ordinary(
         server(),
         syn(&request(&stranger, 5, DATA, 0)),
@@ -321,7 +315,7 @@ fn unknown_verifier() {
 
 #[test]
 fn address_mismatch() {
-    let other = certified::certificate(1, 2, "10.0.0.3".parse().unwrap());
+    let other = crate::certified::certificate(1, 2, "10.0.0.3".parse().unwrap());
     let syn = syn(&request(&other, 5, DATA, 0));
     let told = ordinary(server(), syn, Status::AddressMismatch, Reason::AddressMismatch);
     assert_eq!(told.hint, Hint::Sees(NOW_S, Ipv4Addr::new(10, 0, 0, 2)));
@@ -329,13 +323,13 @@ fn address_mismatch() {
 
 #[test]
 fn address_mismatch_over_ipv6() {
-    let mut p = peer::Peer::v6(|_| {});
-    let listener = p.listen_with(|config| config.asap = Some(certified::policy(&[1])));
+    let mut p = crate::peer::Peer::v6(|_| {});
+    let listener = p.listen_with(|config| config.asap = Some(crate::certified::policy(&[1])));
     let mut s = Server { p, listener, pending: Arc::new(PendingLimit::new(1)) };
     let told = s.refuses(flight(5), Status::AddressMismatch);
     assert_eq!(told.hint, Hint::Time(NOW_S), "an IPv6 address has no room");
     s.p.flow(CLIENT_PORT + 1, 7);
-    let right = certified::certificate(1, 2, "fd00::2".parse().unwrap());
+    let right = crate::certified::certificate(1, 2, "fd00::2".parse().unwrap());
     s.accepts(syn(&request(&right, 5, DATA, 0)));
 }
 
@@ -352,7 +346,7 @@ fn wrong_identity() {
 fn an_identity_with_the_same_tag_is_another_one() {
     let other = Identity::name("www.example.net", 80);
     let mut request = request_to(&other, &client(), 5, DATA, 0);
-    request.payload[114..118].copy_from_slice(&certified::identity().tag());
+    request.payload[114..118].copy_from_slice(&crate::certified::identity().tag());
     forged(&mut server(), syn(&request), Status::BadSignature, 2);
 }
 
@@ -562,7 +556,7 @@ fn a_flood_of_forged_blocks_keeps_nothing_and_stops_nobody() {
     for n in 0..2000 {
         // Each from another network.
         s.p.moves_to(&format!("10.{}.{}.2", 1 + n / 250, n % 250));
-        let theirs = certified::certificate(1, 3 + (n % 250) as u8, s.p.remote().ip());
+        let theirs = crate::certified::certificate(1, 3 + (n % 250) as u8, s.p.remote().ip());
         let mut request = request(&theirs, 5, DATA, 0);
         request.payload[140] ^= 1;
         forged(&mut s, syn(&request), Status::BadSignature, 2);

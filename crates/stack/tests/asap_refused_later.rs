@@ -1,19 +1,13 @@
 //! A request that a server refused is not accepted later: its data came by the ordinary handshake, and a copy of the
 //! SYN would execute it a second time (`docs/spec/asap.md` §10.14).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-mod peer;
-
-use certified::{NOW_MS, certificate_with, request, verifier};
+use crate::certified::{NOW_MS, certificate_with, request, verifier};
+use crate::flights::{AFTER, CLIENT, DATA, Server, flight, flight_at, server, server_with, syn, trusting};
+use crate::peer::{Seg, seg};
 use firstflight_credential::asap::{AsapPolicy, Identity, TrustStore, Trusted};
 use firstflight_credential::{GuardKey, JobRequest, RemoteGuard, ReplayTable, Window};
 use firstflight_wire::Clock;
 use firstflight_wire::asap::{BLOCK_LEN, Status};
-use flights::{AFTER, CLIENT, DATA, Server, flight, flight_at, server, server_with, syn, trusting};
-use peer::{Seg, seg};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +64,7 @@ impl Server {
     }
 
     /// The wall clock is this number of milliseconds off from now on.
-    fn set_clock(&mut self, by: i64, uncertainty: Duration) {
+    fn differ_by(&mut self, by: i64, uncertainty: Duration) {
         let unix_ms = (NOW_MS + self.p.ms()).checked_add_signed(by).unwrap();
         let clock = Clock { mono: self.p.now, unix_ms, uncertainty };
         self.p.stack.handle_clock(clock);
@@ -223,13 +217,13 @@ fn a_member_whose_trust_grows_refuses_and_tells_the_farm() {
 fn a_floor_that_rises_during_a_verification_refuses() {
     let remote: Arc<dyn firstflight_credential::ReplayGuard> =
         Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
-    for guard in [remote, certified::policy(&[1]).guard] {
+    for guard in [remote, crate::certified::policy(&[1]).guard] {
         let mut s = trusting(|asap| asap.guard = guard.clone());
         s.p.send(flight(5));
         guard.raise_floor(NOW_MS + 10_000);
         s.verify();
         let got = s.p.expect().syn_ack().ack(1);
-        assert_eq!(flights::reply(&got).unwrap().status, Status::GuardFloor);
+        assert_eq!(crate::flights::reply(&got).unwrap().status, Status::GuardFloor);
         s.p.nothing_to_accept(s.listener);
     }
 }
@@ -242,7 +236,7 @@ fn a_floor_that_rises_during_a_verification_refuses() {
 fn what_meets_a_syn_that_waits_is_used_up() {
     let mut s = server();
     // An attacker was faster, with an invalid request.
-    let mut wrong = request(&flights::client(), 9, DATA, 0);
+    let mut wrong = request(&crate::flights::client(), 9, DATA, 0);
     wrong.payload[BLOCK_LEN - 1] ^= 1;
     s.p.send(syn(&wrong));
     s.p.send(flight(5));
@@ -262,7 +256,7 @@ fn a_copy_of_a_syn_that_waits_changes_nothing() {
     s.p.send(flight(5));
     s.p.send(flight(5));
     // Nor does a copy that was changed behind the block.
-    let mut longer = request(&flights::client(), 5, DATA, 0);
+    let mut longer = request(&crate::flights::client(), 5, DATA, 0);
     longer.payload.push(0);
     s.p.send(syn(&longer));
     s.accepts(flight(5));
@@ -274,7 +268,7 @@ fn listens_anew(s: &mut Server, policy: AsapPolicy) {
     let now = s.p.now;
     s.p.stack.unlisten(s.listener, now);
     s.p.drain();
-    s.set_clock(0, Duration::ZERO);
+    s.differ_by(0, Duration::ZERO);
     s.listener = s.p.listen_with(|config| config.asap = Some(policy));
 }
 
@@ -287,7 +281,7 @@ fn a_listener_in_anothers_place_takes_nothing_that_was_refused() {
     for (mut s, status) in [(plain, Status::Disabled), (named, Status::WrongIdentity)] {
         refused(&mut s, flight(5), status);
         s.p.at(50);
-        listens_anew(&mut s, certified::policy(&[1]));
+        listens_anew(&mut s, crate::certified::policy(&[1]));
         for after in COPIES {
             s.p.at(50 + after);
             copy_does_nothing(&mut s, flight(5));
@@ -300,8 +294,8 @@ fn a_listener_in_anothers_place_takes_nothing_that_was_refused() {
 fn fewer() -> [(AsapPolicy, Status); 2] {
     let other = Identity::name("www.example.net", 80);
     [
-        (AsapPolicy { trust: store([]), ..certified::policy(&[1]) }, Status::UnknownVerifier),
-        (AsapPolicy { identities: [other].into(), ..certified::policy(&[1]) }, Status::WrongIdentity),
+        (AsapPolicy { trust: store([]), ..crate::certified::policy(&[1]) }, Status::UnknownVerifier),
+        (AsapPolicy { identities: [other].into(), ..crate::certified::policy(&[1]) }, Status::WrongIdentity),
     ]
 }
 
@@ -314,8 +308,8 @@ fn a_listener_beside_another_one_takes_nothing_that_was_refused() {
         let mut s = server_with(|_| {}, |asap| *asap = less, |listen| listen.local = all);
         refused(&mut s, flight(5), status);
         s.p.at(50);
-        s.set_clock(0, Duration::ZERO);
-        let policy = AsapPolicy { guard, ..certified::policy(&[1]) };
+        s.differ_by(0, Duration::ZERO);
+        let policy = AsapPolicy { guard, ..crate::certified::policy(&[1]) };
         s.listener = s.p.listen_with(|listen| listen.asap = Some(policy));
         for after in COPIES {
             s.p.at(50 + after);
@@ -330,7 +324,7 @@ fn a_listener_beside_another_one_takes_nothing_that_was_refused() {
 #[test]
 fn what_one_listener_refuses_another_one_of_its_port_does_not_take() {
     for (less, status) in fewer() {
-        let policy = AsapPolicy { guard: less.guard.clone(), ..certified::policy(&[1]) };
+        let policy = AsapPolicy { guard: less.guard.clone(), ..crate::certified::policy(&[1]) };
         let all = "0.0.0.0:80".parse().unwrap();
         let mut s = server_with(|_| {}, |asap| *asap = policy, |listen| listen.local = all);
         let other = s.listener;
@@ -352,7 +346,7 @@ fn what_one_listener_refuses_another_one_of_its_port_does_not_take() {
 fn first_listeners_close_nothing() {
     let mut s = server();
     let mut elsewhere = firstflight_stack::ListenConfig::new("0.0.0.0:80".parse().unwrap());
-    elsewhere.asap = Some(certified::policy(&[1]));
+    elsewhere.asap = Some(crate::certified::policy(&[1]));
     s.p.stack.listen(elsewhere).unwrap();
     s.accepts(flight(5));
 }
@@ -370,7 +364,7 @@ fn a_clock_set_back_a_little_executes_nothing_twice() {
         // Another request of the same client clears the same part of the table.
         s.p.at(60_030);
         new_is_accepted(&mut s, flight_at(6, 60_030));
-        s.set_clock(-back, Duration::ZERO);
+        s.differ_by(-back, Duration::ZERO);
         next(&mut s);
         s.refuses(flight(5), Status::GuardFloor);
         assert_eq!(s.p.stack.counters().first_flights_accepted, 2, "{back} ms back");
@@ -398,7 +392,7 @@ fn a_clock_set_back_makes_nothing_timely_again() {
             let mut s = trusting(|asap| asap.trust = store([trusted()]));
             s.p.at(at);
             refused(&mut s, flight(), status);
-            s.set_clock(-back, Duration::ZERO);
+            s.differ_by(-back, Duration::ZERO);
             for after in [0, back as u64 / 2] {
                 s.p.at(at + after);
                 copy_does_nothing(&mut s, flight());
@@ -411,10 +405,10 @@ fn a_clock_set_back_makes_nothing_timely_again() {
 #[test]
 fn a_clock_that_was_wrong_for_a_moment_makes_nothing_good() {
     let mut s = server();
-    s.set_clock(600_000, Duration::ZERO);
+    s.differ_by(600_000, Duration::ZERO);
     refused(&mut s, flight(5), Status::OutsideWindow);
     s.p.at(100);
-    s.set_clock(0, Duration::ZERO);
+    s.differ_by(0, Duration::ZERO);
     for after in COPIES {
         s.p.at(100 + after);
         copy_does_nothing(&mut s, flight(5));
@@ -437,7 +431,7 @@ fn a_clock_that_shows_the_same_time_again_makes_nothing_good() {
         let mut s = server();
         s.p.at(102_000);
         refused(&mut s, flight(), status);
-        s.set_clock(-3_600_000, Duration::ZERO);
+        s.differ_by(-3_600_000, Duration::ZERO);
         for ms in [made - 5_000, made, made + 30_000] {
             s.p.at(3_600_000 + ms);
             copy_does_nothing(&mut s, flight());
@@ -450,12 +444,12 @@ fn a_clock_that_shows_the_same_time_again_makes_nothing_good() {
 fn a_clock_that_becomes_certain_makes_nothing_good() {
     for wrong in [0, -30_000, 30_000] {
         let mut s = server();
-        s.set_clock(wrong, Duration::from_millis(10_001));
+        s.differ_by(wrong, Duration::from_millis(10_001));
         s.asks(flight(5)).ack(1).empty();
         s.p.send(seg().seq(1).ack(1).data(DATA));
         s.p.accept(s.listener);
         s.p.at(100);
-        s.set_clock(0, Duration::ZERO);
+        s.differ_by(0, Duration::ZERO);
         for after in COPIES {
             s.p.at(100 + after);
             copy_does_nothing(&mut s, flight(5));

@@ -1,14 +1,9 @@
 //! First flights that a front delivers: accepted, or dropped silently (`docs/spec/dns-carriage.md` §9).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-#[path = "certified/relayed.rs"]
-mod handed;
-mod peer;
-
-use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
+use crate::certified::{Request, certificate, certificate_from, certificate_with, identity, request};
+use crate::flights::{AFTER, DATA, Server, client, server_with, syn};
+use crate::handed::*;
+use crate::peer::{Got, Seg, seg};
 use firstflight_credential::asap::{AsapPolicy, Identity};
 use firstflight_credential::{Outcome, PendingLimit};
 use firstflight_stack::{CarrierConfig, ResponsePolicy, StateName};
@@ -18,9 +13,6 @@ use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use firstflight_wire::udp::Datagram;
 use firstflight_wire::{Instant, SeqNum};
-use flights::{AFTER, DATA, Server, client, server_with, syn};
-use handed::*;
-use peer::{Got, Seg, seg};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

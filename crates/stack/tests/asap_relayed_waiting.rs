@@ -1,15 +1,10 @@
 //! First flights that a front delivers and that wait: whatever ends the wait, it is silent, and does not use up
 //! what the client itself may still send (`docs/spec/dns-carriage.md` §9).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-#[path = "certified/relayed.rs"]
-mod handed;
-mod peer;
-
-use certified::identity;
+use crate::certified::identity;
+use crate::flights::{AFTER, DATA, Server, client, server_with, syn};
+use crate::handed::*;
+use crate::peer::{Got, seg};
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, TrustStore, certify};
 use firstflight_credential::{
     GuardKey, JobRequest, JobResult, PendingLimit, RemoteGuard, ReplayTable, Replays, Window,
@@ -21,9 +16,6 @@ use firstflight_wire::carrier::Carried;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
-use flights::{AFTER, DATA, Server, client, server_with, syn};
-use handed::*;
-use peer::{Got, seg};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -41,7 +33,7 @@ fn what_finds_no_room_at_its_verdict_is_not_used_up() {
     assert_eq!(s.p.stack.counters().relayed_dropped, 1);
     s.p.accept(s.listener);
     s.p.nothing_to_accept(s.listener);
-    s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
+    s.p.flow(crate::peer::CLIENT_PORT, crate::peer::PEER_ISN);
     s.asks(direct(5)).ack(AFTER);
 }
 
@@ -84,7 +76,7 @@ fn what_has_no_block_is_not_used_up_either() {
         |_| {},
         |listen| {
             let guard = ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::NETWORK, 1 << 16, 0);
-            let mut closed = peer::policy(peer::key(1), 10);
+            let mut closed = crate::peer::policy(crate::peer::key(1), 10);
             closed.no_cookie = true;
             closed.replays = Replays::NoDuplicates(Arc::new(guard));
             (listen.asap, listen.fast_open) = (None, Some(closed));
@@ -106,7 +98,7 @@ fn a_client_of_another_family_is_nobody() {
     let away: IpAddr = "fd00::9".parse().unwrap();
     let key = PrivateKey::from_seed(&[2; 32]);
     let flags = CertificateFlags::new(1, true, true).unwrap();
-    let verifier = certified::verifier(1);
+    let verifier = crate::certified::verifier(1);
     let body = certify(&verifier, &key.public(), away, NOW_S, 1800, flags).unwrap();
     let certificate = ClientCertificate::new(body, verifier.public(), away, key, Instant::ZERO).unwrap();
     let packet = s.p.packet(&syn(&by_front(&certificate, &identity(), 5, 0)));
@@ -114,7 +106,7 @@ fn a_client_of_another_family_is_nobody() {
     let datagram = Datagram::parse(ip.payload).unwrap();
     let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };
     let client = SocketAddr::new(away, THEIRS);
-    let flight = RelayedFlight { client, server: ip.dst, segment, key: handed::key(), seen_as: None };
+    let flight = RelayedFlight { client, server: ip.dst, segment, key: crate::handed::key(), seen_as: None };
     s.p.stack.handle_relayed(s.p.now, flight);
     s.verify();
     s.p.nothing_to_accept(s.listener);
@@ -128,7 +120,7 @@ fn a_full_syn_queue_answers_none() {
     s.p.flow(41_000, 77);
     s.p.send(seg().syn().mss(1460));
     s.p.expect().syn_ack();
-    s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
+    s.p.flow(crate::peer::CLIENT_PORT, crate::peer::PEER_ISN);
     hand_over(&mut s, &relayed(5));
     s.p.quiet();
     assert_eq!(s.p.stack.counters().syn_cookies_sent, 0);
@@ -140,7 +132,7 @@ fn a_full_syn_queue_answers_none() {
     s.p.send(seg().seq(1).ack(1));
     s.p.accept(s.listener);
     // The queue is empty again. The client of the cookie may still return another number of ours.
-    s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
+    s.p.flow(crate::peer::CLIENT_PORT, crate::peer::PEER_ISN);
     hand_over(&mut s, &relayed(5));
     s.p.quiet();
     s.p.pass(10_000);

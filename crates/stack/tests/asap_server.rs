@@ -1,17 +1,11 @@
 //! One answer for each four-tuple and ISN: SYNs with and without a block in every state of the server, packet by
 //! packet (`docs/spec/asap.md` §7.3).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-mod peer;
-
+use crate::flights::{AFTER, DATA, Server, flight, flight_at, reply, server, server_with, trusting};
+use crate::peer::{CLIENT_PORT, PEER_ISN, Seg, seg};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{ConnId, Drop, StateName};
 use firstflight_wire::asap::{Reply, Status};
-use flights::{AFTER, DATA, Server, flight, flight_at, reply, server, server_with, trusting};
-use peer::{CLIENT_PORT, PEER_ISN, Seg, seg};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -501,13 +495,13 @@ fn a_cookie_beside_a_block_does_not_count() {
         |_| {},
         |_| {},
         |listen| {
-            listen.fast_open = Some(peer::policy(peer::key(1), 16));
+            listen.fast_open = Some(crate::peer::policy(crate::peer::key(1), 16));
         },
     );
-    let cookie = s.p.cookie_of(peer::key(1));
-    let stranger = certified::certificate(9, 2, flights::CLIENT.parse().unwrap());
-    let request = certified::request(&stranger, 5, DATA, 0);
-    s.refuses(flights::syn(&request).cookie(cookie.as_bytes()), Status::UnknownVerifier);
+    let cookie = s.p.cookie_of(crate::peer::key(1));
+    let stranger = crate::certified::certificate(9, 2, crate::flights::CLIENT.parse().unwrap());
+    let request = crate::certified::request(&stranger, 5, DATA, 0);
+    s.refuses(crate::flights::syn(&request).cookie(cookie.as_bytes()), Status::UnknownVerifier);
     s.p.flow(CLIENT_PORT + 1, 9);
     let (got, _) = s.accepts(flight(6).cookie(cookie.as_bytes()));
     assert_eq!(got.fast_open, None);

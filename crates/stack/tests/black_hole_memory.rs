@@ -1,14 +1,11 @@
 //! A path that drops large packets without an ICMP message: the segment size that passes is found once (RFC 4821), and
 //! remembered.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{End, Pair, key, policy};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::Segment;
-use pair::{End, Pair, key, policy};
 use std::time::Duration;
 
 const DELAY: Duration = Duration::from_millis(20);

@@ -1,15 +1,12 @@
 //! Paths on which Fast Open fails: the round trips of a visit, compared with an ordinary connection (the Fast Open
-//! paper §4.1). `cargo test -p firstflight-stack --test blackholes -- --nocapture` prints them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+//! paper §4.1). `cargo test -p firstflight-stack --test stack blackholes -- --nocapture` prints them.
 
-mod pair;
-
+use crate::pair::{End, Middlebox, PORT, Pair, key, policy};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{FastOpen, Flags, Segment, fill_checksum};
-use pair::{End, Middlebox, PORT, Pair, key, policy};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

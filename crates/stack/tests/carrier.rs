@@ -1,8 +1,6 @@
 //! TCP in UDP, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, key, policy, seg};
 use firstflight_stack::{
     CarrierConfig, CloseReason, Config, ConnId, ConnectConfig, ConnectError, Drop, ListenerId, StateName,
 };
@@ -10,7 +8,6 @@ use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::Flags;
 use firstflight_wire::udp::Datagram;
-use peer::{Peer, key, policy, seg};
 
 /// The stack's UDP port.
 const OURS: u16 = 4433;

@@ -1,10 +1,7 @@
 //! First flights longer than one datagram, in UDP: two stacks, virtual time.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-mod pair;
-
-use certified::{certificate, certified, policy};
+use crate::certified::{certificate, certified, policy};
+use crate::pair::{End, Pair, key};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CarrierConfig, ConnId, ConnectConfig, ListenerId};
@@ -12,7 +9,6 @@ use firstflight_wire::carrier::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
-use pair::{End, Pair, key};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::cell::Cell;
@@ -41,7 +37,7 @@ fn pair(path: PathConfig, seed: u64, v6: bool) -> (Pair, ListenerId) {
     pair.carrier = Some(SERVER);
     let listener = pair.listen_with(|config| {
         config.asap = Some(policy(&[1]));
-        config.fast_open = Some(pair::policy(key(1), 16));
+        config.fast_open = Some(crate::pair::policy(key(1), 16));
     });
     (pair, listener)
 }

@@ -1,14 +1,9 @@
 //! What follows the SYN of a first flight in UDP, segment by segment.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "certified/flights.rs"]
-mod flights;
-mod peer;
-#[path = "certified/visitor.rs"]
-mod visitor;
-
-use certified::{Request, certificate, identity};
+use crate::certified::{Request, certificate, identity};
+use crate::flights::{AFTER, DATA, Server, server_with, syn};
+use crate::peer::{CLIENT_PORT, Got, PEER_ISN, Peer, Seg, key, policy, seg};
+use crate::visitor::{Visit, visit_with};
 use firstflight_credential::Outcome;
 use firstflight_credential::asap::ClientCertificate;
 use firstflight_stack::{CarrierConfig, Config, ConnId, ListenConfig, ResponsePolicy, StateName, Trace};
@@ -19,9 +14,6 @@ use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 use firstflight_wire::udp::Datagram;
-use flights::{AFTER, DATA, Server, server_with, syn};
-use peer::{CLIENT_PORT, Got, PEER_ISN, Peer, Seg, key, policy, seg};
-use visitor::{Visit, visit_with};
 
 /// The stack's UDP port.
 const OURS: u16 = 4433;
@@ -58,7 +50,7 @@ fn server() -> Server {
 
 /// A SYN with [`DATA`] and a certificate, for the carrier: request number `id`.
 fn flight(by: u8, id: u8) -> Seg {
-    let certificate: ClientCertificate = certificate(by, 2, flights::CLIENT.parse().unwrap());
+    let certificate: ClientCertificate = certificate(by, 2, crate::flights::CLIENT.parse().unwrap());
     let block = certificate.request(Carrier::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let option = OptionBytes::from(offer).as_slice().to_vec();
@@ -366,7 +358,7 @@ fn on_raw_ip_nothing_is_held_or_taken() {
     assert_eq!(s.p.read(id), DATA);
     // Such a segment is dropped, whether a SYN waits or not (RFC 9293 §3.10.7.2, fourth step).
     s.p.flow(CLIENT_PORT + 1, PEER_ISN);
-    s.p.send(flights::flight(1));
+    s.p.send(crate::flights::flight(1));
     s.p.send(follower(&data, 0, 1000));
     s.p.quiet();
     s.verify();
@@ -486,7 +478,7 @@ fn a_refusal_sends_all_again_at_once_under_the_handshakes_numbers() {
     let (mut p, visit, followers) = visits(&data);
     assert_eq!(followers.len(), 7);
     p.pass(50);
-    let refusal = visitor::reply_with(Status::UnknownVerifier, visit.tag);
+    let refusal = crate::visitor::reply_with(Status::UnknownVerifier, visit.tag);
     p.send(seg().syn().mss(1176).option(&refusal).ack(1));
     let again = p.drain();
     assert!(again.iter().all(|got| got.flags.contains(Flags::ACK)));

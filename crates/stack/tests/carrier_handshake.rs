@@ -1,12 +1,9 @@
 //! TCP in UDP: how connections open without state at the server, and with data in the SYN.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{CLIENT_PORT, PORT, Peer, Seg, key, policy, seg};
 use firstflight_stack::{CarrierConfig, Config, ConnectConfig, ConnectError};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
-use peer::{CLIENT_PORT, PORT, Peer, Seg, key, policy, seg};
 
 /// The stack's UDP port.
 const OURS: u16 = 4433;

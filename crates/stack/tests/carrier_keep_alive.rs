@@ -1,12 +1,9 @@
 //! TCP in UDP: keep-alives and resets of the carrier, which belong to two UDP ports.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, seg};
 use firstflight_stack::{CarrierConfig, CloseReason, ConnId, StateName};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
-use peer::{Peer, seg};
 use std::time::Duration;
 
 /// The stack's UDP port.

@@ -1,11 +1,8 @@
 //! Path-MTU probing in UDP (RFC 8899), in virtual time.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{End, Pair};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CarrierConfig, ConnId};
-use pair::{End, Pair};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

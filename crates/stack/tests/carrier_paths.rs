@@ -1,13 +1,10 @@
 //! TCP in UDP over emulated paths: address translators, loss, several connections at once.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{CLIENT_UDP, End, Pair, SERVER_UDP, key, policy};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CloseReason, ConnId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp;
-use pair::{CLIENT_UDP, End, Pair, SERVER_UDP, key, policy};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

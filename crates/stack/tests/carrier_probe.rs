@@ -1,12 +1,9 @@
 //! Path-MTU probing in UDP (RFC 8899), segment by segment: losses with a probe, losses before it, and reports of
 //! routers.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Got, Peer, Seg, seg};
 use firstflight_stack::{CarrierConfig, ConnId};
 use firstflight_wire::icmp::IcmpErrorKind;
-use peer::{Got, Peer, Seg, seg};
 
 /// Payloads that pass everywhere, and the payload of the first probe.
 const BASE: u32 = 1176;

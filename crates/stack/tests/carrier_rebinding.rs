@@ -1,16 +1,12 @@
 //! TCP in UDP: an address translator gives the client another UDP port, and the connection continues.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-mod translator;
-
+use crate::pair::{End, Pair, key, policy};
+use crate::translator::{Translator, translate};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CloseReason, ConnId, Readiness, StateName};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp;
-use pair::{End, Pair, key, policy};
 use std::time::Duration;
-use translator::{Translator, translate};
 
 const DELAY: Duration = Duration::from_millis(20);
 

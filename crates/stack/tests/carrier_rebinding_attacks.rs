@@ -1,16 +1,12 @@
 //! TCP in UDP: attackers that try to move another client's connection to their UDP port, and what that costs the
 //! server.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-mod rebinding;
-
-use firstflight_stack::{ConnId, Drop, StateName};
-use firstflight_wire::carrier::{Control, PathProof};
-use peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
-use rebinding::{
+use crate::peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
+use crate::rebinding::{
     NEW, OURS, THEIRS, asked, at, challenges, client, control, controls, from, moves, new, respond, server,
 };
+use firstflight_stack::{ConnId, Drop, StateName};
+use firstflight_wire::carrier::{Control, PathProof};
 
 #[test]
 fn a_segment_from_another_port_is_not_taken_and_the_response_moves_the_connection() {

@@ -1,11 +1,8 @@
 //! TCP in UDP: whatever datagrams arrive, the stack sends only packets that can be parsed, does not answer
 //! endlessly, and holds nothing when its connections are released.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, key, policy, seg};
 use firstflight_stack::CarrierConfig;
-use peer::{Peer, key, policy, seg};
 use proptest::prelude::*;
 
 const OURS: u16 = 4433;
@@ -18,9 +15,9 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
         |(kind, last, flags, offset, [reserved, ours, near], mut body)| {
             if body.len() >= 20 {
                 body[2..4].copy_from_slice(&(if ours { 80u16 } else { 81 }).to_be_bytes());
-                body[0..2].copy_from_slice(&peer::CLIENT_PORT.to_be_bytes());
+                body[0..2].copy_from_slice(&crate::peer::CLIENT_PORT.to_be_bytes());
                 if near {
-                    body[4..7].copy_from_slice(&peer::PEER_ISN.to_be_bytes()[..3]);
+                    body[4..7].copy_from_slice(&crate::peer::PEER_ISN.to_be_bytes()[..3]);
                 }
                 body[12] = offset << 4;
                 body[13] = flags;

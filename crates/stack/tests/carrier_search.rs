@@ -1,13 +1,9 @@
 //! TCP in UDP: an attacker knows four ports but not the numbers of a connection, and tries to find, hold or disturb
 //! it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-mod rebinding;
-
+use crate::peer::{CLIENT_PORT, PORT, Peer, seg};
+use crate::rebinding::{NEW, OURS, THEIRS, at, challenges, client, control, from, new, respond, server};
 use firstflight_wire::carrier::{Control, PathProof};
-use peer::{CLIENT_PORT, PORT, Peer, seg};
-use rebinding::{NEW, OURS, THEIRS, at, challenges, client, control, from, new, respond, server};
 
 /// Wrong numbers get a RST and right ones a challenge, which an attacker behind the same translator sees. So the server
 /// answers neither after 64 wrong ones.

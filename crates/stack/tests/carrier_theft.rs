@@ -1,15 +1,11 @@
 //! TCP in UDP: another client behind the same translator tries to take a connection, or has the client's old port.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-mod rebinding;
-
-use firstflight_stack::{ConnId, ListenerId};
-use firstflight_wire::carrier::{Control, PathProof};
-use peer::{CLIENT_PORT, PEER_ISN, PORT, Peer, Seg, seg};
-use rebinding::{
+use crate::peer::{CLIENT_PORT, PEER_ISN, PORT, Peer, Seg, seg};
+use crate::rebinding::{
     NEW, OURS, THEIRS, asked, at, challenges, client, control, controls, from, new, respond, server,
 };
+use firstflight_stack::{ConnId, ListenerId};
+use firstflight_wire::carrier::{Control, PathProof};
 
 const THIEF: u16 = 7000;
 

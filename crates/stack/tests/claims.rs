@@ -1,5 +1,4 @@
 //! `docs/fast-open.md` names a test for every claim. Each of these tests exists.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,7 @@
 //! The limit of connections for each client, and resets when memory is short.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{PORT, Peer, seg};
 use firstflight_stack::{CloseReason, Config, ConnId, ListenerId, StateName};
-use peer::{PORT, Peer, seg};
 
 const HERE: &str = "10.0.0.2";
 const ELSEWHERE: &str = "10.0.0.77";

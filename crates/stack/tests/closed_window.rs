@@ -1,10 +1,7 @@
 //! A receiver that closes its window and opens it again, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{LATE_MS, Peer, Seg, seg};
 use firstflight_stack::{CloseReason, ConnId, StateName};
-use peer::{LATE_MS, Peer, Seg, seg};
 
 // --- closed ---------------------------------------------------------------------------------------
 

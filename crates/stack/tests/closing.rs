@@ -1,12 +1,9 @@
 //! Closing a connection, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, seg};
 use core::time::Duration;
 use firstflight_stack::{CloseReason, ConnId, IoError, Readiness, StateName};
 use firstflight_wire::tcp::Flags;
-use peer::{Peer, seg};
 
 /// An established connection, peer's MSS 1460, no other options.
 fn open() -> (Peer, ConnId) {
@@ -248,10 +245,10 @@ fn the_peers_fin_again_is_acknowledged_again() {
     assert_eq!(p.state(id), StateName::LastAck);
 }
 
-fn in_time_wait(syn_ack: peer::Seg) -> (Peer, ConnId) {
+fn in_time_wait(syn_ack: crate::peer::Seg) -> (Peer, ConnId) {
     let mut p = Peer::new();
     let ts = syn_ack.clone().stamp();
-    let with = |s: peer::Seg| ts.map_or(s.clone(), |t| s.ts(t));
+    let with = |s: crate::peer::Seg| ts.map_or(s.clone(), |t| s.ts(t));
     let id = p.open_active(syn_ack);
     p.shutdown(id);
     p.expect().is_fin();
@@ -316,7 +313,7 @@ fn a_fin_that_is_not_the_peers_does_not_restart_the_time() {
 #[test]
 fn restarted_time_waits_do_not_hold_up_others() {
     let mut p = Peer::new();
-    p.port = peer::PORT;
+    p.port = crate::peer::PORT;
     let mut ports = Vec::new();
     for _ in 0..3 {
         let id = p.open_active(seg().mss(1460));
@@ -409,7 +406,7 @@ fn time_wait_is_reopened_by_a_newer_syn() {
     for (n, (before, ahead, now, taken)) in rows.into_iter().enumerate() {
         let mut p = Peer::new();
         let listener = p.listen();
-        let with = |s: peer::Seg, t: Option<u32>| t.map_or(s.clone(), |t| s.ts(t));
+        let with = |s: crate::peer::Seg, t: Option<u32>| t.map_or(s.clone(), |t| s.ts(t));
         let old = before.then_some(1_000);
         let id = p.open_passive(listener, with(seg().mss(1460), old));
         p.shutdown(id);
@@ -602,7 +599,7 @@ fn a_closed_listener_resets_its_children() {
     let listener = p.listen();
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
-    p.flow(peer::CLIENT_PORT + 1, 9);
+    p.flow(crate::peer::CLIENT_PORT + 1, 9);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
     p.send(seg().seq(1).ack(1));

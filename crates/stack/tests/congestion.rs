@@ -1,16 +1,12 @@
 //! The behaviour of the congestion control algorithms on a bottleneck of 10 Mbit/s with a round-trip time of 40 ms:
 //! NewReno, CUBIC and BBR alone, with another flow of the same algorithm, and side by side. `firstflight-lab
 //! congestion` prints the table.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod flows;
-mod pair;
-
+use crate::flows::{Flows, Seen, bottleneck};
+use crate::pair::{End, Pair};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::ConnectConfig;
 use firstflight_tcp::congestion::Algorithm;
-use flows::{Flows, Seen, bottleneck};
-use pair::{End, Pair};
 use std::time::Duration;
 
 fn secs(n: u64) -> Duration {

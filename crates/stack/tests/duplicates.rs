@@ -1,10 +1,7 @@
 //! Segments that arrive twice are reported (D-SACK, RFC 2883), packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, Seg, seg};
 use firstflight_stack::ConnId;
-use peer::{Peer, Seg, seg};
 
 const MSS: u32 = 1_000;
 

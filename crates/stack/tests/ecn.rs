@@ -1,14 +1,11 @@
 //! Explicit congestion notification (RFC 3168), packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Got, Peer, Seg, seg};
 use firstflight_stack::ConnId;
 use firstflight_tcp::EcnPolicy;
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_wire::ip::{Ecn, Packet};
 use firstflight_wire::tcp::Flags;
-use peer::{Got, Peer, Seg, seg};
 
 const MSS: u32 = 1_000;
 const RTT: u64 = 100;

@@ -1,15 +1,12 @@
 //! A server farm behind one address. Its members derive their keys from one secret and their own clocks.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{Pair, policy};
 use firstflight_credential::{
     FarmSecret, FarmSecrets, KeyRing, KeySource, Outcome, Reason, Schedule, Scheme,
 };
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ListenConfig, ListenerId, Stack, StateName};
 use firstflight_wire::{Clock, Instant};
-use pair::{Pair, policy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +56,7 @@ impl Farm {
         let members = skews.iter().map(|&skew| {
             let mut stack = Stack::new(pair.server.config().clone(), pair.now);
             let mut config = ListenConfig::new(at);
-            config.fast_open = Some(policy(pair::key(0), 16));
+            config.fast_open = Some(policy(crate::pair::key(0), 16));
             let listener = stack.listen(config).unwrap();
             let secrets = FarmSecrets::new(FarmSecret::new("farm", &[7; 32]).unwrap());
             let source = Schedule::new(secrets, Scheme::Linux, Schedule::DEFAULT_PERIOD, lead).unwrap();
@@ -166,11 +163,11 @@ fn without_a_lead_a_turn_costs_round_trips_and_no_request() {
 #[test]
 fn keys_are_for_listeners_with_fast_open() {
     let mut p = Pair::perfect(Duration::from_millis(5));
-    let ring = || Arc::new(KeyRing::new(Scheme::Linux, pair::key(9)));
+    let ring = || Arc::new(KeyRing::new(Scheme::Linux, crate::pair::key(9)));
     let plain = p.listen(None);
     assert!(!p.server.set_keys(plain, ring()));
     p.server.unlisten(plain, p.now);
-    let fast = p.listen(Some(policy(pair::key(1), 4)));
+    let fast = p.listen(Some(policy(crate::pair::key(1), 4)));
     assert!(p.server.set_keys(fast, ring()));
     assert!(!p.server.set_keys(plain, ring()));
     p.server.unlisten(fast, p.now);
@@ -182,7 +179,7 @@ fn keys_are_for_listeners_with_fast_open() {
 #[test]
 fn new_keys_leave_an_accepted_first_flight_alone() {
     let mut p = Pair::perfect(Duration::from_millis(5));
-    let fast_open = policy(pair::key(1), 4);
+    let fast_open = policy(crate::pair::key(1), 4);
     let pending = Arc::clone(&fast_open.pending);
     let listener = p.listen(Some(fast_open));
     let first = p.connect(b"", true);
@@ -192,7 +189,7 @@ fn new_keys_leave_an_accepted_first_flight_alone() {
     p.accept(listener);
     let child = p.accept(listener);
     assert_eq!((pending.pending(), p.server_reads(child).as_slice()), (1, &b"early"[..]));
-    assert!(p.server.set_keys(listener, Arc::new(KeyRing::new(Scheme::Linux, pair::key(2)))));
+    assert!(p.server.set_keys(listener, Arc::new(KeyRing::new(Scheme::Linux, crate::pair::key(2)))));
     p.connected(early);
     p.idle(Duration::from_millis(50));
     assert_eq!(p.client.info(early).unwrap().outcome, Outcome::Accepted);

@@ -1,14 +1,11 @@
 //! A child that lives before its handshake is complete, packet by packet (RFC 7413 §4.2.2).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
+use crate::peer::{CLIENT_PORT, key, policy, seg};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{Drop, ResponsePolicy, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::Flags;
-use peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
-use peer::{CLIENT_PORT, key, policy, seg};
 
 // --- answering before the handshake is complete ------------------------------------------------------
 
@@ -321,7 +318,7 @@ fn no_first_flight_while_syn_cookies_answer_and_10_s_after() {
     p.expect().syn_ack().ack(1).no_fast_open();
     assert_eq!(p.stack.counters().syn_cookies_sent, 1);
     // There is room in the queue again.
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.send(seg().seq(1).ack(1));
     p.accept(listener);
     p.at(9_900);

@@ -1,14 +1,11 @@
 //! Fast Open from a client, packet by packet (RFC 7413 §4.1, §4.2).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::primed::{AFTER, COOKIE, DATA, end, outcome, primed, primed_by, with_cookie};
+use crate::peer::{Peer, seg};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags};
-use peer::primed::{AFTER, COOKIE, DATA, end, outcome, primed, primed_by, with_cookie};
-use peer::{Peer, seg};
 
 /// RFC 7413 §4.1.1, §4.2.1: without a cookie the SYN requests one, and the data waits for the handshake.
 //= rfc7413 4.2.1-a 4.2.2-a 9-a test

@@ -1,15 +1,12 @@
 //! What a client remembers of servers, packet by packet: cookies for one use, failures, times (the Fast
 //! Open paper §4.1, RFC 7413 §4.1.3).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::primed::{AFTER, DATA, end, outcome, primed, primed_by, with_cookie};
+use crate::peer::{PORT, Peer, seg};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, ConnId};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
-use peer::primed::{AFTER, DATA, end, outcome, primed, primed_by, with_cookie};
-use peer::{PORT, Peer, seg};
 
 // --- times ---------------------------------------------------------------------------------------
 

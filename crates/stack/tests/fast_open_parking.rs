@@ -1,15 +1,12 @@
 //! First flights whose verdict takes time: packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
 use firstflight_credential::{
     FastOpenPolicy, FirstFlight, JobRequest, JobResult, KeyRing, Outcome, PendingLimit, Reason, Scheme,
     Verdict, Verifier,
 };
 use firstflight_stack::{Config, Drop, JobId, ListenConfig, ListenerId, StateName};
 use firstflight_wire::Clock;
-use peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
 use std::sync::Arc;
 
 const DATA: &[u8] = b"first flight";
@@ -221,7 +218,7 @@ fn syn_cookie_pressure_overtakes_the_verdict() {
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
     assert_eq!(p.stack.counters().syn_cookies_sent, 1);
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     answer(&mut p, job, JobResult::Accept);
     p.expect().syn_ack().ack(1);
     p.nothing_to_accept(listener);
@@ -236,7 +233,7 @@ fn a_syn_answered_with_a_cookie_is_no_longer_parked() {
     p.flow(CLIENT_PORT + 1, 5);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.send(first_flight());
     p.expect().syn_ack().ack(1);
     answer(&mut p, job, JobResult::Accept);

@@ -1,13 +1,10 @@
 //! Fast Open at a listener, packet by packet (RFC 7413 §4.2).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
+use crate::peer::{CLIENT_PORT, Peer, key, policy, seg};
 use firstflight_credential::{FastOpenPolicy, Flow, KeyRing, Outcome, PendingLimit, Reason, Scheme};
 use firstflight_stack::{IoError, ListenerId, StateName};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
-use peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
-use peer::{CLIENT_PORT, Peer, key, policy, seg};
 use std::sync::Arc;
 
 // --- cookies ---------------------------------------------------------------------------------------
@@ -211,7 +208,7 @@ fn the_pending_limit_and_its_release_by_the_ack() {
         p.send(other);
         p.expect().syn_ack().ack(1).no_fast_open();
     }
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.send(seg().seq(AFTER).ack(1));
     assert_eq!(pending.pending(), 0);
     p.accept(listener);

@@ -1,12 +1,9 @@
 //! Windows, acknowledgements, Nagle and silence, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Got, LATE_MS, Peer, Seg, seg};
 use firstflight_stack::{CloseReason, ConnId, Event, IoError, Readiness, StateName};
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_tcp::{Config, Keepalive};
-use peer::{Got, LATE_MS, Peer, Seg, seg};
 use std::time::Duration;
 
 /// The peer's MSS: 1,000 makes numbers easy to read.

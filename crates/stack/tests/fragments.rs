@@ -1,16 +1,12 @@
 //! Packets that arrive in fragments (RFC 791 §3.2, RFC 8200 §4.5).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-mod peer;
-
+use crate::pair::Pair;
+use crate::peer::{Peer, key, policy, seg};
 use firstflight_link::path::{PathConfig, fragment};
 use firstflight_stack::{CarrierConfig, Config, Drop, FragmentLimits, Trace};
 use firstflight_tcp::EcnPolicy;
 use firstflight_wire::ip::{Ecn, Fragment, Packet, Protocol};
 use firstflight_wire::tcp::Flags;
-use pair::Pair;
-use peer::{Peer, key, policy, seg};
 use std::net::IpAddr;
 use std::time::Duration;
 

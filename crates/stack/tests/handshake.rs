@@ -1,10 +1,7 @@
 //! Opening a connection, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{CLIENT_PORT, PORT, Peer, seg};
 use firstflight_stack::{CloseReason, Drop, IoError, Readiness, StateName};
-use peer::{CLIENT_PORT, PORT, Peer, seg};
 
 /// RFC 9293 §3.5, figure 6. The stack is A.
 //= rfc9293 MUST-14 SHLD-5 test
@@ -343,7 +340,7 @@ fn backlog_full() {
     p.flow(CLIENT_PORT + 2, 1);
     p.send(seg().syn().mss(1460));
     p.quiet();
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.send(seg().seq(1).ack(1));
     p.quiet();
     assert_eq!(p.stack.counters().dropped(Drop::AcceptQueueFull), 2);
@@ -362,7 +359,7 @@ fn half_open_connection_is_found_by_a_new_syn() {
     let listener = p.listen();
     let old = p.open_passive(listener, seg().mss(1460));
     p.pass(1_000);
-    let isn = peer::PEER_ISN;
+    let isn = crate::peer::PEER_ISN;
     p.isn = isn.wrapping_add(500_000);
     p.send(seg().syn().mss(1460));
     // The challenge ACK acknowledges the old incarnation's numbers …

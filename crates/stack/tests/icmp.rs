@@ -1,12 +1,9 @@
 //! ICMP: which errors are believed, and from whom (RFC 5927, RFC 5461, RFC 1191).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, seg};
 use firstflight_stack::{CloseReason, Drop, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Protocol;
-use peer::{Peer, seg};
 
 const HARD: [IcmpErrorKind; 3] =
     [IcmpErrorKind::PortUnreachable, IcmpErrorKind::ProtocolUnreachable, IcmpErrorKind::AdminProhibited];

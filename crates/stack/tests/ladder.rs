@@ -1,13 +1,10 @@
 //! The fallback sequence: what a connect whose data may run twice tries when no answer comes, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::primed::{AFTER, DATA, outcome, primed_by, with_cookie};
+use crate::peer::{Got, Peer, Seg, seg};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, Config, ConnId, ConnectConfig, Readiness, StateName};
 use firstflight_wire::tcp::Flags;
-use peer::primed::{AFTER, DATA, outcome, primed_by, with_cookie};
-use peer::{Got, Peer, Seg, seg};
 
 /// First timeout of a SYN to the primed peer, whose round trips take 10 ms.
 const T6: u64 = 50;

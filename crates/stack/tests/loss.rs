@@ -1,12 +1,9 @@
 //! Losses: timeouts, fast retransmit, SACK, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Got, Peer, Seg, seg};
 use firstflight_stack::{CloseReason, ConnId};
 use firstflight_tcp::Config;
 use firstflight_tcp::congestion::Algorithm;
-use peer::{Got, Peer, Seg, seg};
 
 /// The peer's MSS: 1,000 makes numbers easy to read.
 const MSS: u32 = 1_000;

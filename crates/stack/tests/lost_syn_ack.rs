@@ -1,15 +1,12 @@
 //! The SYN-ACK of an accepted first flight is lost, and then the ACK of the next SYN-ACK: what that costs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{End, Pair, key, policy};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::ConnectConfig;
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
-use pair::{End, Pair, key, policy};
 use std::time::Duration;
 
 const DELAY: Duration = Duration::from_millis(20);

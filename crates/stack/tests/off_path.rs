@@ -1,11 +1,8 @@
 //! What an off-path attacker can see of other connections.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{PORT, Peer, Seg, seg};
 use firstflight_stack::{CarrierConfig, ListenConfig};
 use firstflight_wire::ip::Protocol;
-use peer::{PORT, Peer, Seg, seg};
 use std::net::SocketAddr;
 
 /// A port whose listener answers with SYN cookies only.

@@ -1,23 +1,18 @@
 //! Data that must run at most once, in UDP: it is executed once, whatever is lost, late, copied or moved.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::needless_range_loop, reason = "the body lends the world that owns the connections")]
 
-mod certified;
-mod pair;
-mod translator;
-
-use certified::{certificate, certified, policy};
+use crate::certified::{certificate, certified, policy};
+use crate::pair::{End, Pair, SERVER_UDP};
+use crate::translator::translate;
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
-use pair::{End, Pair, SERVER_UDP};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use translator::translate;
 
 const DELAY: Duration = Duration::from_millis(50);
 const REQUEST: &[u8] = b"POST /pay HTTP/1.0\r\n\r\n";

@@ -1,8 +1,6 @@
 //! What both ends report about one first flight, and that counters and gauges agree.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{Pair, key, policy};
 use firstflight_credential::Reason::{
     DataNotAcknowledged, FailureMemory, NoCredential, NoData, NotRequested, PeerWithoutFastOpen,
     PendingLimit as Full, Policy, StaleOrWrongCredential, SynCookie, SynTimedOut, Unknown,
@@ -10,7 +8,6 @@ use firstflight_credential::Reason::{
 use firstflight_credential::{FastOpenPolicy, Outcome, Reason};
 use firstflight_link::path::Verdict;
 use firstflight_stack::{Gauges, ListenConfig, ListenerId, Outcomes};
-use pair::{Pair, key, policy};
 use std::time::Duration;
 
 const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";

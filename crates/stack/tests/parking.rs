@@ -1,12 +1,9 @@
 //! First flights that wait for an external verdict: the limits hold when it comes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{Pair, key, policy};
 use firstflight_credential::{FastOpenPolicy, FirstFlight, JobRequest, JobResult, Reason, Verdict, Verifier};
 use firstflight_stack::{Counters, Drop, JobId, ListenerId};
 use firstflight_wire::Clock;
-use pair::{Pair, key, policy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +27,7 @@ fn waiting(n: usize, connections: usize, backlog: (usize, usize)) -> (Pair, List
     let delay = Duration::from_millis(1);
     let mut pair =
         Pair::new(firstflight_link::path::PathConfig::with_delay(delay), 1, false, |config, end| {
-            if end == pair::End::Server {
+            if end == crate::pair::End::Server {
                 config.limits.connections = connections;
             }
         });

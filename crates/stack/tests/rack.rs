@@ -1,12 +1,9 @@
 //! RACK-TLP (RFC 8985), proportional rate reduction (RFC 9937) and the detection of needless reductions (RFC 3522,
 //! RFC 3708, RFC 5682), packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Got, Peer, Seg, seg};
 use firstflight_stack::ConnId;
 use firstflight_tcp::congestion::Algorithm;
-use peer::{Got, Peer, Seg, seg};
 
 const MSS: u32 = 1_000;
 /// Round-trip time of the path, ms.

@@ -1,17 +1,7 @@
 //! For each reason and each end: a scenario in which that end reports the reason, or why the end never reports it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-#[path = "reasons/client.rs"]
 mod client;
-#[path = "certified/flights.rs"]
-mod flights;
-mod pair;
-mod peer;
-#[path = "reasons/server.rs"]
 mod server;
-#[path = "certified/visitor.rs"]
-mod visitor;
 
 use firstflight_credential::asap::reason as reason_of;
 use firstflight_credential::{Outcome, Reason};

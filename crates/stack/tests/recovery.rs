@@ -1,11 +1,8 @@
 //! Requirements of loss recovery (RFC 6298, RFC 6675, RFC 8985) that no other file covers.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, Seg, seg};
 use firstflight_stack::ConnId;
 use firstflight_tcp::congestion::Algorithm;
-use peer::{Peer, Seg, seg};
 
 const MSS: u32 = 1_000;
 /// Round-trip time of the path, ms.

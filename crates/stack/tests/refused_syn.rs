@@ -1,18 +1,12 @@
 //! A path or a server answers a SYN with an option or data by a RST or an ICMP error, or is too narrow for it, but
 //! passes a plain SYN. The connect succeeds one round trip later, and the next SYN is plain from the start.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-mod peer;
-#[path = "certified/visitor.rs"]
-mod visitor;
-
+use crate::peer::primed::{AFTER, DATA, end, failures, outcome, primed};
+use crate::peer::{Got, PORT, Peer, Seg, seg};
+use crate::visitor::{Visit, once, visit};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CarrierConfig, CloseReason, ConnId, ConnectConfig, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
-use peer::primed::{AFTER, DATA, end, failures, outcome, primed};
-use peer::{Got, PORT, Peer, Seg, seg};
-use visitor::{Visit, once, visit};
 
 const REFUSED: Outcome = Outcome::Handshake(Reason::SynRefused);
 
@@ -118,7 +112,7 @@ fn a_refused_block_goes_again_plain_at_once() {
         refuse(&mut p, by, &syn);
         plain_again(&mut p, &syn);
         p.send(syn_ack(1));
-        p.expect().is_ack().data(visitor::DATA);
+        p.expect().is_ack().data(crate::visitor::DATA);
         assert_eq!((outcome(&p, id), failures(&p)), (REFUSED, 1), "{by:?}");
     }
 }
@@ -210,7 +204,7 @@ fn refused_data_that_must_not_run_twice_does_not_go_again() {
         // The next request uses a plain SYN, and succeeds.
         let id = visit(&mut p, |config| config.replay_safe = false).id;
         p.send(syn_ack(1));
-        p.expect().is_ack().data(visitor::DATA);
+        p.expect().is_ack().data(crate::visitor::DATA);
         assert_eq!(p.state(id), StateName::Established);
     }
 }
@@ -255,7 +249,7 @@ fn a_syn_too_large_for_the_path_says_so_and_is_no_failure() {
 #[test]
 fn a_block_too_large_for_the_path_says_so_and_is_no_failure() {
     let mut p = Peer::new();
-    let Visit { id, syn, .. } = visitor::visit_with(&mut p, &[7; 800], |config| {
+    let Visit { id, syn, .. } = crate::visitor::visit_with(&mut p, &[7; 800], |config| {
         config.asap.as_mut().unwrap().mss = Some(1_400);
     });
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 600 }, &syn.packet);
@@ -305,7 +299,7 @@ fn a_plain_syn_follows_a_first_flight_that_is_dropped_in_udp() {
     let again = p.expect().is_syn().empty();
     assert_eq!(again.raw_seq, syn.raw_seq);
     p.send(syn_ack(1));
-    p.expect().is_ack().data(visitor::DATA);
+    p.expect().is_ack().data(crate::visitor::DATA);
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
     end(&mut p, id);
     let Visit { id, syn, .. } = visit(&mut p, |config| config.carrier = Some(5_000));
@@ -351,7 +345,7 @@ fn data_that_must_not_run_twice_does_not_go_behind_a_plain_syn_in_udp() {
     // The next request succeeds.
     let id = visit(&mut p, once).id;
     p.send(syn_ack(1));
-    p.expect().is_ack().data(visitor::DATA);
+    p.expect().is_ack().data(crate::visitor::DATA);
     assert_eq!(p.state(id), StateName::Established);
 }
 
@@ -382,7 +376,7 @@ fn data_that_must_not_run_twice_is_unknown_behind_a_forged_syn() {
     p.send(seg().syn().mss(1_000));
     p.drain();
     p.flow(PORT, isn);
-    p.send(syn_ack(visitor::AFTER));
+    p.send(syn_ack(crate::visitor::AFTER));
     p.drain();
     p.pass(300_000);
     p.drain();

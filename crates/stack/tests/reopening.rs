@@ -2,13 +2,10 @@
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds of each case instead of the default, `FIRSTFLIGHT_SEED=n` one of them; with
 //! `--nocapture` it prints how long the transfers stood still.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{End, Pair};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::ConnId;
-use pair::{End, Pair};
 use std::time::Duration;
 
 const WINDOW: usize = 60_000;

@@ -1,15 +1,12 @@
 //! How often a first flight is executed, packet by packet (the Fast Open paper §§3.4.1, 3.5, 7.1).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
 use firstflight_credential::{
     Farm, FastOpenPolicy, GuardKey, JobRequest, JobResult, OneTimeCookies, OneTimeKeys, Outcome, PolicyError,
     Quarantine, Reason, RemoteGuard, ReplayTable, Replays, SerialTable, Window,
 };
 use firstflight_stack::{ListenConfig, ListenError, ListenerId, StateName, Trace};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
-use peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
 use std::sync::Arc;
 
 const DATA: &[u8] = b"POST /pay HTTP/1.1";
@@ -299,7 +296,7 @@ fn a_copy_of_the_syn_after_the_close_is_not_executed() {
     // After 2 MSL no copy can be in flight.
     p.at(250_000);
     p.drain();
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.send(first_flight(&cookie));
     p.expect().syn_ack().ack(AFTER);
 }
@@ -360,7 +357,7 @@ fn a_held_last_ack_answers_a_late_copy_and_lets_new_connections_in() {
         p.nothing_to_accept(listener);
         assert_eq!(p.stack.counters().last_acks_held, 1);
         // A newer SYN of the same ports is a new connection (RFC 6191).
-        p.flow(CLIENT_PORT, peer::PEER_ISN.wrapping_add(100_000));
+        p.flow(CLIENT_PORT, crate::peer::PEER_ISN.wrapping_add(100_000));
         p.send(first_flight(&cookie));
         p.expect().syn_ack().ack(AFTER);
         assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
@@ -472,7 +469,7 @@ fn suspension_and_return_are_told() {
         p.send(first_flight(&cookie));
         p.expect().syn_ack().ack(1).no_fast_open();
     }
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.send(seg().seq(AFTER).ack(1));
     p.flow(CLIENT_PORT + 9, 9);
     p.send(first_flight(&cookie));

@@ -1,9 +1,6 @@
 //! Which SACK blocks a receiver sends (RFC 2018 §4, §8).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
-use peer::{Peer, Seg, seg};
+use crate::peer::{Peer, Seg, seg};
 
 /// An open connection with SACK.
 fn open() -> Peer {

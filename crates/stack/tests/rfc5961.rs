@@ -1,10 +1,7 @@
 //! Blind attackers (RFC 5961): what off-path segments can and cannot do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Peer, Seg, seg};
 use firstflight_stack::{CloseReason, ConnId, StateName};
-use peer::{Peer, Seg, seg};
 
 /// The n-th segment of a flood.
 type Flood = fn(u32) -> Seg;

@@ -1,11 +1,8 @@
 //! Window scaling and timestamps (RFC 7323).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Got, Peer, Seg, seg};
 use firstflight_stack::{ConnId, StateName, Trace};
 use firstflight_tcp::{Config, DropReason};
-use peer::{Got, Peer, Seg, seg};
 
 fn with(tune: impl FnOnce(&mut Config)) -> Peer {
     Peer::with(|c| tune(&mut c.tcp))
@@ -285,15 +282,15 @@ fn an_echo_without_ack_measures_nothing() {
     // Another connection shows the time of the stack's clock.
     p.connect(b"", false);
     let now = p.expect().is_syn().ts.unwrap().value;
-    p.flow(peer::CLIENT_PORT, 1);
-    p.local_port = peer::PORT;
+    p.flow(crate::peer::CLIENT_PORT, 1);
+    p.local_port = crate::peer::PORT;
     p.send(seg().syn().mss(1460).ts_echo(1_000, now.wrapping_sub(30)));
     p.expect().syn_ack().at(500);
     // The timeout is 1 s as long as nothing was measured.
     p.at(1_450);
-    assert!(p.drain().iter().all(|g| g.port != peer::CLIENT_PORT));
+    assert!(p.drain().iter().all(|g| g.port != crate::peer::CLIENT_PORT));
     p.at(1_510);
-    assert!(p.drain().iter().any(|g| g.port == peer::CLIENT_PORT));
+    assert!(p.drain().iter().any(|g| g.port == crate::peer::CLIENT_PORT));
 }
 
 /// RFC 7323 §3.2: timestamps that were not agreed are ignored, and the segment is accepted.

@@ -1,15 +1,12 @@
 //! Requirements of RFC 9293 that no other file covers: addresses, ports, flags, windows, queued segments.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{Got, PORT, Peer, Seg, seg};
 use firstflight_stack::{
     CloseReason, ConnId, ConnectConfig, ConnectError, Drop, ListenConfig, ListenError, StateName,
 };
 use firstflight_tcp::{Config, Keepalive};
 use firstflight_wire::ip::{Ecn, Header, Protocol};
 use firstflight_wire::tcp::Flags;
-use peer::{Got, PORT, Peer, Seg, seg};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU8;
 
@@ -157,7 +154,7 @@ fn a_port_in_syn_sent_or_syn_received_can_be_listened_on() {
     let connecting = p.connect_with(b"", &ConnectConfig { local, ..ConnectConfig::default() });
     p.expect().is_syn();
     let listener = p.listen();
-    p.flow(peer::CLIENT_PORT, 1);
+    p.flow(crate::peer::CLIENT_PORT, 1);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
     assert_eq!(p.state(connecting), StateName::SynSent);

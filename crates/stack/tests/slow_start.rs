@@ -1,11 +1,8 @@
 //! Slow start on paths with a bottleneck.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-
+use crate::pair::{End, Pair};
 use firstflight_link::path::{Counters, PathConfig};
 use firstflight_tcp::congestion::Algorithm;
-use pair::{End, Pair};
 use std::time::Duration;
 
 /// The cost of a download: virtual time from the SYN to the last byte, and what the path did to the server's

@@ -1,12 +1,9 @@
 //! What counts as evidence that a path drops what follows a first flight: a FIN or RST out of order (Linux' third
 //! and fourth sign). And what does not count: above all, packets that others can forge.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::primed::{AFTER, DATA, failures, primed, primed_by, with_cookie};
+use crate::peer::{PORT, Peer, Seg, seg};
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig};
-use peer::primed::{AFTER, DATA, failures, primed, primed_by, with_cookie};
-use peer::{PORT, Peer, Seg, seg};
 
 /// Bytes that the server sent and the path dropped.
 const RESPONSE: u32 = 100;
@@ -205,7 +202,7 @@ fn the_fallback_sequence_believes_the_fin() {
         p.expect();
         p.send(seg().syn().ack(AFTER).mss(1_460).data(b"response"));
         p.expect();
-        peer::primed::end_at(&mut p, id, 9);
+        crate::peer::primed::end_at(&mut p, id, 9);
         let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
         p.port = PORT;
         p.connect_with(DATA, &config);

@@ -1,10 +1,7 @@
 //! SYN cookies (RFC 4987 §3.6): a listener under attack keeps nothing and loses little.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod peer;
-
+use crate::peer::{CLIENT_PORT, Peer, seg};
 use firstflight_stack::StateName;
-use peer::{CLIENT_PORT, Peer, seg};
 
 /// RFC 4987 §3.6: no state is kept; the ACK brings it back, and the timestamp carries the options.
 #[test]
@@ -24,7 +21,7 @@ fn syn_cookies_when_the_syn_queue_is_full() {
         assert_eq!(p.stack.connections(), 1);
         assert_eq!(p.stack.counters().syn_cookies_sent, 1);
         p.pass(50);
-        let with = |s: peer::Seg, n| if timestamps { s.ts(n) } else { s };
+        let with = |s: crate::peer::Seg, n| if timestamps { s.ts(n) } else { s };
         p.send(with(seg().seq(1).ack(1).win(1_000), 101));
         let id = p.accept(listener);
         assert_eq!(p.state(id), StateName::Established);
@@ -73,12 +70,12 @@ fn forged_acks_do_not_open_connections() {
     }
     p.send(seg().seq(2).ack(1));
     p.expect().is_rst();
-    p.flow(CLIENT_PORT + 1, peer::PEER_ISN);
+    p.flow(CLIENT_PORT + 1, crate::peer::PEER_ISN);
     p.send(seg().seq(1).ack(1));
     p.expect().is_rst();
     p.nothing_to_accept(listener);
     // The cookie is old: it lives for at most two periods of 64 s.
-    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.pass(129_000);
     p.send(seg().seq(1).ack(1));
     p.expect().is_rst();

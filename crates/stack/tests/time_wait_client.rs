@@ -1,16 +1,12 @@
 //! A client's SYN meets an earlier connection of its four-tuple at the server, usually one in TIME-WAIT. This costs
 //! one round trip, and says nothing about the path (RFC 9293 §3.5.1, §3.10.7.3).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-mod peer;
-
+use crate::pair::{Pair, addresses};
+use crate::peer::primed::{AFTER, DATA, end, failures, outcome, primed, with_cookie};
+use crate::peer::{Got, PORT, Peer, Seg, seg};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{ConnectConfig, Stack, StateName};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
-use pair::{Pair, addresses};
-use peer::primed::{AFTER, DATA, end, failures, outcome, primed, with_cookie};
-use peer::{Got, PORT, Peer, Seg, seg};
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -5,23 +5,18 @@
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds instead of the default, `FIRSTFLIGHT_SEED=n` one of them,
 //! `FIRSTFLIGHT_ALGORITHM=name` lets all connections have this congestion control.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod pair;
-mod translator;
-mod watch;
-
+use crate::pair::{End, Pair, key, policy};
+use crate::translator::{Translator, translate};
+use crate::watch::Watch;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CarrierConfig, ConnId, IoError, ListenerId};
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_wire::Instant;
-use pair::{End, Pair, key, policy};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
-use translator::{Translator, translate};
-use watch::Watch;
 
 const DEFAULT_SEEDS: u64 = 1000;
 const SERVER_UDP: u16 = 4433;
@@ -151,7 +146,7 @@ fn transfer(seed: u64, way: Way) -> Done {
     let drawn = dice.pick(&Algorithm::ALL);
     let algorithm = algorithm().unwrap_or(drawn);
     let pacing = seed.is_multiple_of(3);
-    let longest = watch::longest_timeout(&path);
+    let longest = crate::watch::longest_timeout(&path);
     let nodelay = dice.chance(30);
     let data_in_syn_ack = dice.chance(50);
     let one_sided = dice.chance(30);

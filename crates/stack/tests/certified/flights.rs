@@ -1,5 +1,4 @@
 //! A server that takes certificates, and SYNs for it, packet by packet.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::certified::{Request, certificate, policy, request};

@@ -1,5 +1,4 @@
 //! Verifiers, certificates and listeners that take them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use firstflight_credential::asap::{
@@ -14,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The wall clock when a [`Pair`](super::pair::Pair) begins, Unix milliseconds.
+/// The wall clock when a [`Pair`](crate::pair::Pair) begins, Unix milliseconds.
 pub const NOW_MS: u64 = 1_800_000_000_000;
 /// When the server's guard began: long enough ago to remember everything.
 pub const GUARD_MS: u64 = NOW_MS - 600_000;

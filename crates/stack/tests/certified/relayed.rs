@@ -1,5 +1,4 @@
 //! First flights that a front delivers, for tests of a server.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::certified::{self, Request, identity};

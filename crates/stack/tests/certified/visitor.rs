@@ -1,5 +1,4 @@
 //! A client with a certificate, against a hand-made server.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::certified::{NOW_MS, certificate_with, certified};

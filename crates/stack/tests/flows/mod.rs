@@ -1,7 +1,7 @@
 //! Bulk flows that share an emulated bottleneck, each with its own algorithm, and their results.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use super::pair::Pair;
+use crate::pair::Pair;
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
 use firstflight_tcp::congestion::Algorithm;

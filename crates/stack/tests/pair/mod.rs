@@ -1,5 +1,4 @@
 //! Two stacks joined by an emulated path, in virtual time: nothing sleeps, and one seed decides everything.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};

@@ -3,7 +3,6 @@
 //! Numbers are relative: 0 is the SYN of the side that sends them, so the first byte of each stream is 1. Times are
 //! milliseconds since the peer was made.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::wrong_self_convention, reason = "expectations are chained: `p.expect().is_ack().ack(1)`")]
 
 pub mod primed;

@@ -1,6 +1,6 @@
 //! Scenarios at the client, against a hand-made server.
 
-use crate::Scenario;
+use super::Scenario;
 use crate::certified;
 use crate::pair::{End, Pair};
 use crate::peer::primed::{self, primed};

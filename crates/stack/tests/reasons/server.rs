@@ -1,6 +1,6 @@
 //! Scenarios at the server, against a hand-made client.
 
-use crate::Scenario;
+use super::Scenario;
 use crate::certified::{self, NOW_MS, certificate_from, request, request_to};
 use crate::flights::{AFTER, CLIENT, DATA, Server, client, flight, server, server_with, syn, trusting};
 use crate::peer::visited::{first_flight, server as visited, server_with as visited_with};

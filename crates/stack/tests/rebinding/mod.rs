@@ -1,5 +1,4 @@
 //! A stack in UDP, its peer, and the messages of the carrier between them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::peer::{PORT, Peer, Seg, seg};

@@ -1,5 +1,4 @@
 //! An address translator in front of the client of a [`Pair`], whose mapping can change.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::pair::{End, Pair};

@@ -1,6 +1,6 @@
 //! Checks that no end is silent while data waits for longer than its timers allow.
 
-use super::pair::{End, Pair};
+use crate::pair::{End, Pair};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ConnId, ConnectionInfo};
 use firstflight_tcp::rtt::MAX_RTO;
