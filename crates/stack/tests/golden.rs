@@ -37,8 +37,7 @@ struct Exchange {
 impl Exchange {
     fn new(udp: bool, listen: impl FnOnce(&mut ListenConfig)) -> Self {
         let path = PathConfig::with_delay(DELAY);
-        let mut pair =
-            if udp { Pair::in_udp(path, 1, false) } else { Pair::new(path, 1, false, |_, _| {}) };
+        let mut pair = if udp { Pair::in_udp(path, 1, false) } else { Pair::new(path, 1, false, |_, _| {}) };
         pair.keep_log = true;
         let listener = pair.listen_with(listen);
         Self { pair, listener, text: String::new() }

@@ -89,8 +89,7 @@ impl Client {
         let hash = self.choose_port(flows, &mut key, config)?;
         let mut ends = flows.endpoints(&key, None, now);
         let mut plan = SynPlan::default();
-        let Intent { asked, outcome, path_mss } =
-            self.intend(flows, &mut plan, config, &key, ends.path_mss, data, now);
+        let Intent { asked, outcome, path_mss } = self.intend(flows, &mut plan, config, &key, data, now);
         if path_mss < ends.path_mss {
             // A router has reported which size passes.
             ends.probe = [0; 3];

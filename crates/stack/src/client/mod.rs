@@ -68,15 +68,13 @@ impl Intent {
 impl Client {
     /// Decides how much of `data` the SYN to the server carries, if the connect asks for more than a handshake.
     /// Data with a cookie has priority over data with a certificate, which costs both ends more. `plan` is a new
-    /// plan that the caller owns, because it is too large to be moved. `link_mss` is the link's part of
-    /// [`Intent::path_mss`].
+    /// plan that the caller owns, because it is too large to be moved.
     pub fn intend(
         &mut self,
         flows: &mut Flows,
         plan: &mut SynPlan,
         config: &ConnectConfig,
         key: &FlowKey,
-        link_mss: u16,
         data: &[u8],
         now: Instant,
     ) -> Intent {
@@ -88,7 +86,7 @@ impl Client {
         // Reuses a box of an earlier connection, so that connects allocate nothing in the long run.
         let mut asked = flows.spare.pop().unwrap_or_default();
         let known = self.credentials.prospect(network, server, &mut asked.cookie, now);
-        let path_mss = link_mss.min(known.path_mss.unwrap_or(u16::MAX));
+        let path_mss = flows.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
         if known.permission == Permission::Nothing {
             flows.spare.push(asked);
             return Intent::handshake(Reason::FailureMemory, path_mss);

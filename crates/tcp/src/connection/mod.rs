@@ -171,6 +171,66 @@ struct Tail {
 }
 
 /// One TCP connection (RFC 9293).
+///
+/// It takes segments, the time and commands, and gives segments and notifications. Memory for data comes from a [`Pool`]
+/// that its owner lends to each call. After [`handle_segment`](Self::handle_segment),
+/// [`handle_timeout`](Self::handle_timeout) and commands, poll in this order: [`poll_readiness`](Self::poll_readiness),
+/// and let the application read and write; [`poll_transmit`](Self::poll_transmit), until there is nothing to send; then
+/// [`poll_timeout`](Self::poll_timeout), for when [`handle_timeout`](Self::handle_timeout) must be called.
+///
+/// # Example
+///
+/// A request and its response, between two connections. The checksums and the IP headers are the layer above's work.
+///
+/// ```
+/// use firstflight_tcp::{ChildPlan, Config, Connection, Endpoints, Pool, Readiness, SynPlan};
+/// use firstflight_wire::tcp::Segment;
+/// use firstflight_wire::{Instant, SeqNum};
+/// use std::sync::Arc;
+///
+/// /// Sends everything that waits in one connection to the other.
+/// fn transmit(from: &mut Connection, to: &mut Connection, pool: &mut Pool, now: Instant) {
+///     let mut out = [0; 1500];
+///     while let Some(len) = from.poll_transmit(now, &mut out, pool) {
+///         let segment = Segment::parse(&out[..len]).expect("what we made ourselves");
+///         to.handle_segment(&segment, now, pool);
+///     }
+/// }
+///
+/// let (config, now) = (Arc::new(Config::default()), Instant::from_secs(1));
+/// let mut pool = Pool::new(1 << 20);
+/// // A real program takes initial numbers from RFC 6528.
+/// let ends = |local_port, remote_port, isn| Endpoints {
+///     local_port,
+///     remote_port,
+///     isn: SeqNum::new(isn),
+///     ts_offset: 0,
+///     default_mss: 536,
+///     path_mss: 1460,
+///     probe: [0; 3],
+/// };
+/// let mut client = Connection::new(Arc::clone(&config), ends(40_000, 80, 1), now);
+/// let mut server = Connection::new(config, ends(80, 40_000, 1_000_000), now);
+///
+/// client.open_active(SynPlan::default(), b"question", &mut pool);
+/// let mut syn = [0; 1500];
+/// let len = client.poll_transmit(now, &mut syn, &mut pool).ok_or("no SYN")?;
+/// server.open_passive(&Segment::parse(&syn[..len])?, &ChildPlan::default(), &mut pool, now);
+/// transmit(&mut server, &mut client, &mut pool, now);
+/// transmit(&mut client, &mut server, &mut pool, now);
+///
+/// assert!(server.poll_readiness().contains(Readiness::READABLE));
+/// let mut request = [0; 100];
+/// let len = server.read(&mut pool, &mut request)?;
+/// assert_eq!(&request[..len], b"question");
+///
+/// server.write(&mut pool, b"answer", now)?;
+/// transmit(&mut server, &mut client, &mut pool, now);
+/// let mut response = [0; 100];
+/// let len = client.read(&mut pool, &mut response)?;
+/// assert_eq!(&response[..len], b"answer");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
