@@ -13,7 +13,6 @@ use firstflight_wire::tcp::{Flags, Header, SynOptions};
 use firstflight_wire::{Instant, SeqNum};
 
 impl Connection {
-    #[inline(never)]
     pub(super) fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
@@ -43,7 +42,6 @@ impl Connection {
     }
 
     /// Writes a SYN; with `full`, it has all its options, preamble and data.
-    #[inline(always)]
     pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
             value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
@@ -122,7 +120,6 @@ impl Connection {
         Some(at + len as usize)
     }
 
-    #[inline(never)]
     pub(super) fn transmit_syn_ack(
         &mut self,
         now: Instant,
