@@ -36,9 +36,10 @@ const STRETCH: u16 = 140;
 /// twice, unless a timestamp says which copy was acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RttEstimator {
-    /// 8 · SRTT in µs: the scale keeps the fraction that the gain 1/8 would lose.
+    /// 8 · SRTT in µs: the scale keeps the fraction that the gain 1/8 would lose. Before the first sample: that of
+    /// [`RttEstimator::sample_for_now`], or zero.
     srtt_8: u32,
-    /// 4 · RTTVAR in µs. Before the first sample: the timeout without backoff.
+    /// 4 · RTTVAR in µs. Before the first sample: what SRTT lacks to the timeout without backoff.
     rttvar_4: u32,
     /// Smallest sample of the current stretch in µs, or `UNKNOWN`.
     min_us: u32,
@@ -116,6 +117,22 @@ impl RttEstimator {
         }
         self.lower_min(us, now);
         self.backoffs = 0;
+    }
+
+    /// Takes a measurement that may be too long. It decides about the timeout until the next sample, which replaces it, or
+    /// until it is [confirmed](Self::confirm).
+    pub fn sample_for_now(&mut self, rtt: Duration) {
+        if self.min_us == UNKNOWN {
+            let us = micros(rtt);
+            (self.srtt_8, self.rttvar_4) = (us * 8, us * 2);
+        }
+    }
+
+    /// The last [`RttEstimator::sample_for_now`], if no sample came since, was not too long.
+    pub fn confirm(&mut self, now: Instant) {
+        if self.min_us == UNKNOWN && self.srtt_8 > 0 {
+            self.sample_us(self.srtt_8 / 8, now);
+        }
     }
 
     /// Takes a measurement for the minimum only. It belongs to the last of several segments that one
@@ -226,7 +243,7 @@ impl RttEstimator {
     /// After the first sample it only ends the backoff.
     pub fn set_initial(&mut self, rto: Duration) {
         if self.min_us == UNKNOWN {
-            self.rttvar_4 = micros(rto).max(MIN_US);
+            (self.srtt_8, self.rttvar_4) = (0, micros(rto).max(MIN_US));
         }
         self.backoffs = 0;
     }

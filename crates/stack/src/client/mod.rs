@@ -240,7 +240,7 @@ impl Client {
             if let Some(mss) = mss {
                 self.credentials.learn_mss(network, server, mss);
             }
-            if let Some((srtt, rttvar)) = slot.conn.settled_rtt() {
+            if let Some((srtt, rttvar)) = slot.conn.rtt() {
                 asked.first_rtt = self.credentials.learn_first_rtt(network, server, srtt, rttvar, now);
             }
             match fresh {
@@ -373,7 +373,7 @@ impl Client {
         }
         // An answer on another network says nothing about this one.
         let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
-        match slot.conn.settled_rtt().filter(|_| slot.mapped) {
+        match slot.conn.rtt().filter(|_| slot.mapped) {
             Some((srtt, rttvar)) if here => {
                 return self.credentials.learn_visit(network, server, srtt, rttvar, now);
             }
@@ -443,7 +443,7 @@ impl Client {
         if let Some(mss) = slot.conn.narrowed_mss() {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
-        if let (None, Some((srtt, rttvar))) = (&slot.asked, slot.conn.settled_rtt()) {
+        if let (None, Some((srtt, rttvar))) = (&slot.asked, slot.conn.rtt()) {
             slot.path_told = true;
             self.credentials.learn_rtt(network, server, srtt, rttvar, now);
         }

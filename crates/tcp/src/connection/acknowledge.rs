@@ -5,7 +5,6 @@ use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::flight::{Marks, Sent};
 use crate::rack::Rack;
-use crate::rtt::RttEstimator;
 use crate::state::State;
 use crate::straight::straight;
 use crate::timers::Timer;
@@ -200,7 +199,7 @@ impl Connection {
         let syn = self.snd.una == self.snd.iss;
         if let Some(sent) = &sent {
             self.rack.arrived(sent, self.rack.highest(), now, false);
-            self.measured();
+            self.facts.unmeasured = false;
         }
         self.forget(ack, pool);
         match (syn_ack, &sent) {
@@ -350,7 +349,7 @@ impl Connection {
     ) {
         let measured = !delivery.repeated && delivery.timed.is_some();
         if measured || delivery.timed_sack.is_some() {
-            self.measured();
+            self.facts.unmeasured = false;
         }
         if let Some(sent) = syn_ack {
             self.rtt.sample_between(sent, now);
@@ -366,21 +365,18 @@ impl Connection {
         }
     }
 
-    /// A segment that was sent once is acknowledged. Its sample replaces a round-trip time that may be too long.
-    #[inline]
-    fn measured(&mut self) {
-        self.facts.unmeasured = false;
-        if unlikely(core::mem::take(&mut self.facts.long_rtt)) {
-            self.rtt = RttEstimator::new();
+    /// A round-trip sample from the echoed timestamp.
+    pub(super) fn sample_echo(&mut self, segment: &Segment<'_>, now: Instant) {
+        if let Some(rtt) = self.echoed_rtt(segment, now) {
+            self.rtt.sample(rtt, now);
         }
     }
 
-    /// A round-trip sample from the echoed timestamp.
-    pub(super) fn sample_echo(&mut self, segment: &Segment<'_>, now: Instant) {
-        if let Some(ts) = segment.options.timestamps.filter(|t| self.facts.timestamps && t.echo != 0) {
-            let ms = self.ts_now(now).wrapping_sub(ts.echo);
-            self.rtt.sample(Duration::from_millis(u64::from(ms.min(120_000))), now);
-        }
+    /// The time since the echoed timestamp.
+    pub(super) fn echoed_rtt(&self, segment: &Segment<'_>, now: Instant) -> Option<Duration> {
+        let ts = segment.options.timestamps.filter(|t| self.facts.timestamps && t.echo != 0)?;
+        let ms = self.ts_now(now).wrapping_sub(ts.echo);
+        Some(Duration::from_millis(u64::from(ms.min(120_000))))
     }
 
     /// Our FIN was acknowledged.

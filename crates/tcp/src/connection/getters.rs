@@ -117,14 +117,6 @@ impl Connection {
         Some((self.rtt.srtt()?, self.rtt.rttvar()))
     }
 
-    /// Like [`Connection::rtt`], but `None` if the only measurement may be too long by a SYN's timeout. If the first
-    /// SYN-ACK is lost, its repetition shows the same timestamp (RFC 7323 §4.1), so that the round-trip time cannot be
-    /// told from the timeout.
-    #[must_use]
-    pub fn settled_rtt(&self) -> Option<(Duration, Duration)> {
-        self.rtt().filter(|_| !self.facts.long_rtt)
-    }
-
     /// The retransmission timeout with the current backoff.
     #[must_use]
     pub fn rto(&self) -> Duration {

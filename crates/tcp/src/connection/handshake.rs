@@ -355,10 +355,14 @@ impl Connection {
         }
         match timed.then_some(first_sent) {
             Some(sent) => self.rtt.sample_between(sent, now),
-            None => {
-                self.facts.long_rtt = early;
-                self.sample_echo(segment, now);
+            // The answer to the first of several SYNs may be a repetition, with the same timestamp. Then its round-trip
+            // time is too long by the SYN's timeout.
+            None if early => {
+                if let Some(rtt) = self.echoed_rtt(segment, now) {
+                    self.rtt.sample_for_now(rtt);
+                }
             }
+            None => self.sample_echo(segment, now),
         }
         // After a lost SYN the window is one segment (RFC 5681 §3.1). A SYN that arrived late was not lost.
         if congested {

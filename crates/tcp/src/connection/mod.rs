@@ -150,9 +150,6 @@ struct Facts {
     other_data: bool,
     /// A tail loss probe (RFC 8985 §7.3) left, and no round-trip time was measured since.
     unmeasured: bool,
-    /// The only round-trip time is that of a SYN-ACK that answers the first of several SYNs. It is too long if that
-    /// SYN-ACK is a repetition.
-    long_rtt: bool,
     /// `Timer::Probe` runs because a segment may only be late.
     settling: bool,
     /// `Timer::Persist` waits for the answer to a probe.

@@ -255,7 +255,9 @@ impl Connection {
             self.rcv.came_twice(seq, (seq + len).min(self.rcv.nxt));
         } else {
             // A second SYN-ACK answers our second SYN, so the first one was not a repetition.
-            self.facts.long_rtt &= !segment.flags.contains(Flags::SYN);
+            if segment.flags.contains(Flags::SYN) {
+                self.rtt.confirm(now);
+            }
             self.challenge(now);
         }
     }
