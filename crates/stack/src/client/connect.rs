@@ -55,7 +55,7 @@ impl fmt::Display for ConnectError {
 impl core::error::Error for ConnectError {}
 
 impl Client {
-    /// See [`Stack::connect`](crate::Stack::connect).
+    /// See [`Stack::connect`](crate::Stack::connect). Returns also whether the connection has news.
     pub fn connect(
         &mut self,
         flows: &mut Flows,
@@ -63,7 +63,7 @@ impl Client {
         data: &[u8],
         config: &ConnectConfig,
         now: Instant,
-    ) -> Result<(ConnId, usize), ConnectError> {
+    ) -> Result<(ConnId, usize, bool), ConnectError> {
         let ip = remote.ip();
         // In UDP, a stack on the same host is another one if its UDP port differs.
         let own = flows.carrier.as_ref().map(|carrier| carrier.port);
@@ -109,10 +109,8 @@ impl Client {
         );
         self.plan_ladder(flows, index, config, data.get(..taken).unwrap_or_default(), now);
         flows.journal.counters.active_opens += 1;
-        if outcome != Outcome::Undecided || flows.journal.is_tracing() {
-            flows.note(index);
-        }
-        Ok((flows.id(index), taken))
+        let news = outcome != Outcome::Undecided || flows.journal.is_tracing();
+        Ok((flows.id(index), taken, news))
     }
 
     //= rfc9293 MUST-43 MUST-44 MUST-45

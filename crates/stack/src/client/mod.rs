@@ -50,6 +50,14 @@ impl Client {
     }
 }
 
+/// The other attempt of a connect whose one attempt is over.
+pub(crate) enum Other {
+    /// The second attempt (index), which ends too.
+    Twin(u32),
+    /// The first attempt (index), which has no second one any more.
+    First(u32),
+}
+
 /// A decision about a connect's first flight.
 pub(crate) struct Intent {
     pub asked: Option<Box<Asked>>,
@@ -355,18 +363,18 @@ impl Client {
         slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut flows.pool)
     }
 
-    /// A client's connection is over. Records what it shows about first flights to its server, and about the path.
+    /// A client's connection is over. Records what it shows about first flights to its server, and about the path. Returns
+    /// what is to be done about its second attempt, or its first one.
     #[inline(always)]
-    pub fn visit_over(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let succeeded = self.flight_over(flows, index, now);
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+    pub fn visit_over(&mut self, config: &Config, slot: &mut Slot, now: Instant) -> Option<Other> {
+        let (succeeded, other) = self.flight_over(slot, now);
         let server = slot.key.remote_ip();
-        let network = flows.config.network_of(&slot.key);
+        let network = config.network_of(&slot.key);
         if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.client) {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
         if slot.path_told {
-            return;
+            return other;
         }
         if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
             self.credentials.forget_rtt(network, server);
@@ -375,7 +383,8 @@ impl Client {
         let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
         match slot.conn.rtt().filter(|_| slot.mapped) {
             Some((srtt, rttvar)) if here => {
-                return self.credentials.learn_visit(network, server, srtt, rttvar, now);
+                self.credentials.learn_visit(network, server, srtt, rttvar, now);
+                return other;
             }
             Some((srtt, rttvar)) => self.credentials.learn_rtt(network, server, srtt, rttvar, now),
             None => {}
@@ -383,29 +392,24 @@ impl Client {
         if let (true, Some(asked)) = (succeeded, &slot.asked) {
             self.credentials.note_success(asked.network, server);
         }
+        other
     }
 
-    /// The part of [`Self::visit_over`] about the first flight. True if the first flight was accepted and answered.
+    /// The part of [`Self::visit_over`] about the first flight, and whether it was accepted and answered.
     #[inline(always)]
-    fn flight_over(&mut self, flows: &mut Flows, index: u32, now: Instant) -> bool {
-        let Some(mut slot) = flows.slots.get_mut(index) else { return false };
+    fn flight_over(&mut self, slot: &mut Slot, now: Instant) -> (bool, Option<Other>) {
         if let Owner::Twin(first) = slot.owner {
             slot.owner = Owner::Nobody;
-            self.forget_twin(flows, first);
-            return false;
+            return (false, Some(Other::First(first)));
         }
-        if let Some(twin) = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take()) {
-            self.drop_twin(flows, Some(twin));
-            let Some(again) = flows.slots.get_mut(index) else { return false };
-            slot = again;
-        }
-        let Some(asked) = &mut slot.asked else { return false };
+        let Some(asked) = &mut slot.asked else { return (false, None) };
+        let twin = asked.ladder.twin.take().map(Other::Twin);
         if asked.awaited {
             if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
-            self.no_answer(flows, index, now);
-            return false;
+            self.unanswered(slot, now);
+            return (false, twin);
         }
         if asked.at_most_once
             && slot.outcome == Outcome::Handshake(Reason::SimultaneousOpen)
@@ -417,7 +421,7 @@ impl Client {
         }
         if asked.answered_at == Instant::FAR_FUTURE {
             // The connection was opened without the first flight, so its end says nothing about it.
-            return false;
+            return (false, twin);
         }
         let answered = slot.conn.totals().bytes_received > 0;
         if unlikely(!answered)
@@ -425,21 +429,48 @@ impl Client {
         {
             // The handshake went through, and then nothing arrived, or only the end of the response: the path passes
             // the SYN, but not the connection that it opens.
-            let (network, server) = (asked.network, slot.key.remote_ip());
-            self.credentials.note_failure(network, server, now);
+            self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
         }
-        answered && slot.outcome.is_accepted()
+        (answered && slot.outcome.is_accepted(), twin)
+    }
+
+    /// Does what [`Self::visit_over`] returned.
+    #[cold]
+    pub fn tell_other(&mut self, flows: &mut Flows, other: Other) {
+        match other {
+            Other::Twin(twin) => self.drop_twin(flows, Some(twin)),
+            Other::First(first) => self.forget_twin(flows, first),
+        }
     }
 
     /// The application releases a connection that it opened. The connection may stay for a while in the background,
-    /// and the next connect to its server already uses what it showed of the path. A connection that asked for a
-    /// first flight reports more when it is over, and its round-trip time is known from its SYN-ACK on.
-    pub fn tell_path(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
-        let Some(slot) = flows.slots.get_live(id.index, id.generation) else { return };
-        if !slot.client || !slot.mapped {
+    /// and the next connect to its server already uses what it showed of the path.
+    pub fn released(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
+        let Some(slot) = flows.slots.get_live(id.index, id.generation).filter(|slot| slot.client) else {
+            return;
+        };
+        self.tell_path(&flows.config, slot, now);
+        let twin = self.give_up(slot, now);
+        if unlikely(twin.is_some()) {
+            self.drop_twin(flows, twin);
+        }
+    }
+
+    /// The application ends a connection at once.
+    pub fn aborted(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
+        if let Some(slot) = flows.slots.get_live(id.index, id.generation) {
+            let twin = self.give_up(slot, now);
+            self.drop_twin(flows, twin);
+        }
+    }
+
+    /// A connection that asked for a first flight reports more when it is over, and its round-trip time is known from
+    /// its SYN-ACK on.
+    fn tell_path(&mut self, config: &Config, slot: &mut Slot, now: Instant) {
+        if !slot.mapped {
             return;
         }
-        let (network, server) = (flows.config.network_of(&slot.key), slot.key.remote_ip());
+        let (network, server) = (config.network_of(&slot.key), slot.key.remote_ip());
         if let Some(mss) = slot.conn.narrowed_mss() {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
@@ -449,37 +480,39 @@ impl Client {
         }
     }
 
-    /// The application releases a connection. The path is considered to pass the SYN but not the connection that it
-    /// opens, if nothing arrived since the SYN-ACK for longer than most servers take to respond, or if only the end of
-    /// the response arrived.
-    #[inline(always)]
-    pub fn given_up(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
-        let Some(slot) = flows.slot(id) else { return };
-        let Some(asked) = &slot.asked else { return };
+    /// The path is considered to pass the SYN but not the connection that it opens, if nothing arrived since the
+    /// SYN-ACK for longer than most servers take to respond, or if only the end of the response arrived. Returns a
+    /// second attempt, which is to be ended.
+    fn give_up(&mut self, slot: &mut Slot, now: Instant) -> Option<u32> {
+        let asked = slot.asked.as_ref()?;
         if asked.answered_at == Instant::FAR_FUTURE || slot.conn.totals().bytes_received > 0 {
-            return;
+            return None;
         }
         let silent = now.saturating_since(asked.answered_at) >= SILENCE;
-        if (silent || slot.conn.is_swallowed()) && slot.conn.close_reason().is_none() {
-            let (network, server) = (asked.network, slot.key.remote_ip());
-            self.credentials.note_failure(network, server, now);
-            // The end of the connection reports nothing more and ends no second attempt, so end that now.
-            let asked = flows.slots.get_mut(id.index).and_then(|slot| slot.asked.take());
-            self.drop_twin(flows, asked.and_then(|asked| asked.ladder.twin));
+        if !(silent || slot.conn.is_swallowed()) || slot.conn.close_reason().is_some() {
+            return None;
         }
+        self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
+        // The end of the connection reports nothing more and ends no second attempt.
+        slot.asked.take().and_then(|asked| asked.ladder.twin)
     }
 
-    /// No SYN-ACK will show what happened to the first flight. Gives its cookie back.
+    /// No SYN-ACK will show what happened to the first flight. Gives its cookie back, and ends a second attempt.
     pub fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.slots.get_mut(index) else { return };
+        let twin = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take());
+        self.unanswered(slot, now);
+        self.drop_twin(flows, twin);
+    }
+
+    /// The part of [`Self::no_answer`] about the connection itself.
+    fn unanswered(&mut self, slot: &mut Slot, now: Instant) {
         let Some(asked) = &mut slot.asked else { return };
         asked.awaited = false;
-        let twin = asked.ladder.twin.take();
         if let Some(used) = asked.cookie.take() {
             let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
         }
-        self.drop_twin(flows, twin);
     }
 }
 

@@ -34,7 +34,6 @@ use crate::journal::Journal;
 use crate::output::{Outbox, Reply};
 use crate::random::Random;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -78,7 +77,7 @@ pub(crate) struct Flows {
     pub fragments: Fragments,
     pub journal: Journal,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
-    news: VecDeque<u32>,
+    news: Vec<u32>,
 }
 
 impl Flows {
@@ -109,15 +108,24 @@ impl Flows {
             relief: Relief::default(),
             fragments: Fragments::default(),
             journal: Journal::new(limits.trace),
-            news: VecDeque::new(),
+            news: Vec::new(),
             random,
             config,
         }
     }
 
-    /// The connection whose news are to be taken next.
-    pub fn poll_news(&mut self) -> Option<u32> {
-        self.news.pop_front()
+    /// Takes the connections that have news, in the order in which they got them. Give the memory back with
+    /// [`Self::news_taken`].
+    pub fn take_news(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.news)
+    }
+
+    /// The news of all these are taken.
+    pub fn news_taken(&mut self, mut taken: Vec<u32>) {
+        if self.news.is_empty() {
+            taken.clear();
+            self.news = taken;
+        }
     }
 
     /// Whether there are news to take.
@@ -128,7 +136,7 @@ impl Flows {
 
     /// Notes that connection `index` has news.
     pub fn note(&mut self, index: u32) {
-        self.news.push_back(index);
+        self.news.push(index);
     }
 
     pub fn slot(&self, id: ConnId) -> Option<&Slot> {
@@ -266,13 +274,7 @@ impl Flows {
     }
 
     #[cold]
-    pub fn not_processed(
-        &mut self,
-        index: u32,
-        key: FlowKey,
-        disposition: Disposition,
-        segment: &Segment<'_>,
-    ) {
+    pub fn not_processed(&mut self, index: u32, disposition: Disposition, segment: &Segment<'_>) {
         match disposition {
             Disposition::Processed => {}
             Disposition::Dropped(reason) => {
@@ -280,7 +282,11 @@ impl Flows {
                 let id = self.id(index);
                 self.journal.trace(Trace::Segment(id, reason));
             }
-            Disposition::Reset => self.reply_reset(key, segment),
+            Disposition::Reset => {
+                if let Some(key) = self.slots.get(index).map(|slot| slot.key) {
+                    self.reply_reset(key, segment);
+                }
+            }
         }
     }
 
@@ -314,8 +320,7 @@ impl Flows {
         let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
         let news = slot.touch(index, &mut self.outbox, self.journal.is_tracing());
         if unlikely(disposition != Disposition::Processed) {
-            let key = slot.key;
-            self.not_processed(index, key, disposition, segment);
+            self.not_processed(index, disposition, segment);
         }
         news
     }

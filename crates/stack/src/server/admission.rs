@@ -70,10 +70,10 @@ impl Room {
 }
 
 impl Server {
-    /// Handles a SYN that came from its client.
-    pub(crate) fn handle_syn(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+    /// Handles a SYN that came from its client. Returns the connection that it opens, whose news are to be taken.
+    pub(crate) fn handle_syn(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> Option<u32> {
         let verdict = self.admit(flows, syn);
-        self.carry_out(flows, syn, verdict);
+        self.carry_out(flows, syn, verdict)
     }
 
     /// Decides about a SYN that came from its client.
@@ -129,18 +129,21 @@ impl Server {
         }
     }
 
-    /// Does what was decided about a SYN.
+    /// Does what was decided about a SYN. Returns the connection that it opens, whose news are to be taken.
     #[inline(always)]
-    pub fn carry_out(&mut self, flows: &mut Flows, syn: &Syn<'_>, verdict: Verdict) {
+    pub fn carry_out(&mut self, flows: &mut Flows, syn: &Syn<'_>, verdict: Verdict) -> Option<u32> {
         match verdict {
-            Verdict::Accepted(admitted) => self.adopt_early(flows, syn, admitted),
-            Verdict::Handshake { reason, grant, refused } => self.adopt(flows, syn, reason, grant, refused),
-            Verdict::Parked { work, grant, place } => self.park(flows, syn, work, grant, place),
+            Verdict::Accepted(admitted) => return self.adopt_early(flows, syn, admitted),
+            Verdict::Handshake { reason, grant, refused } => {
+                return self.adopt(flows, syn, reason, grant, refused);
+            }
+            Verdict::Parked { work, grant, place } => return self.park(flows, syn, work, grant, place),
             Verdict::Dropped(reason) => flows.journal.drop_packet(reason),
             Verdict::Waits => flows.journal.drop_packet(Drop::AlreadyParked),
             Verdict::Cookie => self.answer_with_cookie(flows, syn),
             Verdict::Forged(refused) => self.answer_forged(flows, syn, refused),
         }
+        None
     }
 
     /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later.

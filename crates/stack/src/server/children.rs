@@ -43,7 +43,7 @@ impl Server {
         reason: Reason,
         grant: Option<Grant>,
         refused: Option<Refused>,
-    ) {
+    ) -> Option<u32> {
         let options = &syn.segment.options;
         if !syn.segment.payload.is_empty() || options.fast_open().is_some() {
             flows.journal.counters.first_flights_refused += 1;
@@ -57,11 +57,17 @@ impl Server {
         }
         let child = self.make_child(flows, syn, &plan, Outcome::Handshake(reason), None);
         self.granted(flows, child, syn.listener, grant);
+        child
     }
 
     /// Makes a child whose first flight was admitted. It is readable and acceptable at once.
     #[inline(always)]
-    pub(crate) fn adopt_early(&mut self, flows: &mut Flows, syn: &Syn<'_>, admitted: Admitted) {
+    pub(crate) fn adopt_early(
+        &mut self,
+        flows: &mut Flows,
+        syn: &Syn<'_>,
+        admitted: Admitted,
+    ) -> Option<u32> {
         let Admitted { grant, place, candidate, relayed, followers } = admitted;
         let (segment, now) = (syn.segment, syn.now);
         self.relieved(flows, syn.listener);
@@ -121,6 +127,7 @@ impl Server {
         if let (Some(child), false) = (child, followers.is_empty()) {
             take_followers(flows, child, &followers, now);
         }
+        child
     }
 
     fn make_child(
@@ -155,7 +162,6 @@ impl Server {
         if plan.early {
             self.enqueue(flows, child, index);
         }
-        flows.note(child);
         Some(child)
     }
 

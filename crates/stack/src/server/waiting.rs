@@ -23,7 +23,7 @@ impl Server {
         work: Work,
         grant: Option<Grant>,
         place: Place,
-    ) {
+    ) -> Option<u32> {
         let room = copy_of(syn.segment).filter(|bytes| self.parked.has_room(bytes.len()));
         let Some(bytes) = room else {
             drop(place);
@@ -43,6 +43,7 @@ impl Server {
         let listener = self.listeners.id(syn.listener);
         let Syn { key, segment, above, now, .. } = *syn;
         self.parked.park(key, segment.seq, above, bytes, listener, grant, place, work, now);
+        None
     }
 
     /// Handles the verdict for a parked first flight.
@@ -80,7 +81,9 @@ impl Server {
         let hash = flows.hasher.hash(&key);
         let syn = &Syn { listener: listener.index, key, hash, segment: &segment, above, now };
         let verdict = admit_parked(&room, parked, result, refused);
-        self.carry_out(flows, syn, verdict);
+        if let Some(child) = self.carry_out(flows, syn, verdict) {
+            flows.note(child);
+        }
     }
 
     /// A parked SYN's data comes another way. The verdict no longer matters, and no copy may be accepted.

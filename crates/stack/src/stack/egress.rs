@@ -9,6 +9,7 @@ use firstflight_wire::hint::{likely, unlikely};
 impl Stack {
     /// Writes the next packet to send into `out` (at least the MTU long) and returns its length.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        debug_assert!(!self.flows.has_news(), "news were left");
         if unlikely(self.flows.outbox.has_replies())
             && let Some(len) = self.flows.outbox.poll_reply(out)
         {

@@ -46,7 +46,6 @@ impl Stack {
             },
             _ => self.flows.journal.drop_packet(Drop::BadIp),
         }
-        self.settle(now);
     }
 
     #[inline(always)]
@@ -90,6 +89,7 @@ impl Stack {
             _ if icmp => self.handle_icmp(&ip, packet, now),
             _ => self.flows.journal.drop_packet(Drop::Protocol),
         }
+        self.settle(now);
     }
 
     /// Takes a packet that is a fragment.
@@ -205,10 +205,10 @@ impl Stack {
     #[inline(never)]
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         let key = *key;
-        if unlikely(key.is_carried()) && follows(segment) && self.server.listeners.find(&key).is_some() {
-            return self.server.handle_follower(&mut self.flows, &key, segment);
-        }
         if unlikely(key.is_carried()) {
+            if follows(segment) && self.server.listeners.find(&key).is_some() {
+                return self.server.handle_follower(&mut self.flows, &key, segment);
+            }
             let server = &self.server;
             let opens = |flows: &Flows| server.opens_from_cookie(flows, &key, segment, now);
             if self.flows.comes_from_new_port(&key, segment, now, opens) {
@@ -273,10 +273,16 @@ impl Stack {
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         match listener.or_else(|| self.server.listeners.find(&key)) {
             Some(listener) if only_syn => {
-                self.server.handle_syn(&mut self.flows, &Syn { listener, key, hash, segment, above, now })
+                let syn = Syn { listener, key, hash, segment, above, now };
+                if let Some(child) = self.server.handle_syn(&mut self.flows, &syn) {
+                    self.take_news(child, now);
+                }
             }
             Some(listener)
-                if self.server.handle_cookie_ack(&mut self.flows, listener, key, hash, segment, now) => {}
+                if self.server.handle_cookie_ack(&mut self.flows, listener, key, hash, segment, now) =>
+            {
+                self.settle(now);
+            }
             // RFC 9293 §3.10.7.2, fourth step: a listener does not answer a segment without SYN, ACK and RST.
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
                 self.flows.journal.drop_packet(Drop::BadFlags);
@@ -302,50 +308,54 @@ impl Stack {
     #[inline(never)]
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.flows.slots.get_mut(index) else { return };
-        let key = slot.key;
+        let (client, owner) = (slot.client, slot.owner);
         if unlikely(!self.client.armed.is_empty())
             && slot.conn.is_refused_by(segment)
             && self.client.hold_armed(&mut self.flows, index, CloseReason::Refused, now)
         {
-            return;
+            return self.settle(now);
         }
-        let Some(slot) = self.flows.slots.get_mut(index) else { return };
-        if unlikely(segment.flags.contains(Flags::SYN) && !slot.client) {
-            self.server.not_opened(&mut self.flows, &key, segment, now);
-            self.server.contacted(&mut self.flows, index, segment);
+        if unlikely(segment.flags.contains(Flags::SYN) && !client) {
+            self.met_again(index, segment, now);
         }
-        let Some(slot) = self.flows.slots.get_mut(index) else { return };
-        if let Owner::SynQueue(listener) = slot.owner
+        if let Owner::SynQueue(listener) = owner
             && !segment.flags.intersects(Flags::SYN.union(Flags::RST))
             && self.server.listeners.at(listener).is_some_and(Listener::is_full)
         {
             // The client's data brings the ACK again, and there may be room then.
             return self.flows.journal.drop_packet(Drop::AcceptQueueFull);
         }
+        let Some(slot) = self.flows.slots.get_mut(index) else { return };
         let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
-        if unlikely(crosses && key.is_carried()) && slot.client && slot.conn.state() == StateName::SynSent {
+        if unlikely(crosses && slot.key.is_carried()) && client && slot.conn.state() == StateName::SynSent {
             // Nobody opens connections to clients in UDP, and a SYN without ACK can be forged without knowing any
             // number.
-            return self.flows.not_processed(
-                index,
-                key,
-                Disposition::Dropped(DropReason::Unexpected),
-                segment,
-            );
+            let dropped = Disposition::Dropped(DropReason::Unexpected);
+            return self.flows.not_processed(index, dropped, segment);
         }
         let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
             self.client.handle_answer(&mut self.flows, index, segment, now)
-        } else if let Owner::Twin(first) = slot.owner {
+        } else if let Owner::Twin(first) = owner {
             cold_path();
             self.client.handle_twin(&mut self.flows, index, first, segment, now)
         } else {
             slot.conn.handle_segment(segment, now, &mut self.flows.pool)
         };
         if unlikely(disposition != Disposition::Processed) {
-            self.flows.not_processed(index, key, disposition, segment);
+            self.flows.not_processed(index, disposition, segment);
         }
         if self.flows.touch(index) {
             self.take_news(index, now);
+        }
+        self.settle(now);
+    }
+
+    /// A SYN comes for the child `index`, which exists already.
+    #[cold]
+    fn met_again(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
+        if let Some(key) = self.flows.slots.get(index).map(|slot| slot.key) {
+            self.server.not_opened(&mut self.flows, &key, segment, now);
+            self.server.contacted(&mut self.flows, index, segment);
         }
     }
 
@@ -386,5 +396,6 @@ impl Stack {
                 }
             }
         }
+        self.settle(now);
     }
 }

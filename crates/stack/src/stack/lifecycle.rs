@@ -25,12 +25,17 @@ impl Stack {
 
     #[cold]
     fn take_all_news(&mut self, now: Instant) {
-        while let Some(index) = self.flows.poll_news() {
-            self.take_news(index, now);
+        while self.flows.has_news() {
+            let news = self.flows.take_news();
+            for index in &news {
+                self.take_news(*index, now);
+            }
+            self.flows.news_taken(news);
         }
     }
 
-    /// Takes the news of connection `index`, see [`crate::flows::slot::Slot::touch`].
+    /// Takes the news of connection `index` (see [`crate::flows::slot::Slot::touch`]), and those that this brings to
+    /// others.
     #[inline(never)]
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
         if unlikely(self.flows.journal.is_tracing()) {
@@ -83,6 +88,7 @@ impl Stack {
         }
         if unlikely(self.flows.carrier.is_some()) {
             self.flows.carried_opened(index, now);
+            self.settle(now);
         }
         let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
         if slot.certificate {
@@ -103,8 +109,11 @@ impl Stack {
     #[inline(always)]
     fn ended(&mut self, index: u32, now: Instant) {
         let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
-        if slot.client {
-            self.client.visit_over(&mut self.flows, index, now);
+        if slot.client
+            && let Some(other) = self.client.visit_over(&self.flows.config, slot, now)
+        {
+            self.client.tell_other(&mut self.flows, other);
+            self.settle(now);
             let Some(again) = self.flows.slots.get_mut(index) else { return };
             slot = again;
         }

@@ -98,9 +98,11 @@ impl Stack {
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<(ConnId, usize), ConnectError> {
-        let begun = self.client.connect(&mut self.flows, remote, data, config, now);
-        self.settle(now);
-        begun
+        let (id, taken, news) = self.client.connect(&mut self.flows, remote, data, config, now)?;
+        if news {
+            self.take_news(id.index, now);
+        }
+        Ok((id, taken))
     }
 
     /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
@@ -244,7 +246,7 @@ impl Stack {
 
     /// Ends the connection with a RST. Its state stays readable until it is released.
     pub fn abort(&mut self, id: ConnId, now: Instant) {
-        self.client.given_up(&mut self.flows, id, now);
+        self.client.aborted(&mut self.flows, id, now);
         let _ = self.with(id, now, |slot, pool| {
             slot.conn.abort(pool);
             Ok(())
@@ -255,8 +257,7 @@ impl Stack {
     /// Releases a connection. It closes in the background. Unread data causes a RST.
     #[inline]
     pub fn release(&mut self, id: ConnId, now: Instant) {
-        self.client.tell_path(&mut self.flows, id, now);
-        self.client.given_up(&mut self.flows, id, now);
+        self.client.released(&mut self.flows, id, now);
         let _ = self.with(id, now, |slot, pool| {
             slot.conn.release(pool, now);
             slot.owner = Owner::Nobody;
