@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::output;
+use data_encoding::HEXLOWER;
 use firstflight::{CachedServer, CredentialCache};
 use serde::Serialize;
 use std::fmt;
@@ -91,10 +92,10 @@ struct Row {
 impl Row {
     fn of(server: &CachedServer, now: u64, reveal: bool) -> Self {
         let avoided = server.avoided.as_ref().filter(|avoided| avoided.until > now);
-        let revealed = || server.cookies.iter().map(|held| hex(held.cookie.as_bytes())).collect();
+        let revealed = || server.cookies.iter().map(|held| HEXLOWER.encode(held.cookie.as_bytes())).collect();
         Self {
             server: server.server,
-            network: hex(&server.network.0),
+            network: HEXLOWER.encode(&server.network.0),
             cookies: server.cookies.len(),
             cookie_age_s: server.cookies.first().map(|held| now.saturating_sub(held.granted) / 1000),
             one_time: server.one_time,
@@ -106,10 +107,6 @@ impl Row {
             revealed: reveal.then(revealed),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl fmt::Display for Row {

@@ -1,7 +1,7 @@
 //! SHA-256 of a body, computed while it is read or written.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 /// Counts and hashes the data that it is given.
 pub struct Sum {
@@ -28,11 +28,7 @@ impl Sum {
 
     /// The hash in hexadecimal.
     pub fn hex(self) -> String {
-        self.hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        HEXLOWER.encode(&self.hash.finalize())
     }
 }
 

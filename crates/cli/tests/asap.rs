@@ -4,6 +4,7 @@
 mod dir;
 mod program;
 
+use data_encoding::HEXLOWER;
 use dir::TempFile;
 use serde_json::Value;
 use std::io::Write;
@@ -25,7 +26,7 @@ fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
+    HEXLOWER.decode(hex.as_bytes()).unwrap()
 }
 
 fn run(args: &[&str]) -> Output {

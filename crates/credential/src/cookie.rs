@@ -110,21 +110,14 @@ pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
 mod tests {
     use super::*;
     use alloc::string::String;
-    use core::fmt::Write;
+    use data_encoding::HEXLOWER;
 
     fn flow(client: &str, server: &str) -> Flow {
         Flow { client: client.parse().unwrap(), server: server.parse().unwrap() }
     }
 
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().fold(String::new(), |mut text, byte| {
-            write!(text, "{byte:02x}").unwrap();
-            text
-        })
-    }
-
     fn cookie(scheme: Scheme, key: CookieKey, client: &str, server: &str) -> String {
-        hex(&scheme.load(key).make(&flow(client, server)))
+        HEXLOWER.encode(&scheme.load(key).make(&flow(client, server)))
     }
 
     //= rfc7413 4.1.2-a test

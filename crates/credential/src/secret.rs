@@ -4,8 +4,9 @@ use crate::cookie_key::CookieKey;
 use crate::cookie_keys::Fingerprint;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::{self, Write};
+use core::fmt;
 use core::str::FromStr;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use hkdf::Hkdf;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -86,10 +87,7 @@ impl FarmSecret {
     fn hex(&self) -> Zeroizing<String> {
         // Reserve the whole length, because growing would leave a copy of the secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(2 * self.bytes.len()));
-        for byte in self.bytes.iter() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-        }
+        HEXLOWER.encode_append(&self.bytes, &mut text);
         text
     }
 }
@@ -116,19 +114,12 @@ impl FromStr for FarmSecret {
         if digits.len() > 2 * Self::MAX_BYTES {
             return Err(SecretError::Length { bytes: digits.len() / 2 });
         }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(digits.len().div_ceil(2)));
-        for pair in digits.as_bytes().chunks(2) {
-            let value = pair.iter().try_fold(0, |value, digit| {
-                let digit = char::from(*digit).to_digit(16).ok_or(SecretError::NotHexadecimal)?;
-                // At most two digits, so the value is below 256.
-                Ok((value << 4) | digit as u8)
-            })?;
-            if pair.len() < 2 {
-                return Err(SecretError::HalfByte);
-            }
-            bytes.push(value);
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(SecretError::NotHexadecimal);
         }
-        Self::new(id, &bytes)
+        // Of digits alone, only an odd number of them cannot be decoded.
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).map_err(|_| SecretError::HalfByte)?;
+        Self::new(id, &Zeroizing::new(bytes))
     }
 }
 

@@ -2,6 +2,7 @@
 //! Ed25519 made (`tools/asap-vectors`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use data_encoding::HEXLOWER;
 use ed25519_zebra::{Signature, VerificationKeyBytes, batch};
 use firstflight_credential::asap::{
     ClientCertificate, Identity, PrivateKey, PublicKey, address_tag, certify, is_certified,
@@ -25,15 +26,11 @@ fn vectors(name: &str) -> Vec<Value> {
 
 fn bytes(vector: &Value, key: &str) -> Vec<u8> {
     let text = vector[key].as_str().unwrap_or_else(|| panic!("{key} of {vector}"));
-    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+    HEXLOWER.decode(text.as_bytes()).unwrap()
 }
 
 fn array<const N: usize>(vector: &Value, key: &str) -> [u8; N] {
     bytes(vector, key).try_into().unwrap()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn number(vector: &Value, key: &str) -> u64 {
@@ -62,7 +59,7 @@ fn first_flights_are_signed_the_same() {
         let flags = CertificateFlags::from_u8(number(&vector, "flags") as u8).unwrap();
         let (from, lasts) = (number(&vector, "valid_from") as u32, number(&vector, "duration") as u32);
         let body = certify(&verifier, &client.public(), address, from, lasts, flags).unwrap();
-        assert_eq!(hex(&body.to_bytes()), vector["certificate_body"]);
+        assert_eq!(HEXLOWER.encode(&body.to_bytes()), vector["certificate_body"]);
         assert!(is_certified(&body, &verifier.public(), address));
 
         let block = Block::parse(&bytes(&vector, "block")).unwrap();
@@ -84,7 +81,7 @@ fn first_flights_are_signed_the_same() {
             block.request.request_id,
             Instant::ZERO + Duration::from_millis(passed),
         );
-        assert_eq!(hex(&again.to_bytes()), vector["block"]);
+        assert_eq!(HEXLOWER.encode(&again.to_bytes()), vector["block"]);
         made += 1;
     }
     assert_eq!(made, 3);
@@ -94,8 +91,8 @@ fn first_flights_are_signed_the_same() {
 fn identities_have_the_same_digests() {
     for vector in vectors("identity") {
         let identity = identity(&vector);
-        assert_eq!(hex(identity.digest()), vector["digest"]);
-        assert_eq!(hex(&identity.tag()), vector["tag"]);
+        assert_eq!(HEXLOWER.encode(identity.digest()), vector["digest"]);
+        assert_eq!(HEXLOWER.encode(&identity.tag()), vector["tag"]);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
 };
 use core::convert::Infallible;
 use core::net::{IpAddr, SocketAddr};
+use data_encoding::HEXLOWER;
 use firstflight_wire::asap::{Block, Carriage, Status, Zone};
 use firstflight_wire::{ParseError, SeqNum};
 use rand_core::{TryCryptoRng, TryRng};
@@ -41,7 +42,7 @@ fn number<T: TryFrom<u64>>(vector: &Value, key: &str) -> T {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+    HEXLOWER.decode(text.as_bytes()).unwrap()
 }
 
 fn bytes(vector: &Value, key: &str) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Tests of the front on sockets of the loopback interface.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
+use data_encoding::HEXLOWER;
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Sockets};
@@ -30,8 +31,7 @@ struct Vector {
 }
 
 fn unhex(text: &serde_json::Value) -> Vec<u8> {
-    let text = text.as_str().unwrap();
-    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+    HEXLOWER.decode(text.as_str().unwrap().as_bytes()).unwrap()
 }
 
 impl Vector {

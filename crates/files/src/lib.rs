@@ -5,8 +5,10 @@
 //!   full disk, there is the old file or the new one, and no temporary file after an error ([`create`], [`replace`]).
 //! - Every file that this crate writes has the mode 0600.
 //! - A process that must be the only user of a file locks a second file beside it ([`lock`]).
+//! - Secrets are hexadecimal digits in a file, and no copy of them stays in memory ([`to_hex`], [`from_hex`]).
 #![forbid(unsafe_code)]
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -82,6 +84,26 @@ fn open_to_others(path: &Path, metadata: &Metadata) -> Option<u32> {
     let others = if credential { 0o037 } else { 0o077 };
     let mode = metadata.mode() & 0o777;
     (metadata.is_file() && mode & others != 0).then_some(mode)
+}
+
+/// A secret as hexadecimal digits. The returned memory is wiped when it is dropped.
+#[must_use]
+pub fn to_hex(secret: &[u8]) -> Zeroizing<String> {
+    // Reserve the whole length, because growing would leave a copy of the secret in memory.
+    let mut digits = Zeroizing::new(String::with_capacity(2 * secret.len()));
+    HEXLOWER.encode_append(secret, &mut digits);
+    digits
+}
+
+/// The secret of these digits, in upper or lower case. `None` unless there are exactly `N` bytes.
+#[must_use]
+pub fn from_hex<const N: usize>(digits: &str) -> Option<Zeroizing<[u8; N]>> {
+    if digits.len() != 2 * N {
+        return None;
+    }
+    let mut secret = Zeroizing::new([0; N]);
+    HEXLOWER_PERMISSIVE.decode_mut(digits.as_bytes(), &mut *secret).ok()?;
+    Some(secret)
 }
 
 /// Writes a new file of mode 0600. On an error no file of this name is left, so the next attempt can succeed.

@@ -79,3 +79,12 @@ fn one_process_holds_a_lock() {
     drop(held);
     assert!(lock(&path).is_ok());
 }
+
+#[test]
+fn digits_there_and_back() {
+    assert_eq!(&*to_hex(&[0, 0x7f, 0xff]), "007fff");
+    assert_eq!(*from_hex::<3>("007fFF").unwrap(), [0, 0x7f, 0xff]);
+    for bad in ["", "007ff", "007fff0", "007fg0", "00 fff", "+07fff", "éééé"] {
+        assert!(from_hex::<3>(bad).is_none(), "{bad}");
+    }
+}

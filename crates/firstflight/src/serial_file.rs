@@ -6,7 +6,7 @@
 //! serials only if the clock was set back as well.
 
 use crate::credential::{OneTimeKeys, SerialTable};
-use firstflight_files::{LockError, OpenMode, ReadError};
+use firstflight_files::{LockError, OpenMode, ReadError, from_hex, to_hex};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -130,9 +130,8 @@ impl SerialFile {
 
     /// Replaces the whole file, and returns when it is on the disk.
     fn write(&mut self, mark: u64) -> io::Result<()> {
-        let hex: Zeroizing<String> =
-            Zeroizing::new(self.keys.iter().map(|byte| format!("{byte:02x}")).collect());
-        let text = Zeroizing::new(format!("{TITLE}\nkeys {}\nissuer {}\nmark {mark}\n", *hex, self.issuer));
+        let keys = to_hex(&*self.keys);
+        let text = Zeroizing::new(format!("{TITLE}\nkeys {}\nissuer {}\nmark {mark}\n", *keys, self.issuer));
         firstflight_files::replace(&self.path, text.as_bytes())?;
         self.mark = mark;
         Ok(())
@@ -195,23 +194,10 @@ fn parse(text: &str) -> Option<State> {
         return None;
     }
     let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-    let keys = bytes(value("keys")?)?;
+    let keys = from_hex(value("keys")?)?;
     let issuer = value("issuer")?.parse().ok()?;
     let mark = value("mark")?.parse().ok().filter(|&mark| mark > 0 && mark < 1 << 48)?;
     lines.next().is_none().then_some(State { keys, issuer, mark })
-}
-
-/// Decodes `N` bytes of hexadecimal digits, as in a key file.
-#[must_use]
-pub fn bytes<const N: usize>(hex: &str) -> Option<Zeroizing<[u8; N]>> {
-    let mut bytes = Zeroizing::new([0; N]);
-    if hex.len() != 2 * N || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 /// A serial above all that were issued before, unless the clock was set back.

@@ -1,34 +1,15 @@
 //! Key files: lines of text that only their owner may read. The callers interpret the lines.
 
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use firstflight_files::{OpenMode, ReadError};
 use std::fmt;
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
+pub use firstflight_files::{from_hex, to_hex};
+
 /// Longest key file, bytes.
 const LARGEST: usize = 8192;
-
-/// Hexadecimal digits.
-#[must_use]
-pub fn to_hex(secret: &[u8]) -> Zeroizing<String> {
-    // Reserve the whole length, because growing would leave a copy of the secret in memory.
-    let mut digits = Zeroizing::new(vec![0; 2 * secret.len()]);
-    HEXLOWER.encode_mut(secret, &mut digits);
-    Zeroizing::new(str::from_utf8(&digits).unwrap_or_default().to_owned())
-}
-
-/// The bytes of these digits, in upper or lower case. `None` unless there are exactly `N` bytes.
-#[must_use]
-pub fn from_hex<const N: usize>(text: &str) -> Option<Zeroizing<[u8; N]>> {
-    let mut bytes = Zeroizing::new([0; N]);
-    if text.len() != 2 * N {
-        return None;
-    }
-    HEXLOWER_PERMISSIVE.decode_mut(text.as_bytes(), &mut *bytes).ok()?;
-    Some(bytes)
-}
 
 /// The words of each line that is neither empty nor a comment, with the line's number.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
@@ -101,15 +82,6 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn digits_there_and_back() {
-        assert_eq!(&*to_hex(&[0, 0x7f, 0xff]), "007fff");
-        assert_eq!(*from_hex::<3>("007fFF").unwrap(), [0, 0x7f, 0xff]);
-        for bad in ["", "007ff", "007fff0", "007fg0", "00 fff", "+07fff", "éééé"] {
-            assert!(from_hex::<3>(bad).is_none(), "{bad}");
-        }
-    }
 
     #[test]
     fn a_file_is_its_owners_and_of_a_length() {

@@ -2,11 +2,11 @@
 //! the TCP checksum field, so the TCP checksums are wrong. The IP and ICMP checksums are correct.
 
 use alloc::vec::Vec;
+use data_encoding::HEXLOWER;
 
 /// Bytes from hexadecimal digits; spaces are only for readability.
 pub fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-    digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    HEXLOWER.decode(text.replace(' ', "").as_bytes()).unwrap()
 }
 
 /// SYN with a Fast Open request.

@@ -2,6 +2,7 @@
 //! unchanged.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use data_encoding::HEXLOWER;
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::message::{Challenge, Message, Request, Token, VantageId};
 use firstflight_wire::asap::{
@@ -37,16 +38,11 @@ fn number(vector: &Value, key: &str) -> u64 {
 }
 
 fn bytes(vector: &Value, key: &str) -> Vec<u8> {
-    let text = text(vector, key);
-    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+    HEXLOWER.decode(text(vector, key).as_bytes()).unwrap()
 }
 
 fn array<const N: usize>(vector: &Value, key: &str) -> [u8; N] {
     bytes(vector, key).try_into().unwrap()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 const fn word(error: ParseError) -> &'static str {
@@ -78,7 +74,7 @@ fn first_flights() {
         assert_eq!(CertificateBody::parse(&sent), Ok(body));
         assert_eq!(body.to_bytes(), sent);
         let signed = certificate_input(&body, &array(vector, "verifier_key"), address);
-        assert_eq!(hex(&signed), text(vector, "certificate_input"));
+        assert_eq!(HEXLOWER.encode(&signed), text(vector, "certificate_input"));
 
         // The expected input contains the digest of the data. The tests of `credential` check the hashes.
         let expected = bytes(vector, "request_input");
@@ -94,10 +90,10 @@ fn first_flights() {
             request_id: read.request.request_id,
             certificate: array(vector, "certificate_digest"),
         };
-        assert_eq!(hex(&input.to_bytes()), hex(&expected));
+        assert_eq!(HEXLOWER.encode(&input.to_bytes()), HEXLOWER.encode(&expected));
 
         let offer = Offer::Block { long_reply: false, len: block.len() as u16 };
-        assert_eq!(hex(OptionBytes::from(offer).as_slice()), text(vector, "option"));
+        assert_eq!(HEXLOWER.encode(OptionBytes::from(offer).as_slice()), text(vector, "option"));
     });
 }
 
@@ -144,10 +140,11 @@ fn offer_fields(offer: &Offer) -> Value {
 }
 
 fn reply_fields(reply: &Reply) -> Value {
-    let mut fields = json!({ "form": "long", "status": reply.status as u8, "tag": hex(&reply.tag) });
+    let mut fields =
+        json!({ "form": "long", "status": reply.status as u8, "tag": HEXLOWER.encode(&reply.tag) });
     let (Hint::Time(time) | Hint::Trusts(time, _) | Hint::Sees(time, _)) = reply.hint else {
         if let Hint::Proof(proof) = reply.hint {
-            fields["proof"] = hex(&proof).into();
+            fields["proof"] = HEXLOWER.encode(&proof).into();
         }
         fields["form"] = if reply.hint == Hint::None { "short" } else { "proof" }.into();
         return fields;
@@ -184,7 +181,7 @@ fn service_parameters() {
         let udp = read.udp();
         let carriage = udp.and_then(|udp| udp.carriage).map(|carriage| {
             let zone = carriage.zone.to_string();
-            json!({ "key_id": carriage.key_id, "key": hex(&carriage.key), "zone": zone })
+            json!({ "key_id": carriage.key_id, "key": HEXLOWER.encode(&carriage.key), "zone": zone })
         });
         let verifiers: Vec<_> = read.verifiers.iter().map(|id| id.to_string()).collect();
         let fields = json!({
@@ -194,7 +191,7 @@ fn service_parameters() {
         assert_eq!(fields, vector["result"]);
         let mut out = [0; ServiceParam::MAX_LEN];
         let len = read.emit(&mut out).unwrap();
-        assert_eq!(hex(&out[..len]), hex(&param));
+        assert_eq!(HEXLOWER.encode(&out[..len]), HEXLOWER.encode(&param));
     });
 }
 
@@ -228,10 +225,10 @@ fn verifier_messages() {
         let whole = bytes(vector, "message");
         let message = Message::parse(&whole).unwrap();
         assert_eq!(number(vector, "type"), u64::from(whole[3]));
-        assert_eq!(hex(&message.to_bytes()), hex(&whole));
+        assert_eq!(HEXLOWER.encode(&message.to_bytes()), HEXLOWER.encode(&whole));
         assert_eq!(message.transaction().0, array(&file, "transaction"));
         if let (Message::Request(request), Some(signed)) = (message, vector["signed"].as_str()) {
-            assert_eq!(hex(request.signing_input(&key).as_slice()), signed);
+            assert_eq!(HEXLOWER.encode(request.signing_input(&key).as_slice()), signed);
         }
     });
     let (challenge, token) = (&file["challenge"], &file["token"]);
@@ -247,11 +244,14 @@ fn verifier_messages() {
         &request.client_key,
         request.transaction,
     );
-    assert_eq!(hex(&input), text(challenge, "input"));
+    assert_eq!(HEXLOWER.encode(&input), text(challenge, "input"));
     let shown = bytes(token, "token");
     let vantage = VantageId::new(u16::from_be_bytes([shown[0], shown[1]])).unwrap();
     let time = u32::from_be_bytes(shown[4..8].try_into().unwrap());
-    assert_eq!(hex(&Token::input(vantage, time, client, &request.client_key)), text(token, "input"));
+    assert_eq!(
+        HEXLOWER.encode(&Token::input(vantage, time, client, &request.client_key)),
+        text(token, "input")
+    );
 }
 
 #[test]

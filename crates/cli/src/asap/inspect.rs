@@ -4,6 +4,7 @@ use super::check::{Check, Known, Verdict};
 use super::object::{NotAnObject, Object};
 use crate::output;
 use crate::utc::Time;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use firstflight::credential::asap::{Identity, PublicKey};
 use firstflight_wire::asap::Carrier;
 use serde_json::json;
@@ -181,12 +182,9 @@ fn read_from(from: impl Read) -> Result<Vec<u8>, Option<io::Error>> {
 
 /// Pairs of hexadecimal digits, with blanks, line breaks or colons between them.
 fn hex(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text.iter().filter(|byte| !byte.is_ascii_whitespace() && **byte != b':');
-    let digits: Option<Vec<u8>> = digits
-        .map(|byte| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let digits = digits.filter(|digits| !digits.is_empty() && digits.len().is_multiple_of(2))?;
-    Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| (byte << 4) | digit)).collect())
+    let digits = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace() && *byte != b':');
+    let digits: Vec<u8> = digits.collect();
+    HEXLOWER_PERMISSIVE.decode(&digits).ok().filter(|bytes| !bytes.is_empty())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::output;
 use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
+use firstflight_files::from_hex;
 use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
 use std::fmt::Write;
 use std::num::{NonZeroU8, NonZeroU16};
@@ -58,16 +59,7 @@ impl FromStr for CarriageKey {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
             let (id, digits) = text.split_once(':')?;
-            let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
-            let mut key = [0; 32];
-            if pairs.len() != key.len() {
-                return None;
-            }
-            for (byte, [high, low]) in key.iter_mut().zip(pairs) {
-                let digit = |octet: &u8| char::from(*octet).to_digit(16);
-                *byte = u8::try_from(digit(high)? << 4 | digit(low)?).ok()?;
-            }
-            Some(Self { key_id: id.parse().ok()?, key })
+            Some(Self { key_id: id.parse().ok()?, key: *from_hex(digits)? })
         };
         parse().ok_or("write its number, a colon and its 64 digits, as `firstflight dns keygen` prints them")
     }

@@ -2,6 +2,7 @@
 
 use super::object::Object;
 use crate::utc::Time;
+use data_encoding::HEXLOWER;
 use firstflight_wire::asap::message::{Challenge, Message, Request};
 use firstflight_wire::asap::{
     BLOCK_LEN, Block, CertificateBody, Hint, Offer, Reply, ServiceParam, UdpService, VerifierId,
@@ -38,10 +39,10 @@ impl Object<'_> {
             Self::Block(block) => json!({
                 "certificate": certificate_record(&block.certificate),
                 "padding": len.saturating_sub(BLOCK_LEN),
-                "address_tag": hex(&block.request.address_tag),
-                "identity_tag": hex(&block.request.identity_tag),
+                "address_tag": HEXLOWER.encode(&block.request.address_tag),
+                "identity_tag": HEXLOWER.encode(&block.request.identity_tag),
                 "requested_ms": block.request.requested_ms,
-                "request_id": hex(&block.request.request_id),
+                "request_id": HEXLOWER.encode(&block.request.request_id),
             }),
             Self::Certificate(body) => certificate_record(body),
             Self::Message(message) => message_record(message),
@@ -61,13 +62,6 @@ impl Words {
         // Writing to a string cannot fail.
         let _ = write!(self.0, "\n  {name:16}{value}");
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn time(seconds: u64) -> String {
@@ -92,7 +86,7 @@ fn reply_words(reply: &Reply, words: &mut Words) {
     words.title("TCP option of a SYN-ACK: the answer to a probe or block");
     words
         .line("status", format_args!("{} ({}): {}", reply.status as u8, reply.status.as_str(), reply.status));
-    words.line("tag", hex(&reply.tag));
+    words.line("tag", HEXLOWER.encode(&reply.tag));
     if let Hint::Time(at) | Hint::Trusts(at, _) | Hint::Sees(at, _) = reply.hint {
         words.line("server's time", time(at.into()));
     }
@@ -100,14 +94,14 @@ fn reply_words(reply: &Reply, words: &mut Words) {
         Hint::None | Hint::Time(_) => {}
         Hint::Trusts(_, id) => words.line("trusts", format_args!("verifier {id}")),
         Hint::Sees(_, address) => words.line("sees", address),
-        Hint::Proof(proof) => words.line("proof", hex(proof)),
+        Hint::Proof(proof) => words.line("proof", HEXLOWER.encode(proof)),
     }
 }
 
 /// The fields of a reply.
 pub fn reply_record(reply: &Reply) -> Value {
     let mut record = json!({
-        "status": reply.status as u8, "status_name": reply.status.as_str(), "tag": hex(&reply.tag),
+        "status": reply.status as u8, "status_name": reply.status.as_str(), "tag": HEXLOWER.encode(&reply.tag),
     });
     if let Hint::Time(at) | Hint::Trusts(at, _) | Hint::Sees(at, _) = reply.hint {
         record["server_time"] = at.into();
@@ -116,7 +110,7 @@ pub fn reply_record(reply: &Reply) -> Value {
         Hint::None | Hint::Time(_) => {}
         Hint::Trusts(_, id) => record["trusts"] = id.to_string().into(),
         Hint::Sees(_, address) => record["sees"] = address.to_string().into(),
-        Hint::Proof(proof) => record["proof"] = hex(proof).into(),
+        Hint::Proof(proof) => record["proof"] = HEXLOWER.encode(proof).into(),
     }
     record
 }
@@ -124,7 +118,7 @@ pub fn reply_record(reply: &Reply) -> Value {
 fn certificate_words(body: &CertificateBody, words: &mut Words) {
     let flags = body.flags;
     words.line("verifier", body.verifier);
-    words.line("client's key", hex(&body.client_key));
+    words.line("client's key", HEXLOWER.encode(&body.client_key));
     let (begins, ends) = (time(body.valid_from.into()), time(body.ends()));
     words.line("valid", format_args!("{} s, from {begins} to {ends}", body.duration()));
     let points = if flags.vantage() == 1 { "vantage point" } else { "vantage points" };
@@ -136,13 +130,13 @@ fn certificate_words(body: &CertificateBody, words: &mut Words) {
 fn certificate_record(body: &CertificateBody) -> Value {
     json!({
         "verifier": body.verifier.to_string(),
-        "client_key": hex(&body.client_key),
+        "client_key": HEXLOWER.encode(&body.client_key),
         "valid_from": body.valid_from,
         "duration": body.duration(),
         "vantage_points": body.flags.vantage(),
         "challenged": body.flags.is_challenged(),
         "renewed": body.flags.is_refreshed(),
-        "signature": hex(&body.signature),
+        "signature": HEXLOWER.encode(&body.signature),
     })
 }
 
@@ -151,8 +145,8 @@ fn block_words(block: &Block, len: usize, words: &mut Words) {
     let padding = len.saturating_sub(BLOCK_LEN);
     words.title(&format!("credential block, {len} bytes, {padding} of them padding"));
     certificate_words(&block.certificate, words);
-    words.line("address tag", hex(&request.address_tag));
-    words.line("identity tag", hex(&request.identity_tag));
+    words.line("address tag", HEXLOWER.encode(&request.address_tag));
+    words.line("identity tag", HEXLOWER.encode(&request.identity_tag));
     let begins = u64::from(block.certificate.valid_from) * 1000;
     let after = if request.requested_ms < begins { "before" } else { "after" };
     let apart = request.requested_ms.abs_diff(begins);
@@ -161,12 +155,12 @@ fn block_words(block: &Block, len: usize, words: &mut Words) {
         "requested",
         format_args!("{at}, {}.{:03} s {after} the certificate's beginning", apart / 1000, apart % 1000),
     );
-    words.line("request id", hex(&request.request_id));
+    words.line("request id", HEXLOWER.encode(&request.request_id));
 }
 
 fn request_words(request: &Request, words: &mut Words) {
     words.title("verifier message: a request for a certificate");
-    words.line("client's key", hex(&request.client_key));
+    words.line("client's key", HEXLOWER.encode(&request.client_key));
     words.line("wished", format_args!("{} s", request.wished));
     challenge_words(request.challenge.as_ref(), words);
     for token in request.tokens.iter() {
@@ -213,7 +207,7 @@ fn message_words(message: &Message, len: usize, words: &mut Words) {
         }
         Message::VantageRequest(request) => {
             words.title("verifier message: a request for a vantage token");
-            words.line("client's key", hex(&request.client_key));
+            words.line("client's key", HEXLOWER.encode(&request.client_key));
             challenge_words(request.challenge.as_ref(), words);
         }
         Message::Token(message) => {
@@ -224,21 +218,21 @@ fn message_words(message: &Message, len: usize, words: &mut Words) {
         Message::ProbeRequest(request) => {
             words.title("verifier message: a request for a probe");
             challenge_words(request.challenge.as_ref(), words);
-            words.line("nonce", hex(&request.nonce));
+            words.line("nonce", HEXLOWER.encode(&request.nonce));
         }
         Message::Probe(probe) => {
             words.title("verifier message: a probe from another address");
-            words.line("nonce", hex(&probe.nonce));
+            words.line("nonce", HEXLOWER.encode(&probe.nonce));
         }
     }
-    words.line("transaction", hex(&message.transaction().0));
+    words.line("transaction", HEXLOWER.encode(&message.transaction().0));
     words.line("length", format_args!("{len} bytes"));
 }
 
 fn message_record(message: &Message) -> Value {
     let mut record = match message {
         Message::Request(request) => json!({
-            "client_key": hex(&request.client_key),
+            "client_key": HEXLOWER.encode(&request.client_key),
             "wished": request.wished,
             "challenged": request.challenge.is_some(),
             "tokens": request.tokens.iter().map(|token| token.vantage.get()).collect::<Vec<_>>(),
@@ -255,17 +249,17 @@ fn message_record(message: &Message) -> Value {
             "retry_after": refused.retry_after,
         }),
         Message::VantageRequest(request) => {
-            json!({ "client_key": hex(&request.client_key), "challenged": request.challenge.is_some() })
+            json!({ "client_key": HEXLOWER.encode(&request.client_key), "challenged": request.challenge.is_some() })
         }
         Message::Token(message) => {
             json!({ "vantage": message.token.vantage.get(), "time": message.token.time })
         }
         Message::ProbeRequest(request) => {
-            json!({ "challenged": request.challenge.is_some(), "nonce": hex(&request.nonce) })
+            json!({ "challenged": request.challenge.is_some(), "nonce": HEXLOWER.encode(&request.nonce) })
         }
-        Message::Probe(probe) => json!({ "nonce": hex(&probe.nonce) }),
+        Message::Probe(probe) => json!({ "nonce": HEXLOWER.encode(&probe.nonce) }),
     };
-    record["transaction"] = hex(&message.transaction().0).into();
+    record["transaction"] = HEXLOWER.encode(&message.transaction().0).into();
     record
 }
 
@@ -286,7 +280,7 @@ fn service_words(param: &ServiceParam<'_>, words: &mut Words) {
     words.line("replay guard", guard);
     if let Some(UdpService { carriage: Some(carriage), .. }) = param.udp() {
         words.line("by DNS", format_args!("below {}", carriage.zone));
-        words.line("HPKE key", format_args!("{} {}", carriage.key_id, hex(&carriage.key)));
+        words.line("HPKE key", format_args!("{} {}", carriage.key_id, HEXLOWER.encode(&carriage.key)));
     }
 }
 
@@ -294,7 +288,7 @@ fn service_record(param: &ServiceParam<'_>) -> Value {
     let udp = param.udp();
     let carriage = udp.and_then(|udp| udp.carriage).map(|carriage| {
         let zone = carriage.zone.to_string();
-        json!({ "key_id": carriage.key_id, "key": hex(&carriage.key), "zone": zone })
+        json!({ "key_id": carriage.key_id, "key": HEXLOWER.encode(&carriage.key), "zone": zone })
     });
     json!({
         "ip": param.takes_ip(),

@@ -3,9 +3,9 @@
 use super::DnsError;
 use crate::output;
 use crate::verifier::seconds;
+use data_encoding::HEXLOWER;
 use firstflight_dns::service::{secure_rng, unix_ms};
 use firstflight_dns::{CarriageKey, CarriageKeyFile, RelayKey, create_relay_key, read_relay_keys};
-use std::fmt::Write;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
@@ -68,9 +68,5 @@ pub fn run(args: &Args) -> Result<(), DnsError> {
 
 /// A public key with its number, in the form that `firstflight asap record` accepts.
 pub fn published(id: NonZeroU8, key: &[u8; 32]) -> String {
-    key.iter().fold(format!("{id}:"), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("{id}:{}", HEXLOWER.encode_display(key))
 }

@@ -7,6 +7,7 @@ use super::offered::{Offered, Shown};
 use super::verdict::Verdict;
 use crate::asap::reply_record;
 use crate::output;
+use data_encoding::HEXLOWER;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 use serde::Serialize;
@@ -116,7 +117,7 @@ impl AsapRecord {
             offered: offered.map(Offered::as_str),
             block_bytes: verdict.block_bytes(),
             certificate: shown.map(CertificateRecord::from),
-            tag: shown.map(|shown| Hex(&shown.tag).to_string()),
+            tag: shown.map(|shown| HEXLOWER.encode(&shown.tag)),
             reply: reply.map(reply_record),
             tag_matches: verdict.tag_matches(),
         })
@@ -139,7 +140,7 @@ impl Report<'_> {
     /// The report as JSON.
     pub fn record(&self) -> Record {
         let verdict = self.verdict;
-        let hex = |option: &Option<FoOption>| Some(Hex(option.as_ref()?.cookie()?).to_string());
+        let hex = |option: &Option<FoOption>| Some(HEXLOWER.encode(option.as_ref()?.cookie()?));
         let rtts = verdict.first_byte_rtts();
         Record {
             start_unix_ms: (self.began.as_nanos() / 1_000) as f64 / 1e3,
@@ -195,7 +196,7 @@ fn sent(option: &FoOption, verdict: &Verdict) -> Option<String> {
     let what = match option {
         FoOption::Absent | FoOption::Illegal(..) => None,
         FoOption::Legal(FastOpen::Request(_)) => Some("a cookie request".to_owned()),
-        FoOption::Legal(cookie) => Some(format!("cookie {}", Hex(cookie.cookie_bytes()))),
+        FoOption::Legal(cookie) => Some(format!("cookie {}", HEXLOWER.encode_display(cookie.cookie_bytes()))),
     };
     let block = verdict.block_bytes().map(|len| format!("a credential block of {}", Bytes(len as usize)));
     let what: Vec<_> = block.into_iter().chain(bytes).chain(what).collect();
@@ -216,7 +217,7 @@ fn acknowledged(acked: u32, verdict: &Verdict) -> Option<String> {
 }
 
 fn granted(answer: &FoOption, verdict: &Verdict) -> Option<String> {
-    let cookie = Hex(answer.cookie()?);
+    let cookie = HEXLOWER.encode(answer.cookie()?);
     let fresh =
         if verdict.option.as_ref().is_some_and(|option| option.cookie().is_some()) { "fresh " } else { "" };
     Some(format!("{fresh}cookie {cookie} granted"))
@@ -255,14 +256,6 @@ impl fmt::Display for Report<'_> {
             write!(f, "\n{:13}{}", "", clauses.join("; "))?;
         }
         Ok(())
-    }
-}
-
-struct Hex<'a>(&'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

@@ -2,6 +2,7 @@
 //! first flights, and on which networks unknown servers cannot reach this client.
 
 use crate::error::Error;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use firstflight::carriage::{self, Cause};
 use firstflight::credential::NetworkId;
 use firstflight::wire::Instant;
@@ -76,14 +77,8 @@ struct Closed {
     until: u64,
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some((digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?) as u8)).collect()
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()
 }
 
 impl DnsMemory {
@@ -132,7 +127,7 @@ impl DnsMemory {
         self.servers.truncate(SERVERS - 1);
         let until = now.saturating_add(u64::from(ttl));
         let name = name.to_ascii_lowercase();
-        self.servers.push(Known { name, port, parameter: hex(parameter), until, lost: 0, asked });
+        self.servers.push(Known { name, port, parameter: HEXLOWER.encode(parameter), until, lost: 0, asked });
     }
 
     /// Stores the result of a query that was repeated because first flights were lost. A changed record replaces the
@@ -204,12 +199,12 @@ impl DnsMemory {
     pub fn set_stops(&mut self, stops: &[carriage::Stop], now: u64, clock: Instant) {
         let known = stops.iter().filter(|stop| stop.network.is_known());
         let stops = known.map(|stop| Stop {
-            network: hex(&stop.network.0),
+            network: HEXLOWER.encode(&stop.network.0),
             resolver: stop.resolver,
             until: now
                 .saturating_add((stop.until - clock).as_secs())
                 .saturating_sub((clock - stop.until).as_secs()),
-            zone: stop.zone.as_deref().map(hex),
+            zone: stop.zone.as_deref().map(|zone| HEXLOWER.encode(zone)),
             strikes: Some(stop.strikes),
             no_zone: stop.cause == Cause::Zone,
         });
@@ -219,14 +214,14 @@ impl DnsMemory {
     /// Whether the last verification on `network`, less than an hour ago, found that unknown servers cannot reach
     /// this client.
     pub fn is_closed(&self, network: NetworkId, now: u64) -> bool {
-        let network_hex = hex(&network.0);
+        let network_hex = HEXLOWER.encode(&network.0);
         let here = |closed: &Closed| closed.network == network_hex && closed.until > now;
         network.is_known() && self.closed.iter().any(here)
     }
 
     /// Records whether unknown servers can reach this client.
     pub fn set_closed(&mut self, network: NetworkId, closed: bool, now: u64) {
-        let network_hex = hex(&network.0);
+        let network_hex = HEXLOWER.encode(&network.0);
         self.closed.retain(|closed| closed.network != network_hex && closed.until > now);
         if closed && network.is_known() && self.closed.len() < NETWORKS {
             self.closed.push(Closed { network: network_hex, until: now + CLOSED_FOR.as_secs() });
@@ -327,7 +322,11 @@ mod tests {
         memory.write(&path).unwrap();
         let old: OldMemory = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((old.version, old.stops[0].until, old.stops[1].until), (1, NOW + 600, NOW - 600));
-        assert!(old.stops.iter().all(|stop| stop.network == hex(&HOME.0) && stop.resolver == resolver()));
+        assert!(
+            old.stops
+                .iter()
+                .all(|stop| stop.network == HEXLOWER.encode(&HOME.0) && stop.resolver == resolver())
+        );
     }
 
     #[test]

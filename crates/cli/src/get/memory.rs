@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::output;
 use firstflight::credential::NetworkId;
 use firstflight::{CredentialCache, Endpoint};
+use firstflight_files::from_hex;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -35,9 +36,8 @@ impl FromStr for NetworkChoice {
             "none" => return Ok(Self::Id(NetworkId::UNKNOWN)),
             _ => {}
         }
-        let digits = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let number = u128::from_str_radix(text, 16).ok().filter(|number| digits && *number != 0);
-        number.map(|number| Self::Id(NetworkId(number.to_be_bytes()))).ok_or(WRONG)
+        let id = from_hex(text).map(|id| NetworkId(*id)).filter(|id| *id != NetworkId::UNKNOWN);
+        id.map(Self::Id).ok_or(WRONG)
     }
 }
 

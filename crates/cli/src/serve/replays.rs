@@ -6,8 +6,8 @@ use firstflight::credential::{
     self, Farm, FastOpenPolicy, GuardKey, OneTimeCookies, OneTimeKeys, PolicyError, RemoteGuard, ReplayGuard,
     ReplayTable, Window,
 };
-use firstflight::serial_file::{self, SerialFile, SerialFileError};
-use firstflight_files::ReadError;
+use firstflight::serial_file::{SerialFile, SerialFileError};
+use firstflight_files::{ReadError, from_hex};
 use firstflight_redis::{ConnectError, Options, RedisStore};
 use std::fmt;
 use std::io;
@@ -208,7 +208,7 @@ impl FarmKeys {
         let text = str::from_utf8(&bytes).map_err(|_| malformed())?;
         let keys = || {
             let (one_time, guard) = text.trim().split_at_checked(64)?;
-            Some(Self { one_time: serial_file::bytes(one_time)?, guard: serial_file::bytes(guard)? })
+            Some(Self { one_time: from_hex(one_time)?, guard: from_hex(guard)? })
         };
         keys().ok_or_else(malformed)
     }

@@ -1,8 +1,8 @@
 //! Ed25519 keys of clients and verifiers.
 
-use alloc::vec::Vec;
 use core::fmt;
 use curve25519_dalek::edwards::CompressedEdwardsY;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use ed25519_zebra::{Signature, SigningKey, VerificationKey, VerificationKeyBytes};
 use firstflight_wire::asap::VerifierId;
 use rand_core::CryptoRng;
@@ -96,7 +96,7 @@ impl PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        HEXLOWER.encode_display(&self.0).fmt(f)
     }
 }
 
@@ -111,14 +111,8 @@ impl core::str::FromStr for PublicKey {
 
     /// 64 hexadecimal digits.
     fn from_str(text: &str) -> Result<Self, NotAKey> {
-        let digits: Option<Vec<u8>> =
-            text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
-        let digits = digits.filter(|digits| digits.len() == 64).ok_or(NotAKey::Digits)?;
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = pair.iter().fold(0, |byte, digit| (byte << 4) | digit);
-        }
-        let key = Self(bytes);
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+        let key = Self(bytes.ok_or(NotAKey::Digits)?);
         if key.is_sound() { Ok(key) } else { Err(NotAKey::Unsound) }
     }
 }

@@ -4,6 +4,7 @@
 use super::*;
 use alloc::string::ToString;
 use core::net::IpAddr;
+use data_encoding::HEXLOWER;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{Block, Carrier, CertificateFlags};
 use std::{format, time::Duration};
@@ -18,10 +19,6 @@ fn certified() -> ClientCertificate {
     ClientCertificate::new(body, verifier.public(), address, client, Instant::ZERO).unwrap()
 }
 
-fn hex(bytes: &[u8]) -> std::string::String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn the_vector() {
     let certificate = certified();
@@ -34,7 +31,10 @@ fn the_vector() {
         "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394"
     );
     let identity = Identity::name("www.example.com", 443);
-    assert_eq!(hex(identity.digest()), "b4dd5dcf6dfb25c3e42a21b424ba4a203f2f81c3ffa749d0a56841d93dcf11a0");
+    assert_eq!(
+        HEXLOWER.encode(identity.digest()),
+        "b4dd5dcf6dfb25c3e42a21b424ba4a203f2f81c3ffa749d0a56841d93dcf11a0"
+    );
     let block = certificate.request(
         Carrier::Ip,
         &identity,
@@ -47,7 +47,7 @@ fn the_vector() {
         571a6d954d4495fa7729b14a244d79566270b8cdf3423c0ed4e5b4dd5dcf019b76db9260000102030405060731810858\
         3b4108566f9141534bd5480f311760f44f616ef315efc301cd1fd34ebb33c0afbc49e61c96980e0b998bea91ff753843\
         1c3b16c713343fda9a91bb0f";
-    assert_eq!(hex(&block.to_bytes()), expected);
+    assert_eq!(HEXLOWER.encode(&block.to_bytes()), expected);
     assert_eq!(Block::parse(&block.to_bytes()), Ok(block));
 }
 

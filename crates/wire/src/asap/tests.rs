@@ -5,10 +5,11 @@ use crate::ParseError;
 use crate::tcp::{OptionBytes, Options};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use data_encoding::HEXLOWER;
 use proptest::prelude::*;
 
 fn hex(text: &str) -> Vec<u8> {
-    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+    HEXLOWER.decode(text.as_bytes()).unwrap()
 }
 
 const BLOCK: &str = "ff46110034750f988139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394\
