@@ -2,11 +2,12 @@
 //! at the other, and a capture of what passes.
 
 use crate::error::Error;
-use crate::subnet::Subnet;
+use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
 use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, UdpLink};
 use firstflight::tcp::congestion::Algorithm;
 use firstflight::{Config, Endpoint, ListenConfig, SharedStore, Time};
+use ipnet::IpNet;
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ pub struct Network {
     #[arg(long, value_name = "NAME", conflicts_with = "udp", requires_all = ["host_ip", "ip"])]
     tun: Option<String>,
     /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6
-    #[arg(long, value_name = "CIDR", conflicts_with = "udp", requires = "tun")]
-    host_ip: Vec<Subnet>,
+    #[arg(long, value_name = "CIDR", conflicts_with = "udp", requires = "tun", value_parser = subnet)]
+    host_ip: Vec<IpNet>,
     /// The engine's address, in the same network; once more for IPv6
     #[arg(long, value_name = "ADDR", conflicts_with = "udp", requires = "tun")]
     ip: Vec<IpAddr>,
@@ -46,13 +47,13 @@ impl Network {
             return Err(Error::NoLink(udp));
         }
         for &ip in &self.ip {
-            if self.host_ip.iter().any(|host| host.address == ip) {
+            if self.host_ip.iter().any(|host| host.addr() == ip) {
                 return Err(Error::SameAddress(ip));
             }
-            if !self.host_ip.iter().any(|host| host.contains(ip)) {
+            if !self.host_ip.iter().any(|host| host.contains(&ip)) {
                 return Err(Error::OutsideSubnet(ip));
             }
-            if self.host_ip.iter().any(|host| host.is_reserved(ip)) {
+            if self.host_ip.iter().any(|host| is_reserved(host, ip)) {
                 return Err(Error::NotAHost(ip));
             }
         }
@@ -94,7 +95,7 @@ impl Network {
             }
             None => capture.tap(Tun::create(TunConfig {
                 name: name.to_owned(),
-                host: self.host_ip.iter().map(|host| (host.address, host.prefix)).collect(),
+                host: self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect(),
                 mtu: self.mtu,
                 queue: QUEUE,
             })?),

@@ -134,8 +134,8 @@ pub struct Forwarder {
     /// Each with the index of its owner among the peers.
     waiting: VecDeque<(usize, Forwarded)>,
     /// The budgets, shared among the networks of resolvers.
-    outgoing: SharedBudget<u128>,
-    incoming: SharedBudget<u128>,
+    outgoing: SharedBudget<IpAddr>,
+    incoming: SharedBudget<IpAddr>,
     counters: ForwardCounters,
 }
 

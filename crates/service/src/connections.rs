@@ -4,14 +4,15 @@
 //! not wait for these to end: when a limit is reached, the connection that has been idle for longest is closed.
 
 use crate::stream::StreamLimits;
+use ipnet::IpNet;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
 /// Prefix lengths of a network: an IPv4 /24, an IPv6 /56, as in the limits of answers.
-const NETWORK_BITS: (u32, u32) = (24, 56);
+const NETWORK_BITS: (u8, u8) = (24, 56);
 /// Prefix lengths of one client: an IPv4 address, an IPv6 /64.
-const CLIENT_BITS: (u32, u32) = (32, 64);
+const CLIENT_BITS: (u8, u8) = (32, 64);
 
 /// The connections of one listener, by an `Id` that the caller chose.
 pub struct Connections<Id> {
@@ -109,17 +110,11 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
 }
 
 /// The prefix of an address, with the prefix lengths for IPv4 and IPv6.
-fn prefix(address: IpAddr, (v4, v6): (u32, u32)) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - v4).unwrap_or_default();
-            IpAddr::V4((address.to_bits() & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - v6).unwrap_or_default();
-            IpAddr::V6((address.to_bits() & mask).into())
-        }
-    }
+fn prefix(address: IpAddr, (v4, v6): (u8, u8)) -> IpAddr {
+    let address = address.to_canonical();
+    let bits = if address.is_ipv4() { v4 } else { v6 };
+    // Both lengths are those of an address at most, so there is a network.
+    IpNet::new(address, bits).map_or(address, |net| net.network())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! until a sweep, while this table has a fixed number of places.
 
 use firstflight_wire::Instant;
+use ipnet::IpNet;
 use lru::LruCache;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -68,18 +69,11 @@ impl Bucket {
     }
 }
 
-/// The first bits of an address. The rest is zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Prefix {
-    bits: u8,
-    address: u128,
-}
-
 /// The limits, and how much of them is used.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     limits: Limits,
-    prefixes: LruCache<Prefix, Bucket>,
+    prefixes: LruCache<IpNet, Bucket>,
     signatures: Bucket,
 }
 
@@ -91,17 +85,13 @@ impl RateLimits {
     /// Counts a request of `client`. If its address or one of its prefixes has made too many, the error is
     /// how long to wait.
     pub(crate) fn take(&mut self, client: IpAddr, now: Instant) -> Result<(), Duration> {
-        let v6 = |address: u128, bits: u8| Prefix { bits, address: address & !(u128::MAX >> bits) };
         let mut shares = [None; 3];
         match client {
-            IpAddr::V4(client) => {
-                let prefix = Prefix { bits: 32, address: client.to_bits().into() };
-                shares[0] = Some((prefix, self.limits.v4));
-            }
-            IpAddr::V6(client) => {
+            IpAddr::V4(_) => shares[0] = Some((client.into(), self.limits.v4)),
+            IpAddr::V6(_) => {
                 let rates = [64, 56, 48].into_iter().zip(self.limits.v6);
                 for (share, (bits, rate)) in shares.iter_mut().zip(rates) {
-                    *share = Some((v6(client.to_bits(), bits), rate));
+                    *share = IpNet::new(client, bits).ok().map(|prefix| (prefix.trunc(), rate));
                 }
             }
         }

@@ -45,7 +45,7 @@ pub(super) struct Opening {
     zone: Vec<u8>,
     pub(super) keys: CarriageKeys,
     /// The budget, shared among the networks of resolvers.
-    budget: SharedBudget<u128>,
+    budget: SharedBudget<IpAddr>,
     /// Each with the resolver that the last fragment came through.
     waiting: VecDeque<(Box<Sealed>, IpAddr)>,
     done: Done,

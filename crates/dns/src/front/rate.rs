@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use core::num::{NonZeroU32, NonZeroUsize};
 use core::time::Duration;
 use firstflight_wire::Instant;
+use ipnet::IpNet;
 use lru::LruCache;
 
 /// How many answers a network gets over UDP.
@@ -48,7 +49,7 @@ struct Record {
 #[derive(Debug)]
 pub(super) struct RateLimiter {
     every: Duration,
-    networks: LruCache<u128, Record>,
+    networks: LruCache<IpAddr, Record>,
 }
 
 impl RateLimiter {
@@ -80,12 +81,12 @@ impl RateLimiter {
     }
 }
 
-/// A /24 or a /56. IPv4 is mapped into IPv6, where no /56 of other addresses collides with it.
-pub(crate) fn network(address: IpAddr) -> u128 {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits() & !0xff,
-        IpAddr::V6(address) => address.to_bits() & !(u128::MAX >> 56),
-    }
+/// The /24 or the /56 of an address: the network's first address.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    let address = address.to_canonical();
+    let bits = if address.is_ipv4() { 24 } else { 56 };
+    // Every address has a prefix of this length.
+    IpNet::new(address, bits).map_or(address, |net| net.network())
 }
 
 #[cfg(test)]
