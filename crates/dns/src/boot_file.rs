@@ -2,7 +2,6 @@
 //! section 9).
 
 use crate::relay::Boot;
-use core::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -69,37 +68,22 @@ impl BootFile {
 }
 
 /// Why the last start of a front is not known.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BootError {
     /// The file cannot be read or written.
+    #[error("cannot be used: {0}; name a file in a directory of this user's")]
     Io(io::Error),
     /// Another front holds it.
+    #[error("is held by another front: give each its own file and its own relay keys")]
     Held,
     /// The file has another content.
+    #[error("is not what a front wrote: name another file, and make new relay keys")]
     NotBoot,
     /// There are no larger numbers.
+    #[error("has no larger numbers left: make new relay keys, and remove it")]
     Exhausted,
 }
-
-impl fmt::Display for BootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => {
-                write!(f, "cannot be used: {error}; name a file in a directory of this user's")
-            }
-            Self::Held => {
-                f.write_str("is held by another front: give each its own file and its own relay keys")
-            }
-            Self::NotBoot => {
-                f.write_str("is not what a front wrote: name another file, and make new relay keys")
-            }
-            Self::Exhausted => f.write_str("has no larger numbers left: make new relay keys, and remove it"),
-        }
-    }
-}
-
-impl std::error::Error for BootError {}
 
 #[cfg(test)]
 mod tests {

@@ -75,33 +75,22 @@ impl ForwardConfig {
 }
 
 /// Why a datagram of another front was dropped. There is never an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardRefused {
     /// This front neither forwards nor accepts fragments.
+    #[error("nothing is taken from other fronts")]
     Off,
     /// It is not a datagram of another front, or was seen before.
+    #[error("{0}")]
     Datagram(RelayRefused),
     /// It is a front's datagram, but this source address is not in [`ForwardConfig::others`].
+    #[error("a front sends from {0}, which is not among the addresses of the other fronts")]
     Address(SocketAddr),
     /// Another front has this front's number, or two others have the same number.
+    #[error("two fronts have the number {0}: give each its own")]
     SameNumber(u16),
 }
-
-impl fmt::Display for ForwardRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("nothing is taken from other fronts"),
-            Self::Datagram(refused) => refused.fmt(f),
-            Self::Address(from) => {
-                write!(f, "a front sends from {from}, which is not among the addresses of the other fronts")
-            }
-            Self::SameNumber(front) => write!(f, "two fronts have the number {front}: give each its own"),
-        }
-    }
-}
-
-impl core::error::Error for ForwardRefused {}
 
 /// Counts of the traffic between fronts. All only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -314,28 +303,16 @@ impl fmt::Debug for Forwarder {
 }
 
 /// A configuration that cannot be used. The caller is at fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardError {
     /// No other front, or more than the limit.
+    #[error("{} other fronts: give 1 to {} with --forward-to", .0, Forwarder::MAX_FRONTS - 1)]
     Count(usize),
     /// An address occurs twice.
+    #[error("--forward-to {0} is there twice")]
     Twice(SocketAddr),
 }
-
-impl fmt::Display for ForwardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count(count) => {
-                let most = Forwarder::MAX_FRONTS - 1;
-                write!(f, "{count} other fronts: give 1 to {most} with --forward-to")
-            }
-            Self::Twice(address) => write!(f, "--forward-to {address} is there twice"),
-        }
-    }
-}
-
-impl core::error::Error for ForwardError {}
 
 #[cfg(test)]
 mod tests;

@@ -383,37 +383,22 @@ fn is_query(message: &[u8]) -> bool {
 }
 
 /// Why a configuration is invalid. The caller is at fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrontError {
     /// Two zones begin at this name.
+    #[error("two zones begin at {0}: give each its own --origin")]
     Twice(Name),
     /// The carriage zone is the root, or so long that no fragment fits below.
+    #[error("the carriage zone is the root, or its name is too long: 190 octets at most")]
     CarriageZone,
     /// No address to answer fragments with, or more than [`Question::MAX_ADDRESSES`].
+    #[error("fragments are answered with 1 to {} addresses", Question::MAX_ADDRESSES)]
     Addresses,
     /// No server to hand first flights to.
+    #[error("there is no server to hand first flights to: give one with --relay")]
     NoServer,
 }
-
-impl fmt::Display for FrontError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Twice(name) => write!(f, "two zones begin at {name}: give each its own --origin"),
-            Self::CarriageZone => {
-                f.write_str("the carriage zone is the root, or its name is too long: 190 octets at most")
-            }
-            Self::Addresses => {
-                write!(f, "fragments are answered with 1 to {} addresses", Question::MAX_ADDRESSES)
-            }
-            Self::NoServer => {
-                f.write_str("there is no server to hand first flights to: give one with --relay")
-            }
-        }
-    }
-}
-
-impl core::error::Error for FrontError {}
 
 #[cfg(test)]
 mod tests;

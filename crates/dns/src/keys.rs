@@ -3,7 +3,6 @@
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
 use crate::seal::{CarriageKey, OpenBuffer, OpenError, Sealed};
-use core::fmt;
 use core::num::NonZeroU8;
 use firstflight_wire::asap::Zone;
 
@@ -109,29 +108,19 @@ impl CarriageKeys {
 }
 
 /// Why a key cannot become the current one: the caller is at fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {
     /// A key that still opens has this number.
+    #[error("a carriage key that still opens has this number: take another")]
     IdInUse,
     /// Too many former keys still open: end them earlier, or change keys less often.
+    #[error(
+        "{} former carriage keys still open: end them earlier, or change keys less often",
+        CarriageKeys::MAX_FORMER
+    )]
     TooMany,
 }
-
-impl fmt::Display for RotateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::IdInUse => f.write_str("a carriage key that still opens has this number: take another"),
-            Self::TooMany => write!(
-                f,
-                "{} former carriage keys still open: end them earlier, or change keys less often",
-                CarriageKeys::MAX_FORMER
-            ),
-        }
-    }
-}
-
-impl core::error::Error for RotateError {}
 
 #[cfg(test)]
 mod tests;

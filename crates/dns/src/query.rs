@@ -7,7 +7,6 @@ pub(crate) use malformed::refuse;
 use crate::fragment::{Fragments, LABEL};
 use crate::names::{HEADER, Position, name, position, question};
 use crate::zone::{Found, FoundKind};
-use core::fmt;
 use core::net::Ipv4Addr;
 use firstflight_wire::asap::Zone;
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
@@ -313,28 +312,19 @@ impl Question {
 }
 
 /// What is wrong with a DNS message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// It is an answer, or not an ordinary query. The sender is at fault.
+    #[error("no ordinary DNS query")]
     NotAQuery,
     /// It cannot be parsed, or does not have exactly one question. The sender is at fault.
+    #[error("a malformed DNS message, or one without exactly one question")]
     Malformed,
     /// It cannot be written. The caller is at fault.
+    #[error("a DNS message that cannot be written")]
     Encode,
 }
-
-impl fmt::Display for MessageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAQuery => "no ordinary DNS query",
-            Self::Malformed => "a malformed DNS message, or one without exactly one question",
-            Self::Encode => "a DNS message that cannot be written",
-        })
-    }
-}
-
-impl core::error::Error for MessageError {}
 
 #[cfg(test)]
 mod tests;

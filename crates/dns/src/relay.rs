@@ -223,25 +223,16 @@ fn nonce(head: &[u8]) -> Option<Nonce> {
 }
 
 /// Why no relay datagram was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
     /// All sequence numbers of this start are used.
+    #[error("all sequence numbers are used: start the front anew")]
     Exhausted,
     /// The connection information cannot be written, or the buffer is too small.
+    #[error("relay datagram: {0}")]
     Emit(EmitError),
 }
-
-impl fmt::Display for RelayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exhausted => f.write_str("all sequence numbers are used: start the front anew"),
-            Self::Emit(error) => write!(f, "relay datagram: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for RelayError {}
 
 #[cfg(test)]
 mod tests;

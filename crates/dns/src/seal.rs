@@ -79,28 +79,19 @@ impl fmt::Debug for Sealed {
 }
 
 /// Why connection information cannot be sealed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
     /// The request does not fit into eight fragments, so it goes only the direct way.
+    #[error("the request is too long for a DNS lookup")]
     TooLong,
     /// The address is IPv4-mapped. The caller is at fault.
+    #[error("the client's address is an IPv4-mapped one")]
     Address,
     /// The server published an invalid key: treat its parameter as absent.
+    #[error("the server's carriage key is no usable X25519 key")]
     BadKey,
 }
-
-impl fmt::Display for SealError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLong => "the request is too long for a DNS lookup",
-            Self::Address => "the client's address is an IPv4-mapped one",
-            Self::BadKey => "the server's carriage key is no usable X25519 key",
-        })
-    }
-}
-
-impl core::error::Error for SealError {}
 
 /// Writes the data that a seal is bound to in addition to the key: the context and the carriage zone. Returns
 /// its length.
@@ -250,28 +241,19 @@ impl fmt::Debug for OpenBuffer {
 }
 
 /// Why sealed connection information cannot be opened. The sender is at fault, or uses an old parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// No key has this number, or it has ended.
+    #[error("sealed to a key that is not held, or no longer")]
     UnknownKey,
     /// It was not sealed to this key for this zone, or was changed.
+    #[error("not sealed to this key for this zone, or changed on the way")]
     Forged,
     /// It opens, but does not contain connection information.
+    #[error("sealed, and {0}")]
     Malformed(ParseError),
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownKey => f.write_str("sealed to a key that is not held, or no longer"),
-            Self::Forged => f.write_str("not sealed to this key for this zone, or changed on the way"),
-            Self::Malformed(error) => write!(f, "sealed, and {error}"),
-        }
-    }
-}
-
-impl core::error::Error for OpenError {}
 
 #[cfg(test)]
 mod tests;

@@ -297,31 +297,20 @@ impl fmt::Debug for Service {
 }
 
 /// Why a service does not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
     /// Listening at an address failed.
+    #[error(
+        "cannot listen on {0}: {1}; give an address of this machine and a port that is free for UDP and TCP"
+    )]
     Listen(SocketAddr, io::Error),
     /// Listening at an address for other fronts failed.
+    #[error(
+        "cannot listen on {0} for other fronts: {1}; give an address of this machine and a UDP port that is free"
+    )]
     ListenForFronts(SocketAddr, io::Error),
     /// No random numbers.
+    #[error("the system gives no random numbers: {0}")]
     System(io::Error),
 }
-
-impl fmt::Display for ServiceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listen(address, error) => write!(
-                f,
-                "cannot listen on {address}: {error}; give an address of this machine and a port that is free for UDP and TCP"
-            ),
-            Self::ListenForFronts(address, error) => write!(
-                f,
-                "cannot listen on {address} for other fronts: {error}; give an address of this machine and a UDP port that is free"
-            ),
-            Self::System(error) => write!(f, "the system gives no random numbers: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ServiceError {}

@@ -21,32 +21,17 @@ use zeroize::Zeroizing;
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// Why a key file was not read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file system refuses: the path or its permissions are at fault.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// Other users can read or change it. Contains its mode. Its creator is at fault.
+    #[error("{}", OpenMode(*.0))]
     Open(u32),
     /// It is longer than a key file can be: its content is at fault.
+    #[error("it is too long")]
     TooLong,
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Open(mode) => write!(f, "{}", OpenMode(*mode)),
-            Self::TooLong => f.write_str("it is too long"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// The message about a key file with this mode. The file's name comes before it.

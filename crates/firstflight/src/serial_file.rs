@@ -28,41 +28,26 @@ const EVERY: Duration = Duration::from_millis(100);
 const PER_MS: u64 = 64;
 
 /// Why the state cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SerialFileError {
     /// It cannot be read, written or created.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// Other users can read the keys.
+    #[error("it {}", OpenMode(*.0))]
     Readable(u32),
     /// It is not such a file, or a part of it is missing.
+    #[error(
+        "it is damaged or something else: name another file, or delete it, and cookies of before fall back"
+    )]
     Damaged,
     /// It belongs to another issuer.
+    #[error("it belongs to issuer {0}: every member has a file of its own")]
     Issuer(u16),
     /// Another process uses it.
+    #[error("another process uses it: every server has a file of its own")]
     Locked,
-}
-
-impl fmt::Display for SerialFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Readable(mode) => write!(f, "it {}", OpenMode(*mode)),
-            Self::Damaged => f.write_str(
-                "it is damaged or something else: name another file, or delete it, and cookies of before fall back",
-            ),
-            Self::Issuer(issuer) => write!(f, "it belongs to issuer {issuer}: every member has a file of its own"),
-            Self::Locked => f.write_str("another process uses it: every server has a file of its own"),
-        }
-    }
-}
-
-impl std::error::Error for SerialFileError {}
-
-impl From<io::Error> for SerialFileError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// An open state file that this process owns.

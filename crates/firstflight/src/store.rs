@@ -5,8 +5,6 @@ mod memory;
 pub use memory::MemoryStore;
 
 use crate::credential::{JobRequest, JobResult};
-use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -47,31 +45,22 @@ pub trait SharedStore: Send + Sync {
 }
 
 /// Why a store gives no answer. Every error leads to an ordinary handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The store cannot be reached, or the connection to it broke.
+    #[error("the shared store cannot be reached")]
     Unreachable,
     /// The answer was too late.
+    #[error("the shared store gave no answer in time")]
     TimedOut,
     /// The store may forget what it was given. The person who configured it is at fault.
+    #[error("the shared store may forget what it was told")]
     Unfit,
     /// The store does not support this question.
+    #[error("the shared store cannot answer such a question")]
     Unsupported,
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unreachable => "the shared store cannot be reached",
-            Self::TimedOut => "the shared store gave no answer in time",
-            Self::Unfit => "the shared store may forget what it was told",
-            Self::Unsupported => "the shared store cannot answer such a question",
-        })
-    }
-}
-
-impl Error for StoreError {}
 
 /// Counts the results of the questions to the shared store. All fields only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

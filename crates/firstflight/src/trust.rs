@@ -28,7 +28,6 @@ use crate::shared::Shared;
 use firstflight_stack::ListenerId;
 use ipnet::IpNet;
 use serde::Deserialize;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -244,60 +243,36 @@ fn parse(text: &str) -> Result<TrustStore, TrustFileError> {
 }
 
 /// Why a trust file is not usable.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustFileError {
     /// It cannot be read. The file system, or the person who set its permissions, is at fault.
-    Read(io::Error),
+    #[error("cannot read the trust file: {0}")]
+    Read(#[source] io::Error),
     /// It is longer than a trust file may be. For this and all following errors the file's content is at fault.
+    #[error("a trust file has at most {MAX_BYTES} bytes: this one has more")]
     TooLong,
     /// It begins with `# begin` and does not end with `# end`, or has `# end` in its middle.
+    #[error("the trust file begins with {BEGIN:?}, so its last line must be {END:?}: it is truncated")]
     Cut,
     /// A changed file without marks was refused, because the previous file had marks or admitted less.
+    #[error(
+        "the changed trust file has no marks that show that it is complete: begin it with the line {BEGIN:?} \
+         and end it with {END:?}"
+    )]
     Unmarked,
     /// It is not TOML, or has an unknown field.
+    #[error("{}", .0.trim_end())]
     Syntax(String),
     /// A key is not valid.
-    Key(String, NotAKey),
+    #[error("{0}: {1}")]
+    Key(String, #[source] NotAKey),
     /// A field cannot have this value.
+    #[error("{0} cannot be {1:?}")]
     Value(&'static str, String),
     /// The verifiers contradict each other.
-    Store(TrustError),
-}
-
-impl fmt::Display for TrustFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "cannot read the trust file: {error}"),
-            Self::TooLong => write!(f, "a trust file has at most {MAX_BYTES} bytes: this one has more"),
-            Self::Cut => {
-                write!(
-                    f,
-                    "the trust file begins with {BEGIN:?}, so its last line must be {END:?}: it is truncated"
-                )
-            }
-            Self::Unmarked => write!(
-                f,
-                "the changed trust file has no marks that show that it is complete: begin it with the line {BEGIN:?} \
-                 and end it with {END:?}"
-            ),
-            Self::Syntax(error) => write!(f, "{}", error.trim_end()),
-            Self::Key(key, error) => write!(f, "{key}: {error}"),
-            Self::Value(field, value) => write!(f, "{field} cannot be {value:?}"),
-            Self::Store(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for TrustFileError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Read(error) => Some(error),
-            Self::Key(_, error) => Some(error),
-            Self::Store(error) => Some(error),
-            Self::TooLong | Self::Cut | Self::Unmarked | Self::Syntax(_) | Self::Value(..) => None,
-        }
-    }
+    #[error("{0}")]
+    Store(#[source] TrustError),
 }
 
 #[cfg(test)]

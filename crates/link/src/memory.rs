@@ -29,39 +29,15 @@ use crate::virtual_time::VirtualTime;
 const MAX_IN_FLIGHT: usize = 1 << 16;
 
 /// Why a pair of links could not be made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryLinkError {
     /// A setting is invalid. The caller is at fault.
-    Path(PathError),
+    #[error("{0}")]
+    Path(#[from] PathError),
     /// The system could not start the thread that keeps the time.
-    Thread(io::Error),
-}
-
-impl fmt::Display for MemoryLinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(error) => write!(f, "{error}"),
-            Self::Thread(error) => {
-                write!(f, "cannot start the thread that keeps the path's time: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for MemoryLinkError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Path(error) => Some(error),
-            Self::Thread(error) => Some(error),
-        }
-    }
-}
-
-impl From<PathError> for MemoryLinkError {
-    fn from(error: PathError) -> Self {
-        Self::Path(error)
-    }
+    #[error("cannot start the thread that keeps the path's time: {0}")]
+    Thread(#[source] io::Error),
 }
 
 /// Two links, A and B, joined by a path in each direction: `config_ab` from A to B, `config_ba` from B to A.

@@ -47,37 +47,19 @@ impl Direction {
 }
 
 /// Why a packet or name could not be recorded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PcapWriterError {
     /// Writing to the file (or another output) failed.
-    Io(io::Error),
+    #[error("cannot write the capture: {0}")]
+    Io(#[source] io::Error),
     /// [`PcapWriter::new`] got no interface with this number. The caller is at fault.
+    #[error("the capture has no interface {0}; name it when the capture is created")]
     UnknownInterface(u32),
     /// A name or packet does not fit the format: packets up to [`SNAP_LENGTH`], names up to 65,535 bytes. The
     /// caller is at fault.
+    #[error("too long for a pcapng block")]
     TooLong,
-}
-
-impl fmt::Display for PcapWriterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "cannot write the capture: {error}"),
-            Self::UnknownInterface(number) => {
-                write!(f, "the capture has no interface {number}; name it when the capture is created")
-            }
-            Self::TooLong => f.write_str("too long for a pcapng block"),
-        }
-    }
-}
-
-impl std::error::Error for PcapWriterError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::UnknownInterface(_) | Self::TooLong => None,
-        }
-    }
 }
 
 impl From<PcapError> for PcapWriterError {

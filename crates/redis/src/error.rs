@@ -2,86 +2,59 @@
 
 use firstflight::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 /// Why there can be no store at that address. The configuration is at fault.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The address is invalid.
+    #[error("{0}; an address is redis://HOST[:PORT][/DATABASE] or redis+unix:///PATH")]
     Url(RedisError),
     /// Redis refuses the user, or one of the commands that the store needs.
+    #[error("Redis refuses: {0}; check the user, its password and its rights")]
     Refused(RedisError),
     /// Redis evicts keys when its memory is full. Holds its `maxmemory-policy`.
+    #[error("Redis has maxmemory-policy {0} and may forget what was seen: set it to noeviction")]
     Evicts(String),
     /// The file of [`Options::state`](crate::Options::state) cannot be used.
+    #[error("the state file {0}: {1}")]
     State(PathBuf, StateError),
 }
 
 /// Why a state file cannot be used. The configuration or the disk is at fault.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// It cannot be read, removed or written.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// It is damaged, or it is not a state file.
+    #[error("it is damaged, or it is not a state file: name another file, or delete it")]
     Damaged,
     /// Another process uses it.
+    #[error("another process uses it: give every member its own file")]
     Locked,
 }
 
-impl fmt::Display for StateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Damaged => {
-                f.write_str("it is damaged, or it is not a state file: name another file, or delete it")
-            }
-            Self::Locked => f.write_str("another process uses it: give every member its own file"),
-        }
-    }
-}
-
-impl Error for StateError {}
-
-impl From<io::Error> for StateError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url(error) => {
-                write!(f, "{error}; an address is redis://HOST[:PORT][/DATABASE] or redis+unix:///PATH")
-            }
-            Self::Refused(error) => {
-                write!(f, "Redis refuses: {error}; check the user, its password and its rights")
-            }
-            Self::Evicts(policy) => write!(
-                f,
-                "Redis has maxmemory-policy {policy} and may forget what was seen: set it to noeviction"
-            ),
-            Self::State(path, error) => write!(f, "the state file {}: {error}", path.display()),
-        }
-    }
-}
-
-impl Error for ConnectError {}
-
 /// Why a question has no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    Redis(RedisError),
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+    #[error("no answer in time")]
     TimedOut,
     /// The memory that answered is not the one that the connection began with.
+    #[error(
+        "another memory answers: Redis was restarted, emptied or replaced, it evicted keys, or a member began a new memory"
+    )]
     OtherMemory,
+    #[error("it is a replica, which may be behind: name the master")]
     Replica,
+    #[error("INFO lacks role, run_id, master_replid, evicted_keys, maxmemory_policy or server_time_usec")]
     NoInfo,
+    #[error("maxmemory-policy {0} may forget what was seen: set noeviction")]
     Evicts(String),
 }
 
@@ -111,29 +84,6 @@ impl Failure {
                 _ => Err(Self::Redis(error)),
             },
             other => Err(other),
-        }
-    }
-}
-
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Self {
-        Self::Redis(error)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Redis(error) => error.fmt(f),
-            Self::TimedOut => f.write_str("no answer in time"),
-            Self::OtherMemory => {
-                f.write_str("another memory answers: Redis was restarted, emptied or replaced, it evicted keys, or a member began a new memory")
-            }
-            Self::Replica => f.write_str("it is a replica, which may be behind: name the master"),
-            Self::NoInfo => f.write_str("INFO lacks role, run_id, master_replid, evicted_keys, maxmemory_policy or server_time_usec"),
-            Self::Evicts(policy) => {
-                write!(f, "maxmemory-policy {policy} may forget what was seen: set noeviction")
-            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Key files: lines of text that only their owner may read. The callers interpret the lines.
 
 use firstflight_files::{OpenMode, ReadError};
-use std::fmt;
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -42,40 +41,31 @@ pub fn create(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Why a file gives no keys. The error never quotes the file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFileError {
     /// It cannot be read.
+    #[error("cannot be read: {0}")]
     Read(io::Error),
     /// Users other than its owner may read or change it. Holds its mode.
+    #[error("{}", OpenMode(*.0))]
     Open(u32),
     /// It is longer than a key file can be.
+    #[error("is longer than a key file can be ({LARGEST} bytes)")]
     TooLong,
     /// It is not UTF-8.
+    #[error("is not text: it is no key file")]
     NotText,
     /// This line is not valid in a key file of this kind, or is one line too many.
+    #[error("line {0} is none of a key file of this kind")]
     Line(usize),
     /// Two keys have this number.
+    #[error("has two keys with the number {0}")]
     Twice(u8),
     /// It has no key.
+    #[error("has no key")]
     NoKey,
 }
-
-impl fmt::Display for KeyFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "cannot be read: {error}"),
-            Self::Open(mode) => OpenMode(*mode).fmt(f),
-            Self::TooLong => write!(f, "is longer than a key file can be ({LARGEST} bytes)"),
-            Self::NotText => f.write_str("is not text: it is no key file"),
-            Self::Line(number) => write!(f, "line {number} is none of a key file of this kind"),
-            Self::Twice(id) => write!(f, "has two keys with the number {id}"),
-            Self::NoKey => f.write_str("has no key"),
-        }
-    }
-}
-
-impl std::error::Error for KeyFileError {}
 
 #[cfg(test)]
 mod tests {

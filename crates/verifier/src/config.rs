@@ -7,7 +7,6 @@ use firstflight_credential::asap::{PrivateKey, PublicKey};
 use firstflight_wire::asap::CertificateBody;
 use firstflight_wire::asap::message::{Tokens, VantageId};
 use ipnet::IpNet;
-use std::fmt;
 use std::net::SocketAddr;
 
 /// How long a client's first certificate lasts, seconds.
@@ -102,12 +101,16 @@ impl Config {
 }
 
 /// Why a configuration is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// It neither certifies nor gives tokens.
+    #[error("a verifier needs a key to certify with, or to be a vantage point")]
     Nothing,
     /// The first duration is longer than the longest, or one of them is out of bounds.
+    #[error(
+        "certificates of {first} s at first and {longest} s at most: give durations of {SHORTEST} s to 194 days, the first not above the longest"
+    )]
     Duration {
         /// Seconds.
         first: u32,
@@ -115,34 +118,18 @@ pub enum ConfigError {
         longest: u32,
     },
     /// A retired key that is not a valid key.
+    #[error("the retired key {0} is no key that can be trusted")]
     Unsound(PublicKey),
     /// More vantage points than a certificate can count.
+    #[error("{} vantage points: a certificate can count {} at most", .0, Tokens::MAX)]
     TooMany(usize),
     /// Two vantage points with one number.
+    #[error("two vantage points have the number {0}: give each its own")]
     Twice(VantageId),
     /// A vantage point without a key.
+    #[error("the issuer has no key of vantage point {0}")]
     NoKey(VantageId),
     /// Several addresses of one family to send probes from.
+    #[error("two addresses of one family to send probes from: give one")]
     Probes,
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("a verifier needs a key to certify with, or to be a vantage point"),
-            Self::Duration { first, longest } => write!(
-                f,
-                "certificates of {first} s at first and {longest} s at most: give durations of {SHORTEST} s to 194 days, the first not above the longest"
-            ),
-            Self::Unsound(key) => write!(f, "the retired key {key} is no key that can be trusted"),
-            Self::TooMany(count) => {
-                write!(f, "{count} vantage points: a certificate can count {} at most", Tokens::MAX)
-            }
-            Self::Twice(id) => write!(f, "two vantage points have the number {id}: give each its own"),
-            Self::Probes => f.write_str("two addresses of one family to send probes from: give one"),
-            Self::NoKey(id) => write!(f, "the issuer has no key of vantage point {id}"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}

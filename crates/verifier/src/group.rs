@@ -11,7 +11,6 @@ use crate::key_file::read_token_keys;
 use crate::token::GroupMember;
 use firstflight_service::KeyFileError;
 use firstflight_wire::asap::message::{Tokens, VantageId};
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -97,14 +96,19 @@ fn member(line: &str) -> Option<(VantageAddress, Option<PathBuf>)> {
 }
 
 /// Why a group file cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
     /// It cannot be read.
+    #[error("cannot be read: {0}")]
     Read(io::Error),
     /// This line is not an entry.
+    #[error(
+        "line {0}: write number, name, address:port (several with commas) and, for the issuer, the key file"
+    )]
     Line(usize),
     /// Two vantage points have the same number.
+    #[error("line {line}: vantage point {id} is there already")]
     Twice {
         /// The second one's line.
         line: usize,
@@ -112,35 +116,18 @@ pub enum GroupError {
         id: VantageId,
     },
     /// There is no vantage point.
+    #[error("has no vantage point: write one a line")]
     Empty,
     /// More vantage points than a certificate can count.
+    #[error("has {} vantage points: a certificate can count {} at most", .0, Tokens::MAX)]
     TooMany(usize),
     /// The issuer needs a key file of every vantage point.
+    #[error("names no key file of vantage point {0}: the issuer needs it")]
     NoKeyFile(VantageId),
     /// A key file cannot be used.
+    #[error("key file {0} {1}")]
     KeyFile(PathBuf, KeyFileError),
 }
-
-impl fmt::Display for GroupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "cannot be read: {error}"),
-            Self::Line(line) => write!(
-                f,
-                "line {line}: write number, name, address:port (several with commas) and, for the issuer, the key file"
-            ),
-            Self::Twice { line, id } => write!(f, "line {line}: vantage point {id} is there already"),
-            Self::Empty => f.write_str("has no vantage point: write one a line"),
-            Self::TooMany(count) => {
-                write!(f, "has {count} vantage points: a certificate can count {} at most", Tokens::MAX)
-            }
-            Self::NoKeyFile(id) => write!(f, "names no key file of vantage point {id}: the issuer needs it"),
-            Self::KeyFile(path, error) => write!(f, "key file {} {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for GroupError {}
 
 #[cfg(test)]
 mod tests {

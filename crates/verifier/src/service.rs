@@ -152,34 +152,23 @@ impl fmt::Debug for Service {
 }
 
 /// Why a service does not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
     /// The configuration is invalid. Its author is at fault.
+    #[error("{0}")]
     Config(ConfigError),
     /// Listening at an address failed.
+    #[error(
+        "cannot listen on {0}: {1}; give an address of this machine and a port that is free for UDP and TCP"
+    )]
     Listen(SocketAddr, io::Error),
     /// Probes would come from an address that clients ask at, and would then prove nothing.
+    #[error(
+        "probes cannot come from {0}: clients ask there, and networks let in whom they asked; give another address of this machine"
+    )]
     ProbeAddress(SocketAddr),
     /// No clock or no random numbers.
+    #[error("the system gives no clock or no random numbers: {0}")]
     System(io::Error),
 }
-
-impl fmt::Display for ServiceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => write!(f, "{error}"),
-            Self::Listen(address, error) => write!(
-                f,
-                "cannot listen on {address}: {error}; give an address of this machine and a port that is free for UDP and TCP"
-            ),
-            Self::ProbeAddress(from) => write!(
-                f,
-                "probes cannot come from {from}: clients ask there, and networks let in whom they asked; give another address of this machine"
-            ),
-            Self::System(error) => write!(f, "the system gives no clock or no random numbers: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ServiceError {}

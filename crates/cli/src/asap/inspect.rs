@@ -8,7 +8,6 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use firstflight::credential::asap::{Identity, PublicKey};
 use firstflight_wire::asap::Carrier;
 use serde_json::json;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -86,36 +85,30 @@ fn carrier(text: &str) -> Result<Carrier, &'static str> {
 }
 
 /// Why an object cannot be inspected. The user who gave it is at fault.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// It cannot be read.
+    #[error("cannot read {0}: {1}; name a file that you can read")]
     Read(PathBuf, io::Error),
     /// The text is neither a file nor hexadecimal.
+    #[error("{} is neither a file nor hexadecimal digits: give one of them, or -", shortened(.0))]
     NeitherFileNorHex(String),
     /// There are no bytes.
+    #[error("there are no bytes to inspect: give an object of ASAP")]
     Empty,
     /// There are more bytes than any object has.
+    #[error("no object of ASAP is longer than {LONGEST} bytes: give one alone")]
     TooLong,
     /// The bytes are not an object.
+    #[error("{0}")]
     NotAnObject(NotAnObject),
 }
 
-impl fmt::Display for InspectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(path, error) => {
-                write!(f, "cannot read {}: {error}; name a file that you can read", path.display())
-            }
-            Self::NeitherFileNorHex(text) => {
-                let short: String = text.chars().take(40).collect();
-                let more = if short.len() < text.len() { "…" } else { "" };
-                write!(f, "{short:?}{more} is neither a file nor hexadecimal digits: give one of them, or -")
-            }
-            Self::Empty => f.write_str("there are no bytes to inspect: give an object of ASAP"),
-            Self::TooLong => write!(f, "no object of ASAP is longer than {LONGEST} bytes: give one alone"),
-            Self::NotAnObject(error) => error.fmt(f),
-        }
-    }
+/// The beginning of a text, in quotation marks.
+fn shortened(text: &str) -> String {
+    let short: String = text.chars().take(40).collect();
+    let more = if short.len() < text.len() { "…" } else { "" };
+    format!("{short:?}{more}")
 }
 
 /// Runs the command.

@@ -6,7 +6,6 @@ use firstflight_wire::asap::{
     BLOCK_LEN, BLOCK_MAGIC, Block, CERTIFICATE_LEN, CertificateBody, EXID, Offer, Reply, ServiceParam,
     VER_ALG,
 };
-use std::fmt;
 
 /// An object of ASAP.
 pub enum Object<'a> {
@@ -19,36 +18,28 @@ pub enum Object<'a> {
 }
 
 /// Bytes that are not an object, or a malformed one.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum NotAnObject {
     /// No object begins like this.
+    #[error(
+        "these bytes are no option, credential block, certificate, verifier message or service parameter: \
+         give one from its first byte on"
+    )]
     Unknown,
     /// It begins like an option.
+    #[error(
+        "this is ASAP's TCP option, but malformed or of another version: give the 8 or 16 bytes of one option"
+    )]
     Option,
     /// It begins like this object, and has this fault.
+    #[error("this begins as a {0} does, but is not one: {1}")]
     Broken(&'static str, ParseError),
     /// A block, and data behind it.
+    #[error(
+        "a credential block with more than zeros behind its {BLOCK_LEN} bytes: give the application data by \
+         itself, with --data"
+    )]
     DataBehindBlock,
-}
-
-impl fmt::Display for NotAnObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str(
-                "these bytes are no option, credential block, certificate, verifier message or service parameter: \
-                 give one from its first byte on",
-            ),
-            Self::Option => f.write_str(
-                "this is ASAP's TCP option, but malformed or of another version: give the 8 or 16 bytes of one option",
-            ),
-            Self::Broken(name, error) => write!(f, "this begins as a {name} does, but is not one: {error}"),
-            Self::DataBehindBlock => write!(
-                f,
-                "a credential block with more than zeros behind its {BLOCK_LEN} bytes: give the application data by \
-                 itself, with --data"
-            ),
-        }
-    }
 }
 
 impl<'a> Object<'a> {

@@ -4,48 +4,71 @@ use crate::key_fault::KeyFault;
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::ServiceError;
 use firstflight_dns::{BootError, ForwardError, FrontError, KeyFileError, Name, ZoneError};
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Why `dns` stopped.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DnsError {
     /// There is neither an option nor a subcommand, or nothing to serve.
+    #[error("say what to serve, with --zone FILE --origin NAME, --carriage-zone NAME or both")]
     Nothing,
     /// The numbers of zones and origins, given by these options, differ.
+    #[error(
+        "{} --{} and {} --{}: give each zone file the name that it begins at, in the same order",
+        .counts.0, .options.0, .counts.1, .options.1
+    )]
     Origins { options: (&'static str, &'static str), counts: (usize, usize) },
     /// The server, which is its own front, has no IPv4 address.
+    #[error("fragments are answered with an IPv4 address, and {0} is none: give one with --carriage-address")]
     NoAddress(IpAddr),
     /// A zone file cannot be read.
+    #[error("cannot read the zone file {0}: {1}")]
     ReadZone(PathBuf, io::Error),
     /// A zone file is not a valid file of its zone.
+    #[error("{}", zone_fault(.0, .1))]
     Zone(PathBuf, Box<(Name, ZoneError)>),
     /// A key file, or the path for a new one.
+    #[error("{0}")]
     Key(KeyFault),
     /// A table of prefixes cannot be read.
+    #[error("cannot read --nearest {0}: {1}")]
     ReadNearest(PathBuf, io::Error),
     /// A table of prefixes is not valid.
+    #[error("--nearest {0}: {1}")]
     Nearest(PathBuf, NearestError),
     /// It is unknown when the front was last started.
+    #[error("the state file {0} {1}")]
     State(PathBuf, BootError),
     /// The configuration of the front is not valid.
+    #[error("{0}")]
     Front(Box<FrontError>),
     /// The configuration of the zone's other fronts is not valid.
+    #[error("{0}")]
     Forward(ForwardError),
     /// Another front is at an address that cannot be reached from `listen`.
+    #[error(
+        "--forward-to {to} cannot be reached from --forward-listen {listen}: give the address and port of another name server, both IPv4 or both IPv6"
+    )]
     ForwardTo { to: SocketAddr, listen: SocketAddr },
     /// Each `--relay` uses a number, counting up from `--front-id`, and there are too few numbers.
+    #[error(
+        "--front-id {first} leaves no numbers up to 65535 for {relays} --relay, which take one each: give a smaller one"
+    )]
     FrontId { first: u16, relays: usize },
     /// There is no such user.
+    #[error("there is no user {0:?}: make one, or leave --user out")]
     NoUser(String),
     /// Privileges cannot be dropped.
+    #[error("cannot become {0}: {1}; start as root, or leave --user out")]
     Become(String, io::Error),
     /// The sockets cannot be served.
+    #[error("{0}")]
     Service(ServiceError),
     /// The system's random source failed.
+    #[error("the system gives no random numbers: {0}")]
     Random(io::Error),
 }
 
@@ -69,49 +92,9 @@ impl DnsError {
     }
 }
 
-impl fmt::Display for DnsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => {
-                f.write_str("say what to serve, with --zone FILE --origin NAME, --carriage-zone NAME or both")
-            }
-            Self::Origins { options: (zone, origin), counts: (zones, origins) } => write!(
-                f,
-                "{zones} --{zone} and {origins} --{origin}: give each zone file the name that it begins at, in the same order"
-            ),
-            Self::NoAddress(seen_as) => write!(
-                f,
-                "fragments are answered with an IPv4 address, and {seen_as} is none: give one with --carriage-address"
-            ),
-            Self::ReadZone(path, error) => write!(f, "cannot read the zone file {}: {error}", path.display()),
-            Self::Zone(path, wrong) => {
-                let (origin, error) = &**wrong;
-                let path = error.place.as_ref().and_then(|place| place.file.as_ref()).unwrap_or(path);
-                let separator = if error.place.is_some() { ", " } else { ": " };
-                write!(f, "the zone file {} for {origin}{separator}{error}", path.display())
-            }
-            Self::Key(fault) => fault.fmt(f),
-            Self::ReadNearest(path, error) => write!(f, "cannot read --nearest {}: {error}", path.display()),
-            Self::Nearest(path, error) => write!(f, "--nearest {}: {error}", path.display()),
-            Self::State(path, error) => write!(f, "the state file {} {error}", path.display()),
-            Self::Front(error) => error.fmt(f),
-            Self::Forward(error) => error.fmt(f),
-            Self::ForwardTo { to, listen } => write!(
-                f,
-                "--forward-to {to} cannot be reached from --forward-listen {listen}: give the address and port of another name server, both IPv4 or both IPv6"
-            ),
-            Self::FrontId { first, relays } => write!(
-                f,
-                "--front-id {first} leaves no numbers up to 65535 for {relays} --relay, which take one each: give a smaller one"
-            ),
-            Self::NoUser(name) => write!(f, "there is no user {name:?}: make one, or leave --user out"),
-            Self::Become(name, error) => {
-                write!(f, "cannot become {name}: {error}; start as root, or leave --user out")
-            }
-            Self::Service(error) => error.fmt(f),
-            Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
-        }
-    }
+/// The message about a zone file. The fault may be in a file that it includes.
+fn zone_fault(path: &Path, (origin, error): &(Name, ZoneError)) -> String {
+    let file = error.place.as_ref().and_then(|place| place.file.as_deref()).unwrap_or(path);
+    let separator = if error.place.is_some() { ", " } else { ": " };
+    format!("the zone file {} for {origin}{separator}{error}", file.display())
 }
-
-impl std::error::Error for DnsError {}

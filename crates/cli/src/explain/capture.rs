@@ -12,7 +12,6 @@ use pcap_file::pcapng::blocks::{
     SIMPLE_PACKET_BLOCK,
 };
 use pcap_file::{PcapError, TsResolution};
-use std::fmt;
 use std::io::{self, Cursor, Read};
 
 /// The first bytes of a pcapng file.
@@ -28,44 +27,28 @@ const MAX_PACKET: usize = 262_144;
 const MAX_INTERFACES: usize = 65_536;
 
 /// Why a file cannot be read at all.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file cannot be read.
+    #[error("{0}; name a capture that can be read")]
     Io(io::Error),
     /// It does not begin like a capture.
+    #[error("not a capture: give a pcapng or pcap file, as tcpdump -w or --pcap write it")]
     NotACapture,
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "{error}; name a capture that can be read"),
-            Self::NotACapture => {
-                f.write_str("not a capture: give a pcapng or pcap file, as tcpdump -w or --pcap write it")
-            }
-        }
-    }
-}
-
 /// Why reading stopped before the end of the file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// The file cannot be read further.
+    #[error("{0}")]
     Io(io::Error),
     /// The file ends inside a packet or block.
+    #[error("it ends in the middle of a packet")]
     Truncated,
     /// The content is not valid.
+    #[error("{0}")]
     Bad(&'static str),
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "{error}"),
-            Self::Truncated => f.write_str("it ends in the middle of a packet"),
-            Self::Bad(what) => f.write_str(what),
-        }
-    }
 }
 
 impl From<PcapError> for Damage {

@@ -50,45 +50,32 @@ pub struct Errand {
 const LARGE: u64 = 1 << 20;
 
 /// Why a fetch failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum FetchError {
     /// An error of the connection or of the server's HTTP.
-    Http(hyper::Error),
+    #[error("{}", innermost(.0))]
+    Http(#[from] hyper::Error),
     /// An error of the file of `-o`.
+    #[error("cannot write {0}: {1}")]
     Output(PathBuf, io::Error),
     /// An error of the file of `--upload`.
+    #[error("cannot read {0}: {1}")]
     Upload(PathBuf, io::Error),
     /// The request cannot be encoded.
+    #[error("{0}")]
     Request(hyper::http::Error),
     /// It took too long.
+    #[error("no whole response within {} s (--timeout)", .0.as_secs())]
     Timeout(Duration),
 }
 
-impl From<hyper::Error> for FetchError {
-    fn from(error: hyper::Error) -> Self {
-        Self::Http(error)
+/// What happened. hyper's own message says only where.
+fn innermost(error: &hyper::Error) -> &dyn std::error::Error {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-}
-
-impl fmt::Display for FetchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // hyper's message says only where the error happened. The innermost cause says what happened.
-            Self::Http(error) => {
-                let mut cause: &dyn std::error::Error = error;
-                while let Some(inner) = cause.source() {
-                    cause = inner;
-                }
-                write!(f, "{cause}")
-            }
-            Self::Output(path, error) => write!(f, "cannot write {}: {error}", path.display()),
-            Self::Upload(path, error) => write!(f, "cannot read {}: {error}", path.display()),
-            Self::Request(error) => write!(f, "{error}"),
-            Self::Timeout(after) => {
-                write!(f, "no whole response within {} s (--timeout)", after.as_secs())
-            }
-        }
-    }
+    cause
 }
 
 /// The progress of the fetch.

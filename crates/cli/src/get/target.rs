@@ -4,7 +4,6 @@ use super::record::{Names, Published};
 use crate::error::Error;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -37,38 +36,25 @@ pub struct Target {
 }
 
 /// Why a URL cannot be fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// It is not a URL.
+    #[error("not a URL: write http://10.9.0.2:8000/path or http://[fd09::2]/path")]
     NotAUrl,
     /// Its scheme is not `http`.
+    #[error("only http:// URLs can be fetched")]
     NotHttp,
     /// Its host is neither an address nor a name.
+    #[error("the host is neither a name nor a whole address: write it as in http://10.9.0.2/")]
     BadHost,
     /// It has user information before the host.
+    #[error("user names in URLs are not supported: leave out what is in front of the '@'")]
     UserInfo,
     /// It has port 0, or a broadcast or other address that cannot be connected to.
+    #[error("that address or port cannot be connected to: name one host and a port from 1 to 65535")]
     NotReachable,
 }
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAUrl => "not a URL: write http://10.9.0.2:8000/path or http://[fd09::2]/path",
-            Self::NotHttp => "only http:// URLs can be fetched",
-            Self::BadHost => {
-                "the host is neither a name nor a whole address: write it as in http://10.9.0.2/"
-            }
-            Self::UserInfo => "user names in URLs are not supported: leave out what is in front of the '@'",
-            Self::NotReachable => {
-                "that address or port cannot be connected to: name one host and a port from 1 to 65535"
-            }
-        })
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 impl Target {
     /// Parses a URL.

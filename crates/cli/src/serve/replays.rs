@@ -9,7 +9,6 @@ use firstflight::credential::{
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_files::{ReadError, from_hex};
 use firstflight_redis::{ConnectError, Options, RedisStore};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,55 +70,39 @@ enum Level {
 }
 
 /// Why the requested setting is not possible. Each message says what to do.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// `at-most-once` with cookies that are valid for days.
+    #[error(
+        "--replays at-most-once needs --one-time: a plain cookie can be replayed for as long as its key lives"
+    )]
     NeedsOneTime,
     /// There is a store, but no option that asks it.
+    #[error("--store is not asked anything: add --replays no-duplicates or --one-time, or leave it out")]
     IdleStore,
     /// Without an issuer number, two members could issue the same serial.
+    #[error("--one-time with --store needs --issuer: another number on every member of the farm")]
     NeedsIssuer,
     /// The policy is not valid for another reason.
+    #[error("{0}")]
     Policy(PolicyError),
     /// The state file of one-time cookies cannot be used.
+    #[error("--one-time-state {0}: {1}")]
     State(PathBuf, SerialFileError),
     /// The shared keys cannot be read, or other users can read them.
+    #[error("--store-keys {}{} {}", .0.display(), if matches!(.1, ReadError::Open(_)) { "" } else { ":" }, .1)]
     KeysUnreadable(PathBuf, ReadError),
     /// The file does not contain valid keys.
+    #[error(
+        "--store-keys {0}: not 96 hexadecimal digits; make them with openssl rand -hex 48, once for the farm"
+    )]
     KeysMalformed(PathBuf),
     /// The system's random source failed.
+    #[error("the system gives no random numbers: {0}")]
     Random(io::Error),
     /// The address cannot be one of a store.
+    #[error("--store: {0}")]
     Store(ConnectError),
-}
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NeedsOneTime => f.write_str(
-                "--replays at-most-once needs --one-time: a plain cookie can be replayed for as long as its key lives",
-            ),
-            Self::IdleStore => {
-                f.write_str("--store is not asked anything: add --replays no-duplicates or --one-time, or leave it out")
-            }
-            Self::NeedsIssuer => {
-                f.write_str("--one-time with --store needs --issuer: another number on every member of the farm")
-            }
-            Self::Policy(error) => error.fmt(f),
-            Self::State(path, error) => write!(f, "--one-time-state {}: {error}", path.display()),
-            Self::KeysUnreadable(path, error @ ReadError::Open(_)) => {
-                write!(f, "--store-keys {} {error}", path.display())
-            }
-            Self::KeysUnreadable(path, error) => write!(f, "--store-keys {}: {error}", path.display()),
-            Self::KeysMalformed(path) => write!(
-                f,
-                "--store-keys {}: not 96 hexadecimal digits; make them with openssl rand -hex 48, once for the farm",
-                path.display()
-            ),
-            Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
-            Self::Store(error) => write!(f, "--store: {error}"),
-        }
-    }
 }
 
 /// What the members of a farm share with each other: the keys of one-time cookies and of the guard.

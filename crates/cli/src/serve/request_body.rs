@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,24 +11,15 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const PROGRESS: usize = 1460;
 
 /// Why a body did not arrive whole.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BodyError<E> {
     /// The client sent too little for too long.
+    #[error("the client sends its request too slowly")]
     TooSlow,
     /// The connection ended early, or the body was malformed.
+    #[error("{0}")]
     Broken(E),
 }
-
-impl<E: fmt::Display> fmt::Display for BodyError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooSlow => f.write_str("the client sends its request too slowly"),
-            Self::Broken(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error> std::error::Error for BodyError<E> {}
 
 /// A request's body. It fails with [`BodyError::TooSlow`] when less than a full segment arrives within the patience.
 ///

@@ -3,32 +3,40 @@
 use crate::key_fault::KeyFault;
 use firstflight_verifier::pool::PoolFileError;
 use firstflight_verifier::{Fault, GroupError, KeyFileError, ObtainError, ServiceError};
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Why `verifier` or `certificate` stopped.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum VerifierError {
     /// There is neither an option nor a subcommand.
+    #[error("say where to answer, with --listen ADDR:PORT, and --key FILE")]
     Nothing,
     /// A key file, or the path for a new one.
+    #[error("{0}")]
     Key(KeyFault),
     /// A group file cannot be used.
+    #[error("group file {0} {1}")]
     Group(PathBuf, GroupError),
     /// The service does not start.
+    #[error("{0}")]
     Service(ServiceError),
     /// No certificate was obtained.
+    #[error("{0}")]
     Obtain(ObtainError),
     /// A verifier did not answer the question about this network.
+    #[error("verifier {0}: {1}")]
     Reach(SocketAddr, Fault),
     /// Two addresses of different families, or one address twice.
+    #[error("give two verifiers at different addresses of one family: --verifier A:PORT --verifier B:PORT")]
     ReachPair,
     /// The certificate cannot be written.
+    #[error("{0}; choose another --out")]
     Certificate(PoolFileError),
     /// The system's random source failed.
+    #[error("the system gives no random numbers: {0}")]
     Random(io::Error),
 }
 
@@ -53,23 +61,3 @@ impl VerifierError {
         }
     }
 }
-
-impl fmt::Display for VerifierError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("say where to answer, with --listen ADDR:PORT, and --key FILE"),
-            Self::Key(fault) => fault.fmt(f),
-            Self::Group(path, error) => write!(f, "group file {} {error}", path.display()),
-            Self::Service(error) => error.fmt(f),
-            Self::Obtain(error) => error.fmt(f),
-            Self::Reach(verifier, error) => write!(f, "verifier {verifier}: {error}"),
-            Self::ReachPair => {
-                f.write_str("give two verifiers at different addresses of one family: --verifier A:PORT --verifier B:PORT")
-            }
-            Self::Certificate(error) => write!(f, "{error}; choose another --out"),
-            Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for VerifierError {}

@@ -7,7 +7,6 @@ use crate::fragment::FragmentId;
 use crate::keys::CarriageKeys;
 use crate::relay::Relayed;
 use crate::seal::{OpenBuffer, OpenError, Sealed};
-use core::fmt;
 use core::net::IpAddr;
 use core::num::NonZeroU32;
 use core::time::Duration;
@@ -20,25 +19,16 @@ use std::collections::{BTreeSet, VecDeque};
 const WAITING: usize = 64;
 
 /// Why a complete first flight is not handed over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotOpened {
     /// Too many in this second, or too many from this resolver's network (section 4.2).
+    #[error("too many in this second")]
     Budget,
     /// The sender is at fault, or uses an old parameter.
+    #[error("{0}")]
     Seal(OpenError),
 }
-
-impl fmt::Display for NotOpened {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Budget => f.write_str("too many in this second"),
-            Self::Seal(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for NotOpened {}
 
 pub(super) struct Opening {
     /// Wire form, lower case.

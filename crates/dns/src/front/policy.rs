@@ -1,6 +1,5 @@
 //! Policies that choose the server for a first flight (thesis §5.3).
 
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use std::collections::HashMap;
@@ -91,33 +90,22 @@ impl Policy for Nearest {
 }
 
 /// What is wrong with a table of prefixes. The table is at fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NearestError {
     /// This line is not a prefix and a server.
+    #[error("line {0} is no prefix and server, as in: 192.0.2.0/24 198.51.100.7:4444")]
     Line(usize),
     /// This line names a server that first flights are not relayed to.
+    #[error("line {0} names {1}, which no --relay does")]
     Server(usize, SocketAddr),
     /// The prefix of this line occurred before.
+    #[error("line {0} has a prefix that was there before")]
     Twice(usize),
     /// More than [`Nearest::MAX`] prefixes.
+    #[error("has more than {} prefixes", Nearest::MAX)]
     TooMany,
 }
-
-impl fmt::Display for NearestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(line) => {
-                write!(f, "line {line} is no prefix and server, as in: 192.0.2.0/24 198.51.100.7:4444")
-            }
-            Self::Server(line, server) => write!(f, "line {line} names {server}, which no --relay does"),
-            Self::Twice(line) => write!(f, "line {line} has a prefix that was there before"),
-            Self::TooMany => write!(f, "has more than {} prefixes", Nearest::MAX),
-        }
-    }
-}
-
-impl core::error::Error for NearestError {}
 
 #[cfg(test)]
 mod tests {

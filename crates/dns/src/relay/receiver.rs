@@ -25,48 +25,39 @@ pub struct Relayed<'b> {
 }
 
 /// Why a relay datagram was dropped. There is never an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayRefused {
     /// It is not a relay datagram, or of another version.
+    #[error("no relay datagram of this version")]
     Malformed,
     /// No key has this number.
+    #[error("no key has this number")]
     UnknownKey,
     /// Its time differs from the server's by more than 5 s: one of the two clocks is wrong, or the datagram
     /// was delayed.
+    #[error("more than 5 s from the server's time")]
     Time,
     /// It is from before the front's last start.
+    #[error("from before the front's last start")]
     OldBoot,
     /// It was seen before.
+    #[error("seen before")]
     Replayed,
     /// It is more than 1024 behind the newest one.
+    #[error("too far behind")]
     Behind,
     /// It was not made with the key, or was changed on the way.
+    #[error("not made with the key, or changed on the way")]
     Forged,
     /// The key's holder sent content that is not connection information: front and server have different
     /// versions.
+    #[error("by a front, but {0}")]
     Content(ParseError),
     /// Too many fronts.
+    #[error("too many fronts")]
     TooManyFronts,
 }
-
-impl fmt::Display for RelayRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("no relay datagram of this version"),
-            Self::UnknownKey => f.write_str("no key has this number"),
-            Self::Time => f.write_str("more than 5 s from the server's time"),
-            Self::OldBoot => f.write_str("from before the front's last start"),
-            Self::Replayed => f.write_str("seen before"),
-            Self::Behind => f.write_str("too far behind"),
-            Self::Forged => f.write_str("not made with the key, or changed on the way"),
-            Self::Content(error) => write!(f, "by a front, but {error}"),
-            Self::TooManyFronts => f.write_str("too many fronts"),
-        }
-    }
-}
-
-impl core::error::Error for RelayRefused {}
 
 /// Counts of a receiver. All only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

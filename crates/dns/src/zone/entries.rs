@@ -3,8 +3,6 @@
 //! The library reads an entry but does not say where one begins. So a file is split here, and each entry is written on
 //! one line, without comments and parentheses.
 
-use core::fmt;
-
 /// An entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -17,30 +15,23 @@ pub(super) struct Entry {
 }
 
 /// Why a text cannot be split into entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryFault {
     /// A parenthesis is not closed.
+    #[error("a parenthesis that is not closed")]
     NotClosed,
     /// A parenthesis is closed that was not opened.
+    #[error("a closing parenthesis without an opening one")]
     NotOpened,
     /// A quotation mark is missing in a line.
+    #[error("a quotation mark without another one in its line")]
     Quote,
     /// An invalid escape, or one that is allowed only in quotation marks.
+    #[error(
+        "an escape that cannot be read: \\ and three digits up to 127, or \\ and another character in quotation marks"
+    )]
     Escape,
-}
-
-impl fmt::Display for EntryFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotClosed => "a parenthesis that is not closed",
-            Self::NotOpened => "a closing parenthesis without an opening one",
-            Self::Quote => "a quotation mark without another one in its line",
-            Self::Escape => {
-                "an escape that cannot be read: \\ and three digits up to 127, or \\ and another character in quotation marks"
-            }
-        })
-    }
 }
 
 /// Splits the text of a zone file. The first error is the last item.

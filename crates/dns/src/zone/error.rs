@@ -37,90 +37,73 @@ impl fmt::Display for ZoneError {
 impl std::error::Error for ZoneError {}
 
 /// A kind of mistake in a zone.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ZoneFault {
     /// The text has no entries.
+    #[error("{0}")]
     Entry(EntryFault),
     /// An entry that cannot be parsed.
+    #[error("an entry that cannot be read: {}", shortened(&.0.to_string()))]
     Syntax(ParseError),
     /// An entry that lacks the type of its record.
+    #[error("a record without a type")]
     Incomplete,
     /// An entry that begins with a space, without an entry with a name before it.
+    #[error("a record without a name: write it in front")]
     NoName,
     /// An unknown directive, or one with wrong arguments.
+    #[error(
+        "an unknown directive, or one with wrong arguments: write $ORIGIN NAME, $TTL TIME or $INCLUDE FILE [NAME]"
+    )]
     Directive,
     /// An included file that cannot be read.
+    #[error("an included file that cannot be read, {0}: {1}")]
     Include(PathBuf, io::Error),
     /// Files that include each other.
+    #[error("a file that includes itself, or more than 16 files deep")]
     Depth,
     /// No SOA record at the origin.
+    #[error("no SOA record at its origin")]
     NoSoa,
     /// No NS record at the origin.
+    #[error("no NS record at its origin")]
     NoServers,
     /// An SOA record at another name.
+    #[error("an SOA record at {0}, which is not the zone's origin")]
     Soa(Name),
     /// A second SOA record.
+    #[error("a second SOA record")]
     TwoSoas,
     /// A name that is not in the zone.
+    #[error("the name {0}, which is not in the zone")]
     Outside(Name),
     /// Another class than IN.
+    #[error("a record of another class than IN at {0}")]
     Class(Name),
     /// A TTL above 2³¹ − 1 (RFC 2181 §8).
+    #[error("a TTL above 2147483647 at {0}")]
     Ttl(Name),
     /// A CNAME record together with others (RFC 1034 §3.6.2).
+    #[error("a CNAME record beside others at {0}")]
     Alias(Name),
     /// A type that is not served.
+    #[error("a record of type {1} at {0}, which is not served")]
     Unsupported(Name, RecordType),
     /// The target of an SVCB or HTTPS record without its final dot.
+    #[error("a target without its final dot in the record at {0}: write the whole name")]
     RelativeTarget(Name),
     /// A parameter of an SVCB or HTTPS record that cannot be parsed, or occurs twice.
+    #[error("a parameter that cannot be read, or that is there twice, in the record at {0}")]
     Parameter(Name),
     /// The zone's name leaves no room for names below it.
+    #[error("a name that leaves no room for names below it")]
     NameTooLong,
 }
 
 impl ZoneFault {
     pub(super) fn at(self, place: impl Into<Option<Place>>) -> ZoneError {
         ZoneError { place: place.into(), fault: self }
-    }
-}
-
-impl fmt::Display for ZoneFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Entry(fault) => fault.fmt(f),
-            Self::Syntax(error) => {
-                write!(f, "an entry that cannot be read: {}", shortened(&error.to_string()))
-            }
-            Self::Incomplete => f.write_str("a record without a type"),
-            Self::NoName => f.write_str("a record without a name: write it in front"),
-            Self::Directive => f.write_str(
-                "an unknown directive, or one with wrong arguments: write $ORIGIN NAME, $TTL TIME or $INCLUDE FILE [NAME]",
-            ),
-            Self::Include(path, error) => {
-                write!(f, "an included file that cannot be read, {}: {error}", path.display())
-            }
-            Self::Depth => f.write_str("a file that includes itself, or more than 16 files deep"),
-            Self::NoSoa => f.write_str("no SOA record at its origin"),
-            Self::NoServers => f.write_str("no NS record at its origin"),
-            Self::Soa(name) => write!(f, "an SOA record at {name}, which is not the zone's origin"),
-            Self::TwoSoas => f.write_str("a second SOA record"),
-            Self::Outside(name) => write!(f, "the name {name}, which is not in the zone"),
-            Self::Class(name) => write!(f, "a record of another class than IN at {name}"),
-            Self::Ttl(name) => write!(f, "a TTL above 2147483647 at {name}"),
-            Self::Alias(name) => write!(f, "a CNAME record beside others at {name}"),
-            Self::Unsupported(name, kind) => {
-                write!(f, "a record of type {kind} at {name}, which is not served")
-            }
-            Self::RelativeTarget(name) => {
-                write!(f, "a target without its final dot in the record at {name}: write the whole name")
-            }
-            Self::Parameter(name) => {
-                write!(f, "a parameter that cannot be read, or that is there twice, in the record at {name}")
-            }
-            Self::NameTooLong => f.write_str("a name that leaves no room for names below it"),
-        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::CachedServer;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -15,31 +14,22 @@ const VERSION: u32 = 1;
 const LARGEST: u64 = 16 << 20;
 
 /// Why a cache cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
     /// There is no such file.
+    #[error("there is no cache {0}")]
     Missing(PathBuf),
     /// It cannot be read.
+    #[error("cannot read the cache {0}: {1}")]
     Read(PathBuf, io::Error),
     /// It is not a cache of this version. The text says why.
+    #[error("{0} is not a cache of this version: {1}")]
     Invalid(PathBuf, String),
     /// It cannot be written, or cannot be renamed.
+    #[error("cannot write the cache {0}: {1}")]
     Write(PathBuf, io::Error),
 }
-
-impl fmt::Display for CacheError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(path) => write!(f, "there is no cache {}", path.display()),
-            Self::Read(path, error) => write!(f, "cannot read the cache {}: {error}", path.display()),
-            Self::Invalid(path, why) => write!(f, "{} is not a cache of this version: {why}", path.display()),
-            Self::Write(path, error) => write!(f, "cannot write the cache {}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for CacheError {}
 
 #[derive(Deserialize)]
 struct Version {

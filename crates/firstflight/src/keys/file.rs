@@ -119,24 +119,31 @@ fn parse(text: &[u8], form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> 
 }
 
 /// Why a key file gives no keys. The error never quotes the file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFileError {
     /// It cannot be read. The file system, or the person who set its permissions, is at fault.
-    Read(io::Error),
+    #[error("cannot read the key file: {0}")]
+    Read(#[source] io::Error),
     /// Other users can read or change it. Contains its mode. The creator of the file is at fault.
+    #[error("the key file {}", OpenMode(*.0))]
     Open(u32),
     /// It is longer than a key file may be. For this and all following errors except the last, the file's content is
     /// at fault.
+    #[error("a key file has at most {MAX_BYTES} bytes: this one has more")]
     TooLong,
     /// It is not UTF-8.
+    #[error("a key file is text: this one is not")]
     NotText,
     /// It holds no cookie keys.
-    Key(KeyParseError),
+    #[error("{0}")]
+    Key(#[source] KeyParseError),
     /// It holds no farm secrets.
-    Secret(SecretFileError),
+    #[error("{0}")]
+    Secret(#[source] SecretFileError),
     /// The schedule cannot be created. The caller is at fault.
-    Schedule(ScheduleError),
+    #[error("{0}")]
+    Schedule(#[source] ScheduleError),
 }
 
 impl KeyFileError {
@@ -150,32 +157,6 @@ impl From<ReadError> for KeyFileError {
             ReadError::Io(error) => Self::Read(error),
             ReadError::Open(mode) => Self::Open(mode),
             ReadError::TooLong => Self::TooLong,
-        }
-    }
-}
-
-impl fmt::Display for KeyFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "cannot read the key file: {error}"),
-            Self::Open(mode) => write!(f, "the key file {}", OpenMode(*mode)),
-            Self::TooLong => write!(f, "a key file has at most {MAX_BYTES} bytes: this one has more"),
-            Self::NotText => f.write_str("a key file is text: this one is not"),
-            Self::Key(error) => write!(f, "{error}"),
-            Self::Secret(error) => write!(f, "{error}"),
-            Self::Schedule(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for KeyFileError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Read(error) => Some(error),
-            Self::Key(error) => Some(error),
-            Self::Secret(error) => Some(error),
-            Self::Schedule(error) => Some(error),
-            Self::Open(_) | Self::TooLong | Self::NotText => None,
         }
     }
 }

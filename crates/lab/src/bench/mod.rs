@@ -56,10 +56,11 @@ pub const BULK_BUFFER: usize = 256 << 10;
 const STALL: u32 = 200_000;
 
 /// Why a benchmark gave no figures.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// A stack refused a command.
+    #[error("{what}: {why}")]
     Refused {
         /// Which stack and command.
         what: &'static str,
@@ -67,25 +68,15 @@ pub enum BenchError {
         why: String,
     },
     /// Bytes or outcomes are not the ones to be measured, so the figures would be wrong.
+    #[error("not what was to be measured: {0}")]
     Wrong(String),
     /// No connection or byte made progress for a long time.
+    #[error("{0} made no progress for {STALL} exchanges")]
     Stuck(&'static str),
     /// The system does not report the CPU time of this thread.
+    #[error("no CPU time from this machine: {0}")]
     Clock(nix::Error),
 }
-
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { what, why } => write!(f, "{what}: {why}"),
-            Self::Wrong(what) => write!(f, "not what was to be measured: {what}"),
-            Self::Clock(error) => write!(f, "no CPU time from this machine: {error}"),
-            Self::Stuck(who) => write!(f, "{who} made no progress for {STALL} exchanges"),
-        }
-    }
-}
-
-impl std::error::Error for BenchError {}
 
 impl BenchError {
     /// A stack refused a command.

@@ -6,7 +6,6 @@ use firstflight_stack::{
 };
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_wire::Instant;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,27 +18,18 @@ const SLICE: Duration = Duration::from_millis(5);
 const PACKET: usize = 1500;
 
 /// Errors before the measurement.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// The path's settings are not valid.
+    #[error("{0}")]
     Path(PathError),
     /// The receiver cannot listen.
+    #[error("{0}")]
     Listen(ListenError),
     /// The sender cannot connect.
+    #[error("{0}")]
     Connect(ConnectError),
 }
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(error) => error.fmt(f),
-            Self::Listen(error) => error.fmt(f),
-            Self::Connect(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Failed {}
 
 /// The measurements of a time span.
 #[derive(Debug)]

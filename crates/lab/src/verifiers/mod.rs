@@ -19,7 +19,6 @@ use experiment::{Setting, measure};
 use graph::Family;
 use outcome::Outcome;
 use route::Routing;
-use std::fmt;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 
@@ -60,27 +59,16 @@ pub struct Verifiers {
 }
 
 /// Why there is no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifiersError {
     /// The plot's file cannot be written.
+    #[error("cannot write {0}: {1}; give --plot another file")]
     Write(PathBuf, std::io::Error),
     /// The plot cannot be drawn.
+    #[error("the plot cannot be drawn: {0}")]
     Draw(String),
 }
-
-impl fmt::Display for VerifiersError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Write(file, error) => {
-                write!(f, "cannot write {}: {error}; give --plot another file", file.display())
-            }
-            Self::Draw(why) => write!(f, "the plot cannot be drawn: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for VerifiersError {}
 
 impl Verifiers {
     fn setting(&self) -> Setting {

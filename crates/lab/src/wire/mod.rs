@@ -16,7 +16,6 @@ use firstflight_link::{TunDevice, TunError};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use settings::{End, Impairments};
-use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -51,18 +50,23 @@ pub struct Wire {
 }
 
 /// Why a wire cannot start, or why it ended.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// A namespace cannot be opened. The caller is at fault.
+    #[error("no network namespace for {0}: {1}; `ip netns list` shows those that have names")]
     Namespace(End, io::Error),
     /// A device cannot be created.
+    #[error("{0}: {1}")]
     Device(End, TunError),
     /// The settings are not valid. The caller is at fault.
+    #[error("{0}")]
     Path(PathError),
     /// The system refused a step.
+    #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
     /// A measurement has no result.
+    #[error("nothing measured: {0}")]
     Measurement(String),
 }
 
@@ -71,25 +75,6 @@ impl WireError {
         move |error| Self::System(step, error.into())
     }
 }
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Namespace(end, error) => {
-                write!(
-                    f,
-                    "no network namespace for {end}: {error}; `ip netns list` shows those that have names"
-                )
-            }
-            Self::Device(end, error) => write!(f, "{end}: {error}"),
-            Self::Path(error) => write!(f, "{error}"),
-            Self::System(step, error) => write!(f, "cannot {step}: {error}"),
-            Self::Measurement(what) => write!(f, "nothing measured: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for WireError {}
 
 /// Carries packets until a signal arrives or a device is gone. Returns the text to print.
 pub fn run(options: &Wire) -> Result<String, WireError> {

@@ -1,6 +1,5 @@
 //! The settings of a path, and their checks.
 
-use std::fmt;
 use std::time::Duration;
 
 /// The settings of one direction of a path. The default is a perfect wire: no delay, no rate limit, no loss.
@@ -131,10 +130,11 @@ pub enum Probability {
 }
 
 /// An invalid setting of [`PathConfig`]. The caller is at fault.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
     /// A probability is outside 0 to 1 or not a number.
+    #[error("path setting {name:?} is {value}, not a probability from 0 to 1")]
     NotAProbability {
         /// Which one.
         name: Probability,
@@ -142,45 +142,27 @@ pub enum PathError {
         value: f64,
     },
     /// The mean number of consecutive lost packets is below 1, above [`MAX_BURST`] or not a number.
+    #[error("path loses {packets} packets in a row on average, not 1 to {MAX_BURST}")]
     NotABurst {
         /// Its value.
         packets: f64,
     },
     /// The most bits flipped in a packet are 0, or more than [`MAX_FLIPS`].
+    #[error("path flips up to {bits} bits of a packet, not 1 to {MAX_FLIPS}")]
     FlipsOutOfRange {
         /// Its value.
         bits: u8,
     },
     /// The rate is zero, which would never deliver a packet. `None` means unlimited.
+    #[error("path rate is 0 bit/s; use None for an unlimited rate")]
     ZeroRate,
     /// The MTU is zero, which would carry no packet.
+    #[error("path MTU is 0 bytes; nothing could pass")]
     ZeroMtu,
     /// A delay is longer than [`MAX_DELAY`].
+    #[error("path delay {delay:?} is longer than a day ({MAX_DELAY:?})")]
     DelayTooLong {
         /// Its value.
         delay: Duration,
     },
 }
-
-impl fmt::Display for PathError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAProbability { name, value } => {
-                write!(f, "path setting {name:?} is {value}, not a probability from 0 to 1")
-            }
-            Self::NotABurst { packets } => {
-                write!(f, "path loses {packets} packets in a row on average, not 1 to {MAX_BURST}")
-            }
-            Self::FlipsOutOfRange { bits } => {
-                write!(f, "path flips up to {bits} bits of a packet, not 1 to {MAX_FLIPS}")
-            }
-            Self::ZeroRate => f.write_str("path rate is 0 bit/s; use None for an unlimited rate"),
-            Self::ZeroMtu => f.write_str("path MTU is 0 bytes; nothing could pass"),
-            Self::DelayTooLong { delay } => {
-                write!(f, "path delay {delay:?} is longer than a day ({MAX_DELAY:?})")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PathError {}

@@ -1,6 +1,5 @@
 //! Why a TUN device could not be made, and what to do about it.
 
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
@@ -9,18 +8,29 @@ use nix::errno::Errno;
 use super::{MAX_NAME_BYTES, errno};
 
 /// Why a TUN device could not be made. The messages say what to do.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunError {
     /// The process may not make network devices.
+    #[error(
+        "not permitted to create a TUN device: run as root or with the capability CAP_NET_ADMIN, and with \
+         read and write access to /dev/net/tun"
+    )]
     Permission,
     /// The kernel, or the container, has no TUN driver.
+    #[error("no TUN driver: load it with `modprobe tun`; in a container, pass in the device /dev/net/tun")]
     DeviceMissing,
     /// A device of this name exists.
+    #[error("a network device named {0:?} exists: choose another name or remove it with `ip link del {0}`")]
     NameTaken(String),
     /// The kernel accepts no device of this name. The caller is at fault.
+    #[error(
+        "{0:?} cannot name a network device: use 1 to {MAX_NAME_BYTES} bytes without '/', ':', '%' and \
+         spaces"
+    )]
     NameInvalid(String),
     /// Another device of this machine has this address.
+    #[error("{address} is already the address of device {device}: choose another address")]
     AddressInUse {
         /// The address.
         address: IpAddr,
@@ -28,6 +38,10 @@ pub enum TunError {
         device: String,
     },
     /// Not an address that a device can have, or a prefix longer than the address. The caller is at fault.
+    #[error(
+        "{address}/{prefix} cannot be a device's address: use a unicast address and a prefix of at most {} bits",
+        if .address.is_ipv4() { 32 } else { 128 }
+    )]
     AddressInvalid {
         /// The address.
         address: IpAddr,
@@ -35,8 +49,12 @@ pub enum TunError {
         prefix: u8,
     },
     /// The kernel has IPv6 switched off, but an IPv6 address was asked for.
+    #[error(
+        "IPv6 is switched off: set sysctl net.ipv6.conf.default.disable_ipv6 to 0 or use only IPv4 addresses"
+    )]
     Ipv6Disabled,
     /// The MTU is smaller than IP allows. The caller is at fault.
+    #[error("an MTU of {mtu} bytes is too small: IP needs {minimum}")]
     MtuTooSmall {
         /// The requested MTU, bytes.
         mtu: u16,
@@ -44,8 +62,10 @@ pub enum TunError {
         minimum: u16,
     },
     /// Not called within a tokio runtime. The caller is at fault.
+    #[error("no tokio runtime here: create the device within one")]
     NoRuntime,
     /// The system refused a step for another reason.
+    #[error("TUN device: cannot {step}: {source}")]
     System {
         /// The step that failed.
         step: &'static str,
@@ -86,56 +106,6 @@ impl TunError {
             }
             Some(Errno::EEXIST) => Self::AddressInUse { address, device: "this one".to_owned() },
             _ => Self::at("add an address")(error),
-        }
-    }
-}
-
-impl fmt::Display for TunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Permission => f.write_str(
-                "not permitted to create a TUN device: run as root or with the capability CAP_NET_ADMIN, and with \
-                 read and write access to /dev/net/tun",
-            ),
-            Self::DeviceMissing => f.write_str(
-                "no TUN driver: load it with `modprobe tun`; in a container, pass in the device /dev/net/tun",
-            ),
-            Self::NameTaken(name) => write!(
-                f,
-                "a network device named {name:?} exists: choose another name or remove it with `ip link del {name}`"
-            ),
-            Self::NameInvalid(name) => write!(
-                f,
-                "{name:?} cannot name a network device: use 1 to {MAX_NAME_BYTES} bytes without '/', ':', '%' and \
-                 spaces"
-            ),
-            Self::AddressInUse { address, device } => write!(
-                f,
-                "{address} is already the address of device {device}: choose another address"
-            ),
-            Self::AddressInvalid { address, prefix } => write!(
-                f,
-                "{address}/{prefix} cannot be a device's address: use a unicast address and a prefix of at most \
-                 {} bits",
-                if address.is_ipv4() { 32 } else { 128 }
-            ),
-            Self::Ipv6Disabled => f.write_str(
-                "IPv6 is switched off: set sysctl net.ipv6.conf.default.disable_ipv6 to 0 or use only IPv4 addresses",
-            ),
-            Self::MtuTooSmall { mtu, minimum } => {
-                write!(f, "an MTU of {mtu} bytes is too small: IP needs {minimum}")
-            }
-            Self::NoRuntime => f.write_str("no tokio runtime here: create the device within one"),
-            Self::System { step, source } => write!(f, "TUN device: cannot {step}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for TunError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::System { source, .. } => Some(source),
-            _ => None,
         }
     }
 }

@@ -10,7 +10,6 @@ use firstflight_service::key_file::{from_hex, to_hex};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{CERTIFICATE_LEN, CertificateBody};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -181,31 +180,16 @@ fn mistake(error: &serde_json::Error) -> &'static str {
 }
 
 /// Why a pool's file cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolFileError {
     /// It cannot be read.
+    #[error("cannot read the certificates in {0}: {1}")]
     Read(PathBuf, io::Error),
     /// It is not a pool of this version.
+    #[error("{0} holds no certificates of this version: {1}")]
     Invalid(PathBuf, &'static str),
     /// It cannot be written.
+    #[error("cannot write the certificates to {0}: {1}")]
     Write(PathBuf, io::Error),
 }
-
-impl fmt::Display for PoolFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(path, error) => {
-                write!(f, "cannot read the certificates in {}: {error}", path.display())
-            }
-            Self::Invalid(path, why) => {
-                write!(f, "{} holds no certificates of this version: {why}", path.display())
-            }
-            Self::Write(path, error) => {
-                write!(f, "cannot write the certificates to {}: {error}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for PoolFileError {}
