@@ -21,6 +21,7 @@ extern crate std;
 
 mod admission;
 pub mod asap;
+mod bucket;
 mod cookie;
 mod cookie_key;
 mod cookie_keys;
@@ -39,6 +40,7 @@ mod source;
 pub mod store;
 
 pub use admission::{Admission, Policies, Work, admit, spoil};
+pub use bucket::Bucket;
 pub use cookie::{CookieScheme, Scheme};
 pub use cookie_key::{CookieKey, KeyParseError};
 pub use cookie_keys::{CookieKeys, Fingerprint};

@@ -3,6 +3,7 @@
 use core::hash::Hash;
 use core::num::{NonZeroU32, NonZeroUsize};
 use core::time::Duration;
+use firstflight_credential::Bucket;
 use firstflight_wire::Instant;
 use lru::LruCache;
 
@@ -12,8 +13,7 @@ use lru::LruCache;
 pub struct Budget {
     every: Duration,
     depth: Duration,
-    /// When the budget is full, if nothing is taken until then.
-    full_at: Instant,
+    bucket: Bucket,
 }
 
 impl Budget {
@@ -21,23 +21,18 @@ impl Budget {
     #[must_use]
     pub fn new(per_second: NonZeroU32) -> Self {
         let every = Duration::from_secs(1) / per_second.get();
-        Self { every, depth: every.max(Duration::from_millis(100)), full_at: Instant::ZERO }
+        Self { every, depth: every.max(Duration::from_millis(100)), bucket: Bucket::FULL }
     }
 
     /// Takes one operation. False if none is left.
     #[must_use]
     pub fn take(&mut self, now: Instant) -> bool {
-        let full_at = self.full_at.max(now) + self.every;
-        let fits = full_at - now <= self.depth;
-        if fits {
-            self.full_at = full_at;
-        }
-        fits
+        self.bucket.take(self.every, self.depth, now).is_ok()
     }
 
     /// Whether at least half of the burst is left.
     fn is_half_full(&self, now: Instant) -> bool {
-        self.full_at.max(now) - now <= self.depth / 2
+        self.bucket.missing(now) <= self.depth / 2
     }
 }
 

@@ -4,6 +4,7 @@
 //! network. This table is used instead of a rate-limiting crate, because those keep a state for every key
 //! until a sweep, while this table has a fixed number of places.
 
+use firstflight_credential::Bucket;
 use firstflight_wire::Instant;
 use ipnet::IpNet;
 use lru::LruCache;
@@ -50,25 +51,6 @@ impl Default for Limits {
     }
 }
 
-/// A token bucket: tokens arrive at a rate, up to a limit.
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    /// When the bucket is full, if no token is taken until then.
-    full_at: Instant,
-}
-
-impl Bucket {
-    const FULL: Self = Self { full_at: Instant::ZERO };
-
-    /// When it would be full after `count` tokens were taken. The error is how long to wait until they can be
-    /// taken.
-    fn after(self, count: u32, every: Duration, depth: Duration, now: Instant) -> Result<Instant, Duration> {
-        let full_at = self.full_at.max(now) + every.saturating_mul(count);
-        let lacking = (full_at - now).saturating_sub(depth);
-        if lacking.is_zero() { Ok(full_at) } else { Err(lacking) }
-    }
-}
-
 /// The limits, and how much of them is used.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
@@ -99,9 +81,9 @@ impl RateLimits {
         for (place, share) in taken.iter_mut().zip(shares) {
             let Some((prefix, rate)) = share else { continue };
             let every = every(rate.per_minute, Duration::from_secs(60));
-            let bucket = self.prefixes.peek(&prefix).copied().unwrap_or(Bucket::FULL);
-            let full_at = bucket.after(1, every, every.saturating_mul(rate.burst), now)?;
-            *place = Some((prefix, Bucket { full_at }));
+            let mut bucket = self.prefixes.peek(&prefix).copied().unwrap_or(Bucket::FULL);
+            bucket.take(every, every.saturating_mul(rate.burst), now)?;
+            *place = Some((prefix, bucket));
         }
         for (prefix, bucket) in taken.into_iter().flatten() {
             self.prefixes.put(prefix, bucket);
@@ -117,8 +99,7 @@ impl RateLimits {
         let every = every(self.limits.signatures_per_second, Duration::from_secs(1));
         // The burst is a tenth of a second's signatures, but at least those of two requests.
         let depth = Duration::from_millis(100).max(every.saturating_mul(8));
-        self.signatures.full_at = self.signatures.after(count, every, depth, now)?;
-        Ok(())
+        self.signatures.take(every.saturating_mul(count), depth, now)
     }
 
     /// Prefixes remembered.

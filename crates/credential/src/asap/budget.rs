@@ -6,6 +6,7 @@
 
 use super::bars::Bars;
 use super::certificate::CertificateDigest;
+use crate::bucket::Bucket;
 use crate::lru::Lru;
 use crate::outcome::Reason;
 use core::net::IpAddr;
@@ -45,51 +46,6 @@ impl Default for BudgetConfig {
     /// About 30 % of a core for direct requests, and 3 % for those of fronts.
     fn default() -> Self {
         Self { per_second: 10_000, relayed_per_second: 1_000, certificates: 16_384 }
-    }
-}
-
-/// A token bucket. Tokens arrive at a rate, and the bucket holds the tokens of a limited time.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bucket {
-    /// When the bucket is full, if nothing is taken until then.
-    full_at: Instant,
-}
-
-impl Bucket {
-    const fn new() -> Self {
-        Self { full_at: Instant::ZERO }
-    }
-
-    /// Takes `count` tokens, if they are there. The bucket holds the tokens of a tenth of a second.
-    fn take(&mut self, count: u32, per_second: u32, now: Instant) -> bool {
-        self.take_of(count, per_second, SAVED, now)
-    }
-
-    /// Whether at least half of the tokens that can be saved up would be left after `count` were taken.
-    fn would_leave_half(&self, count: u32, per_second: u32, now: Instant) -> bool {
-        let time = Duration::from_secs(1).checked_div(per_second).map(|each| each * count);
-        time.is_some_and(|time| self.full_at.max(now) + time - now <= SAVED / 2)
-    }
-
-    /// Takes `count` tokens, if they are there. The bucket holds the tokens of time `depth`, and at least
-    /// two.
-    fn take_of(&mut self, count: u32, per_second: u32, depth: Duration, now: Instant) -> bool {
-        if per_second == 0 {
-            return false;
-        }
-        let each = Duration::from_secs(1) / per_second;
-        self.take_time(each * count, depth.max(each * 2), now)
-    }
-
-    /// Takes the tokens that arrive in `time`, if they are there. The bucket holds at most those that arrive
-    /// in `depth`.
-    fn take_time(&mut self, time: Duration, depth: Duration, now: Instant) -> bool {
-        let full_at = self.full_at.max(now) + time;
-        if full_at - now > depth {
-            return false;
-        }
-        self.full_at = full_at;
-        true
     }
 }
 
@@ -136,7 +92,7 @@ impl AsapShard {
             config,
             certificates: Lru::new(config.certificates),
             generation: 0,
-            lanes: [Bucket::new(); 3],
+            lanes: [Bucket::FULL; 3],
             sources: Lru::new(REMEMBERED),
             verifiers: Lru::new(REMEMBERED),
             relayed: Lru::new(REMEMBERED),
@@ -194,14 +150,15 @@ impl AsapShard {
         // of an office often arrive all at once, so a network may save up the tokens of a whole second, and
         // the lane lends them while at least half of its own tokens are left.
         let network = prefix & !0xff;
-        let share = self.sources.get_or_insert((lane, network), Bucket::new).ok_or(Reason::NetworkLimit)?;
+        let share =
+            self.sources.get_or_insert((lane, network), || Bucket::FULL).ok_or(Reason::NetworkLimit)?;
         let per_second = (rate / 16).max(4);
-        let lends = lane_bucket.would_leave_half(count, rate, now);
+        let lends = would_leave_half(lane_bucket, count, rate, now);
         let depth = if lends { SAVED_BY_NETWORK } else { SAVED };
-        if rate > 0 && !share.take_of(count, per_second, depth, now) {
+        if rate > 0 && !take(share, count, per_second, depth, now) {
             return Err(Reason::NetworkLimit);
         }
-        if lane_bucket.take(count, rate, now) { Ok(()) } else { Err(Reason::Overloaded) }
+        if take(lane_bucket, count, rate, SAVED, now) { Ok(()) } else { Err(Reason::Overloaded) }
     }
 
     /// Counts an acceptance under a verifier with a limit.
@@ -212,15 +169,15 @@ impl AsapShard {
         now: Instant,
     ) -> bool {
         let Some(limit) = per_second else { return true };
-        let bucket = self.verifiers.get_or_insert(verifier, Bucket::new);
-        bucket.is_some_and(|bucket| bucket.take(1, limit, now))
+        let bucket = self.verifiers.get_or_insert(verifier, || Bucket::FULL);
+        bucket.is_some_and(|bucket| take(bucket, 1, limit, SAVED, now))
     }
 
     /// Counts an acceptance of a request that a front handed over: at most ten a minute for one client (for
     /// IPv6, a /64).
     pub(super) fn within_relayed_rate(&mut self, prefix: u64, now: Instant) -> bool {
-        let bucket = self.relayed.get_or_insert(prefix, Bucket::new);
-        bucket.is_some_and(|bucket| bucket.take_time(RELAYED_MINUTE / 10, RELAYED_MINUTE, now))
+        let bucket = self.relayed.get_or_insert(prefix, || Bucket::FULL);
+        bucket.is_some_and(|bucket| bucket.take(RELAYED_MINUTE / 10, RELAYED_MINUTE, now).is_ok())
     }
 
     /// Whether this key or this address may not use the first flight now.
@@ -272,6 +229,19 @@ impl AsapShard {
             self.failed_batches /= 2;
         }
     }
+}
+
+/// Takes `count` tokens from a bucket, if they are there. The bucket holds the tokens of time `depth`, and at least
+/// two.
+fn take(bucket: &mut Bucket, count: u32, per_second: u32, depth: Duration, now: Instant) -> bool {
+    let Some(each) = Duration::from_secs(1).checked_div(per_second) else { return false };
+    bucket.take(each * count, depth.max(each * 2), now).is_ok()
+}
+
+/// Whether at least half of the tokens that a lane can save up would be left after `count` were taken.
+fn would_leave_half(lane: &Bucket, count: u32, per_second: u32, now: Instant) -> bool {
+    let time = Duration::from_secs(1).checked_div(per_second).map(|each| each * count);
+    time.is_some_and(|time| lane.missing(now) + time <= SAVED / 2)
 }
 
 #[cfg(test)]

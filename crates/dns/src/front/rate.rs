@@ -5,6 +5,7 @@ use super::Kind;
 use core::net::IpAddr;
 use core::num::{NonZeroU32, NonZeroUsize};
 use core::time::Duration;
+use firstflight_credential::Bucket;
 use firstflight_wire::Instant;
 use ipnet::IpNet;
 use lru::LruCache;
@@ -40,8 +41,8 @@ pub(super) enum Verdict {
 /// The record of a network.
 #[derive(Debug, Clone, Copy)]
 struct Record {
-    /// For each kind: when all answers of a second are available again.
-    full_at: [Instant; Kind::COUNT],
+    /// For each kind: the answers of a second.
+    answers: [Bucket; Kind::COUNT],
     /// For each kind: whether the last answer above the limit was dropped.
     dropped: [bool; Kind::COUNT],
 }
@@ -59,16 +60,14 @@ impl RateLimiter {
     }
 
     pub(super) fn judge(&mut self, to: IpAddr, kind: Kind, now: Instant) -> Verdict {
-        let fresh = || Record { full_at: [Instant::ZERO; Kind::COUNT], dropped: [true; Kind::COUNT] };
+        let fresh = || Record { answers: [Bucket::FULL; Kind::COUNT], dropped: [true; Kind::COUNT] };
         let record = self.networks.get_or_insert_mut(network(to), fresh);
-        let (Some(full_at), Some(dropped)) =
-            (record.full_at.get_mut(kind as usize), record.dropped.get_mut(kind as usize))
+        let (Some(answers), Some(dropped)) =
+            (record.answers.get_mut(kind as usize), record.dropped.get_mut(kind as usize))
         else {
             return Verdict::Drop;
         };
-        let after = (*full_at).max(now) + self.every;
-        if after - now <= Duration::from_secs(1) {
-            *full_at = after;
+        if answers.take(self.every, Duration::from_secs(1), now).is_ok() {
             return Verdict::Send;
         }
         *dropped = !*dropped;
