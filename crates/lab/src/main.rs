@@ -6,8 +6,10 @@ mod attack;
 mod bench;
 mod certified;
 mod congestion;
+mod figure;
 mod lookup;
 mod networks;
+mod table;
 mod verifiers;
 mod wire;
 

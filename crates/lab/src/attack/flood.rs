@@ -1,8 +1,8 @@
 //! SYN floods with valid cookies (the Fast Open paper §§3.4.1, 7.3).
 
-use super::report::Table;
 use super::world::{REQUEST, Victim, World, address, spoof};
 use super::{Cookies, keys, policy};
+use crate::table::Table;
 use firstflight_credential::{Flow, PendingLimit, Quarantine};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, OptionsBuf};
 use std::net::{IpAddr, SocketAddr};

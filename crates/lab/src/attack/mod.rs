@@ -9,17 +9,16 @@ mod off_path;
 mod office;
 mod reflection;
 mod replay;
-pub mod report;
 mod rollover;
 mod slow;
 pub mod world;
 
+use crate::table::Table;
 use clap::{Args, ValueEnum};
 use firstflight_credential::{
     CookieKey, Farm, FastOpenPolicy, KeyRing, OneTimeCookies, OneTimeKeys, PendingLimit, Replays, Scheme,
     SerialTable,
 };
-use report::Table;
 use std::sync::Arc;
 use world::clock_at;
 

@@ -2,8 +2,8 @@
 //! RSTs with the client's address, and looks for a sign in the answers to its own probes that the server sent a
 //! challenge ACK in between.
 
-use super::report::Table;
 use super::world::{PORT, address, packet};
+use crate::table::Table;
 use firstflight_stack::{CloseReason, Config, ConnId, ListenConfig, Stack};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Header, Segment};

@@ -1,10 +1,10 @@
 //! Honest clients behind one address that all visit at once: how many first flights the limits against floods permit
 //! (the Fast Open paper §§4.3, 7.3; `docs/spec/asap.md`, 7.7).
 
-use super::report::Table;
 use super::world::{RTT, World, address, clock_at};
 use super::{Cookies, policy};
 use crate::certified::{self, LASTS, connect, key};
+use crate::table::Table;
 use firstflight_credential::asap::ClientCertificate;
 use firstflight_credential::{GuardKey, PendingLimit, ReplayTable, Window};
 use firstflight_stack::ConnectConfig;

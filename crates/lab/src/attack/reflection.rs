@@ -1,9 +1,9 @@
 //! Reflection: a stolen cookie makes a server send its response to the cookie's owner (the Fast Open paper
 //! §3.4.2).
 
-use super::report::Table;
 use super::world::{REQUEST, Victim, World, address, spoof};
 use super::{Cookies, keys, policy};
+use crate::table::Table;
 use firstflight_credential::{Flow, PendingLimit};
 use firstflight_stack::ResponsePolicy;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, OptionsBuf};

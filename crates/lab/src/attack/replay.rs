@@ -1,8 +1,8 @@
 //! Replays: an attacker on the path records a first flight and sends it again (the Fast Open paper §§3.5, 7.1).
 
-use super::report::Table;
 use super::world::{Server, World, address};
 use super::{Cookies, policy};
+use crate::table::Table;
 use firstflight_credential::{GuardKey, PendingLimit, RemoteGuard, ReplayTable, Replays, Window};
 use firstflight_stack::ListenConfig;
 use firstflight_wire::Clock;

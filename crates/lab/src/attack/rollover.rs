@@ -2,9 +2,9 @@
 //! §4.2).
 
 use super::policy;
-use super::report::Table;
 use super::world::{Server, World, address};
 use super::{Cookies, clock_at};
+use crate::table::Table;
 use firstflight_credential::{FarmSecret, FarmSecrets, KeySource, PendingLimit, Schedule, Scheme};
 use firstflight_wire::Clock;
 use std::collections::BTreeMap;

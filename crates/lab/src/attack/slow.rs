@@ -1,8 +1,8 @@
 //! Slow readers: clients that request much data and read nothing, but answer every probe of their closed window, so
 //! that the server's TCP would wait for them without limit (RFC 9293 §3.8.6.1, RFC 6429).
 
-use super::report::Table;
 use super::world::{PORT, address, packet};
+use crate::table::Table;
 use firstflight_stack::{Config, ConnId, Event, ListenConfig, ListenerId, Readiness, Stack};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Header, Segment};

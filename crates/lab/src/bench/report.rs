@@ -2,39 +2,12 @@
 
 use super::engine::{IDLE, Results, Row};
 use super::{BULK_BUFFER, IN_FLIGHT, Sample};
+use crate::figure::{Figure, rounded};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// The values of one figure, one for each round.
-pub struct Figure(Vec<f64>);
-
-impl Figure {
-    /// The values may be in any order.
-    pub fn new(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        Self(values)
-    }
-
-    fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
-        Self::new(samples.iter().map(value).collect())
-    }
-
-    /// The middle value, or the mean of the two middle values.
-    pub fn median(&self) -> f64 {
-        let middle = self.0.len() / 2;
-        let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
-        if self.0.len() % 2 == 1 { at(middle) } else { (at(middle - 1) + at(middle)) / 2.0 }
-    }
-
-    /// The minimum.
-    pub fn min(&self) -> f64 {
-        self.0.first().copied().unwrap_or(f64::NAN)
-    }
-
-    /// The maximum.
-    pub fn max(&self) -> f64 {
-        self.0.last().copied().unwrap_or(f64::NAN)
-    }
+fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Figure {
+    Figure::new(samples.iter().map(value))
 }
 
 fn gbit(sample: &Sample) -> f64 {
@@ -43,29 +16,24 @@ fn gbit(sample: &Sample) -> f64 {
 
 impl Results {
     fn rate(&self, row: Row) -> Figure {
-        Figure::of(self.samples(row), Sample::per_second)
+        of(self.samples(row), Sample::per_second)
     }
 
     fn gbit(&self, row: Row) -> Figure {
-        Figure::of(self.samples(row), gbit)
+        of(self.samples(row), gbit)
     }
 
     fn nanoseconds(&self, row: Row) -> Figure {
-        Figure::of(self.samples(row), Sample::ns_per_packet)
+        of(self.samples(row), Sample::ns_per_packet)
     }
 
     fn packets_per_unit(&self, row: Row) -> f64 {
-        Figure::of(self.samples(row), Sample::packets_per_unit).median()
+        of(self.samples(row), Sample::packets_per_unit).median()
     }
 
     fn allocations_per_unit(&self, row: Row) -> f64 {
-        Figure::of(self.samples(row), Sample::allocations_per_unit).median()
+        of(self.samples(row), Sample::allocations_per_unit).median()
     }
-}
-
-pub fn rounded(value: f64, digits: i32) -> f64 {
-    let scale = 10_f64.powi(digits);
-    (value * scale).round() / scale
 }
 
 /// One JSON object. `conn_per_s` and figures derived from it are for the default configuration. `smoltcp` is driven
@@ -190,7 +158,7 @@ struct Lines(String);
 impl Lines {
     fn add(&mut self, what: &str, figure: &Figure, digits: usize, references: &[(f64, &str)]) {
         let median = figure.median();
-        let value = format!("{median:.digits$} ({:.digits$}–{:.digits$})", figure.min(), figure.max());
+        let value = figure.spread(digits);
         let ratios: Vec<_> =
             references.iter().map(|(base, of)| format!("{:.2} × {of}", median / base)).collect();
         // Writing to a string cannot fail.

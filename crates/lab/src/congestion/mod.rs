@@ -2,7 +2,7 @@
 
 mod flows;
 
-use crate::attack::report::Table;
+use crate::table::Table;
 use clap::Args;
 use firstflight_link::path::PathConfig;
 use firstflight_tcp::congestion::Algorithm;

@@ -1,6 +1,6 @@
 //! The distributions of the ratios (SVG), in the form of the thesis' Figure 7.1, with one panel for each case.
 
-use super::report::{quantile, ratios};
+use super::report::ratios;
 use super::{Case, FIRST_BYTE, Time, Trial, WHOLE, Way};
 use plotters::prelude::*;
 
@@ -72,9 +72,8 @@ fn draw_panel<'a>(
         .draw_series(LineSeries::new([(1.0 / 3.0, 0.0), (1.0 / 3.0, 1.0)], BLACK.mix(0.4).stroke_width(2)))?;
     for (way, colour) in ways() {
         let ratios = ratios(trials, case, way, *time);
-        let points = (0..=STEPS)
-            .map(|n| f64::from(n) / f64::from(STEPS))
-            .map(|share| (quantile(&ratios, share), share));
+        let points =
+            (0..=STEPS).map(|n| f64::from(n) / f64::from(STEPS)).map(|share| (ratios.quantile(share), share));
         chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
     }
     Ok(())

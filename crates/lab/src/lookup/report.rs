@@ -1,25 +1,13 @@
 //! The experiment's figures, as text and as JSON.
 
 use super::{Case, FIRST_BYTE, Lookup, Time, Trial, WHOLE, Way};
+use crate::figure::Figure;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Sorts the values.
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// The value below which the fraction `share` of the sorted `values` lies.
-pub fn quantile(values: &[f64], share: f64) -> f64 {
-    let last = values.len().saturating_sub(1);
-    values.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
-}
-
-/// All ratios of one case and way, sorted.
-pub fn ratios(trials: &[Trial], case: Case, way: Way, time: Time) -> Vec<f64> {
-    sorted(trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.ratio(way, time)))
+/// All ratios of one case and way.
+pub fn ratios(trials: &[Trial], case: Case, way: Way, time: Time) -> Figure {
+    Figure::new(trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.ratio(way, time)))
 }
 
 /// A table for each case.
@@ -64,7 +52,7 @@ pub fn table(trials: &[Trial], options: &Lookup) -> String {
 fn line(out: &mut String, trials: &[Trial], case: Case, way: Way) {
     let pages: Vec<_> =
         trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.of(way)).collect();
-    let ms = |time: Time| quantile(&sorted(pages.iter().map(|page| time(page).as_secs_f64() * 1e3)), 0.5);
+    let ms = |time: Time| Figure::new(pages.iter().map(|page| time(page).as_secs_f64() * 1e3)).quantile(0.5);
     let (first, whole) = (ratios(trials, case, way, FIRST_BYTE), ratios(trials, case, way, WHOLE));
     let by_lookup = pages.iter().filter(|page| page.by_lookup).count();
     let executed = pages.iter().map(|page| page.executed).max().unwrap_or(0);
@@ -77,13 +65,13 @@ fn line(out: &mut String, trials: &[Trial], case: Case, way: Way) {
         "  {:<36}{:>14.1}{:>9.2}{:>7.2}{:>10.1}{:>9.2}{:>7.2}{:>7.2}{:>7.2}{share:>11}{executed:>10}",
         way.as_str(),
         ms(FIRST_BYTE),
-        quantile(&first, 0.5),
-        quantile(&first, 0.0),
+        first.quantile(0.5),
+        first.min(),
         ms(WHOLE),
-        quantile(&whole, 0.5),
-        quantile(&whole, 0.0),
-        quantile(&whole, 0.1),
-        quantile(&whole, 0.9),
+        whole.quantile(0.5),
+        whole.min(),
+        whole.quantile(0.1),
+        whole.quantile(0.9),
     );
 }
 

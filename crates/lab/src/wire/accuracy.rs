@@ -4,6 +4,7 @@ use super::WireError;
 use super::carry::Carrier;
 use super::flow::{Arrival, DEVICE, Flow, PACKET, Room};
 use super::settings::End;
+use crate::figure::Figure;
 use clap::Args;
 use firstflight_link::TunDevice;
 use firstflight_link::path::{Duplex, PathConfig};
@@ -126,14 +127,11 @@ fn real_time() -> io::Result<()> {
 fn quantiles(arrivals: &[Arrival], delay: Duration) -> Result<[f64; 3], WireError> {
     let wanted = delay.as_nanos() as f64;
     let error = |arrival: &Arrival| (arrival.received as f64 - arrival.sent as f64 - wanted) / 1000.0;
-    let mut errors: Vec<f64> = arrivals.iter().map(error).collect();
-    errors.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| errors.get(((errors.len().max(1) - 1) as f64 * share).round() as usize).copied();
-    let all = [at(0.5), at(0.99), at(1.0)];
-    let [Some(median), Some(p99), Some(most)] = all else {
+    if arrivals.is_empty() {
         return Err(WireError::Measurement("no packet arrived".to_owned()));
-    };
-    Ok([median, p99, most])
+    }
+    let errors = Figure::new(arrivals.iter().map(error));
+    Ok([0.5, 0.99, 1.0].map(|share| errors.quantile(share)))
 }
 
 /// Packets per second that arrived, without the first and the last tenth.

@@ -1,9 +1,9 @@
 //! Floods against the server's budget for signatures (thesis §4.5).
 
-use super::super::report::Table;
 use super::super::world::{REQUEST, RTT, Victim, Visit, World, address, clock_at};
 use super::{OPEN, certificate, guard};
 use crate::certified::{connect, key, policy, syn, unsigned};
+use crate::table::Table;
 use firstflight_credential::PendingLimit;
 use firstflight_credential::asap::{BudgetConfig, ClientCertificate};
 use firstflight_wire::asap::CertificateBody;

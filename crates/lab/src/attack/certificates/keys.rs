@@ -2,10 +2,10 @@
 //! for one response, which the address resets. Also measures what the defence costs honest clients behind the same
 //! address (`docs/spec/asap.md`, 7.8).
 
-use super::super::report::Table;
 use super::super::world::{REQUEST, Victim, World, address, clock_at};
 use super::{OPEN, certificate, guard};
 use crate::certified::{Forge, connect, digest, key, policy, syn};
+use crate::table::Table;
 use firstflight_credential::PendingLimit;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
 use firstflight_wire::asap::CertificateBody;

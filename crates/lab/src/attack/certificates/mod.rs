@@ -8,9 +8,9 @@ mod refused;
 mod replay;
 mod theft;
 
-use super::report::Table;
 use super::world::clock_at;
 use crate::certified::{self, LASTS};
+use crate::table::Table;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
 use firstflight_credential::{GuardKey, ReplayGuard, ReplayTable, Window};
 use firstflight_wire::{Clock, Instant};

@@ -1,10 +1,10 @@
 //! Reflection with certificates: an attacker that previously had an address, or has stolen a key, makes a server send
 //! its response to that address (`docs/spec/asap.md`, 7.8 and 10.1).
 
-use super::super::report::Table;
 use super::super::world::{REQUEST, Victim, World, address, clock_at};
 use super::{OPEN, guard};
 use crate::certified::{self, Forge, digest, key, policy, syn};
+use crate::table::Table;
 use firstflight_credential::PendingLimit;
 use std::net::SocketAddr;
 use std::sync::Arc;

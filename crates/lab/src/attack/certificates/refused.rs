@@ -1,11 +1,11 @@
 //! Replays a recorded first flight that was refused, or accepted and then forgotten, after the server's trust or clock
 //! has changed (the specification, 7.5, 7.10 and 10.14).
 
-use super::super::report::Table;
 use super::super::world::{World, address, clock_at};
 use super::replay::{Forgetful, Memory};
 use super::{OPEN, certificate, guard_key};
 use crate::certified::{connect, key, policy, verifier};
+use crate::table::Table;
 use firstflight_credential::asap::{PrivateKey, TrustStore, Trusted};
 use firstflight_credential::{PendingLimit, RemoteGuard, ReplayGuard, ReplayTable, Window};
 use firstflight_wire::Clock;

@@ -1,10 +1,10 @@
 //! A recorded first flight with a certificate, replayed (thesis §4.2.4).
 
 use super::super::replay::changed;
-use super::super::report::Table;
 use super::super::world::{DELAY, SharedStore, World, address, clock_at};
 use super::{OPEN, certificate, guard};
 use crate::certified::{connect, key, policy};
+use crate::table::Table;
 use firstflight_credential::replay::ReplayId;
 use firstflight_credential::{
     FirstFlight, GuardKey, Guarded, PendingLimit, RemoteGuard, ReplayGuard, ReplayTable, Window,

@@ -1,9 +1,9 @@
 //! Other clients' certificates: used from another address, or without the key (`docs/spec/asap.md`, 4.5 and 10.1).
 
-use super::super::report::Table;
 use super::super::world::{REQUEST, Victim, World, address, clock_at};
 use super::{OPEN, certificate, guard};
 use crate::certified::{Forge, digest, key, policy, syn, unsigned};
+use crate::table::Table;
 use firstflight_credential::PendingLimit;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
 use firstflight_wire::asap::BLOCK_LEN;

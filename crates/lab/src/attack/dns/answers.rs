@@ -1,9 +1,9 @@
 //! How many bytes are answered for each byte of a query, for each kind of query, and for a flood of queries from one
 //! network.
 
-use super::super::report::Table;
 use super::site::{Site, Traffic};
 use super::{attacker, forged};
+use crate::table::Table;
 use firstflight_dns::Transport;
 use firstflight_dns::front::RateLimit;
 use std::time::Duration;

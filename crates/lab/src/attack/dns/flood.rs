@@ -1,8 +1,8 @@
 //! Floods of fragments, forged and copied, while honest clients send first flights through other resolvers.
 
-use super::super::report::Table;
 use super::site::{Outcome, Site};
 use super::{HONEST, RESOLVERS, attacker, forged, resolver};
+use crate::table::Table;
 use firstflight_dns::front::RateLimit;
 use firstflight_dns::{Attempt, Fragments, LABEL, Sealed};
 use rand_chacha::rand_core::Rng;

@@ -1,10 +1,10 @@
 //! Two fronts of a zone, and forged datagrams at one front in the name of the other (dns-carriage.md, 7.1 and 9.1).
 
-use super::super::report::Table;
 use super::super::world::clock_at;
 use super::forged::{ask, label};
 use super::site::{Outcome, Site};
 use super::{HONEST, attacker, resolver};
+use crate::table::Table;
 use firstflight_dns::forward::ForwardCounters;
 use firstflight_dns::front::RateLimit;
 use firstflight_dns::{Boot, ForwardConfig, ForwardSender, Forwarder, Front, RelayKey, Transport};

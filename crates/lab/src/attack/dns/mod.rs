@@ -7,7 +7,7 @@ mod fronts;
 mod relay;
 mod site;
 
-use super::report::Table;
+use crate::table::Table;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The tables of `attack dns`.

@@ -1,8 +1,8 @@
 //! Datagrams at the server's port for fronts, from an attacker that has no key but can reach the port.
 
-use super::super::report::Table;
 use super::site::{Outcome, RELAY_KEY_ID, Site};
 use super::{HONEST, resolver};
+use crate::table::Table;
 use firstflight_dns::front::RateLimit;
 use firstflight_dns::relay::RelayCounters;
 use rand_chacha::rand_core::Rng;

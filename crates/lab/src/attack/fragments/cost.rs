@@ -1,8 +1,8 @@
 //! CPU time that a fragment costs the server, compared with an ordinary segment. The results vary from run to run.
 
 use super::forged::Kind;
-use crate::attack::report::Table;
 use crate::attack::world::{PORT, address, packet};
+use crate::table::Table;
 use firstflight_link::path::fragment;
 use firstflight_stack::{Config, ConnId, ListenConfig, Stack};
 use firstflight_wire::ip::Packet;

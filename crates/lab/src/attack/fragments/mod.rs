@@ -4,8 +4,8 @@
 mod cost;
 mod forged;
 
-use super::report::Table;
 use super::world::{PORT, address};
+use crate::table::Table;
 use firstflight_link::path::{Path, PathConfig};
 use firstflight_stack::{
     Config, ConnId, ConnectConfig, Counters, FragmentLimits, ListenConfig, ListenerId, Stack,

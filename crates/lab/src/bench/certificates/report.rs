@@ -1,8 +1,8 @@
 //! The measurements, as text and as JSON.
 
-use super::super::report::{Figure, rounded};
 use super::server::Credential;
 use super::{BATCH, Results, Row, Seen};
+use crate::figure::{Figure, rounded};
 use firstflight_wire::asap::{BLOCK_LEN, CERTIFICATE_LEN};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -116,7 +116,7 @@ pub fn json(results: &Results) -> String {
 pub fn table(results: &Results) -> String {
     let mut out = format!("{:<40} {:>32} {:>9}  ratio\n", "one core", "a second", "µs each");
     let mut line = |what: &str, figure: &Figure, ratio: &str| {
-        let value = format!("{:.0} ({:.0}–{:.0})", figure.median(), figure.min(), figure.max());
+        let value = figure.spread(0);
         let each = 1e6 / figure.median();
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}", format!("{what:<40} {value:>32} {each:>9.2}  {ratio}").trim_end());

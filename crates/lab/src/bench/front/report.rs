@@ -1,8 +1,8 @@
 //! The measurements, as text and as JSON.
 
-use super::super::report::{Figure, rounded};
 use super::work::PARTS;
 use super::{Results, Row};
+use crate::figure::{Figure, rounded};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -70,7 +70,7 @@ pub fn table(results: &Results) -> String {
     let mut out = format!("{:<58} {:>24}\n", "one core", "µs each");
     for (row, _, what) in ROWS {
         let figure = results.figure(row);
-        let value = format!("{:.2} ({:.2}–{:.2})", figure.median(), figure.min(), figure.max());
+        let value = figure.spread(2);
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{what:<58} {value:>24}");
     }

@@ -1,0 +1,72 @@
+//! Statistics of measured values.
+
+/// The values of one figure, one for each measurement. Without values every statistic is not a number.
+pub struct Figure(Vec<f64>);
+
+impl Figure {
+    /// The values may be in any order.
+    pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        Self(values)
+    }
+
+    /// The middle value, or the mean of the two middle values.
+    pub fn median(&self) -> f64 {
+        let middle = self.0.len() / 2;
+        if self.0.len() % 2 == 1 {
+            self.at(middle)
+        } else {
+            (self.at(middle.wrapping_sub(1)) + self.at(middle)) / 2.0
+        }
+    }
+
+    /// The value below which the fraction `share` (0 to 1) of the values lies. It is always one of them.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let last = self.0.len().saturating_sub(1);
+        self.at((last as f64 * share).round() as usize)
+    }
+
+    /// The minimum.
+    pub fn min(&self) -> f64 {
+        self.quantile(0.0)
+    }
+
+    /// The maximum.
+    pub fn max(&self) -> f64 {
+        self.quantile(1.0)
+    }
+
+    /// Median, minimum and maximum, as `12.3 (11.9–13.0)`.
+    pub fn spread(&self, digits: usize) -> String {
+        format!("{:.digits$} ({:.digits$}–{:.digits$})", self.median(), self.min(), self.max())
+    }
+
+    fn at(&self, index: usize) -> f64 {
+        self.0.get(index).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// `value` with so many digits behind the point.
+pub fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_values_in_any_order() {
+        let odd = Figure::new([3.0, 1.0, 2.0]);
+        assert_eq!([odd.median(), odd.min(), odd.max()], [2.0, 1.0, 3.0]);
+        assert_eq!(odd.spread(1), "2.0 (1.0–3.0)");
+        let even = Figure::new([4.0, 1.0, 2.0, 3.0]);
+        assert_eq!([0.0, 0.1, 0.5, 0.9, 1.0].map(|share| even.quantile(share)), [1.0, 1.0, 3.0, 4.0, 4.0]);
+        assert_eq!(even.median(), 2.5);
+        let none = Figure::new([]);
+        assert!(none.median().is_nan() && none.quantile(0.5).is_nan() && none.max().is_nan());
+        assert_eq!(rounded(1.0 / 3.0, 2), 0.33);
+    }
+}
