@@ -8,11 +8,10 @@ use crate::utc::Time;
 use clap::Subcommand;
 use firstflight::credential::{CookieKeys, FarmSecrets, Schedule, Scheme};
 use firstflight::keys::KeyFileError;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use zeroize::Zeroizing;
 
 /// Make and compare the keys of one server or of a farm
 ///
@@ -102,7 +101,8 @@ impl Source {
 
     fn read(&self) -> Result<Stored, Error> {
         let failed = |error| Error::KeyFile(self.file.clone(), error);
-        let text = read(&self.file).map_err(failed)?;
+        let text = firstflight_files::read_secret(&self.file, KeyFileError::MAX_BYTES);
+        let text = text.map_err(|error| failed(error.into()))?;
         if text.contains(':') {
             let secrets: FarmSecrets = text.parse().map_err(|error| failed(KeyFileError::Secret(error)))?;
             let schedule =
@@ -129,10 +129,4 @@ impl Source {
             Stored::Secrets(schedule) => Ok(*schedule),
         }
     }
-}
-
-fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let bytes = firstflight_files::read_secret(path, KeyFileError::MAX_BYTES)?;
-    let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
-    Ok(Zeroizing::new(text.to_owned()))
 }

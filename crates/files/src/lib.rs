@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use tempfile::NamedTempFile;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Where systemd puts the credentials of a service.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -32,6 +32,9 @@ pub enum ReadError {
     /// It is longer than a key file can be: its content is at fault.
     #[error("it is too long")]
     TooLong,
+    /// It is not UTF-8: its content is at fault.
+    #[error("it is not text")]
+    NotText,
 }
 
 /// The message about a key file with this mode. The file's name comes before it.
@@ -50,7 +53,7 @@ impl fmt::Display for OpenMode {
 ///
 /// # Errors
 /// See [`ReadError`].
-pub fn read_secret(path: &Path, longest: usize) -> Result<Zeroizing<Vec<u8>>, ReadError> {
+pub fn read_secret(path: &Path, longest: usize) -> Result<Zeroizing<String>, ReadError> {
     let file = File::open(path)?;
     if let Some(mode) = open_to_others(path, &file.metadata()?) {
         return Err(ReadError::Open(mode));
@@ -58,7 +61,14 @@ pub fn read_secret(path: &Path, longest: usize) -> Result<Zeroizing<Vec<u8>>, Re
     // Allocate for the whole content, because growing would leave a copy in freed memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(longest.saturating_add(1)));
     file.take(longest as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > longest { Err(ReadError::TooLong) } else { Ok(bytes) }
+    if bytes.len() > longest {
+        return Err(ReadError::TooLong);
+    }
+    let text = String::from_utf8(std::mem::take(&mut *bytes));
+    text.map(Zeroizing::new).map_err(|error| {
+        error.into_bytes().zeroize();
+        ReadError::NotText
+    })
 }
 
 /// The mode of a regular file, if it gives other users any permission.

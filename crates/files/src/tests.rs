@@ -15,7 +15,7 @@ fn a_secret_is_its_owners_only() {
     let path = directory.path().join("key");
     create(&path, b"secret").unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-    assert_eq!(*read_secret(&path, 6).unwrap(), b"secret");
+    assert_eq!(*read_secret(&path, 6).unwrap(), "secret");
     for mode in [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let error = read_secret(&path, 6).unwrap_err();
@@ -25,6 +25,8 @@ fn a_secret_is_its_owners_only() {
     fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
     assert!(read_secret(&path, 6).is_ok());
     assert!(matches!(read_secret(&path, 5), Err(ReadError::TooLong)));
+    replace(&path, b"\xffecret").unwrap();
+    assert!(matches!(read_secret(&path, 6), Err(ReadError::NotText)));
 }
 
 #[test]

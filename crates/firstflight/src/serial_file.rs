@@ -161,15 +161,14 @@ struct State {
 }
 
 fn read(path: &Path) -> Result<Option<State>, SerialFileError> {
-    let bytes = match firstflight_files::read_secret(path, LONGEST) {
-        Ok(bytes) => bytes,
+    let text = match firstflight_files::read_secret(path, LONGEST) {
+        Ok(text) => text,
         Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(ReadError::Io(error)) => return Err(error.into()),
         Err(ReadError::Open(mode)) => return Err(SerialFileError::Readable(mode)),
-        Err(ReadError::TooLong) => return Err(SerialFileError::Damaged),
+        Err(ReadError::TooLong | ReadError::NotText) => return Err(SerialFileError::Damaged),
     };
-    let text = str::from_utf8(&bytes).map_err(|_| SerialFileError::Damaged)?;
-    parse(text).map(Some).ok_or(SerialFileError::Damaged)
+    parse(&text).map(Some).ok_or(SerialFileError::Damaged)
 }
 
 fn parse(text: &str) -> Option<State> {

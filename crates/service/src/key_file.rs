@@ -23,13 +23,12 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
 /// When it cannot be read, users other than its owner can use it, or it is not a text of at most the longest
 /// length.
 pub fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let bytes = firstflight_files::read_secret(path, LARGEST).map_err(|error| match error {
+    firstflight_files::read_secret(path, LARGEST).map_err(|error| match error {
+        ReadError::Io(error) => KeyFileError::Read(error),
         ReadError::Open(mode) => KeyFileError::Open(mode),
         ReadError::TooLong => KeyFileError::TooLong,
-        ReadError::Io(error) => KeyFileError::Read(error),
-    })?;
-    let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
-    Ok(Zeroizing::new(text.to_owned()))
+        ReadError::NotText => KeyFileError::NotText,
+    })
 }
 
 /// Writes a new file, for its owner only. On an error no file of this name is left.

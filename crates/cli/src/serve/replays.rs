@@ -184,11 +184,10 @@ impl Replays {
 impl FarmKeys {
     fn read(path: &Path) -> Result<Self, ReplayError> {
         let malformed = || ReplayError::KeysMalformed(path.to_owned());
-        let bytes = firstflight_files::read_secret(path, LONGEST_KEYS).map_err(|error| match error {
-            ReadError::TooLong => malformed(),
+        let text = firstflight_files::read_secret(path, LONGEST_KEYS).map_err(|error| match error {
+            ReadError::TooLong | ReadError::NotText => malformed(),
             error => ReplayError::KeysUnreadable(path.to_owned(), error),
         })?;
-        let text = str::from_utf8(&bytes).map_err(|_| malformed())?;
         let keys = || {
             let (one_time, guard) = text.trim().split_at_checked(64)?;
             Some(Self { one_time: from_hex(one_time)?, guard: from_hex(guard)? })

@@ -34,7 +34,7 @@ pub struct KeyFile {
     path: PathBuf,
     form: Form,
     scheme: Scheme,
-    text: Zeroizing<Vec<u8>>,
+    text: Zeroizing<String>,
     keys: Keys,
 }
 
@@ -97,14 +97,13 @@ impl KeySource for KeyFile {
     }
 }
 
-async fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
+async fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     let path = path.to_owned();
     let reading = tokio::task::spawn_blocking(move || firstflight_files::read_secret(&path, MAX_BYTES));
     Ok(reading.await.map_err(|error| KeyFileError::Read(io::Error::other(error)))??)
 }
 
-fn parse(text: &[u8], form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> {
-    let text = str::from_utf8(text).map_err(|_| KeyFileError::NotText)?;
+fn parse(text: &str, form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> {
     match form {
         Form::Keys => {
             let keys: CookieKeys = text.parse().map_err(KeyFileError::Key)?;
@@ -157,6 +156,7 @@ impl From<ReadError> for KeyFileError {
             ReadError::Io(error) => Self::Read(error),
             ReadError::Open(mode) => Self::Open(mode),
             ReadError::TooLong => Self::TooLong,
+            ReadError::NotText => Self::NotText,
         }
     }
 }
