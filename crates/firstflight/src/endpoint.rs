@@ -326,7 +326,7 @@ impl Endpoint {
             let mut inner = self.shared.lock();
             inner.stopping = true;
             inner.kick();
-            inner.save()
+            inner.save_last()
         };
         if let Some(snapshot) = last {
             // It fails only when the runtime shuts down; then there is no one left to inform.

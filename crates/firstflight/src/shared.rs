@@ -94,6 +94,12 @@ impl Inner {
         self.keeper.as_mut()?.snapshot(&self.stack, &clock)
     }
 
+    /// What must be written to the cache file at the end.
+    pub fn save_last(&mut self) -> Option<Snapshot> {
+        let clock = self.clock();
+        self.keeper.as_mut()?.last(&self.stack, &clock)
+    }
+
     /// If the link's socket is bound to all addresses, tells the stack the source address that the kernel would choose
     /// for `remote`. The next connect uses it.
     pub fn find_source(&mut self, remote: SocketAddr) -> io::Result<()> {

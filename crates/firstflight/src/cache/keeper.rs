@@ -47,17 +47,28 @@ impl Keeper {
     /// The content to write, if anything changed since the last snapshot.
     pub fn snapshot(&mut self, stack: &Stack, clock: &Clock) -> Option<Snapshot> {
         self.due(stack)?;
+        Some(self.take(stack, clock))
+    }
+
+    /// The content to write at the end. The last snapshot may never be written, because the runtime drops what it has not
+    /// begun when it shuts down.
+    pub fn last(&mut self, stack: &Stack, clock: &Clock) -> Option<Snapshot> {
+        let pending = self.written.try_lock().map_or(true, |written| *written < self.number);
+        (pending || self.due(stack).is_some()).then(|| self.take(stack, clock))
+    }
+
+    fn take(&mut self, stack: &Stack, clock: &Clock) -> Snapshot {
         self.saved = stack.credentials().changes();
         self.next = clock.mono + SAVE_EVERY;
         self.number += 1;
         let known = stack.credentials().iter_by_use().filter(|(network, ..)| network.is_known());
         let servers = known.map(|(network, ip, entry)| CachedServer::of(network, ip, entry, clock));
-        Some(Snapshot {
+        Snapshot {
             path: Arc::clone(&self.path),
             servers: servers.collect(),
             number: self.number,
             written: Arc::clone(&self.written),
-        })
+        }
     }
 }
 
@@ -81,5 +92,29 @@ impl Snapshot {
         if let Err(error) = file::write(&self.path, &self.servers) {
             tracing::warn!("{error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstflight_credential::{Entry, NetworkId};
+    use firstflight_stack::Config;
+
+    #[test]
+    fn a_snapshot_that_was_never_written_is_made_again_at_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let clock = Clock { mono: Instant::ZERO, unix_ms: 1_800_000_000_000, uncertainty: Duration::ZERO };
+        let mut stack = Stack::new(Config::new(Vec::new(), [1; 32]), Instant::ZERO);
+        let cache = CredentialCache::open(&path).unwrap();
+        let mut keeper = Keeper::load(cache, &mut stack, &clock);
+        assert!(keeper.last(&stack, &clock).is_none(), "nothing is known");
+        let network = NetworkId([7; 16]);
+        stack.restore_credential(network, "192.0.2.1".parse().unwrap(), Entry::new());
+        drop(keeper.snapshot(&stack, &clock).unwrap());
+        assert!(keeper.snapshot(&stack, &clock).is_none(), "nothing has changed");
+        keeper.last(&stack, &clock).unwrap().write();
+        assert!(path.exists() && keeper.last(&stack, &clock).is_none());
     }
 }
