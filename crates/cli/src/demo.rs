@@ -6,6 +6,7 @@ mod lookup;
 mod overheard;
 mod site;
 mod table;
+mod timeline;
 
 use crate::error::Error;
 use crate::network::{Capture, engine_config};
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use timeline::{Place, Timeline};
 use tokio::io::AsyncReadExt;
 
 /// See what a round trip costs: the same page by an ordinary handshake, by Fast Open and by ASAP
@@ -42,7 +44,8 @@ Examples:
   firstflight demo --rtt 250 --loss 2
   firstflight demo --real-time             use the system's clock instead of virtual time
   firstflight demo --json
-  firstflight demo --pcap demo.pcapng      then open the file in Wireshark")]
+  firstflight demo --pcap demo.pcapng      then open the file in Wireshark
+  firstflight demo --timeline flights.svg  then open the file in a browser")]
 pub struct Args {
     /// Round-trip time of the path, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -65,6 +68,9 @@ pub struct Args {
     /// Record the client's packets into this pcapng file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Draw the packets of the first flights, beside those of a handshake, into this SVG file
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
 }
 
 fn percent(text: &str) -> Result<f64, &'static str> {
@@ -233,7 +239,10 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     };
     // The keys are not secret here: they are derived from the seed.
     let mut seeds = ChaCha20Rng::seed_from_u64(seed);
+    let rtt = Duration::from_millis(args.rtt.into());
     let (time, (near, far)) = (clock.time(), clock.pair(&path, seed)?);
+    let mut timeline = Timeline::create(args.timeline.as_deref(), rtt, &time)?;
+    let (near, far) = (timeline.watch(Place::Client, near), timeline.watch(Place::Server, far));
     let capture = Capture::in_time(args.pcap.as_deref(), "client", time.clone())?;
     let spy = Arc::new(Spy::default());
     let link = capture.tap(Overheard::new(near, Arc::clone(&spy)));
@@ -241,17 +250,18 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     let site = Site::open(far, args.size, &time, &mut seeds)?;
     let wallet = Wallet::new(CLIENT, &time, &mut seeds)?;
 
-    let rtt = Duration::from_millis(args.rtt.into());
-    let lookups = Lookups::open(&client, site.endpoint(), rtt, seeds)?;
+    let lookups = Lookups::open(&client, site.endpoint(), rtt, timeline.log(), seeds)?;
     let mut visits = Vec::with_capacity(MODES.len());
     for mode in MODES {
         let before = site.executed();
         spy.replays(mode.asap.is_some_and(|shown| shown.replayed));
+        timeline.begin(mode.label);
         let visit = time
             .timeout(PATIENCE, visit(&client, &mode, &wallet, &lookups))
             .await
             .ok_or(Error::DemoTimeout(mode.label, PATIENCE))?
             .map_err(|error| Error::Demo(mode.label, error))?;
+        timeline.end(mode.label);
         if mode.asap.is_some_and(|shown| shown.replayed) {
             // If the copy were executed, that would have happened by now.
             time.sleep(rtt).await;
@@ -269,6 +279,7 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
             seed,
         });
     }
+    timeline.finish(&visits)?;
     if args.json {
         output::json(&visits);
     } else {

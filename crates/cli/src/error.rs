@@ -165,6 +165,9 @@ pub enum Error {
     /// The capture cannot be written.
     #[error("--pcap {0}: {1}")]
     Pcap(PathBuf, PcapWriterError),
+    /// The picture of the demonstration cannot be written.
+    #[error("cannot write {}: {}; choose another --timeline", .0.display(), .1)]
+    Timeline(PathBuf, io::Error),
     /// The object to inspect is not an object of ASAP.
     #[error("{0}")]
     Inspect(InspectError),

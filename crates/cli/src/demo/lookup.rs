@@ -1,5 +1,6 @@
 //! The demonstration's lookups: a resolver and a name server in this process, each at its own distance.
 
+use super::timeline::{Log, Part, Place};
 use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
 use firstflight::carriage::{DnsPath, Exchange, Manners, Proof, Server};
@@ -60,11 +61,13 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Lookups of the name of `server` for `client`. The round-trip time between them is `rtt`.
+    /// Lookups of the name of `server` for `client`. The round-trip time between them is `rtt`. The messages between
+    /// resolver and name server, and at both ends, are recorded in `log`.
     pub fn open(
         client: &Endpoint,
         server: &Endpoint,
         rtt: Duration,
+        log: Log,
         mut random: ChaCha20Rng,
     ) -> Result<Self, Error> {
         let time = client.time();
@@ -75,7 +78,8 @@ impl Lookups {
         let mut relays = RelayReceiver::new();
         relays.set_key(1, &relay);
         let state = State { case: Case::Near, front, relays, random };
-        let resolver = Resolver { state: Arc::new(Mutex::new(state)), server: server.clone(), rtt, time };
+        let resolver =
+            Resolver { state: Arc::new(Mutex::new(state)), server: server.clone(), rtt, time, log };
         let asked = resolver.clone();
         let exchange = Exchange::new(move |query| asked.clone().answer(query));
         let seen = SocketAddr::new(CLIENT, UDP_PORT);
@@ -146,6 +150,7 @@ struct Resolver {
     server: Endpoint,
     rtt: Duration,
     time: Time,
+    log: Log,
 }
 
 struct State {
@@ -160,30 +165,39 @@ impl Resolver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for this fraction of the round-trip time between client and server.
-    async fn travel(&self, share: f64) {
-        self.time.sleep(self.rtt.mul_f64(share)).await;
+    /// Waits while a message travels, for this fraction of the round-trip time between client and server.
+    async fn travel(&self, from: Place, to: Place, share: f64, part: Part) {
+        let takes = self.rtt.mul_f64(share);
+        self.log.travels(from, to, takes, part);
+        self.time.sleep(takes).await;
     }
 
     /// The answer to `query`, at the time when the client receives it.
     async fn answer(self, query: Vec<u8>) -> io::Result<Vec<u8>> {
-        self.travel(Case::RESOLVER).await;
+        use Place::{Client, NameServer, Resolver, Server};
+
+        let address = query.windows(4).any(|four| four == b"\x03www");
+        let asks = if address { Part::Query } else { Part::Name };
+        self.travel(Client, Resolver, Case::RESOLVER, asks).await;
         let case = self.lock().case;
         let (there, relay) = case.shares();
         // The names of a first flight are new each time.
-        let cached = case == Case::Cached && query.windows(4).any(|four| four == b"\x03www");
+        let cached = case == Case::Cached && address;
         if !cached {
-            self.travel(there).await;
+            self.travel(Resolver, NameServer, there, asks).await;
         }
         let Answered { message, relays } = self.lock().handle(&query, &self.time);
         for datagram in relays {
             let resolver = self.clone();
             tokio::spawn(async move {
-                resolver.travel(relay).await;
+                resolver.travel(NameServer, Server, relay, Part::Request).await;
                 resolver.hand_over(&datagram);
             });
         }
-        self.travel(Case::RESOLVER + if cached { 0.0 } else { there }).await;
+        if !cached {
+            self.travel(NameServer, Resolver, there, Part::Answer).await;
+        }
+        self.travel(Resolver, Client, Case::RESOLVER, Part::Answer).await;
         message.ok_or_else(|| io::Error::other("the name server does not answer"))
     }
 
