@@ -82,5 +82,5 @@ fn a_picture_that_cannot_be_written_is_one_line() {
         fails(&["demo", "--timeline", path], 2, &says);
         fails(&["demo", "--timeline", path], 2, "; choose another --timeline");
     }
-    fails(&["demo", "--timeline", ""], 2, "choose another --timeline");
+    fails(&["demo", "--timeline", ""], 2, "a value is required for '--timeline <FILE>'");
 }
