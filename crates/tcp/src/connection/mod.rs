@@ -14,6 +14,7 @@ mod model;
 mod owed;
 mod path;
 mod recover;
+mod refused;
 mod segment;
 #[cfg(test)]
 mod straight_tests;
