@@ -47,7 +47,7 @@ impl Figure {
     }
 }
 
-/// `value` with so many digits behind the point.
+/// `value`, rounded to this number of digits behind the point.
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale

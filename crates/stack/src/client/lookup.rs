@@ -51,17 +51,7 @@ fn unspecified(like: IpAddr) -> IpAddr {
 }
 
 impl Client {
-    /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
-    /// the certificate of `config.asap` in front of it. Nothing is sent: the returned SYN travels in the lookup.
-    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. All of `data` rides in
-    /// the SYN, so it must be short, and it may be executed twice.
-    ///
-    /// The connection has no timeout. The caller must abort it ([`Stack::abort`]) if the address cannot be found
-    /// either.
-    ///
-    /// # Errors
-    /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no carrier or
-    /// port, or a limit is reached.
+    /// See [`Stack::arm`](crate::Stack::arm).
     pub fn arm(
         &mut self,
         flows: &mut Flows,
@@ -76,10 +66,7 @@ impl Client {
         self.begin_armed(flows, port, data, config, now)
     }
 
-    /// Like [`Stack::arm`], with a SYN on IP, signed like one that comes from its client. This is the thesis' own
-    /// form, for its experiments. Use it only in a simulator or in a network made for such experiments: anyone who
-    /// sees the lookup can answer.
-    #[doc(hidden)]
+    /// See [`Stack::lab_arm_on_ip`](crate::Stack::lab_arm_on_ip).
     pub fn lab_arm_on_ip(
         &mut self,
         flows: &mut Flows,
@@ -170,29 +157,17 @@ impl Client {
         Ok(ArmedSyn { id: flows.id(index), segment })
     }
 
-    /// From now on, `id` accepts the answer of any server that proves with `key` that it received the first flight.
-    /// False if the connection is not, or no longer, carried in a lookup.
+    /// See [`Stack::expect_answer`](crate::Stack::expect_answer).
     pub fn expect_answer(&mut self, flows: &mut Flows, id: ConnId, key: ReplyKey) -> bool {
         self.armed_mut(flows, id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
     }
 
-    /// Like [`Stack::expect_answer`], but accepts any server that acknowledges the right numbers. Anyone who has
-    /// seen the lookup knows them. This is the thesis' own form, for its experiments. Use it only in a simulator or
-    /// in a network made for such experiments.
-    #[doc(hidden)]
+    /// See [`Stack::lab_expect_unproved_answer`](crate::Stack::lab_expect_unproved_answer).
     pub fn lab_expect_unproved_answer(&mut self, flows: &mut Flows, id: ConnId) -> bool {
         self.armed_mut(flows, id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
     }
 
-    /// Sends the same SYN to `server`, because its address is now known, under the same request id, signed for this
-    /// path. A proved answer of another server is still accepted until this one answers. Does nothing if an answer
-    /// came before. If `server` refuses the SYN or cannot be reached, the connection waits for the other copy's
-    /// answer as before ([`Stack::direct_refused`]).
-    ///
-    /// # Errors
-    /// [`ConnectError::BadRemote`] for an address that cannot be connected to or is of another family;
-    /// [`ConnectError::LocalInUse`] if there is a connection with the same ports. The connection still waits for
-    /// the other copy's answer.
+    /// See [`Stack::send_direct`](crate::Stack::send_direct).
     pub fn send_direct(
         &mut self,
         flows: &mut Flows,
@@ -235,8 +210,7 @@ impl Client {
         Ok(())
     }
 
-    /// Why the direct copy of `id` failed, while the connection waits for the answer to the other copy: a server
-    /// may have executed that copy.
+    /// See [`Stack::direct_refused`](crate::Stack::direct_refused).
     #[must_use]
     pub fn direct_refused(&self, flows: &Flows, id: ConnId) -> Option<CloseReason> {
         let wild = anywhere(&flows.slot(id)?.key);

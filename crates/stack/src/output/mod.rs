@@ -52,7 +52,7 @@ impl Outbox {
         self.replies.push_back(reply);
     }
 
-    /// Whether so many answers can be queued.
+    /// Whether this number of answers can be queued.
     pub fn has_room(&self, replies: usize) -> bool {
         self.replies.len() + replies <= self.most_replies
     }

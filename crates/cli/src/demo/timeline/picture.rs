@@ -11,8 +11,8 @@ const LEFT: f64 = 48.0;
 const PATH: f64 = 166.0;
 /// The same in a column with a lookup, whose labels are longer.
 const LONG_PATH: f64 = 204.0;
-/// Distance from the resolver to the client, and from the name server to the server. Lines of packets that travel
-/// beside each other are parallel because both are the same.
+/// Distance from the resolver to the client, and from the name server to the server. It is the same for both, so arrows of
+/// the same time are parallel.
 const BESIDE: f64 = 54.0;
 /// Between two columns.
 const GAP: f64 = 36.0;
