@@ -20,7 +20,6 @@ pub struct FlowKey {
 
 impl PartialEq for FlowKey {
     /// Compares word by word, as the key is written: a load of two words at once would wait for both.
-    #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         let differ = |a: [u64; 2], b: [u64; 2]| a[0] ^ b[0] | a[1] ^ b[1];
         self.ports == other.ports && differ(self.local, other.local) | differ(self.remote, other.remote) == 0
@@ -262,7 +261,6 @@ impl FlowTable {
     }
 
     /// Removes an index.
-    #[inline(always)]
     pub fn remove(&mut self, hash: u64, index: u32) {
         if let Ok(entry) = self.table.find_entry(hash, |i| *i == index) {
             entry.remove();

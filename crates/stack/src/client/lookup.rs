@@ -237,7 +237,6 @@ impl Client {
 
     /// Returns the connection, carried in a lookup, that `segment` of no known flow answers with a proof, and binds
     /// it to its server.
-    #[inline(never)]
     pub fn answers_armed(
         &mut self,
         flows: &mut Flows,
@@ -277,7 +276,6 @@ impl Client {
     /// Whether `segment`, which belongs to no known flow, may be data of an answer whose SYN-ACK is late or lost. Such
     /// a segment is dropped, as in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A RST would end the connection at a
     /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
-    #[inline(never)]
     pub fn overtakes_answer(&self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let others = Flags::SYN.union(Flags::RST);
         let armed = self.armed.get(&anywhere(key)).and_then(|armed| flows.slots.get(armed.index));

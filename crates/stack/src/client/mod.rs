@@ -365,7 +365,6 @@ impl Client {
 
     /// A client's connection is over. Records what it shows about first flights to its server, and about the path. Returns
     /// what is to be done about its second attempt, or its first one.
-    #[inline(always)]
     pub fn visit_over(&mut self, config: &Config, slot: &mut Slot, now: Instant) -> Option<Other> {
         let (succeeded, other) = self.flight_over(slot, now);
         let server = slot.key.remote_ip();
@@ -396,7 +395,6 @@ impl Client {
     }
 
     /// The part of [`Self::visit_over`] about the first flight, and whether it was accepted and answered.
-    #[inline(always)]
     fn flight_over(&mut self, slot: &mut Slot, now: Instant) -> (bool, Option<Other>) {
         if let Owner::Twin(first) = slot.owner {
             slot.owner = Owner::Nobody;

@@ -38,7 +38,6 @@ impl Clients {
 impl Clients {
     /// Counts a child whose handshake is complete among its client's connections. If there are too many, returns the
     /// one to reset: one of these, or the child itself.
-    #[inline(never)]
     pub fn join(&mut self, slots: &mut Places<Slot>, index: u32, now: Instant) -> Option<u32> {
         let slot = slots.get_mut(index)?;
         if slot.client || !slot.mapped {
