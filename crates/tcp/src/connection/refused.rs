@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// Whether the peer may have accepted the first flight of a SYN that got no answer: see
-    /// [`SynAckReport::may_have_run`].
+    /// [`crate::SynAckReport::may_have_run`].
     #[must_use]
     pub fn may_have_run(&self) -> bool {
         matches!(&self.state, State::SynSent(syn) if syn.refused || syn.timeouts > 0 || syn.met_old)
