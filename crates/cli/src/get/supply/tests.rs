@@ -1,4 +1,5 @@
-//! Certificates of a verifier that sees the client at addresses that the test chooses. The pauses are short here.
+//! Certificates of a verifier that sees the client at addresses that the test chooses. Time is virtual, so that a busy
+//! machine does not change the pauses between requests.
 
 use super::*;
 use firstflight::credential::Reason;
@@ -133,7 +134,7 @@ fn at(last: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, last])
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_verifier_that_gives_none_is_asked_again_after_growing_pauses() {
     let bench = Bench::new(&[Way::Dead, Way::Dead, Way::Sees(at(1))]);
     assert_eq!(bench.shown().unwrap_err(), Some(Reason::NoCredential));
@@ -146,7 +147,7 @@ async fn a_verifier_that_gives_none_is_asked_again_after_growing_pauses() {
     assert!(pauses.len() == 2 && pauses[0] >= 40 && pauses[1] >= 80, "{pauses:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_a_mismatch_a_certificate_for_the_same_address_ends_it() {
     let bench = Bench::new(&[Way::Sees(at(1))]);
     let (kept, _first) = bench.keep();
@@ -159,7 +160,7 @@ async fn after_a_mismatch_a_certificate_for_the_same_address_ends_it() {
     assert_eq!(bench.asked.lock().unwrap().len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_a_mismatch_a_certificate_for_another_address_is_shown() {
     let bench = Bench::new(&[Way::Sees(at(1)), Way::Sees(at(2)), Way::Sees(at(3)), Way::Sees(at(1))]);
     let (kept, _first) = bench.keep();
