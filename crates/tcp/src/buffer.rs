@@ -184,8 +184,7 @@ impl Ring {
     #[inline(always)]
     fn begin(&mut self, block: Box<[u8]>) -> bool {
         (self.hint, self.head) = (block.len() as u32, 0);
-        // The old block is empty and owns nothing, so skip the destructor.
-        mem::forget(mem::replace(&mut self.data, block));
+        self.data = block;
         true
     }
 

@@ -220,8 +220,7 @@ impl Flight {
     fn push_behind(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         let sent = || Sent { start, end, at, marks: Marks::default(), ends_burst: false };
         match &mut self.records {
-            // `None` has nothing to drop, so skip the destructor.
-            none @ Records::None => mem::forget(mem::replace(none, Records::One(sent()))),
+            none @ Records::None => *none = Records::One(sent()),
             Records::One(one) => {
                 let mut board = boards.take(*one);
                 board.push(sent());
@@ -257,8 +256,7 @@ impl Flight {
             Records::None => Some(None),
             Records::One(one) => {
                 let one = *one;
-                // `One` has nothing to drop, so skip the destructor.
-                mem::forget(mem::take(&mut self.records));
+                self.records = Records::None;
                 Some(Some(one))
             }
             Records::Many(_) => None,

@@ -83,18 +83,6 @@ impl Send {
         }
     }
 
-    /// Replaces this half with a new one. Usually nothing is left to drop, so the fast path skips the
-    /// destructor.
-    #[inline(always)]
-    pub fn renew(&mut self, iss: SeqNum, mss: u16) {
-        let bare = self.recovery.is_open() && self.records.is_none();
-        if unlikely(!bare || self.buf.has_memory() || !self.flight.is_bare()) {
-            *self = Self::new(iss, mss);
-            return;
-        }
-        mem::forget(mem::replace(self, Self::new(iss, mss)));
-    }
-
     /// Moves the stream's first byte behind a preamble of `len` bytes (or back, with 0).
     pub fn set_preamble(&mut self, len: u32) {
         self.start = self.iss + 1 + len;

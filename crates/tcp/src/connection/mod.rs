@@ -368,7 +368,7 @@ impl Connection {
             own.clone_from(config);
         }
         let mss = config.mss.min(ends.path_mss).min(536);
-        snd.renew(ends.isn, mss);
+        *snd = Send::new(ends.isn, mss);
         *rcv = Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss);
         if let Some(first) = config.first_window {
             rcv.offer_at_first(first);
