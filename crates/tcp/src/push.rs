@@ -4,7 +4,6 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
-use firstflight_wire::hint::vacate;
 use firstflight_wire::{Instant, SeqNum};
 
 /// Largest number of write ends kept. With more writes, some in between get no PSH.
@@ -28,7 +27,7 @@ impl Push {
     /// Removes everything.
     #[inline(always)]
     pub fn clear(&mut self) {
-        vacate(&mut self.0);
+        self.0 = None;
     }
 
     /// The application writes more data behind `end`, the end of an earlier write.

@@ -3,14 +3,6 @@
 
 use core::hint::cold_path;
 
-/// Empties a place that is usually empty, without the call for dropping nothing.
-#[inline(always)]
-pub fn vacate<T>(place: &mut Option<T>) {
-    if unlikely(place.is_some()) {
-        *place = None;
-    }
-}
-
 /// Returns `value`, which is usually `Some`.
 #[inline(always)]
 #[must_use]

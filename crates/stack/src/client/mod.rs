@@ -22,7 +22,7 @@ use firstflight_credential::store::Answer;
 use firstflight_credential::{CredentialStore, NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
-use firstflight_wire::hint::{unlikely, vacate};
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, carrier};
 
@@ -107,7 +107,7 @@ impl Client {
             // `prospect` has taken a cookie for one use out of the store. This puts it back.
             self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
         }
-        vacate(&mut asked.offer);
+        asked.offer = None;
         let cookie = asked.cookie.as_ref();
         plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
         let own = config.tcp.as_ref().unwrap_or(&flows.tcp).mss;

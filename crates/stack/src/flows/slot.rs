@@ -12,7 +12,6 @@ use firstflight_credential::asap::Identity;
 use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place, Reason};
 use firstflight_tcp::{Connection, Endpoints, Pool, Readiness};
-use firstflight_wire::hint::vacate;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpenForm;
 use firstflight_wire::{Instant, SeqNum};
@@ -253,12 +252,12 @@ impl Slot {
             of_client,
             pair,
         } = self;
-        conn.renew(tcp, ends, now);
+        *conn = Connection::new(Arc::clone(tcp), ends, now);
         (*own_key, *own_hash, *own_owner, *own_outcome) = (*key, hash, owner, outcome);
-        vacate(asked);
-        vacate(place);
-        vacate(network_error);
-        vacate(pair);
+        *asked = None;
+        *place = None;
+        *network_error = None;
+        *pair = None;
         (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
         (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
         (*ready, *of_client, *path_told) = (Readiness::default(), false, false);
@@ -268,8 +267,8 @@ impl Slot {
     #[inline(always)]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
-        vacate(&mut self.asked);
-        vacate(&mut self.place);
+        self.asked = None;
+        self.place = None;
     }
 
     /// When data last left for a peer that has not acknowledged everything, or `None`.

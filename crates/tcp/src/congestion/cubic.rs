@@ -4,7 +4,6 @@ use super::hystart::HyStart;
 use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
 use alloc::boxed::Box;
 use firstflight_wire::Instant;
-use firstflight_wire::hint::vacate;
 
 /// Fractional bits of `w_est`.
 const FRACTION: u32 = 16;
@@ -67,17 +66,6 @@ impl Cubic {
         let mss = legal_mss(mss);
         let state = State { cwnd: initial_window(mss).min(MAX_WINDOW), ssthresh: u32::MAX, curve: None };
         Self { mss, state, saved: None, last_ack: Instant::from_nanos(0), hystart: HyStart::NEW }
-    }
-
-    /// Like [`Cubic::new`], in place.
-    #[inline(always)]
-    pub fn begin(&mut self, mss: u32) {
-        let Self { mss: own, state: State { cwnd, ssthresh, curve }, saved, last_ack, hystart } = self;
-        *own = legal_mss(mss);
-        (*cwnd, *ssthresh) = (initial_window(*own).min(MAX_WINDOW), u32::MAX);
-        vacate(curve);
-        (*last_ack, *hystart) = (Instant::from_nanos(0), HyStart::NEW);
-        vacate(saved);
     }
 
     /// The initial state for another segment size, in place. Requires a state without acknowledgements and

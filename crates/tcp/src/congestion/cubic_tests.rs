@@ -289,9 +289,8 @@ proptest! {
 }
 
 #[test]
-fn what_passes_comes_to_what_the_long_way_comes_to() {
-    let [mut long, mut short] = [536; 2].map(Cubic::new);
-    long.begin(1460);
+fn the_fast_path_leaves_the_state_of_the_general_path() {
+    let (mut long, mut short) = (Cubic::new(1460), Cubic::new(536));
     short.settle(1460);
     let unused = AckSample { cwnd_limited: false, ..ack(5, 1460) };
     long.on_ack(&unused);

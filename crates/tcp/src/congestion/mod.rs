@@ -243,15 +243,6 @@ impl Controller {
         }
     }
 
-    /// Like [`Controller::provisional`], but replaces the controller of another connection in place.
-    #[inline(always)]
-    pub(crate) fn renew(&mut self, algorithm: Algorithm, mss: u32) {
-        match (self, algorithm) {
-            (Self::Cubic(cubic), Algorithm::Cubic) => cubic.begin(mss),
-            (controller, _) => *controller = Self::provisional(algorithm, mss),
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn bbr(mss: u32, seed: u32) -> Self {

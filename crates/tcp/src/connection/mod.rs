@@ -42,7 +42,6 @@ use crate::usage::Usage;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
-use firstflight_wire::hint::vacate;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -324,81 +323,14 @@ impl Connection {
         }
     }
 
-    /// Replaces this connection, which is over, with a new one, as [`Connection::new`] builds it. It keeps its
-    /// settings if `config` is the same: changing the reference counts would cost more than everything else
-    /// here.
-    #[inline(always)]
-    pub fn renew(&mut self, config: &Arc<Config>, ends: Endpoints, now: Instant) {
-        // Name every field, so that none is forgotten.
-        let Self {
-            config: own,
-            ends: own_ends,
-            state,
-            snd,
-            rcv,
-            control,
-            paced,
-            rtt,
-            push,
-            quick,
-            search,
-            timers,
-            facts,
-            owed,
-            marks,
-            ready,
-            totals,
-            rack,
-            tail,
-            usage,
-            undo,
-            backoffs,
-            probes,
-            answered,
-            handshake_retransmits,
-            last_heard,
-            last_sent,
-            last_data,
-            expected,
-            challenges,
-            challenged_at,
-            transitions,
-        } = self;
-        if !Arc::ptr_eq(own, config) {
-            own.clone_from(config);
-        }
-        let mss = config.mss.min(ends.path_mss).min(536);
-        *snd = Send::new(ends.isn, mss);
-        *rcv = Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss);
-        if let Some(first) = config.first_window {
-            rcv.offer_at_first(first);
-        }
-        control.renew(config.congestion, u32::from(mss));
-        vacate(paced);
-        vacate(search);
-        vacate(undo);
-        push.clear();
-        (*tail, *quick, *rtt) = (None, QuickAck::default(), RttEstimator::new());
-        (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
-        (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
-        *totals = Totals::default();
-        transitions.forget();
-        (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
-        (*backoffs, *probes, *answered, *handshake_retransmits, *challenges) = (0, 0, 0, 0, 0);
-        (*last_heard, *last_sent, *last_data, *challenged_at) = (now, now, now, now);
-        *expected = ends.isn;
-        *state = State::Closed(state::Closed { reason: CloseReason::Aborted });
-        *own_ends = ends;
-    }
-
     /// Gives all memory back. The connection is over, and the application will not read the remaining data.
     #[inline(always)]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.snd.clear(pool);
         self.rcv.clear(pool);
-        vacate(&mut self.paced);
-        vacate(&mut self.search);
-        vacate(&mut self.undo);
+        self.paced = None;
+        self.search = None;
+        self.undo = None;
         self.push.clear();
     }
 
