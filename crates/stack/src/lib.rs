@@ -23,7 +23,6 @@ mod flow;
 mod flows;
 mod journal;
 mod output;
-mod queue;
 mod random;
 mod server;
 mod stack;

@@ -4,7 +4,6 @@ pub(crate) mod counters;
 
 use crate::event::{ConnId, Drop, Trace};
 use crate::journal::counters::Counters;
-use crate::queue::Queue;
 use alloc::collections::VecDeque;
 use firstflight_wire::hint::likely;
 
@@ -12,7 +11,7 @@ use firstflight_wire::hint::likely;
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub counters: Counters,
-    events: Queue<Announced>,
+    events: VecDeque<Announced>,
     traces: VecDeque<Trace>,
     /// Number of trace records that are kept; 0 keeps none.
     most_traces: usize,
@@ -41,7 +40,7 @@ pub(crate) enum Subject {
 
 impl Journal {
     pub fn new(most_traces: usize) -> Self {
-        Self { counters: Counters::default(), events: Queue::default(), traces: VecDeque::new(), most_traces }
+        Self { counters: Counters::default(), events: VecDeque::new(), traces: VecDeque::new(), most_traces }
     }
 
     /// Queues an event of a connection.

@@ -6,7 +6,6 @@ mod reply;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
-use crate::queue::Queue;
 use alloc::collections::VecDeque;
 use firstflight_wire::ip::Ecn;
 use firstflight_wire::udp;
@@ -22,7 +21,7 @@ pub(crate) struct Outbox {
     replies: VecDeque<Reply>,
     most_replies: usize,
     /// Connections (index) that may have something to send.
-    turns: Queue<u32>,
+    turns: VecDeque<u32>,
     /// Packets that the first of them has sent in its turn.
     burst: u32,
     /// The hop limit of all packets.
@@ -33,7 +32,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub fn new(most_replies: usize, hop_limit: u8, from_socket: bool) -> Self {
-        let (replies, turns) = (VecDeque::new(), Queue::default());
+        let (replies, turns) = (VecDeque::new(), VecDeque::new());
         Self { replies, most_replies, turns, burst: 0, hop_limit, from_socket }
     }
 
