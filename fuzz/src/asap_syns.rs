@@ -116,7 +116,7 @@ enum Fault {
 }
 
 /// Runs what `data` describes.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let Ok(run) = Run::arbitrary_take_rest(Unstructured::new(data)) else { return };
     let mut world = World::new(&run);
     for action in run.actions.into_iter().take(MAX_ACTIONS) {

@@ -58,7 +58,7 @@ enum Fate {
 }
 
 /// Runs what `data` describes.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let Ok(run) = Run::arbitrary_take_rest(Unstructured::new(data)) else { return };
     let mut world = World::new(&run);
     world.transfer(&run);

@@ -125,7 +125,7 @@ impl Verifier for Parks {
 }
 
 /// Runs what `data` describes.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let Ok(run) = Run::arbitrary_take_rest(Unstructured::new(data)) else { return };
     for carried in [false, true] {
         let mut world = World::new(&run.setup, carried);

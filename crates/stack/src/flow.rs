@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 /// A connection's four-tuple, seen from this stack, in 40 bytes that compare as numbers. In UDP it includes the two
 /// outer ports. An IPv4-mapped address (RFC 4291 §2.5.5.2) is the IPv4 address.
 #[derive(Debug, Clone, Copy, Eq, PartialOrd, Ord)]
-pub struct FlowKey {
+pub(crate) struct FlowKey {
     local: [u64; 2],
     remote: [u64; 2],
     /// From the high bits on: outer local and remote port (both 0 on raw IP), local and remote port.
@@ -61,14 +61,14 @@ impl FlowKey {
     /// The flow between these two ends.
     #[inline]
     #[must_use]
-    pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
+    pub(crate) fn new(local: SocketAddr, remote: SocketAddr) -> Self {
         Self::of(local.ip(), local.port(), remote.ip(), remote.port())
     }
 
     /// The flow between these two ends.
     #[inline]
     #[must_use]
-    pub fn of(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> Self {
+    pub(crate) fn of(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> Self {
         let ports = u64::from(local_port) << 16 | u64::from(remote_port);
         Self { local: words(local), remote: words(remote), ports }
     }
@@ -76,7 +76,7 @@ impl FlowKey {
     /// The same flow in UDP datagrams between these ports. Our port must not be 0.
     #[inline]
     #[must_use]
-    pub fn carried(self, local_port: u16, remote_port: u16) -> Self {
+    pub(crate) fn carried(self, local_port: u16, remote_port: u16) -> Self {
         let outer = u64::from(local_port) << 48 | u64::from(remote_port) << 32;
         Self { ports: outer | self.ports & 0xffff_ffff, ..self }
     }
@@ -97,33 +97,33 @@ impl FlowKey {
     /// Whether the flow is in UDP datagrams; false on raw IP.
     #[inline]
     #[must_use]
-    pub fn is_carried(&self) -> bool {
+    pub(crate) fn is_carried(&self) -> bool {
         self.ports >> 32 != 0
     }
 
     /// Our UDP port; 0 on raw IP.
     #[inline]
     #[must_use]
-    pub fn outer_local(&self) -> u16 {
+    pub(crate) fn outer_local(&self) -> u16 {
         (self.ports >> 48) as u16
     }
 
     /// The peer's UDP port; 0 on raw IP.
     #[inline]
     #[must_use]
-    pub fn outer_remote(&self) -> u16 {
+    pub(crate) fn outer_remote(&self) -> u16 {
         (self.ports >> 32) as u16
     }
 
     /// The common part of all flows between the same two UDP ports: the key without the inner ports.
     #[must_use]
-    pub fn outer(&self) -> Self {
+    pub(crate) fn outer(&self) -> Self {
         Self { ports: self.ports & !0xffff_ffff, ..*self }
     }
 
     /// The common part of all flows in UDP that differ only in the peer's UDP port.
     #[must_use]
-    pub fn anywhere(&self) -> Self {
+    pub(crate) fn anywhere(&self) -> Self {
         self.carried(self.outer_local(), 0)
     }
 
@@ -137,27 +137,27 @@ impl FlowKey {
     /// Our address.
     #[inline]
     #[must_use]
-    pub fn local_ip(&self) -> IpAddr {
+    pub(crate) fn local_ip(&self) -> IpAddr {
         address(self.local)
     }
 
     /// The peer's address.
     #[inline]
     #[must_use]
-    pub fn remote_ip(&self) -> IpAddr {
+    pub(crate) fn remote_ip(&self) -> IpAddr {
         address(self.remote)
     }
 
     /// The MSS of a peer that announces none.
     #[must_use]
-    pub fn default_mss(&self) -> u16 {
+    pub(crate) fn default_mss(&self) -> u16 {
         default_mss(self.remote_ip())
     }
 
     /// Our address and the peer's, if they are IPv4 addresses.
     #[inline]
     #[must_use]
-    pub fn v4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    pub(crate) fn v4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
         let ([high, low], [remote_high, remote_low]) = (self.local, self.remote);
         let both = high & remote_high == V4;
         both.then(|| (Ipv4Addr::from_bits(low as u32), Ipv4Addr::from_bits(remote_low as u32)))
@@ -166,66 +166,66 @@ impl FlowKey {
     /// Length of the IP header of its packets.
     #[inline]
     #[must_use]
-    pub fn ip_header_len(&self) -> usize {
+    pub(crate) fn ip_header_len(&self) -> usize {
         if self.local[0] == V4 { 20 } else { 40 }
     }
 
     /// How its segments travel.
     #[inline]
     #[must_use]
-    pub fn carrier(&self) -> Carrier {
+    pub(crate) fn carrier(&self) -> Carrier {
         if self.is_carried() { Carrier::Udp } else { Carrier::Ip }
     }
 
     /// Length of the headers in front of its segments: IP's, and in UDP also UDP's and the carrier's.
     #[inline]
     #[must_use]
-    pub fn headers_len(&self) -> usize {
+    pub(crate) fn headers_len(&self) -> usize {
         self.ip_header_len() + if self.is_carried() { OUTER } else { 0 }
     }
 
     /// Our port.
     #[inline]
     #[must_use]
-    pub fn local_port(&self) -> u16 {
+    pub(crate) fn local_port(&self) -> u16 {
         (self.ports >> 16) as u16
     }
 
     /// The peer's port.
     #[inline]
     #[must_use]
-    pub fn remote_port(&self) -> u16 {
+    pub(crate) fn remote_port(&self) -> u16 {
         self.ports as u16
     }
 
     /// Our address and port.
     #[must_use]
-    pub fn local(&self) -> SocketAddr {
+    pub(crate) fn local(&self) -> SocketAddr {
         SocketAddr::new(self.local_ip(), self.local_port())
     }
 
     /// The peer's address and port.
     #[must_use]
-    pub fn remote(&self) -> SocketAddr {
+    pub(crate) fn remote(&self) -> SocketAddr {
         SocketAddr::new(self.remote_ip(), self.remote_port())
     }
 }
 
 /// Keyed hashing of four-tuples. An attacker who does not know the seed cannot aim at one bucket.
 #[derive(Debug, Clone)]
-pub struct FlowHasher(SeedableRandomState);
+pub(crate) struct FlowHasher(SeedableRandomState);
 
 impl FlowHasher {
     /// A hasher with a secret seed.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()))
     }
 
     /// The hash of `key`.
     #[inline]
     #[must_use]
-    pub fn hash(&self, key: &FlowKey) -> u64 {
+    pub(crate) fn hash(&self, key: &FlowKey) -> u64 {
         let mut hasher = self.0.build_hasher();
         hasher.write_u64(key.remote[1]);
         hasher.write_u64(key.local[1] ^ key.ports << 32);
@@ -243,7 +243,7 @@ impl FlowHasher {
 
 /// Maps four-tuples to slab indices. The entries hold the keys; the table holds four bytes for each entry.
 #[derive(Debug, Default)]
-pub struct FlowTable {
+pub(crate) struct FlowTable {
     table: HashTable<u32>,
 }
 
@@ -251,17 +251,17 @@ impl FlowTable {
     /// The index for `hash` whose key satisfies `is`.
     #[inline]
     #[must_use]
-    pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         self.table.find(hash, |i| is(*i)).copied()
     }
 
     /// Adds an index; `rehash` gives the hash of any index in the table.
-    pub fn insert(&mut self, hash: u64, index: u32, rehash: impl Fn(u32) -> u64) {
+    pub(crate) fn insert(&mut self, hash: u64, index: u32, rehash: impl Fn(u32) -> u64) {
         self.table.insert_unique(hash, index, |i| rehash(*i));
     }
 
     /// Removes an index.
-    pub fn remove(&mut self, hash: u64, index: u32) {
+    pub(crate) fn remove(&mut self, hash: u64, index: u32) {
         if let Ok(entry) = self.table.find_entry(hash, |i| *i == index) {
             entry.remove();
         }

@@ -5,7 +5,7 @@ use siphasher::sip::SipHasher24;
 use zeroize::Zeroize;
 
 /// Secrets and random numbers of one stack, all from the caller's 32 bytes.
-pub struct Random {
+pub(crate) struct Random {
     key: [u8; 16],
     counter: u64,
     /// The unused bytes of a random number for [`Random::next_byte`], and their number.
@@ -27,7 +27,7 @@ impl Drop for Random {
 impl Random {
     /// A generator from 32 unpredictable bytes.
     #[must_use]
-    pub fn new(secret: &[u8; 32]) -> Self {
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
         let mut key = [0; 16];
         for (half, out) in key.chunks_exact_mut(8).enumerate() {
             let mut hasher = SipHasher24::new_with_key(first_half(secret));
@@ -39,7 +39,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.counter = self.counter.wrapping_add(1);
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write_u64(self.counter);
@@ -47,7 +47,7 @@ impl Random {
     }
 
     /// The next 8 bits, at an eighth of the work.
-    pub fn next_byte(&mut self) -> u8 {
+    pub(crate) fn next_byte(&mut self) -> u8 {
         if self.spare.1 == 0 {
             self.spare = (self.next_u64(), 8);
         }
@@ -57,7 +57,7 @@ impl Random {
     }
 
     /// 16 random bytes for an independent secret.
-    pub fn secret(&mut self) -> [u8; 16] {
+    pub(crate) fn secret(&mut self) -> [u8; 16] {
         let mut out = [0; 16];
         for half in out.chunks_exact_mut(8) {
             half.copy_from_slice(&self.next_u64().to_le_bytes());

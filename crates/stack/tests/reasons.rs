@@ -9,7 +9,7 @@ use firstflight_wire::asap::Status;
 use std::collections::BTreeSet;
 
 /// Returns the outcome that an end reports.
-pub type Scenario = fn() -> Outcome;
+pub(crate) type Scenario = fn() -> Outcome;
 
 /// Whether an end reports a reason.
 enum Said {

@@ -12,7 +12,7 @@ const FIRST_ROOM: usize = 8;
 
 /// Records in the order of the stream, without gaps.
 #[derive(Debug, Default)]
-pub struct Board {
+pub(crate) struct Board {
     list: VecDeque<Sent>,
     /// Sums of lengths: of all records, and of those that are SACKed, LOST, AGAIN, and LOST but not sent again
     /// yet.
@@ -32,7 +32,7 @@ pub struct Board {
 /// Boards of flights that ended, kept for later flights.
 #[derive(Debug, Default)]
 #[allow(clippy::vec_box, reason = "a board goes to its connection and back as one pointer")]
-pub struct Boards(Vec<Box<Board>>);
+pub(crate) struct Boards(Vec<Box<Board>>);
 
 impl Boards {
     /// At most `SPARE` boards are kept, none with room for more than `LARGEST` records.
@@ -40,7 +40,7 @@ impl Boards {
     const LARGEST: usize = 1024;
 
     /// A board with the segment `one`.
-    pub fn take(&mut self, one: Sent) -> Box<Board> {
+    pub(crate) fn take(&mut self, one: Sent) -> Box<Board> {
         let mut board = self.0.pop().unwrap_or_else(|| {
             Box::new(Board { list: VecDeque::with_capacity(FIRST_ROOM), ..Board::default() })
         });
@@ -49,7 +49,7 @@ impl Boards {
     }
 
     /// Keeps an empty board for later.
-    pub fn give(&mut self, mut board: Box<Board>) {
+    pub(crate) fn give(&mut self, mut board: Box<Board>) {
         if self.0.len() < Self::SPARE && board.list.capacity() <= Self::LARGEST {
             let list = core::mem::take(&mut board.list);
             debug_assert!(list.is_empty());
@@ -61,7 +61,7 @@ impl Boards {
 
 impl Board {
     /// A board of one segment.
-    pub fn of(one: Sent) -> Self {
+    pub(crate) fn of(one: Sent) -> Self {
         let mut board = Self::default();
         board.append(one);
         board
@@ -75,25 +75,25 @@ impl Board {
 
     /// Number of records.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
     /// The record at `index`.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<&Sent> {
+    pub(crate) fn get(&self, index: usize) -> Option<&Sent> {
         self.list.get(index)
     }
 
     /// Bytes under way, estimated (RFC 6675 "pipe").
     #[inline]
-    pub fn pipe(&self) -> u32 {
+    pub(crate) fn pipe(&self) -> u32 {
         (self.bytes + self.again).saturating_sub(self.sacked + self.lost)
     }
 
     /// A segment that was never sent before leaves, behind all others.
     #[inline]
-    pub fn push(&mut self, sent: Sent) {
+    pub(crate) fn push(&mut self, sent: Sent) {
         if self.is_crowded()
             && let Some(last) = self.list.back_mut().filter(|last| last.marks == Marks::default())
         {
@@ -113,7 +113,7 @@ impl Board {
 
     /// Everything below `ack` has arrived. `each` sees the segments that were not SACKed before, in their
     /// earlier state.
-    pub fn acknowledge(&mut self, ack: SeqNum, mut each: impl FnMut(&Sent)) {
+    pub(crate) fn acknowledge(&mut self, ack: SeqNum, mut each: impl FnMut(&Sent)) {
         while let Some(first) = self.list.front().copied() {
             if first.end.gt(ack) {
                 if first.start.lt(ack) {
@@ -178,7 +178,7 @@ impl Board {
     /// The peer has `range`. `each` sees the segments that are newly SACKed, in their earlier state. A segment
     /// that the peer has only in part counts as missing, because splitting records for tiny ranges would make
     /// the list long.
-    pub fn sack(&mut self, range: Range<SeqNum>, mut each: impl FnMut(&Sent)) {
+    pub(crate) fn sack(&mut self, range: Range<SeqNum>, mut each: impl FnMut(&Sent)) {
         let first = self.index(range.start);
         for index in first..self.list.len() {
             let Some(sent) = self.list.get(index).filter(|sent| sent.end.le(range.end)) else { break };
@@ -233,7 +233,7 @@ impl Board {
 
     /// Marks every segment as lost for which `lost` gives `Some(true)`, among those that are neither SACKed nor
     /// waiting. Stops at the first one for which it gives `None`.
-    pub fn mark(&mut self, mut lost: impl FnMut(&Sent) -> Option<bool>) {
+    pub(crate) fn mark(&mut self, mut lost: impl FnMut(&Sent) -> Option<bool>) {
         for index in 0..self.list.len() {
             let Some(sent) = self.list.get(index) else { return };
             if sent.marks.has(Marks::SACKED) || sent.marks.waits() {
@@ -248,21 +248,21 @@ impl Board {
     }
 
     /// Marks the oldest segment that is not SACKed as lost.
-    pub fn mark_first(&mut self) {
+    pub(crate) fn mark_first(&mut self) {
         if let Some(index) = self.list.iter().position(|sent| !sent.marks.has(Marks::SACKED)) {
             self.mark_lost(index);
         }
     }
 
     /// The peer reneged on its SACKs (RFC 2018 §8): removes the SACKED marks.
-    pub fn renege(&mut self) {
+    pub(crate) fn renege(&mut self) {
         self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::SACKED));
         self.sacked = 0;
         self.sacked_segments = 0;
     }
 
     /// No segment was lost after all: removes the LOST marks.
-    pub fn unmark_lost(&mut self) {
+    pub(crate) fn unmark_lost(&mut self) {
         self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::LOST));
         self.lost = 0;
         self.waiting = 0;
@@ -271,7 +271,7 @@ impl Board {
 
     /// The first range to send again, at most `room` bytes. Waiting segments directly behind it are included as
     /// far as they fit.
-    pub fn next_waiting(&mut self, room: u32) -> Option<(SeqNum, SeqNum)> {
+    pub(crate) fn next_waiting(&mut self, room: u32) -> Option<(SeqNum, SeqNum)> {
         if self.waiting == 0 {
             return None;
         }
@@ -301,7 +301,7 @@ impl Board {
     }
 
     /// The numbers from `start` to `end` leave again, at `at`.
-    pub fn repeat(&mut self, start: SeqNum, end: SeqNum, at: Instant) {
+    pub(crate) fn repeat(&mut self, start: SeqNum, end: SeqNum, at: Instant) {
         let mut index = self.index(start);
         if self.list.get(index).is_some_and(|sent| sent.start.lt(start)) && self.split(index, start) {
             index += 1;
@@ -328,7 +328,7 @@ impl Board {
     }
 
     /// Notes that the newest segment ended a burst.
-    pub fn end_burst(&mut self) {
+    pub(crate) fn end_burst(&mut self) {
         if let Some(last) = self.list.back_mut() {
             last.ends_burst = true;
         }
@@ -337,7 +337,7 @@ impl Board {
     /// Whether the segment that ends at `end` ended a burst, or the next segment does not wait to be sent
     /// again.
     #[must_use]
-    pub fn ends_burst(&self, end: SeqNum) -> bool {
+    pub(crate) fn ends_burst(&self, end: SeqNum) -> bool {
         let next = self.index(end);
         let ended = self.list.get(next.wrapping_sub(1)).is_some_and(|sent| sent.ends_burst);
         ended || self.list.get(next).is_none_or(|sent| !sent.marks.waits())
@@ -345,7 +345,7 @@ impl Board {
 
     /// Bytes below `end` that are marked as lost.
     #[must_use]
-    pub fn lost_below(&self, end: SeqNum) -> u32 {
+    pub(crate) fn lost_below(&self, end: SeqNum) -> u32 {
         let below = self.list.iter().take_while(|sent| sent.start.lt(end));
         below.filter(|sent| sent.marks.has(Marks::LOST)).map(Sent::len).sum()
     }

@@ -4,7 +4,7 @@ use firstflight_wire::SeqNum;
 
 /// A piece of the stream to send now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// Number of its first byte.
     pub seq: SeqNum,
     /// Bytes of data.
@@ -17,7 +17,7 @@ pub struct Chunk {
 /// that was just written in parts stalls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Never sent before.
     Fresh,
     /// Never sent before, and our FIN is behind it.
@@ -32,21 +32,21 @@ impl Chunk {
     /// Whether it ends with our FIN.
     #[inline]
     #[must_use]
-    pub const fn fin(&self) -> bool {
+    pub(crate) const fn fin(&self) -> bool {
         matches!(self.kind, Kind::FreshFin | Kind::AgainFin)
     }
 
     /// Whether it was sent before.
     #[inline]
     #[must_use]
-    pub const fn again(&self) -> bool {
+    pub(crate) const fn again(&self) -> bool {
         matches!(self.kind, Kind::Again | Kind::AgainFin)
     }
 }
 
 /// Whether a segment that is less than full may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Small {
+pub(crate) enum Small {
     /// It may leave at once.
     Leave,
     /// Nagle's algorithm decides (RFC 9293 §3.7.4).
@@ -59,7 +59,7 @@ impl Small {
     /// The rule with Nagle's algorithm off (`nodelay`) or on.
     #[inline]
     #[must_use]
-    pub const fn of(nodelay: bool) -> Self {
+    pub(crate) const fn of(nodelay: bool) -> Self {
         if nodelay { Self::Leave } else { Self::Nagle }
     }
 }

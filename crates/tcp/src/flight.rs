@@ -9,48 +9,48 @@ use firstflight_wire::{Instant, SeqNum};
 
 /// Limits on the records of an application that makes tiny writes: beyond `MANY` records, at most one for each
 /// `CRUMB` bytes.
-pub const MANY: usize = 4096;
-pub const CRUMB: u32 = 256;
+pub(crate) const MANY: usize = 4096;
+pub(crate) const CRUMB: u32 = 256;
 
 /// What is known about a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Marks(u8);
+pub(crate) struct Marks(u8);
 
 impl Marks {
     /// The peer has it (RFC 2018).
-    pub const SACKED: Self = Self(1);
+    pub(crate) const SACKED: Self = Self(1);
     /// It was marked as lost, and perhaps sent again since.
-    pub const LOST: Self = Self(2);
+    pub(crate) const LOST: Self = Self(2);
     /// A retransmission of it is under way.
-    pub const AGAIN: Self = Self(4);
+    pub(crate) const AGAIN: Self = Self(4);
     /// It was sent more than once, so its acknowledgement gives no round-trip sample (Karn).
-    pub const REPEATED: Self = Self(8);
+    pub(crate) const REPEATED: Self = Self(8);
 
     #[inline]
-    pub const fn has(self, other: Self) -> bool {
+    pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
     #[inline]
-    pub fn set(&mut self, other: Self) {
+    pub(crate) fn set(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
     #[inline]
-    pub fn clear(&mut self, other: Self) {
+    pub(crate) fn clear(&mut self, other: Self) {
         self.0 &= !other.0;
     }
 
     /// It is marked as lost and was not sent again yet.
     #[inline]
-    pub fn waits(self) -> bool {
+    pub(crate) fn waits(self) -> bool {
         self.0 & (Self::LOST.0 | Self::AGAIN.0) == Self::LOST.0
     }
 }
 
 /// One segment that left.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub(crate) struct Sent {
     /// Its first number.
     pub start: SeqNum,
     /// The number behind its last one; a FIN counts.
@@ -66,14 +66,14 @@ pub struct Sent {
 
 impl Sent {
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.end.distance_from(self.start)
     }
 
     /// RFC 8985 §6.2 RACK_sent_after: whether this segment left later than one that left at `at` and ended at
     /// `end`.
     #[inline]
-    pub fn after(&self, at: Instant, end: SeqNum) -> bool {
+    pub(crate) fn after(&self, at: Instant, end: SeqNum) -> bool {
         self.at > at || (self.at == at && self.end.gt(end))
     }
 }
@@ -91,7 +91,7 @@ enum Records {
 
 /// All segments under way, in the order of the stream, without gaps.
 #[derive(Debug, Default)]
-pub struct Flight {
+pub(crate) struct Flight {
     records: Records,
 }
 
@@ -99,7 +99,7 @@ impl Flight {
     /// Number of segments under way, including SACKed ones.
     #[inline]
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.records {
             Records::None => 0,
             Records::One(_) => 1,
@@ -110,7 +110,7 @@ impl Flight {
     /// The record at `index`.
     #[inline]
     #[must_use]
-    pub fn get(&self, index: usize) -> Option<&Sent> {
+    pub(crate) fn get(&self, index: usize) -> Option<&Sent> {
         match &self.records {
             Records::One(one) if index == 0 => Some(one),
             Records::Many(board) => board.get(index),
@@ -141,13 +141,13 @@ impl Flight {
     /// The oldest segment.
     #[inline]
     #[must_use]
-    pub fn first(&self) -> Option<&Sent> {
+    pub(crate) fn first(&self) -> Option<&Sent> {
         self.get(0)
     }
 
     /// The newest segment.
     #[must_use]
-    pub fn last(&self) -> Option<&Sent> {
+    pub(crate) fn last(&self) -> Option<&Sent> {
         self.get(self.len().wrapping_sub(1))
     }
 
@@ -161,7 +161,7 @@ impl Flight {
     //= rfc6675 4-c
     #[inline]
     #[must_use]
-    pub fn pipe(&self) -> u32 {
+    pub(crate) fn pipe(&self) -> u32 {
         match &self.records {
             Records::None => 0,
             Records::One(one) => one.len(),
@@ -172,42 +172,42 @@ impl Flight {
     /// Bytes that the peer has beyond the data that it misses.
     #[inline]
     #[must_use]
-    pub fn sacked(&self) -> u32 {
+    pub(crate) fn sacked(&self) -> u32 {
         self.board().map_or(0, |board| board.sacked)
     }
 
     /// Number of segments that these bytes are in.
     #[inline]
     #[must_use]
-    pub fn sacked_segments(&self) -> u32 {
+    pub(crate) fn sacked_segments(&self) -> u32 {
         self.board().map_or(0, |board| board.sacked_segments)
     }
 
     /// Bytes marked as lost and not known to have arrived, whether sent again or not.
     #[inline]
     #[must_use]
-    pub fn lost(&self) -> u32 {
+    pub(crate) fn lost(&self) -> u32 {
         self.board().map_or(0, |board| board.lost)
     }
 
     /// Bytes sent again and not yet known to have arrived or to be lost.
     #[inline]
     #[must_use]
-    pub fn again(&self) -> u32 {
+    pub(crate) fn again(&self) -> u32 {
         self.board().map_or(0, |board| board.again)
     }
 
     /// Bytes marked as lost that are still to be sent again.
     #[inline]
     #[must_use]
-    pub fn waiting(&self) -> u32 {
+    pub(crate) fn waiting(&self) -> u32 {
         self.board().map_or(0, |board| board.waiting)
     }
 
     /// A segment that was never sent before leaves, behind all others. Two or more segments need a board, which
     /// comes from `boards` if it has one.
     #[inline(always)]
-    pub fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
+    pub(crate) fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         if let Records::None = self.records {
             // Fill in place: a copy of a record built elsewhere would wait for its stores.
             self.records = Records::One(Sent { start, end, at, marks: Marks::default(), ends_burst: false });
@@ -233,7 +233,7 @@ impl Flight {
     /// Everything below `ack` has arrived. `each` sees the segments that were not SACKed before, in their
     /// earlier state.
     #[inline]
-    pub fn acknowledge(&mut self, ack: SeqNum, mut each: impl FnMut(&Sent)) {
+    pub(crate) fn acknowledge(&mut self, ack: SeqNum, mut each: impl FnMut(&Sent)) {
         match &mut self.records {
             Records::None => {}
             Records::One(one) if one.end.le(ack) => {
@@ -251,7 +251,7 @@ impl Flight {
 
     /// Takes out everything under way, if it is at most one segment without marks.
     #[inline(always)]
-    pub fn take_plain(&mut self) -> Option<Option<Sent>> {
+    pub(crate) fn take_plain(&mut self) -> Option<Option<Sent>> {
         match &self.records {
             Records::None => Some(None),
             Records::One(one) => {
@@ -265,7 +265,7 @@ impl Flight {
 
     /// Gives the memory back once nothing is under way.
     #[inline]
-    pub fn release(&mut self, boards: &mut Boards) {
+    pub(crate) fn release(&mut self, boards: &mut Boards) {
         if matches!(&self.records, Records::Many(board) if board.len() == 0)
             && let Records::Many(board) = mem::take(&mut self.records)
         {
@@ -276,7 +276,7 @@ impl Flight {
     /// The peer has `range`. `each` sees the segments that are newly SACKed, in their earlier state. A segment
     /// that the peer has only in part counts as missing, because splitting records for tiny ranges would make
     /// the list long.
-    pub fn sack(&mut self, range: Range<SeqNum>, each: impl FnMut(&Sent)) {
+    pub(crate) fn sack(&mut self, range: Range<SeqNum>, each: impl FnMut(&Sent)) {
         if let Some(board) = self.board_mut() {
             board.sack(range, each);
         }
@@ -284,28 +284,28 @@ impl Flight {
 
     /// Marks every segment as lost for which `lost` gives `Some(true)`, among those that are neither SACKed nor
     /// waiting. Stops at the first one for which it gives `None`.
-    pub fn mark(&mut self, lost: impl FnMut(&Sent) -> Option<bool>) {
+    pub(crate) fn mark(&mut self, lost: impl FnMut(&Sent) -> Option<bool>) {
         if let Some(board) = self.board_mut() {
             board.mark(lost);
         }
     }
 
     /// Marks the oldest segment that is not SACKed as lost.
-    pub fn mark_first(&mut self) {
+    pub(crate) fn mark_first(&mut self) {
         if let Some(board) = self.board_mut() {
             board.mark_first();
         }
     }
 
     /// The peer reneged on its SACKs (RFC 2018 §8): removes the SACKED marks.
-    pub fn renege(&mut self) {
+    pub(crate) fn renege(&mut self) {
         if let Some(board) = self.board_mut() {
             board.renege();
         }
     }
 
     /// No segment was lost after all: removes the LOST marks.
-    pub fn unmark_lost(&mut self) {
+    pub(crate) fn unmark_lost(&mut self) {
         if let Some(board) = self.board_mut() {
             board.unmark_lost();
         }
@@ -313,19 +313,19 @@ impl Flight {
 
     /// The first range to send again, at most `room` bytes. Waiting segments directly behind it are included as
     /// far as they fit.
-    pub fn next_waiting(&mut self, room: u32) -> Option<(SeqNum, SeqNum)> {
+    pub(crate) fn next_waiting(&mut self, room: u32) -> Option<(SeqNum, SeqNum)> {
         self.board_mut()?.next_waiting(room)
     }
 
     /// The numbers from `start` to `end` leave again, at `at`.
-    pub fn repeat(&mut self, start: SeqNum, end: SeqNum, at: Instant) {
+    pub(crate) fn repeat(&mut self, start: SeqNum, end: SeqNum, at: Instant) {
         if let Some(board) = self.board_mut() {
             board.repeat(start, end, at);
         }
     }
 
     /// The retransmission timer fires.
-    pub fn time_out(&mut self, now: Instant) {
+    pub(crate) fn time_out(&mut self, now: Instant) {
         if let Some(board) = self.board_mut() {
             board.timeout_at = Some(now);
         }
@@ -334,12 +334,12 @@ impl Flight {
     /// When the timer last fired in this flight.
     #[inline]
     #[must_use]
-    pub fn timeout_at(&self) -> Option<Instant> {
+    pub(crate) fn timeout_at(&self) -> Option<Instant> {
         self.board().and_then(|board| board.timeout_at)
     }
 
     /// Notes that the newest segment ended a burst.
-    pub fn end_burst(&mut self) {
+    pub(crate) fn end_burst(&mut self) {
         if let Some(board) = self.board_mut() {
             board.end_burst();
         }
@@ -348,26 +348,26 @@ impl Flight {
     /// Whether the segment that ends at `end` ended a burst, or the next segment does not wait to be sent
     /// again.
     #[must_use]
-    pub fn ends_burst(&self, end: SeqNum) -> bool {
+    pub(crate) fn ends_burst(&self, end: SeqNum) -> bool {
         self.board().is_none_or(|board| board.ends_burst(end))
     }
 
     /// Bytes below `end` that are marked as lost.
     #[must_use]
-    pub fn lost_below(&self, end: SeqNum) -> u32 {
+    pub(crate) fn lost_below(&self, end: SeqNum) -> u32 {
         self.board().map_or(0, |board| board.lost_below(end))
     }
 
     /// Whether there is no record, nor memory for any.
     #[inline]
     #[must_use]
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         matches!(self.records, Records::None)
     }
 
     /// Removes everything.
     #[inline(always)]
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if !self.is_bare() {
             self.records = Records::None;
         }

@@ -9,14 +9,14 @@ const LATE: Duration = Duration::from_millis(2);
 
 /// When the next segment may leave.
 #[derive(Debug, Default)]
-pub struct Pacer {
+pub(crate) struct Pacer {
     /// C.next_send_time of draft-ietf-ccwg-bbr §5.6.2.
     next: Instant,
 }
 
 /// The pacing rate and its limits.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Bytes a second.
     pub rate: u64,
     /// Size of a full segment, bytes. Two full segments may always leave together.
@@ -29,12 +29,12 @@ impl Pacer {
     /// The time until which nothing may leave; `None` if something may leave now.
     #[inline]
     #[must_use]
-    pub fn holds(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn holds(&self, now: Instant) -> Option<Instant> {
         (self.next > now).then_some(self.next)
     }
 
     /// `bytes` left. Without a pace the next bytes may follow at once.
-    pub fn sent(&mut self, bytes: u32, pace: Option<Pace>, now: Instant) {
+    pub(crate) fn sent(&mut self, bytes: u32, pace: Option<Pace>, now: Instant) {
         let Some(pace) = pace.filter(|pace| pace.rate > 0) else {
             self.next = now;
             return;
@@ -46,7 +46,7 @@ impl Pacer {
     }
 
     /// The next segment may leave at once.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.next = Instant::ZERO;
     }
 }
@@ -59,7 +59,7 @@ fn time_for(bytes: u32, rate: u64) -> Duration {
 /// The rate for an algorithm that has none of its own: two windows in a round trip while the window may double,
 /// 1.2 windows in congestion avoidance (as in Linux).
 #[must_use]
-pub fn rate_of_window(window: u32, threshold: u32, srtt: Duration) -> u64 {
+pub(crate) fn rate_of_window(window: u32, threshold: u32, srtt: Duration) -> u64 {
     let percent = if window < threshold / 2 { 200 } else { 120 };
     let micros = (srtt.as_micros() as u64).max(1);
     u64::from(window) * percent * 10_000 / micros

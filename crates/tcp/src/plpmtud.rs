@@ -7,16 +7,16 @@ use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
 /// Time before a size that failed is tried again (PMTU_RAISE_TIMER, RFC 8899 §5.1.1).
-pub const RAISE_TIMER: Duration = Duration::from_secs(600);
+pub(crate) const RAISE_TIMER: Duration = Duration::from_secs(600);
 /// Timeouts in a row at a raised size that mean a black hole (RFC 8899 §4.3).
-pub const BLACK_HOLE: u8 = 2;
+pub(crate) const BLACK_HOLE: u8 = 2;
 /// Payload that nearly every path takes (RFC 4821 §7.2: search_low = 1,024 bytes; Linux: tcp_base_mss).
-pub const BASE: u16 = 1024;
+pub(crate) const BASE: u16 = 1024;
 /// Time after a black hole before larger sizes are tried again. It is short, so that a path that was only slow
 /// or down for a while soon gets its size back.
 const REST: Duration = Duration::from_secs(10);
 /// The sizes that one connection tries, ascending; 0 is an empty place.
-pub type Sizes = [u16; 3];
+pub(crate) type Sizes = [u16; 3];
 
 /// The state of the search (RFC 8899 §5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ enum Phase {
 
 /// The search of one connection. Sizes are payloads without options, bytes.
 #[derive(Debug)]
-pub struct Search {
+pub(crate) struct Search {
     base: u16,
     sizes: Sizes,
     phase: Phase,
@@ -41,26 +41,26 @@ pub struct Search {
 
 impl Search {
     /// A search from `base` up through `sizes`, none above `limit`; `None` if there is nothing to try.
-    pub fn new(base: u16, sizes: Sizes, limit: u16) -> Option<Self> {
+    pub(crate) fn new(base: u16, sizes: Sizes, limit: u16) -> Option<Self> {
         let sizes = sizes.map(|size| size.min(limit));
         let any = sizes.iter().any(|&size| size > base);
         any.then_some(Self { base, sizes, phase: Phase::Searching, spared: None })
     }
 
     /// A search that begins with a pause of 10 s, after a black hole.
-    pub fn resting(base: u16, sizes: Sizes, now: Instant) -> Option<Self> {
+    pub(crate) fn resting(base: u16, sizes: Sizes, now: Instant) -> Option<Self> {
         let mut search = Self::new(base, sizes, u16::MAX)?;
         search.phase = Phase::Complete { until: now + REST };
         Some(search)
     }
 
     /// The size to fall back to.
-    pub fn base(&self) -> u16 {
+    pub(crate) fn base(&self) -> u16 {
         self.base
     }
 
     /// The size to try now, with `mss` in use.
-    pub fn next(&mut self, mss: u16, now: Instant) -> Option<u16> {
+    pub(crate) fn next(&mut self, mss: u16, now: Instant) -> Option<u16> {
         match self.phase {
             Phase::Probing { .. } => return None,
             Phase::Complete { until } if now < until => return None,
@@ -70,12 +70,12 @@ impl Search {
     }
 
     /// A probe of `size` left with these numbers.
-    pub fn sent(&mut self, start: SeqNum, end: SeqNum, size: u16) {
+    pub(crate) fn sent(&mut self, start: SeqNum, end: SeqNum, size: u16) {
         self.phase = Phase::Probing { start, end, size };
     }
 
     /// The numbers of the probe that is under way.
-    pub fn probe(&self) -> Option<(SeqNum, SeqNum)> {
+    pub(crate) fn probe(&self) -> Option<(SeqNum, SeqNum)> {
         match self.phase {
             Phase::Probing { start, end, .. } => Some((start, end)),
             _ => None,
@@ -83,7 +83,7 @@ impl Search {
     }
 
     /// Everything below `ack` arrived. Returns the size that is now known to pass.
-    pub fn acknowledged(&mut self, ack: SeqNum) -> Option<u16> {
+    pub(crate) fn acknowledged(&mut self, ack: SeqNum) -> Option<u16> {
         let Phase::Probing { end, size, .. } = self.phase else { return None };
         if ack.lt(end) {
             return None;
@@ -94,14 +94,14 @@ impl Search {
 
     /// Numbers from `start` to `end` are sent again. If they overlap the probe, its acknowledgement can no
     /// longer show whether the probe arrived, so the probe ends.
-    pub fn resent(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
+    pub(crate) fn resent(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         if self.probe().is_some_and(|probe| start.lt(probe.1) && probe.0.lt(end)) {
             self.complete(now);
         }
     }
 
     /// Tries nothing for [`RAISE_TIMER`].
-    pub fn complete(&mut self, now: Instant) {
+    pub(crate) fn complete(&mut self, now: Instant) {
         self.phase = Phase::Complete { until: now + RAISE_TIMER };
     }
 }

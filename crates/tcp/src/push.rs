@@ -14,7 +14,7 @@ const KEPT: usize = 8;
 
 /// The ends of writes that are followed by more data. It is one pointer until the first such end.
 #[derive(Debug, Default)]
-pub struct Push(Option<Box<Ends>>);
+pub(crate) struct Push(Option<Box<Ends>>);
 
 #[derive(Debug, Default)]
 struct Ends {
@@ -26,12 +26,12 @@ struct Ends {
 impl Push {
     /// Removes everything.
     #[inline(always)]
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0 = None;
     }
 
     /// The application writes more data behind `end`, the end of an earlier write.
-    pub fn note(&mut self, end: SeqNum) {
+    pub(crate) fn note(&mut self, end: SeqNum) {
         let list = &mut self.0.get_or_insert_default().list;
         if list.back() == Some(&end) {
             return;
@@ -44,7 +44,7 @@ impl Push {
 
     /// Removes the ends up to `una`.
     #[inline(always)]
-    pub fn acknowledged(&mut self, una: SeqNum) {
+    pub(crate) fn acknowledged(&mut self, una: SeqNum) {
         let Some(ends) = &mut self.0 else { return };
         while ends.list.front().is_some_and(|end| end.le(una)) {
             ends.list.pop_front();
@@ -57,14 +57,14 @@ impl Push {
     /// Whether a write ended at `end` and more was written behind it.
     #[inline]
     #[must_use]
-    pub fn ends_at(&self, end: SeqNum) -> bool {
+    pub(crate) fn ends_at(&self, end: SeqNum) -> bool {
         self.0.as_ref().is_some_and(|ends| ends.list.contains(&end))
     }
 
     /// Whether there has been a burst of segments, or a write that followed another.
     #[inline]
     #[must_use]
-    pub fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.0.is_some()
     }
 
@@ -72,13 +72,13 @@ impl Push {
     /// left.
     #[inline]
     #[must_use]
-    pub fn is_between_bursts(&self) -> bool {
+    pub(crate) fn is_between_bursts(&self) -> bool {
         self.0.as_ref().is_none_or(|ends| ends.burst.1 == 0)
     }
 
     /// A segment leaves; at most `most()` segments leave together, and `last` says that no other follows.
     /// Returns whether it is the last of several.
-    pub fn leaves(&mut self, now: Instant, last: bool, most: impl FnOnce() -> u32) -> bool {
+    pub(crate) fn leaves(&mut self, now: Instant, last: bool, most: impl FnOnce() -> u32) -> bool {
         let burst = &mut self.0.get_or_insert_default().burst;
         if burst.0 != now || burst.1 == 0 {
             *burst = (now, 0, most());
@@ -97,7 +97,13 @@ impl Push {
 /// millisecond at a rate of two windows in a round trip, more on paths with a short round trip, and at most
 /// half a window.
 #[must_use]
-pub fn burst(mss: u32, cwnd: u32, least: u32, srtt: Option<Duration>, min_rtt: Option<Duration>) -> u32 {
+pub(crate) fn burst(
+    mss: u32,
+    cwnd: u32,
+    least: u32,
+    srtt: Option<Duration>,
+    min_rtt: Option<Duration>,
+) -> u32 {
     /// The largest packet that a network card splits into segments, bytes.
     const LARGEST: u64 = 65_536;
     let half = (cwnd / mss.max(1) / 2).max(1);

@@ -12,7 +12,7 @@ const FEWEST: u32 = 2;
 
 /// State that decides whether acknowledgements wait.
 #[derive(Debug)]
-pub struct QuickAck {
+pub(crate) struct QuickAck {
     /// Acknowledgements still to be sent without delay.
     left: u32,
     /// When data last arrived; [`Instant::FAR_FUTURE`] before the first data.
@@ -40,7 +40,7 @@ impl QuickAck {
     /// `segments` gives the number of full segments that fit into the offered window. At most `most`
     /// acknowledgements are sent without delay.
     #[inline(always)]
-    pub fn data(&mut self, now: Instant, rto: u64, segments: impl FnOnce() -> u32, most: u32) {
+    pub(crate) fn data(&mut self, now: Instant, rto: u64, segments: impl FnOnce() -> u32, most: u32) {
         let anew = self.heard == Instant::FAR_FUTURE || now.nanos_since(self.heard) > rto;
         self.heard = now;
         if anew {
@@ -49,36 +49,36 @@ impl QuickAck {
     }
 
     /// A segment arrived out of order or twice: its sender may be losing segments.
-    pub fn trouble(&mut self, segments: u32, most: u32) {
+    pub(crate) fn trouble(&mut self, segments: u32, most: u32) {
         self.left = self.left.max(quick(segments, most));
         self.interactive = false;
     }
 
     /// The handshake is complete.
-    pub fn opened(&mut self, now: Instant) {
+    pub(crate) fn opened(&mut self, now: Instant) {
         self.opened = now;
     }
 
     /// Data leaves. If it leaves within `delay` after data arrived, it probably answers that data.
-    pub fn answered(&mut self, now: Instant, delay: Duration) {
+    pub(crate) fn answered(&mut self, now: Instant, delay: Duration) {
         // Data that waited for the handshake answers the handshake.
         self.interactive |=
             (self.heard != Instant::FAR_FUTURE && now < self.heard + delay) || self.opened == now;
     }
 
     /// An acknowledgement was delayed, and no data left in that time to carry it.
-    pub fn waited_in_vain(&mut self) {
+    pub(crate) fn waited_in_vain(&mut self) {
         self.interactive = false;
     }
 
     /// An acknowledgement leaves.
-    pub fn acked(&mut self) {
+    pub(crate) fn acked(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
     /// Whether acknowledgements are sent without delay now.
     #[must_use]
-    pub fn is_quick(&self) -> bool {
+    pub(crate) fn is_quick(&self) -> bool {
         self.left > 0 && !self.interactive
     }
 }

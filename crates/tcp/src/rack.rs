@@ -6,14 +6,14 @@ use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
 /// Number of SACKed segments that mean a loss at once while no reordering was seen (DupThresh, RFC 5681 §3.2).
-pub const DUP_THRESH: u32 = 3;
+pub(crate) const DUP_THRESH: u32 = 3;
 /// Number of recoveries without a D-SACK after which the reordering window is small again (RFC 8985 §6.2 step
 /// 4).
 const PERSIST: u8 = 16;
 
 /// What RACK knows about the path and about the newest segment that arrived.
 #[derive(Debug)]
-pub struct Rack {
+pub(crate) struct Rack {
     /// Among the segments that arrived, the one that was sent last: when it left, and its end (RACK.xmit_ts,
     /// RACK.end_seq).
     newest: (Instant, SeqNum),
@@ -37,7 +37,7 @@ pub struct Rack {
 
 /// Other state of the connection that RACK needs when it looks for losses.
 #[derive(Debug, Clone, Copy)]
-pub struct Path {
+pub(crate) struct Path {
     /// Now.
     pub now: Instant,
     /// The connection is in fast recovery, or in recovery after a timeout.
@@ -52,7 +52,7 @@ impl Rack {
     /// Initial state; the stream begins at `iss`.
     #[inline]
     #[must_use]
-    pub fn new(iss: SeqNum) -> Self {
+    pub(crate) fn new(iss: SeqNum) -> Self {
         Self {
             newest: (Instant::ZERO, iss),
             rtt: 0,
@@ -69,7 +69,7 @@ impl Rack {
     /// The highest number that is known to have arrived.
     #[inline]
     #[must_use]
-    pub fn highest(&self) -> SeqNum {
+    pub(crate) fn highest(&self) -> SeqNum {
         self.fack
     }
 
@@ -78,7 +78,7 @@ impl Rack {
     /// order of the stream, in whatever order it lists them. `spurious` says that the acknowledgement cannot be
     /// for a retransmission.
     #[inline(always)]
-    pub fn arrived(&mut self, sent: &Sent, highest: SeqNum, now: Instant, spurious: bool) {
+    pub(crate) fn arrived(&mut self, sent: &Sent, highest: SeqNum, now: Instant, spurious: bool) {
         let repeated = sent.marks.has(Marks::REPEATED);
         self.fack = self.fack.max(sent.end);
         if sent.end.lt(highest) && !repeated {
@@ -95,21 +95,21 @@ impl Rack {
     }
 
     /// A segment that begins `distance` bytes below the highest number that had arrived came later.
-    pub fn see_reordering(&mut self, distance: u32) {
+    pub(crate) fn see_reordering(&mut self, distance: u32) {
         self.reordering_seen = true;
         self.overtaken = self.overtaken.max(distance);
     }
 
     /// The largest reordering seen, in segments of `mss` bytes; at least [`DUP_THRESH`].
     #[must_use]
-    pub fn reordering(&self, mss: u32) -> u32 {
+    pub(crate) fn reordering(&self, mss: u32) -> u32 {
         self.overtaken.div_ceil(mss.max(1)).max(DUP_THRESH)
     }
 
     /// A D-SACK arrived: a retransmission was needless, so reordering takes longer than the connection waited
     /// (§6.2 step 4). Counts once in a round trip.
     //= rfc8985 3.3.2-c
-    pub fn duplicate_seen(&mut self, una: SeqNum, nxt: SeqNum) {
+    pub(crate) fn duplicate_seen(&mut self, una: SeqNum, nxt: SeqNum) {
         if self.dsack_round.is_some_and(|round| una.ge(round)) {
             self.dsack_round = None;
         }
@@ -121,7 +121,7 @@ impl Rack {
     }
 
     /// A recovery has ended.
-    pub fn recovered(&mut self) {
+    pub(crate) fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
             self.quarters = 1;
@@ -142,7 +142,7 @@ impl Rack {
 
     /// Marks lost segments (RACK_detect_loss) if something arrived since the last search. Returns the time
     /// until more segments may be lost.
-    pub fn detect(&mut self, flight: &mut Flight, path: &Path) -> Option<Duration> {
+    pub(crate) fn detect(&mut self, flight: &mut Flight, path: &Path) -> Option<Duration> {
         if !core::mem::take(&mut self.advanced) {
             return None;
         }
@@ -150,7 +150,7 @@ impl Rack {
     }
 
     /// Like [`Rack::detect`], but always searches. For when that time has passed.
-    pub fn look(&self, flight: &mut Flight, path: &Path) -> Option<Duration> {
+    pub(crate) fn look(&self, flight: &mut Flight, path: &Path) -> Option<Duration> {
         let patience = Duration::from_nanos(self.rtt) + self.reordering_window(flight, path);
         let (newest, end) = self.newest;
         let mut wait = Duration::ZERO;
@@ -173,7 +173,7 @@ impl Rack {
 
     /// After a timeout: whether `sent` left so recently that it may still arrive.
     #[must_use]
-    pub fn may_arrive(&self, sent: &Sent, now: Instant) -> bool {
+    pub(crate) fn may_arrive(&self, sent: &Sent, now: Instant) -> bool {
         now.nanos_since(sent.at) < self.rtt
     }
 }

@@ -7,7 +7,7 @@ use firstflight_wire::SeqNum;
 
 /// Largest number of ranges, so that a peer cannot make the list grow without limit. When slow start
 /// overshoots, it loses every second segment of a window: 4,096 ranges are enough for 12 MB.
-pub const MAX_RANGES: usize = 4096;
+pub(crate) const MAX_RANGES: usize = 4096;
 
 /// Number of ranges that are also kept in the order of their newest segments (RFC 2018 §4).
 const RECENT: usize = 3;
@@ -16,7 +16,7 @@ const RECENT: usize = 3;
 ///
 /// It is one pointer while it is empty, which it nearly always is.
 #[derive(Debug, Default, Clone)]
-pub struct RangeSet(Option<Box<Ranges>>);
+pub(crate) struct RangeSet(Option<Box<Ranges>>);
 
 /// The vector is boxed because every connection has a set, and nearly none has a range.
 #[derive(Debug, Default, Clone)]
@@ -30,20 +30,20 @@ impl RangeSet {
     /// Whether there is no range.
     #[inline]
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
     /// The ranges, ascending.
     #[inline]
     #[must_use]
-    pub fn as_slice(&self) -> &[(SeqNum, SeqNum)] {
+    pub(crate) fn as_slice(&self) -> &[(SeqNum, SeqNum)] {
         self.0.as_ref().map_or(&[], |ranges| &ranges.list)
     }
 
     /// Adds `[start, end)`; returns how many of its numbers are new. Adds nothing when the list is full and the
     /// range touches no other.
-    pub fn insert(&mut self, start: SeqNum, end: SeqNum) -> u32 {
+    pub(crate) fn insert(&mut self, start: SeqNum, end: SeqNum) -> u32 {
         if !start.lt(end) {
             return 0;
         }
@@ -51,7 +51,7 @@ impl RangeSet {
     }
 
     /// Removes everything below `seq`.
-    pub fn remove_below(&mut self, seq: SeqNum) {
+    pub(crate) fn remove_below(&mut self, seq: SeqNum) {
         let Some(ranges) = &mut self.0 else { return };
         ranges.remove_below(seq);
         if ranges.list.is_empty() {
@@ -62,7 +62,7 @@ impl RangeSet {
 
     /// If the first range contains or touches `seq`, removes and returns it.
     #[inline]
-    pub fn take_from(&mut self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
+    pub(crate) fn take_from(&mut self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         if self.is_empty() {
             return None;
         }
@@ -74,7 +74,7 @@ impl RangeSet {
     /// The range that contains `seq`.
     #[must_use]
     #[inline(always)]
-    pub fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
+    pub(crate) fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         if self.is_empty() { None } else { self.search(seq) }
     }
 
@@ -86,7 +86,7 @@ impl RangeSet {
     }
 
     /// Moves the range around `seq` to the front. The others keep their order (RFC 2018 §4).
-    pub fn put_first(&mut self, seq: SeqNum) {
+    pub(crate) fn put_first(&mut self, seq: SeqNum) {
         let Some((start, end)) = self.containing(seq) else { return };
         let Some(ranges) = &mut self.0 else { return };
         let same = |s: &Option<SeqNum>| s.is_none_or(|s| s.ge(start) && s.lt(end));
@@ -96,14 +96,14 @@ impl RangeSet {
     }
 
     /// The ranges that were put first, the newest first.
-    pub fn recent(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> {
+    pub(crate) fn recent(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> {
         let recent = self.0.iter().flat_map(|ranges| ranges.recent);
         recent.flatten().filter_map(|seq| self.containing(seq))
     }
 
     /// Removes everything.
     #[inline(always)]
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if !self.is_empty() {
             self.0 = None;
         }

@@ -52,7 +52,7 @@ struct Gathered {
 
 /// Other state of the connection that a sample needs.
 #[derive(Debug, Clone, Copy)]
-pub struct Around {
+pub(crate) struct Around {
     /// Now.
     pub now: Instant,
     /// The smallest round-trip time.
@@ -71,7 +71,7 @@ pub struct Around {
 
 /// Delivery-rate sampling of one connection (C in the draft).
 #[derive(Debug, Default)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     /// In the order of the stream, without overlaps.
     stamps: VecDeque<Stamp>,
     /// C.delivered, bytes.
@@ -92,18 +92,18 @@ pub struct Sampler {
 impl Sampler {
     /// Whether the application had less to send than the path takes.
     #[must_use]
-    pub fn is_app_limited(&self) -> bool {
+    pub(crate) fn is_app_limited(&self) -> bool {
         self.app_limited != 0
     }
 
     /// The application has less to send than the path takes, with `in_flight` bytes under way.
-    pub fn mark_app_limited(&mut self, in_flight: u32) {
+    pub(crate) fn mark_app_limited(&mut self, in_flight: u32) {
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
     /// The numbers from `start` to `end` left, for the first time or `again`, with `before` bytes in flight
     /// before and `after` bytes in flight after.
-    pub fn sent(
+    pub(crate) fn sent(
         &mut self,
         (start, end): (SeqNum, SeqNum),
         again: bool,
@@ -173,7 +173,7 @@ impl Sampler {
     }
 
     /// `sent` is newly known to have arrived.
-    pub fn delivered(&mut self, sent: &Sent, now: Instant) {
+    pub(crate) fn delivered(&mut self, sent: &Sent, now: Instant) {
         let len = sent.end.distance_from(sent.start);
         self.delivered += u64::from(len);
         self.delivered_at = now;
@@ -193,7 +193,13 @@ impl Sampler {
     }
 
     /// Calls `each` for the ranges of `flight` that are marked as lost and were not counted as lost yet.
-    pub fn losses(&mut self, flight: &Flight, sack: bool, now: Instant, mut each: impl FnMut(&LostSegment)) {
+    pub(crate) fn losses(
+        &mut self,
+        flight: &Flight,
+        sack: bool,
+        now: Instant,
+        mut each: impl FnMut(&LostSegment),
+    ) {
         let mut index = 0;
         for sent in (0..flight.len()).map_while(|i| flight.get(i)).filter(|sent| sent.marks.waits()) {
             while self.stamps.get(index).is_some_and(|stamp| stamp.end.le(sent.start)) {
@@ -220,7 +226,7 @@ impl Sampler {
 
     /// The sample of an acknowledgement whose segments were passed to [`Sampler::delivered`]. Everything up to
     /// `una` has arrived.
-    pub fn sample(&mut self, una: SeqNum, around: &Around) -> RateSample {
+    pub(crate) fn sample(&mut self, una: SeqNum, around: &Around) -> RateSample {
         let Gathered { bytes, newest, timed } = core::mem::take(&mut self.gathered);
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;

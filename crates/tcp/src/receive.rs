@@ -16,7 +16,7 @@ const SMALLEST_FULL: u16 = 88;
 
 /// The result for a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub(crate) enum Taken {
     /// It contained nothing new.
     Duplicate,
     /// This many bytes became readable.
@@ -29,7 +29,7 @@ pub enum Taken {
 
 /// How urgently an acknowledgement must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AckNeed {
+pub(crate) enum AckNeed {
     /// Nothing to acknowledge.
     None,
     /// It may wait for the delayed-ACK timer.
@@ -40,7 +40,7 @@ pub enum AckNeed {
 
 /// Sequence space, buffer and acknowledgement state of the receiving direction.
 #[derive(Debug)]
-pub struct Receive {
+pub(crate) struct Receive {
     /// Next number expected (RCV.NXT).
     pub nxt: SeqNum,
     /// Highest right edge ever offered.
@@ -83,7 +83,7 @@ impl Receive {
     /// A half that has seen the peer's SYN at `irs` and may later offer up to `most` bytes.
     #[inline(always)]
     #[must_use]
-    pub fn new(irs: SeqNum, most: u32, scale: u8, mss: u16) -> Self {
+    pub(crate) fn new(irs: SeqNum, most: u32, scale: u8, mss: u16) -> Self {
         let nxt = irs + 1;
         let limit = most.min(FIRST_BUFFER);
         Self {
@@ -111,13 +111,13 @@ impl Receive {
     }
 
     /// Offers no more than `first` bytes at first.
-    pub fn offer_at_first(&mut self, first: u32) {
+    pub(crate) fn offer_at_first(&mut self, first: u32) {
         self.offer = first.min(self.limit);
     }
 
     /// The peer's SYN was seen, at `irs`. No data was taken before.
     #[inline(always)]
-    pub fn begin(&mut self, irs: SeqNum) {
+    pub(crate) fn begin(&mut self, irs: SeqNum) {
         let nxt = irs + 1;
         self.nxt = nxt;
         self.edge = nxt + self.offer.min(0xffff);
@@ -127,13 +127,13 @@ impl Receive {
 
     /// Bytes that can be read now.
     #[must_use]
-    pub fn readable(&self) -> usize {
+    pub(crate) fn readable(&self) -> usize {
         self.buf.len()
     }
 
     /// Whether the peer's FIN and all before it have arrived.
     #[must_use]
-    pub fn finished(&self) -> bool {
+    pub(crate) fn finished(&self) -> bool {
         self.fin.is_some_and(|fin| fin.lt(self.nxt))
     }
 
@@ -143,7 +143,7 @@ impl Receive {
     //= rfc7323 2.4-b 2.4-c
     #[must_use]
     #[inline(always)]
-    pub fn acceptable(&self, seq: SeqNum, len: u32, fin: bool) -> bool {
+    pub(crate) fn acceptable(&self, seq: SeqNum, len: u32, fin: bool) -> bool {
         let window = self.edge.distance_from(self.nxt);
         match (len, window) {
             //= rfc9293 MUST-66
@@ -155,19 +155,19 @@ impl Receive {
 
     /// Whether the window that was last offered is zero.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.edge.distance_from(self.nxt) >> self.scale == 0
     }
 
     /// Moves past the first `skip` numbers (a preamble) without delivering them.
-    pub fn skip(&mut self, skip: u32) {
+    pub(crate) fn skip(&mut self, skip: u32) {
         self.nxt += skip;
         self.edge += skip;
     }
 
     /// Takes the part of `payload` (first byte `seq`) that is new and in the window.
     #[inline(always)]
-    pub fn take(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
+    pub(crate) fn take(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
         let undisturbed = straight() && self.ahead.is_empty() && self.fin.is_none() && !payload.is_empty();
         if likely(seq == self.nxt && undisturbed && payload.len() <= self.edge.distance_from(seq) as usize) {
             return self.take_next(pool, payload);
@@ -255,7 +255,7 @@ impl Receive {
     }
 
     /// The numbers from `start` to `end` arrived although they were already there.
-    pub fn came_twice(&mut self, start: SeqNum, end: SeqNum) {
+    pub(crate) fn came_twice(&mut self, start: SeqNum, end: SeqNum) {
         if start.lt(end) {
             self.twice = Some((start, end));
         }
@@ -264,7 +264,7 @@ impl Receive {
     /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN
     /// at another number, or one where data is, is the peer's error and is ignored.
     #[inline(always)]
-    pub fn note_fin(&mut self, seq: SeqNum) {
+    pub(crate) fn note_fin(&mut self, seq: SeqNum) {
         let inside = !seq.lt(self.nxt) && seq.le(self.edge);
         if self.fin.is_none() && inside && self.ahead.containing(seq).is_none() {
             self.fin = Some(seq);
@@ -273,7 +273,7 @@ impl Receive {
 
     /// Takes the FIN if it is next in order. Returns true once.
     #[inline(always)]
-    pub fn take_fin(&mut self) -> bool {
+    pub(crate) fn take_fin(&mut self) -> bool {
         if self.fin == Some(self.nxt) {
             self.nxt += 1;
             self.edge = self.edge.max(self.nxt);
@@ -289,7 +289,7 @@ impl Receive {
     //= rfc9293 SHLD-18 SHLD-19
     //= rfc2018 4-d
     #[inline(always)]
-    pub fn want_ack(&mut self, taken: Taken, quick: bool) {
+    pub(crate) fn want_ack(&mut self, taken: Taken, quick: bool) {
         let need = match taken {
             Taken::InOrder(_) if quick || self.unacked >= 2 * u32::from(self.full) => AckNeed::Now,
             Taken::InOrder(_) => AckNeed::Delayed,
@@ -300,7 +300,7 @@ impl Receive {
 
     /// Largest size of the peer's segments, bytes.
     #[must_use]
-    pub fn segment_size(&self) -> u32 {
+    pub(crate) fn segment_size(&self) -> u32 {
         u32::from(self.peer_mss)
     }
 
@@ -309,7 +309,7 @@ impl Receive {
     /// sender leaves room for options that it did not send (RFC 5681 §4.2 on senders that use less than the
     /// MSS; Linux measures in the same way).
     #[inline(always)]
-    pub fn measure(&mut self, len: usize, pushed: bool) -> bool {
+    pub(crate) fn measure(&mut self, len: usize, pushed: bool) -> bool {
         let len = len.min(usize::from(self.peer_mss)) as u16;
         if len > self.full || (!pushed && len >= SMALLEST_FULL) {
             self.full = len;
@@ -321,7 +321,7 @@ impl Receive {
     /// of it and the application reads. A quarter is enough, because slow start doubles in each round trip:
     /// when the peer has just learnt of the larger window, it already sends twice as much.
     #[inline]
-    pub fn tune(&mut self, most: u32, rtt: Option<u64>, now: Instant) {
+    pub(crate) fn tune(&mut self, most: u32, rtt: Option<u64>, now: Instant) {
         if self.limit < most {
             self.widen(most, rtt, now);
         }
@@ -346,13 +346,13 @@ impl Receive {
 
     /// Sets the largest size of the peer's segments. Its full segments are assumed to be as large until it
     /// sends smaller ones.
-    pub fn set_segment_size(&mut self, mss: u16) {
+    pub(crate) fn set_segment_size(&mut self, mss: u16) {
         (self.peer_mss, self.full) = (mss, mss);
     }
 
     /// Copies up to `out.len()` readable bytes and removes them; returns how many. Asks for a window update if
     /// the window opened enough.
-    pub fn read(&mut self, pool: &mut Pool, out: &mut [u8]) -> usize {
+    pub(crate) fn read(&mut self, pool: &mut Pool, out: &mut [u8]) -> usize {
         // Fast path for a caller that reads until nothing is left: its last call finds no data.
         if !self.buf.has_memory() {
             return 0;
@@ -369,7 +369,7 @@ impl Receive {
     }
 
     /// Copies up to `out.len()` readable bytes and keeps them.
-    pub fn peek(&self, out: &mut [u8]) -> usize {
+    pub(crate) fn peek(&self, out: &mut [u8]) -> usize {
         let n = out.len().min(self.buf.len());
         self.buf.copy_to(0, &mut out[..n]);
         n
@@ -395,7 +395,7 @@ impl Receive {
     /// The window field of a segment that leaves now. Moves the edge by whole segments only (RFC 9293
     /// §3.8.6.2.2). Use `unscaled` for segments with SYN.
     #[inline(always)]
-    pub fn window(&mut self, unscaled: bool) -> u16 {
+    pub(crate) fn window(&mut self, unscaled: bool) -> u16 {
         let opened = self.opened();
         //= rfc7323 2.2-d
         if unscaled {
@@ -426,7 +426,7 @@ impl Receive {
 
     /// A segment that acknowledges everything leaves now.
     #[inline]
-    pub fn acked(&mut self) {
+    pub(crate) fn acked(&mut self) {
         self.last_ack_sent = self.nxt;
         self.unacked = 0;
         self.need = AckNeed::None;
@@ -436,7 +436,7 @@ impl Receive {
     /// The SACK blocks to send: first the data that came twice with the block that contains it (RFC 2883 §4),
     /// then the block of the newest segment, then the most recent other blocks (RFC 2018 §4).
     #[must_use]
-    pub fn sack_blocks(&self) -> SackBlocks {
+    pub(crate) fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         if let Some((start, end)) = self.twice {
             blocks.push(start, end);
@@ -457,26 +457,26 @@ impl Receive {
 
     /// Number of the peer's full segments that fit into the offered window.
     #[must_use]
-    pub fn segments(&self) -> u32 {
+    pub(crate) fn segments(&self) -> u32 {
         self.edge.distance_from(self.nxt) / u32::from(self.peer_mss).max(1)
     }
 
     /// Whether bytes wait behind a hole.
     #[inline]
     #[must_use]
-    pub fn has_holes(&self) -> bool {
+    pub(crate) fn has_holes(&self) -> bool {
         !self.ahead.is_empty()
     }
 
     /// Whether there are SACK blocks to send.
     #[inline]
     #[must_use]
-    pub fn has_sack_blocks(&self) -> bool {
+    pub(crate) fn has_sack_blocks(&self) -> bool {
         !self.ahead.is_empty() || self.twice.is_some()
     }
 
     /// Nothing more will arrive, so data behind a hole can never be read and is dropped. Bytes in order stay.
-    pub fn end(&mut self, pool: &mut Pool) {
+    pub(crate) fn end(&mut self, pool: &mut Pool) {
         self.ahead.clear();
         if self.buf.is_empty() {
             self.buf.clear(pool);
@@ -485,7 +485,7 @@ impl Receive {
 
     /// Gives all memory back; unread bytes are lost.
     #[inline(always)]
-    pub fn clear(&mut self, pool: &mut Pool) {
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.ahead.clear();
     }

@@ -7,7 +7,7 @@ use firstflight_wire::{Instant, SeqNum};
 
 /// The state of loss recovery.
 #[derive(Debug, Default)]
-pub enum Recovery {
+pub(crate) enum Recovery {
     /// No segment is known to be lost.
     #[default]
     Open,
@@ -21,7 +21,7 @@ pub enum Recovery {
 
 /// One period of recovery.
 #[derive(Debug)]
-pub struct Episode {
+pub(crate) struct Episode {
     /// The highest number sent when it began (RecoveryPoint). The recovery ends when everything below is
     /// acknowledged.
     pub point: SeqNum,
@@ -33,7 +33,7 @@ pub struct Episode {
 
 /// F-RTO with SACK (RFC 5682 §3.1): what the first acknowledgements after a timeout show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Frto {
+pub(crate) enum Frto {
     /// F-RTO is over: conventional recovery.
     Off,
     /// Step 1: only the first segment was sent again.
@@ -46,7 +46,7 @@ impl Recovery {
     /// The recovery, if there is one.
     #[inline]
     #[must_use]
-    pub fn episode(&self) -> Option<&Episode> {
+    pub(crate) fn episode(&self) -> Option<&Episode> {
         match self {
             Self::Open => None,
             Self::Reducing(e) | Self::Fast(e) | Self::Loss(e) => Some(e),
@@ -55,7 +55,7 @@ impl Recovery {
 
     /// The recovery, mutable, if there is one.
     #[inline]
-    pub fn episode_mut(&mut self) -> Option<&mut Episode> {
+    pub(crate) fn episode_mut(&mut self) -> Option<&mut Episode> {
         match self {
             Self::Open => None,
             Self::Reducing(e) | Self::Fast(e) | Self::Loss(e) => Some(e),
@@ -65,28 +65,28 @@ impl Recovery {
     /// Whether no recovery is under way.
     #[inline]
     #[must_use]
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }
 
     /// Whether a segment was lost and not everything sent by then is acknowledged.
     #[inline]
     #[must_use]
-    pub fn is_repairing(&self) -> bool {
+    pub(crate) fn is_repairing(&self) -> bool {
         matches!(self, Self::Fast(_) | Self::Loss(_))
     }
 
     /// Whether the lost segment was too large for the path, so that the window does not shrink.
     #[inline]
     #[must_use]
-    pub fn is_spared(&self) -> bool {
+    pub(crate) fn is_spared(&self) -> bool {
         matches!(self, Self::Fast(e) if e.prr.is_none())
     }
 
     /// Whether only new data may be sent, and no retransmission (F-RTO step 2b).
     #[inline]
     #[must_use]
-    pub fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         matches!(self, Self::Loss(e) if e.frto == Frto::Asking)
     }
 }
@@ -94,7 +94,7 @@ impl Recovery {
 /// Proportional rate reduction (RFC 9937): during a recovery, sending follows what arrives, so that the window
 /// is at the new threshold when the recovery ends. All values are in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Prr {
+pub(crate) struct Prr {
     /// The slow-start threshold.
     ssthresh: u32,
     /// Bytes under way when the recovery began (RecoverFS).
@@ -111,20 +111,20 @@ pub struct Prr {
 impl Prr {
     /// A reduction to `ssthresh` that begins with `flight` bytes under way.
     #[must_use]
-    pub fn new(ssthresh: u32, flight: u32, mss: u32) -> Self {
+    pub(crate) fn new(ssthresh: u32, flight: u32, mss: u32) -> Self {
         Self { ssthresh, flight: flight.max(1), delivered: 0, out: 0, window: 0, mss: mss.max(1) }
     }
 
     /// The window, within which the next segment may leave.
     #[inline]
     #[must_use]
-    pub fn window(&self) -> u32 {
+    pub(crate) fn window(&self) -> u32 {
         self.window
     }
 
     /// `delivered` bytes have arrived, and `pipe` bytes are under way. `safe` says that the oldest number moved
     /// and no more losses were found (SafeACK).
-    pub fn acknowledged(&mut self, delivered: u32, pipe: u32, safe: bool) {
+    pub(crate) fn acknowledged(&mut self, delivered: u32, pipe: u32, safe: bool) {
         if delivered == 0 {
             return;
         }
@@ -148,14 +148,14 @@ impl Prr {
 
     /// `bytes` were sent.
     #[inline]
-    pub fn sent(&mut self, bytes: u32) {
+    pub(crate) fn sent(&mut self, bytes: u32) {
         self.out = self.out.saturating_add(bytes);
     }
 }
 
 /// What would show that the last reduction of the window was needless.
 #[derive(Debug, Clone)]
-pub struct Undo {
+pub(crate) struct Undo {
     /// The oldest number at the reduction: retransmissions below it belong to an earlier one.
     pub marker: SeqNum,
     /// When the first retransmission since then left. An echo of an earlier time belongs to an original (Eifel,
@@ -171,7 +171,7 @@ pub struct Undo {
 impl Undo {
     /// The window is reduced now; `repeated` retransmissions are already under way.
     #[must_use]
-    pub fn new(marker: SeqNum, repeated: u32) -> Self {
+    pub(crate) fn new(marker: SeqNum, repeated: u32) -> Self {
         Self {
             marker,
             first: None,
@@ -181,7 +181,7 @@ impl Undo {
     }
 
     /// Numbers from `start` to `end` are sent again.
-    pub fn repeat(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
+    pub(crate) fn repeat(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         self.first.get_or_insert(now);
         self.repeated = Some(self.repeated.unwrap_or(0).saturating_add(1));
         self.ranges.insert(start, end);
@@ -189,7 +189,7 @@ impl Undo {
 
     /// The peer received `segments` segments, from `start` on, that it already had. Returns true if we sent
     /// them again, and false if the network duplicated them.
-    pub fn duplicate(&mut self, start: SeqNum, segments: u32) -> bool {
+    pub(crate) fn duplicate(&mut self, start: SeqNum, segments: u32) -> bool {
         let ours = start.ge(self.marker) && self.ranges.containing(start).is_some();
         if let Some(repeated) = self.repeated.as_mut().filter(|_| ours) {
             *repeated = repeated.saturating_sub(segments);
@@ -199,7 +199,7 @@ impl Undo {
 
     /// Whether every segment sent again since then was a duplicate.
     #[must_use]
-    pub fn all_duplicates(&self) -> bool {
+    pub(crate) fn all_duplicates(&self) -> bool {
         self.repeated == Some(0)
     }
 }

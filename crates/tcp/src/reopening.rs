@@ -16,7 +16,7 @@ const REPETITIONS: u8 = 8;
 
 /// Whether the peer waits for a window update, and how often the update may still be repeated.
 #[derive(Debug, Default)]
-pub struct Reopening {
+pub(crate) struct Reopening {
     /// RCV.NXT while the window was closed.
     nxt: SeqNum,
     /// Repetitions left.
@@ -27,7 +27,7 @@ pub struct Reopening {
 
 impl Reopening {
     /// The window opens at RCV.NXT `nxt`.
-    pub fn opened(&mut self, nxt: SeqNum) {
+    pub(crate) fn opened(&mut self, nxt: SeqNum) {
         if nxt != self.nxt {
             *self = Self { nxt, left: REPETITIONS, waits: false };
         }
@@ -35,7 +35,7 @@ impl Reopening {
 
     /// A segment of the peer was not accepted at RCV.NXT `nxt`: a probe, text that does not fit, or old text. `closed`
     /// says whether the window is closed.
-    pub fn refused(&mut self, nxt: SeqNum, closed: bool) {
+    pub(crate) fn refused(&mut self, nxt: SeqNum, closed: bool) {
         if closed {
             *self = Self { nxt, left: REPETITIONS, waits: true };
         } else {
@@ -46,25 +46,25 @@ impl Reopening {
     /// Whether the peer may be waiting. A cheap check; [`Reopening::next`] is exact.
     #[inline]
     #[must_use]
-    pub const fn may_wait(&self) -> bool {
+    pub(crate) const fn may_wait(&self) -> bool {
         self.waits
     }
 
     /// An update leaves at RCV.NXT `nxt`. Returns n if it is to be repeated after 2ⁿ timeouts, or `None` if the
     /// peer has continued or the update was repeated often enough.
-    pub fn next(&mut self, nxt: SeqNum) -> Option<u8> {
+    pub(crate) fn next(&mut self, nxt: SeqNum) -> Option<u8> {
         self.waits &= nxt == self.nxt && self.left > 0;
         self.waits.then(|| REPETITIONS.saturating_sub(self.left))
     }
 
     /// The update is repeated now.
-    pub fn repeat(&mut self) {
+    pub(crate) fn repeat(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
     /// The peer has continued. Returns whether it waited.
     #[inline]
-    pub fn end(&mut self) -> bool {
+    pub(crate) fn end(&mut self) -> bool {
         core::mem::take(&mut self.waits)
     }
 }

@@ -16,7 +16,7 @@ const MOST_RECORDS: usize = 64;
 
 /// Sequence space, buffer and scoreboard of the sending direction.
 #[derive(Debug)]
-pub struct Send {
+pub(crate) struct Send {
     /// Our initial sequence number (ISS).
     pub iss: SeqNum,
     /// Oldest number not acknowledged (SND.UNA).
@@ -60,7 +60,7 @@ impl Send {
     /// A half that begins at `iss` and may use segments of `mss` bytes.
     #[inline(always)]
     #[must_use]
-    pub fn new(iss: SeqNum, mss: u16) -> Self {
+    pub(crate) fn new(iss: SeqNum, mss: u16) -> Self {
         Self {
             iss,
             una: iss,
@@ -84,19 +84,19 @@ impl Send {
     }
 
     /// Moves the stream's first byte behind a preamble of `len` bytes (or back, with 0).
-    pub fn set_preamble(&mut self, len: u32) {
+    pub(crate) fn set_preamble(&mut self, len: u32) {
         self.start = self.iss + 1 + len;
     }
 
     /// Appends data for the peer, up to `limit` bytes in the buffer; returns how many bytes were appended.
     #[inline(always)]
-    pub fn write(&mut self, pool: &mut Pool, limit: u32, bytes: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, pool: &mut Pool, limit: u32, bytes: &[u8]) -> usize {
         self.buf.push(pool, limit as usize, bytes)
     }
 
     /// Takes over the stream of `other`: `first`, the beginning of the stream that `other` no longer has, and
     /// everything it still has. This half must be empty. False if there is no memory for all of it.
-    pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) -> bool {
+    pub(crate) fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) -> bool {
         self.fin_queued = other.fin_queued;
         if first.is_empty() {
             mem::swap(&mut self.buf, &mut other.buf);
@@ -119,35 +119,35 @@ impl Send {
 
     /// Bytes in the buffer, sent or not.
     #[must_use]
-    pub fn buffered(&self) -> usize {
+    pub(crate) fn buffered(&self) -> usize {
         self.buf.len()
     }
 
     /// Number of the oldest byte in the buffer.
     #[inline]
     #[must_use]
-    pub fn start(&self) -> SeqNum {
+    pub(crate) fn start(&self) -> SeqNum {
         self.start
     }
 
     /// Number behind the last byte written, which is the number of the FIN.
     #[inline]
     #[must_use]
-    pub fn end(&self) -> SeqNum {
+    pub(crate) fn end(&self) -> SeqNum {
         self.start + self.buf.len() as u32
     }
 
     /// Number behind everything to be sent, including the FIN.
     #[inline]
     #[must_use]
-    pub fn end_with_fin(&self) -> SeqNum {
+    pub(crate) fn end_with_fin(&self) -> SeqNum {
         self.end() + u32::from(self.fin_queued)
     }
 
     /// Whether anything sent is not acknowledged.
     #[inline]
     #[must_use]
-    pub fn outstanding(&self) -> bool {
+    pub(crate) fn outstanding(&self) -> bool {
         self.una.lt(self.nxt)
     }
 
@@ -166,27 +166,27 @@ impl Send {
     /// Whether data or a FIN waits that was never sent.
     #[inline]
     #[must_use]
-    pub fn unsent(&self) -> bool {
+    pub(crate) fn unsent(&self) -> bool {
         self.nxt.lt(self.end_with_fin())
     }
 
     /// Whether nothing waits: everything was sent, and nothing is to be sent again before a timer fires.
     #[inline]
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         !self.unsent() && self.flight.waiting() == 0
     }
 
     /// Whether our FIN was sent and acknowledged.
     #[inline(always)]
     #[must_use]
-    pub fn fin_acked(&self) -> bool {
+    pub(crate) fn fin_acked(&self) -> bool {
         self.fin_queued && self.una.gt(self.end())
     }
 
     /// Copies the payload of `chunk`.
     #[inline(always)]
-    pub fn copy(&self, chunk: Chunk, out: &mut [u8]) {
+    pub(crate) fn copy(&self, chunk: Chunk, out: &mut [u8]) {
         self.buf.copy_to(chunk.seq.distance_from(self.start) as usize, out);
     }
 
@@ -194,7 +194,7 @@ impl Send {
     //= rfc2018 8-d
     //= rfc6675 4-b
     #[inline(always)]
-    pub fn acknowledge(&mut self, pool: &mut Pool, ack: SeqNum) {
+    pub(crate) fn acknowledge(&mut self, pool: &mut Pool, ack: SeqNum) {
         self.una = ack;
         // Keep it from falling behind UNA: after 2 GiB it would seem to be ahead.
         self.first_flight_end = self.first_flight_end.max(ack);
@@ -225,7 +225,7 @@ impl Send {
     /// data was lost repeats it with lower numbers. The RFC ignores the window of such a segment. It then adds
     /// the old window to the new UNA, which exceeds what was ever offered (Linux also takes the new window).
     #[inline(always)]
-    pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) -> bool {
+    pub(crate) fn update_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) -> bool {
         if ack.lt(self.una) {
             return false;
         }
@@ -241,7 +241,7 @@ impl Send {
     }
 
     /// Takes the window from a SYN, where it is never scaled.
-    pub fn first_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) {
+    pub(crate) fn first_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) {
         self.wnd = window;
         self.max_wnd = self.max_wnd.max(window);
         self.wl1 = seq;
@@ -251,7 +251,7 @@ impl Send {
     /// Bytes under way, estimated (RFC 6675 "pipe").
     #[inline(always)]
     #[must_use]
-    pub fn pipe(&self) -> u32 {
+    pub(crate) fn pipe(&self) -> u32 {
         let pipe = self.flight.pipe();
         if self.dup_acks == 0 {
             return pipe;
@@ -278,7 +278,7 @@ impl Send {
 
     /// The next chunk to send, for segments of `room` bytes and the window `cwnd`. `small` says whether less
     /// than a full segment may leave.
-    pub fn next(&mut self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
+    pub(crate) fn next(&mut self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
         if self.flight.waiting() == 0 {
             return self.next_in_order(room, cwnd, small);
         }
@@ -316,7 +316,7 @@ impl Send {
     /// The chunk that a tail loss probe sends (RFC 8985 §7.3): new data if the peer's window allows it, else
     /// the last segment.
     #[must_use]
-    pub fn tail_probe(&self, room: u32) -> Option<Chunk> {
+    pub(crate) fn tail_probe(&self, room: u32) -> Option<Chunk> {
         //= rfc8985 7.3-c
         let window = self.window_end();
         if self.unsent() && self.nxt.lt(window) {
@@ -332,14 +332,14 @@ impl Send {
 
     /// The first segment that is not acknowledged. It is sent whatever the peer's window is.
     #[must_use]
-    pub fn first_again(&self, room: u32) -> Option<Chunk> {
+    pub(crate) fn first_again(&self, room: u32) -> Option<Chunk> {
         let first = self.flight.first()?;
         Some(self.chunk(first.start, first.end, room))
     }
 
     /// Data at NXT, never sent before.
     #[inline(always)]
-    pub fn next_in_order(&self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
+    pub(crate) fn next_in_order(&self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
         let (seq, pipe) = (self.nxt, self.pipe());
         let window = self.window_end();
         let whole = self.end_with_fin();
@@ -370,7 +370,7 @@ impl Send {
 
     /// Ends a record at the last byte written: no segment carries data from both sides of it. Beyond
     /// `MOST_RECORDS` records only the last ones count.
-    pub fn end_record(&mut self) {
+    pub(crate) fn end_record(&mut self) {
         let end = self.end();
         let records = self.records.get_or_insert_default();
         if records.len() < MOST_RECORDS && records.back() != Some(&end) {
@@ -387,7 +387,7 @@ impl Send {
 
     /// Bytes that the SYN carried and that were sent again after it.
     #[must_use]
-    pub fn first_flight_again(&self) -> u32 {
+    pub(crate) fn first_flight_again(&self) -> u32 {
         let from = self.una.max(self.iss + 1);
         let to = self.first_flight_end.min(self.nxt);
         if self.una.gt(self.iss) && from.lt(to) { to.distance_from(from) } else { 0 }
@@ -402,19 +402,19 @@ impl Send {
     /// Where the peer's window ends.
     #[must_use]
     #[inline(always)]
-    pub fn window_end(&self) -> SeqNum {
+    pub(crate) fn window_end(&self) -> SeqNum {
         self.window_base() + self.wnd
     }
 
     /// Whether cwnd, and not the window or Nagle's algorithm, holds back waiting data.
     #[must_use]
-    pub fn blocked_by_cwnd(&self, cwnd: u32) -> bool {
+    pub(crate) fn blocked_by_cwnd(&self, cwnd: u32) -> bool {
         self.unsent() && self.nxt.lt(self.window_end()) && self.pipe() + u32::from(self.mss) > cwnd
     }
 
     /// Notes that `chunk` was sent.
     #[inline(always)]
-    pub fn sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
+    pub(crate) fn sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin());
         if unlikely(!self.recovery.is_open())
             && let Some(prr) = self.recovery.episode_mut().and_then(|episode| episode.prr.as_mut())
@@ -431,7 +431,7 @@ impl Send {
 
     /// The chunk to send when the override timer fires, regardless of Nagle and silly-window avoidance.
     #[must_use]
-    pub fn override_chunk(&self, room: u32) -> Option<Chunk> {
+    pub(crate) fn override_chunk(&self, room: u32) -> Option<Chunk> {
         let window = self.window_end();
         if !self.nxt.lt(window) {
             return None;
@@ -442,7 +442,7 @@ impl Send {
 
     /// Gives all memory back; waiting data is lost.
     #[inline(always)]
-    pub fn clear(&mut self, pool: &mut Pool) {
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.flight.clear();
     }

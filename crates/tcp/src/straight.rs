@@ -9,7 +9,7 @@ std::thread_local! {
 
 /// Whether the fast paths may be used.
 #[inline(always)]
-pub fn straight() -> bool {
+pub(crate) fn straight() -> bool {
     #[cfg(test)]
     return !LONG.get();
     #[cfg(not(test))]

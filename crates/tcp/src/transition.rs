@@ -184,7 +184,7 @@ impl fmt::Debug for Transitions {
 impl Transitions {
     /// Notes a transition that took place.
     #[inline(always)]
-    pub fn note(&mut self, transition: Transition) {
+    pub(crate) fn note(&mut self, transition: Transition) {
         if let Some(free) = self.list.get_mut(usize::from(self.len)) {
             *free = Some(transition);
             self.len += 1;
@@ -192,7 +192,7 @@ impl Transitions {
     }
 
     /// Removes and returns the oldest transition.
-    pub fn take(&mut self) -> Option<Transition> {
+    pub(crate) fn take(&mut self) -> Option<Transition> {
         self.len = self.len.checked_sub(1)?;
         let [first, second, third, fourth] = self.list;
         self.list = [second, third, fourth, None];
@@ -201,7 +201,7 @@ impl Transitions {
 
     /// Removes all transitions.
     #[inline(always)]
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.len = 0;
     }
 }

@@ -6,7 +6,7 @@ use firstflight_wire::{Instant, SeqNum};
 
 /// How many bytes were under way recently.
 #[derive(Debug)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// The window was full in this round trip.
     full: bool,
     /// The most bytes that were under way in this round trip.
@@ -23,7 +23,7 @@ impl Usage {
     /// Nothing was sent yet; the stream begins at `iss`.
     #[inline]
     #[must_use]
-    pub fn new(iss: SeqNum, now: Instant) -> Self {
+    pub(crate) fn new(iss: SeqNum, now: Instant) -> Self {
         Self { full: false, most: 0, end: iss, used: 0, since: now }
     }
 
@@ -31,7 +31,7 @@ impl Usage {
     /// window. If the window was not full for longer than `rto()` nanoseconds, returns the most bytes that were
     /// under way in that time.
     #[inline(always)]
-    pub fn sent(
+    pub(crate) fn sent(
         &mut self,
         (una, nxt): (SeqNum, SeqNum),
         pipe: u32,
@@ -61,7 +61,7 @@ impl Usage {
     /// Whether the window was full in this round trip.
     #[inline]
     #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.full
     }
 
@@ -69,7 +69,7 @@ impl Usage {
     /// least half full.
     #[inline]
     #[must_use]
-    pub fn allows_growth(&self, window: u32, slow_start: bool) -> bool {
+    pub(crate) fn allows_growth(&self, window: u32, slow_start: bool) -> bool {
         self.full || (slow_start && window < self.most.saturating_mul(2))
     }
 }

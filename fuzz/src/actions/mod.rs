@@ -119,7 +119,7 @@ enum Action {
 }
 
 /// Runs what `data` describes.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
     let Ok(setup) = Setup::arbitrary(&mut bytes) else { return };
     let mut world = World::new(&setup);

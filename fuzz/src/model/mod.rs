@@ -57,7 +57,7 @@ enum Step {
 }
 
 /// Runs what `data` describes.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
     let Ok(run) = Run::arbitrary(&mut bytes) else { return };
     let mut world = World::new(&run);

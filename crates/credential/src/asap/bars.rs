@@ -78,19 +78,19 @@ pub(super) struct Bars {
 
 impl Bars {
     /// No key and no address is barred yet. At most `remembered` keys and as many addresses are remembered.
-    pub const fn new(remembered: usize) -> Self {
+    pub(super) const fn new(remembered: usize) -> Self {
         Self { keys: Lru::new(remembered), addresses: Lru::new(remembered) }
     }
 
     /// Whether this key or this address may not use the first flight now.
-    pub fn holds(&self, key: &[u8; 32], address: IpAddr, now: Instant) -> bool {
+    pub(super) fn holds(&self, key: &[u8; 32], address: IpAddr, now: Instant) -> bool {
         self.keys.peek(key).is_some_and(|key| key.until.max(key.reset_until) > now)
             || self.addresses.peek(&address).is_some_and(|address| address.until > now)
     }
 
     /// A first flight under `key` was reset before the ACK of its client. Its certificate is valid for
     /// another `lasts`.
-    pub fn reset(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
+    pub(super) fn reset(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
         if let Some(key) = self.key(key) {
             let again = key.reset_until > now;
             key.reset_until = key.reset_until.max(now + lasts);
@@ -106,14 +106,14 @@ impl Bars {
     }
 
     /// The client at `address` acknowledged the answer to a first flight.
-    pub fn acknowledged(&mut self, address: IpAddr, now: Instant) {
+    pub(super) fn acknowledged(&mut self, address: IpAddr, now: Instant) {
         if let Some(address) = self.addresses.peek_mut(&address) {
             address.acknowledged(now);
         }
     }
 
     /// A signature of a request under `key` was wrong.
-    pub fn failed(&mut self, key: [u8; 32], now: Instant) {
+    pub(super) fn failed(&mut self, key: [u8; 32], now: Instant) {
         if let Some(key) = self.key(key) {
             key.failures = key.failures.saturating_add(1);
             if key.failures >= FAILURES {

@@ -24,7 +24,7 @@ pub(super) struct ClientTable {
 
 impl ClientTable {
     /// Room for at least `clients` prefixes, each with `own` places.
-    pub fn new(clients: usize, own: u32) -> Self {
+    pub(super) fn new(clients: usize, own: u32) -> Self {
         let entries = (clients.max(WAYS) * 3 / 2).next_power_of_two();
         Self {
             entries: (0..entries).map(|_| AtomicU64::new(0)).collect(),
@@ -33,22 +33,22 @@ impl ClientTable {
         }
     }
 
-    pub fn own(&self) -> u32 {
+    pub(super) fn own(&self) -> u32 {
         self.own.load(Ordering::Relaxed)
     }
 
-    pub fn set_own(&self, own: u32) {
+    pub(super) fn set_own(&self, own: u32) {
         self.own.store(own, Ordering::Relaxed);
     }
 
-    pub fn key(&self, key: u64) {
+    pub(super) fn key(&self, key: u64) {
         let _ = self.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Counts one place for `client`. Returns its entry, and how many places it had before. `None` if it has
     /// `limit` places already, or no entry is free.
     #[inline(always)]
-    pub fn reserve(&self, client: IpAddr, limit: u32) -> Option<(u32, u32)> {
+    pub(super) fn reserve(&self, client: IpAddr, limit: u32) -> Option<(u32, u32)> {
         let hash = self.hash(client);
         // Never zero, because zero marks an entry that was never used.
         let tag = (hash >> COUNT_BITS) | 1;
@@ -87,7 +87,7 @@ impl ClientTable {
     }
 
     /// Gives back a place of `entry`.
-    pub fn release(&self, entry: u32) {
+    pub(super) fn release(&self, entry: u32) {
         if let Some(entry) = self.entries.get(entry as usize) {
             // The place was counted once, and an entry in use keeps its client.
             entry.fetch_sub(1, Ordering::Relaxed);

@@ -21,7 +21,7 @@ pub(super) struct GuardTime {
 
 impl GuardTime {
     /// At `now_ms`, with this floor.
-    pub const fn new(window: Window, now_ms: u64, floor_ms: u64) -> Self {
+    pub(super) const fn new(window: Window, now_ms: u64, floor_ms: u64) -> Self {
         Self {
             window,
             latest: AtomicU64::new(now_ms),
@@ -31,18 +31,18 @@ impl GuardTime {
     }
 
     /// Stamps up to this one are refused.
-    pub fn floor(&self) -> u64 {
+    pub(super) fn floor(&self) -> u64 {
         self.floor.load(Ordering::Relaxed)
     }
 
     /// Refuses stamps up to `floor_ms` from now on.
-    pub fn raise_floor(&self, floor_ms: u64) {
+    pub(super) fn raise_floor(&self, floor_ms: u64) {
         self.floor.fetch_max(floor_ms, Ordering::Relaxed);
     }
 
     /// The guard's time when the clock shows `now_ms`. If all threads call this under one lock, the times that they get
     /// never decrease.
-    pub fn advance(&self, now_ms: u64) -> u64 {
+    pub(super) fn advance(&self, now_ms: u64) -> u64 {
         let latest = self.latest.fetch_max(now_ms, Ordering::Relaxed);
         if now_ms.saturating_add(CLOCK_STEP_MS) < latest {
             // Stamps up to the latest time, and within the window ahead of it, may have been accepted or
@@ -53,7 +53,7 @@ impl GuardTime {
     }
 
     /// Like [`GuardTime::advance`]. While the clock is uncertain, the guard's time does not follow it.
-    pub fn observe(&self, clock: &Clock) -> u64 {
+    pub(super) fn observe(&self, clock: &Clock) -> u64 {
         if clock.uncertainty > self.window.future {
             // Every request is refused while the clock is uncertain.
             self.unsure.store(true, Ordering::Relaxed);

@@ -103,7 +103,7 @@ pub(super) struct Fates {
 }
 
 impl Fates {
-    pub fn new(config: &PathConfig, seed: u64) -> Self {
+    pub(super) fn new(config: &PathConfig, seed: u64) -> Self {
         let thresholds = Thresholds::new(config);
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -115,7 +115,7 @@ impl Fates {
     }
 
     /// Applies settings, from packet `number` on.
-    pub fn configure(&mut self, config: &PathConfig, number: u64) {
+    pub(super) fn configure(&mut self, config: &PathConfig, number: u64) {
         self.catch_up(number);
         self.chain.0 = number;
         self.thresholds = Thresholds::new(config);
@@ -123,12 +123,12 @@ impl Fates {
     }
 
     /// Whether packets can be delayed at random.
-    pub fn jitters(&self) -> bool {
+    pub(super) fn jitters(&self) -> bool {
         self.thresholds.jitter != 0
     }
 
     /// The fate of packet `number`. The call is cheap if the numbers ascend.
-    pub fn of(&mut self, number: u64) -> Fate {
+    pub(super) fn of(&mut self, number: u64) -> Fate {
         if self.certain {
             return Fate::default();
         }

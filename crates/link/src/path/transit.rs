@@ -21,7 +21,7 @@ pub(super) struct Bottleneck {
 }
 
 impl Bottleneck {
-    pub fn new(rate_bits_per_s: Option<u64>, queue_bytes: usize) -> Self {
+    pub(super) fn new(rate_bits_per_s: Option<u64>, queue_bytes: usize) -> Self {
         Self {
             rate_bits_per_s,
             queue_bytes,
@@ -33,7 +33,7 @@ impl Bottleneck {
     }
 
     /// Applies new settings to future packets. Queued packets keep their times.
-    pub fn configure(&mut self, rate_bits_per_s: Option<u64>, queue_bytes: usize) {
+    pub(super) fn configure(&mut self, rate_bits_per_s: Option<u64>, queue_bytes: usize) {
         // Validation refuses a rate of zero, but it can be set while the path runs. Use the slowest rate
         // instead.
         self.rate_bits_per_s = rate_bits_per_s.map(|rate| rate.max(1));
@@ -42,13 +42,13 @@ impl Bottleneck {
     }
 
     /// When the transmitter will have sent all its packets.
-    pub fn idle_at(&self) -> Instant {
+    pub(super) fn idle_at(&self) -> Instant {
         Instant::from_nanos(self.idle_at)
     }
 
     /// Queues `length` bytes at `now` (ns), and returns when the last bit has left (ns). `None` if the queue
     /// is full.
-    pub fn admit(&mut self, now: u64, length: usize) -> Option<u64> {
+    pub(super) fn admit(&mut self, now: u64, length: usize) -> Option<u64> {
         let start = now.max(self.idle_at);
         let Some(rate) = self.rate_bits_per_s else {
             return Some(start);
@@ -122,7 +122,7 @@ pub(super) struct Flight {
 impl Flight {
     /// Adds a packet. A packet that is known to be late goes directly to the heap: at the end of the queue it
     /// would force all following packets into the heap.
-    pub fn push(&mut self, arrival: Arrival, late: bool) {
+    pub(super) fn push(&mut self, arrival: Arrival, late: bool) {
         let in_order = self.in_order.back().is_none_or(|last| last.at <= arrival.at);
         if in_order && !late {
             self.in_order.push_back(arrival);
@@ -131,7 +131,7 @@ impl Flight {
         }
     }
 
-    pub fn next_arrival(&self) -> Option<Instant> {
+    pub(super) fn next_arrival(&self) -> Option<Instant> {
         let queued = self.in_order.front().map(|first| first.at);
         let heaped = self.out_of_order.peek().map(|Reverse(first)| first.at);
         match (queued, heaped) {
@@ -141,7 +141,7 @@ impl Flight {
     }
 
     /// Takes the next packet that has arrived by `now`.
-    pub fn pop(&mut self, now: Instant) -> Option<Arrival> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Arrival> {
         let queued = self.in_order.front();
         let from_heap = match (queued, self.out_of_order.peek()) {
             (_, None) => false,
@@ -157,7 +157,7 @@ impl Flight {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.in_order.len() + self.out_of_order.len()
     }
 }

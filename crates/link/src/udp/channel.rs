@@ -38,7 +38,7 @@ pub(super) struct Diversion {
 impl Diversion {
     /// Whether a datagram belongs to the channel. If so, it is put into the channel, or dropped if there is
     /// no room.
-    pub fn takes(&self, datagram: &[u8], from: SocketAddr) -> bool {
+    pub(super) fn takes(&self, datagram: &[u8], from: SocketAddr) -> bool {
         if !datagram.starts_with(&self.prefix) || self.to.is_closed() {
             return false;
         }

@@ -28,7 +28,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             bytes: vec![0; MESSAGES * MESSAGE].into(),
             metas: [RecvMeta::default(); MESSAGES],
@@ -39,7 +39,7 @@ impl Inbox {
     }
 
     /// Receives. Call it only when everything is taken.
-    pub fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
+    pub(super) fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
         (self.count, self.message, self.offset) = (0, 0, 0);
         let mut chunks = self.bytes.chunks_exact_mut(MESSAGE);
         let mut slices: [IoSliceMut<'_>; MESSAGES] =
@@ -50,7 +50,7 @@ impl Inbox {
 
     /// Puts in one datagram, as if it had been received.
     #[cfg(test)]
-    pub fn put(&mut self, from: SocketAddr, to: Option<IpAddr>, datagram: &[u8]) {
+    pub(super) fn put(&mut self, from: SocketAddr, to: Option<IpAddr>, datagram: &[u8]) {
         self.bytes[..datagram.len()].copy_from_slice(datagram);
         let meta = &mut self.metas[0];
         (meta.addr, meta.dst_ip) = (from, to);
@@ -60,7 +60,7 @@ impl Inbox {
 
     /// Writes the next datagram with its headers into `buf`, and returns the packet's length. Drops datagrams
     /// that are too long for `buf` or cannot be answered. Skips those that `diversion` takes.
-    pub fn next(
+    pub(super) fn next(
         &mut self,
         local: SocketAddr,
         diversion: Option<&Diversion>,

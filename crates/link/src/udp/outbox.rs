@@ -40,12 +40,12 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.target.is_none()
     }
 
     /// Whether a datagram can join those that wait, at most `segments` in total.
-    pub fn takes(&self, target: &Target, datagram: &[u8], segments: usize) -> bool {
+    pub(super) fn takes(&self, target: &Target, datagram: &[u8], segments: usize) -> bool {
         let Some(mine) = &self.target else { return true };
         let fits = self.bytes.len() + datagram.len() <= MAX_BYTES.min(self.segment * segments);
         let alike = mine == target && !datagram.is_empty() && datagram.len() <= self.segment;
@@ -54,7 +54,7 @@ impl Outbox {
     }
 
     /// Adds a datagram for which there is room.
-    pub fn push(&mut self, target: Target, datagram: &[u8]) {
+    pub(super) fn push(&mut self, target: Target, datagram: &[u8]) {
         if self.target.replace(target).is_none() {
             self.segment = datagram.len();
         }
@@ -63,14 +63,14 @@ impl Outbox {
     }
 
     /// The most datagrams in one call.
-    pub fn segments(&self, state: &UdpSocketState) -> usize {
+    pub(super) fn segments(&self, state: &UdpSocketState) -> usize {
         if self.no_offload { 1 } else { state.max_gso_segments() }
     }
 
     /// Sends everything, or one datagram if there is no offload. After the error `WouldBlock`, which means
     /// that there is no room, nothing has changed. After another error, datagrams that cannot be sent are
     /// lost, as datagrams may be.
-    pub fn send(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
+    pub(super) fn send(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
         let Some(target) = self.target else { return Ok(()) };
         let len = self.step(self.segments(state));
         let contents = self.bytes.get(self.sent..self.sent + len).unwrap_or_default();

@@ -39,7 +39,7 @@ pub(super) struct Reports {
 
 impl Reports {
     /// Makes the kernel keep errors about packets that `socket` sends from now on.
-    pub fn new(socket: &Arc<UdpSocket>) -> io::Result<Self> {
+    pub(super) fn new(socket: &Arc<UdpSocket>) -> io::Result<Self> {
         if socket.local_addr()?.is_ipv4() {
             setsockopt(&**socket, sockopt::Ipv4RecvErr, &true)?;
         } else {
@@ -53,7 +53,7 @@ impl Reports {
     ///
     /// When all errors have been read, `socket` is registered again, because after an error tokio considers
     /// it writable permanently.
-    pub fn poll_next(
+    pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
         socket: &mut Arc<UdpSocket>,

@@ -56,7 +56,7 @@ impl core::error::Error for ConnectError {}
 
 impl Client {
     /// See [`Stack::connect`](crate::Stack::connect). Returns also whether the connection has news.
-    pub fn connect(
+    pub(crate) fn connect(
         &mut self,
         flows: &mut Flows,
         remote: SocketAddr,
@@ -114,7 +114,7 @@ impl Client {
     }
 
     //= rfc9293 MUST-43 MUST-44 MUST-45
-    pub fn local_end(
+    pub(crate) fn local_end(
         &mut self,
         flows: &mut Flows,
         remote: SocketAddr,

@@ -63,7 +63,7 @@ fn eager_step(rtt: Duration) -> Duration {
 
 impl Client {
     /// Prepares step 3 of the fallback sequence for a connect that begins now, if it may have that step.
-    pub fn plan_ladder(
+    pub(crate) fn plan_ladder(
         &mut self,
         flows: &mut Flows,
         index: u32,
@@ -84,7 +84,7 @@ impl Client {
     }
 
     /// Takes the next step of the fallback sequence of connection `index`.
-    pub fn climb(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+    pub(crate) fn climb(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         asked.ladder.at = None;
@@ -105,7 +105,7 @@ impl Client {
 
     /// The SYN-ACK has come. From now on, the connection waits for the response, as long as the data may be sent
     /// again.
-    pub fn watch(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+    pub(crate) fn watch(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         if asked.ladder.first.is_none() && !slot.key.is_carried() {
@@ -204,7 +204,7 @@ impl Client {
     }
 
     /// Sends a plain SYN from another port.
-    pub fn second_attempt(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+    pub(crate) fn second_attempt(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.slots.get(index) else { return };
         let (local, remote) = (slot.key.local(), slot.key.remote());
         let any_port =
@@ -238,7 +238,7 @@ impl Client {
     }
 
     /// Handles a segment for the second attempt of connection `first`.
-    pub fn handle_twin(
+    pub(crate) fn handle_twin(
         &mut self,
         flows: &mut Flows,
         twin: u32,
@@ -336,7 +336,7 @@ impl Client {
     }
 
     /// Ends the connection `twin`: the second attempt, or the first one if they have changed places.
-    pub fn drop_twin(&mut self, flows: &mut Flows, twin: Option<u32>) {
+    pub(crate) fn drop_twin(&mut self, flows: &mut Flows, twin: Option<u32>) {
         let Some(index) = twin else { return };
         let Some(slot) = flows.slots.get_mut(index) else { return };
         slot.owner = Owner::Nobody;
@@ -345,7 +345,7 @@ impl Client {
     }
 
     /// Notes that the second attempt of connection `first` no longer exists.
-    pub fn forget_twin(&mut self, flows: &mut Flows, first: u32) {
+    pub(crate) fn forget_twin(&mut self, flows: &mut Flows, first: u32) {
         if let Some(asked) = flows.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = None;
         }

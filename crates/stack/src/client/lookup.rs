@@ -52,7 +52,7 @@ fn unspecified(like: IpAddr) -> IpAddr {
 
 impl Client {
     /// See [`Stack::arm`](crate::Stack::arm).
-    pub fn arm(
+    pub(crate) fn arm(
         &mut self,
         flows: &mut Flows,
         port: u16,
@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// See [`Stack::lab_arm_on_ip`](crate::Stack::lab_arm_on_ip).
-    pub fn lab_arm_on_ip(
+    pub(crate) fn lab_arm_on_ip(
         &mut self,
         flows: &mut Flows,
         port: u16,
@@ -158,17 +158,17 @@ impl Client {
     }
 
     /// See [`Stack::expect_answer`](crate::Stack::expect_answer).
-    pub fn expect_answer(&mut self, flows: &mut Flows, id: ConnId, key: ReplyKey) -> bool {
+    pub(crate) fn expect_answer(&mut self, flows: &mut Flows, id: ConnId, key: ReplyKey) -> bool {
         self.armed_mut(flows, id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
     }
 
     /// See [`Stack::lab_expect_unproved_answer`](crate::Stack::lab_expect_unproved_answer).
-    pub fn lab_expect_unproved_answer(&mut self, flows: &mut Flows, id: ConnId) -> bool {
+    pub(crate) fn lab_expect_unproved_answer(&mut self, flows: &mut Flows, id: ConnId) -> bool {
         self.armed_mut(flows, id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
     }
 
     /// See [`Stack::send_direct`](crate::Stack::send_direct).
-    pub fn send_direct(
+    pub(crate) fn send_direct(
         &mut self,
         flows: &mut Flows,
         id: ConnId,
@@ -212,7 +212,7 @@ impl Client {
 
     /// See [`Stack::direct_refused`](crate::Stack::direct_refused).
     #[must_use]
-    pub fn direct_refused(&self, flows: &Flows, id: ConnId) -> Option<CloseReason> {
+    pub(crate) fn direct_refused(&self, flows: &Flows, id: ConnId) -> Option<CloseReason> {
         let wild = anywhere(&flows.slot(id)?.key);
         self.armed.get(&wild).filter(|armed| armed.index == id.index)?.refused
     }
@@ -220,7 +220,13 @@ impl Client {
     /// The direct copy of connection `index` failed. If the answer to another copy may come, the connection waits
     /// for it instead of being closed. False if there is no other copy.
     #[cold]
-    pub fn hold_armed(&mut self, flows: &mut Flows, index: u32, why: CloseReason, now: Instant) -> bool {
+    pub(crate) fn hold_armed(
+        &mut self,
+        flows: &mut Flows,
+        index: u32,
+        why: CloseReason,
+        now: Instant,
+    ) -> bool {
         let Some(slot) = flows.slots.get_mut(index) else { return false };
         let wild = anywhere(&slot.key);
         let Some(armed) = self.armed.get_mut(&wild).filter(|armed| armed.index == index) else {
@@ -237,7 +243,7 @@ impl Client {
 
     /// Returns the connection, carried in a lookup, that `segment` of no known flow answers with a proof, and binds
     /// it to its server.
-    pub fn answers_armed(
+    pub(crate) fn answers_armed(
         &mut self,
         flows: &mut Flows,
         key: &FlowKey,
@@ -276,7 +282,7 @@ impl Client {
     /// Whether `segment`, which belongs to no known flow, may be data of an answer whose SYN-ACK is late or lost. Such
     /// a segment is dropped, as in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A RST would end the connection at a
     /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
-    pub fn overtakes_answer(&self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) -> bool {
+    pub(crate) fn overtakes_answer(&self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let others = Flags::SYN.union(Flags::RST);
         let armed = self.armed.get(&anywhere(key)).and_then(|armed| flows.slots.get(armed.index));
         armed.is_some_and(|slot| {
@@ -287,7 +293,7 @@ impl Client {
     }
 
     /// Connection `index` is no longer carried in a lookup: it has a server now, or is over.
-    pub fn disarm(&mut self, key: &FlowKey, index: u32) {
+    pub(crate) fn disarm(&mut self, key: &FlowKey, index: u32) {
         let wild = anywhere(key);
         if self.armed.get(&wild).is_some_and(|armed| armed.index == index) {
             self.armed.remove(&wild);

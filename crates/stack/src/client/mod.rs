@@ -41,7 +41,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub fn new(config: &Config, ports: [u8; 16]) -> Self {
+    pub(crate) fn new(config: &Config, ports: [u8; 16]) -> Self {
         Self {
             credentials: CredentialStore::new(config.limits.credentials).simple(config.simple_credentials),
             ports: PortSelector::new(ports, DEFAULT_RANGE),
@@ -77,7 +77,7 @@ impl Client {
     /// Decides how much of `data` the SYN to the server carries, if the connect asks for more than a handshake.
     /// Data with a cookie has priority over data with a certificate, which costs both ends more. `plan` is a new
     /// plan that the caller owns, because it is too large to be moved.
-    pub fn intend(
+    pub(crate) fn intend(
         &mut self,
         flows: &mut Flows,
         plan: &mut SynPlan,
@@ -180,13 +180,13 @@ impl Client {
     }
 
     /// Largest payload of a segment to the flow's server, according to the link and to routers on earlier visits.
-    pub fn client_path_mss(&self, flows: &mut Flows, key: &FlowKey, now: Instant) -> u16 {
+    pub(crate) fn client_path_mss(&self, flows: &mut Flows, key: &FlowKey, now: Instant) -> u16 {
         let learnt = self.credentials.path_mss(flows.config.network_of(key), key.remote_ip(), now);
         flows.path_mss(key).min(learnt.unwrap_or(u16::MAX))
     }
 
     /// Handles a segment for a client whose SYN asked for a first flight and has no answer yet.
-    pub fn handle_answer(
+    pub(crate) fn handle_answer(
         &mut self,
         flows: &mut Flows,
         index: u32,
@@ -365,7 +365,7 @@ impl Client {
 
     /// A client's connection is over. Records what it shows about first flights to its server, and about the path. Returns
     /// what is to be done about its second attempt, or its first one.
-    pub fn visit_over(&mut self, config: &Config, slot: &mut Slot, now: Instant) -> Option<Other> {
+    pub(crate) fn visit_over(&mut self, config: &Config, slot: &mut Slot, now: Instant) -> Option<Other> {
         let (succeeded, other) = self.flight_over(slot, now);
         let server = slot.key.remote_ip();
         let network = config.network_of(&slot.key);
@@ -434,7 +434,7 @@ impl Client {
 
     /// Does what [`Self::visit_over`] returned.
     #[cold]
-    pub fn tell_other(&mut self, flows: &mut Flows, other: Other) {
+    pub(crate) fn tell_other(&mut self, flows: &mut Flows, other: Other) {
         match other {
             Other::Twin(twin) => self.drop_twin(flows, Some(twin)),
             Other::First(first) => self.forget_twin(flows, first),
@@ -443,7 +443,7 @@ impl Client {
 
     /// The application releases a connection that it opened. The connection may stay for a while in the background,
     /// and the next connect to its server already uses what it showed of the path.
-    pub fn released(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
+    pub(crate) fn released(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
         let Some(slot) = flows.slots.get_live(id.index, id.generation).filter(|slot| slot.client) else {
             return;
         };
@@ -455,7 +455,7 @@ impl Client {
     }
 
     /// The application ends a connection at once.
-    pub fn aborted(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
+    pub(crate) fn aborted(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
         if let Some(slot) = flows.slots.get_live(id.index, id.generation) {
             let twin = self.give_up(slot, now);
             self.drop_twin(flows, twin);
@@ -496,7 +496,7 @@ impl Client {
     }
 
     /// No SYN-ACK will show what happened to the first flight. Gives its cookie back, and ends a second attempt.
-    pub fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+    pub(crate) fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.slots.get_mut(index) else { return };
         let twin = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take());
         self.unanswered(slot, now);

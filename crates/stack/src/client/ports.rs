@@ -10,7 +10,7 @@ use firstflight_wire::hint::unlikely;
 use zeroize::Zeroize;
 
 /// The default range of ports: that of Linux. RFC 6056 §3.2 wants the range larger than IANA's 49152–65535.
-pub const DEFAULT_RANGE: RangeInclusive<u16> = 32_768..=60_999;
+pub(crate) const DEFAULT_RANGE: RangeInclusive<u16> = 32_768..=60_999;
 
 /// Number of counters. Destinations that hash to the same counter share it. With few counters, a destination learns
 /// from gaps in its ports when others are contacted, and a machine can be recognised by which destinations share a
@@ -24,7 +24,7 @@ const MAX_STEP: u32 = 8;
 /// again towards the same destination.
 ///
 /// `Debug` does not show the secret; dropping erases it.
-pub struct PortSelector {
+pub(crate) struct PortSelector {
     secret: [u8; 16],
     first: u16,
     /// Ports in the range; 0 if it is empty.
@@ -40,7 +40,7 @@ pub struct PortSelector {
 impl PortSelector {
     /// A selector under 16 unpredictable bytes. Port 0 is left out of `range`.
     #[must_use]
-    pub fn new(secret: [u8; 16], range: RangeInclusive<u16>) -> Self {
+    pub(crate) fn new(secret: [u8; 16], range: RangeInclusive<u16>) -> Self {
         let (first, last) = (u32::from((*range.start()).max(1)), u32::from(*range.end()));
         let count = (last + 1).saturating_sub(first);
         Self {
@@ -65,7 +65,7 @@ impl PortSelector {
     ///
     /// The next call for this destination continues after the port that was chosen, so on average few candidates
     /// are tried even if many ports are in use.
-    pub fn select(
+    pub(crate) fn select(
         &mut self,
         flow: &FlowKey,
         random: u32,
@@ -80,12 +80,12 @@ impl PortSelector {
     }
 
     /// From now on `port` is not chosen, until it is [freed](Self::free) as often as it was reserved.
-    pub fn reserve(&mut self, port: u16) {
+    pub(crate) fn reserve(&mut self, port: u16) {
         *self.reserved.entry(port).or_default() += 1;
     }
 
     /// See [`Self::reserve`].
-    pub fn free(&mut self, port: u16) {
+    pub(crate) fn free(&mut self, port: u16) {
         if let Some(count) = self.reserved.get_mut(&port) {
             *count -= 1;
             if *count == 0 {
@@ -97,7 +97,7 @@ impl PortSelector {
     /// Whether the port is never chosen.
     #[inline]
     #[must_use]
-    pub fn is_reserved(&self, port: u16) -> bool {
+    pub(crate) fn is_reserved(&self, port: u16) -> bool {
         self.reserved.contains_key(&port)
     }
 

@@ -29,7 +29,7 @@ impl Flows {
         true
     }
 
-    pub fn handle_control(&mut self, key: FlowKey, control: Control, now: Instant) {
+    pub(crate) fn handle_control(&mut self, key: FlowKey, control: Control, now: Instant) {
         let hash = self.hasher.hash(&key);
         let Some(carrier) = &mut self.carrier else { return };
         match (control, carrier.find(hash, &key)) {
@@ -53,7 +53,7 @@ impl Flows {
     }
 
     /// See [`Stack::keep_alive`](crate::Stack::keep_alive).
-    pub fn keep_alive(&mut self, to: SocketAddr) {
+    pub(crate) fn keep_alive(&mut self, to: SocketAddr) {
         let same = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
         let Some(local) = self.config.addresses.iter().find(same).copied() else { return };
         if let Some(carrier) = self.carrier.as_ref().filter(|_| to.port() != 0) {

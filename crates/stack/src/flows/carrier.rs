@@ -30,7 +30,7 @@ const PROBES: usize = 16;
 
 /// The carrier of one stack.
 #[derive(Debug)]
-pub struct Carrier {
+pub(crate) struct Carrier {
     /// Our UDP port.
     pub port: u16,
     /// See [`CarrierConfig::from_socket`].
@@ -122,7 +122,7 @@ impl Pair {
 
 impl Carrier {
     /// `None` if the port is 0. At most `time_waits` ends of connections are remembered.
-    pub fn new(config: &CarrierConfig, time_waits: usize, now: Instant) -> Option<Self> {
+    pub(crate) fn new(config: &CarrierConfig, time_waits: usize, now: Instant) -> Option<Self> {
         (config.port != 0).then(|| Self {
             port: config.port,
             from_socket: config.from_socket,
@@ -141,12 +141,12 @@ impl Carrier {
         })
     }
 
-    pub fn find(&self, hash: u64, key: &FlowKey) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64, key: &FlowKey) -> Option<u32> {
         self.table.find(hash, |i| self.pairs.get(i).is_some_and(|pair| pair.key == *key))
     }
 
     /// Adds connection `index` to the pair `key`, which has this hash.
-    pub fn join(
+    pub(crate) fn join(
         &mut self,
         key: FlowKey,
         hash: u64,
@@ -183,7 +183,7 @@ impl Carrier {
     }
 
     /// Removes connection `index` from this pair. True if the peer had opened it.
-    pub fn leave(&mut self, id: PairId, index: u32) -> bool {
+    pub(crate) fn leave(&mut self, id: PairId, index: u32) -> bool {
         let Some(pair) = self.pairs.get_mut(id.index()) else { return false };
         let accepted = pair.accepted.remove(&index);
         pair.opened.remove(&index);
@@ -196,19 +196,19 @@ impl Carrier {
     }
 
     /// The connections that the peer opened between these ports (index and generation).
-    pub fn accepted(&mut self, (index, generation): (u32, u32)) -> Option<&BTreeSet<u32>> {
+    pub(crate) fn accepted(&mut self, (index, generation): (u32, u32)) -> Option<&BTreeSet<u32>> {
         Some(&self.pairs.get_live(index, generation)?.accepted)
     }
 
     /// This pair's index and generation, if the peer opened other connections than `index` there.
-    pub fn has_accepted_others(&self, id: PairId, index: u32) -> Option<(u32, u32)> {
+    pub(crate) fn has_accepted_others(&self, id: PairId, index: u32) -> Option<(u32, u32)> {
         let others = self.pairs.get(id.index())?.accepted.iter().any(|one| *one != index);
         others.then(|| (id.index(), self.pairs.generation(id.index())))
     }
 
     /// Notes that a segment of a connection of this pair is sent.
     #[inline]
-    pub fn sent(&mut self, id: PairId, now: Instant) {
+    pub(crate) fn sent(&mut self, id: PairId, now: Instant) {
         let Some(pair) = self.pairs.get_mut(id.index()) else { return };
         let rested = pair.unused > 0;
         (pair.used_at, pair.kept_at, pair.unused) = (now, now, 0);
@@ -223,7 +223,7 @@ impl Carrier {
 
     /// Marks the keep-alives that are due. Only ports with a connection that an application holds get them. Returns the
     /// connections (index) to probe, because a probe before was not answered.
-    pub fn handle_timeout(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
+    pub(crate) fn handle_timeout(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
         self.paths.expire(now);
         let mut suspects = Vec::new();
         while let Some(index) = self.wheel.pop_expired(now) {
@@ -251,12 +251,12 @@ impl Carrier {
     }
 
     /// When [`Carrier::handle_timeout`] must be called next.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         [self.wheel.next_deadline(), self.paths.next_deadline()].into_iter().flatten().min()
     }
 
     /// The ports between which a keep-alive must be sent.
-    pub fn poll_keep_alive(&mut self) -> Option<FlowKey> {
+    pub(crate) fn poll_keep_alive(&mut self) -> Option<FlowKey> {
         loop {
             let (index, generation) = self.due.pop_front()?;
             if let Some(pair) = self.pairs.get_live(index, generation) {
@@ -268,7 +268,7 @@ impl Carrier {
     /// Connection `index`, which this stack opened between these ports, is established. Returns the connections (index)
     /// to probe: a translator may have changed our port since they were last heard. The peer does not answer our
     /// keep-alives with a reset any more, because it knows the new connection.
-    pub fn opened(&mut self, id: PairId, index: u32, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
+    pub(crate) fn opened(&mut self, id: PairId, index: u32, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
         let Some(pair) = self.pairs.get_mut(id.index()) else { return Vec::new() };
         if pair.opened.iter().all(|one| *one == index) {
             return Vec::new();
@@ -279,7 +279,7 @@ impl Carrier {
     }
 
     /// The connections (index) to probe, because the peer reports that it has none between these ports.
-    pub fn reset(&mut self, index: u32) -> Vec<u32> {
+    pub(crate) fn reset(&mut self, index: u32) -> Vec<u32> {
         let Some(pair) = self.pairs.get_mut(index).filter(|pair| pair.asked) else { return Vec::new() };
         pair.asked = false;
         pair.in_turn(|_| true)

@@ -11,14 +11,14 @@ use zeroize::Zeroize;
 /// Hashes for initial sequence numbers and timestamps under one secret.
 ///
 /// `Debug` does not show the secret; dropping erases it.
-pub struct IsnGenerator {
+pub(crate) struct IsnGenerator {
     secret: [u8; 16],
 }
 
 impl IsnGenerator {
     /// A generator under 16 unpredictable bytes.
     #[must_use]
-    pub fn new(secret: [u8; 16]) -> Self {
+    pub(crate) fn new(secret: [u8; 16]) -> Self {
         Self { secret }
     }
 
@@ -31,21 +31,21 @@ impl IsnGenerator {
     //= rfc7323 7-a
     #[inline(always)]
     #[must_use]
-    pub fn initial(&self, key: &FlowKey, now: Instant) -> Initial {
+    pub(crate) fn initial(&self, key: &FlowKey, now: Instant) -> Initial {
         let hash = hash_flow(&self.secret, Purpose::Isn, key);
         let ticks = (now.as_nanos() / 4_000) as u32;
         Initial { isn: SeqNum::new((hash as u32).wrapping_add(ticks)), ts_offset: (hash >> 32) as u32 }
     }
 
     /// The flow's timestamp at `now`.
-    pub fn timestamp(&self, key: &FlowKey, now: Instant) -> u32 {
+    pub(crate) fn timestamp(&self, key: &FlowKey, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.initial(key, now).ts_offset)
     }
 }
 
 /// The initial numbers of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Initial {
+pub(crate) struct Initial {
     /// Initial sequence number (RFC 6528 §3): a clock of 4 µs plus the hash. An off-path attacker cannot guess it.
     pub isn: SeqNum,
     /// What to add to the timestamp clock (RFC 7323 §5.4 and §7), so that timestamps do not show how long this

@@ -82,7 +82,7 @@ pub(crate) struct Flows {
 
 impl Flows {
     /// `hashes` is the key of the table, `numbers` the secret of initial sequence numbers.
-    pub fn new(config: Config, hashes: u64, numbers: [u8; 16], random: Random, now: Instant) -> Self {
+    pub(crate) fn new(config: Config, hashes: u64, numbers: [u8; 16], random: Random, now: Instant) -> Self {
         let mut tcp = config.tcp.clone();
         // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
         tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
@@ -116,12 +116,12 @@ impl Flows {
 
     /// Takes the connections that have news, in the order in which they got them. Give the memory back with
     /// [`Self::news_taken`].
-    pub fn take_news(&mut self) -> Vec<u32> {
+    pub(crate) fn take_news(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.news)
     }
 
     /// The news of all these are taken.
-    pub fn news_taken(&mut self, mut taken: Vec<u32>) {
+    pub(crate) fn news_taken(&mut self, mut taken: Vec<u32>) {
         if self.news.is_empty() {
             taken.clear();
             self.news = taken;
@@ -130,26 +130,26 @@ impl Flows {
 
     /// Whether there are news to take.
     #[inline(always)]
-    pub fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
     /// Notes that connection `index` has news.
-    pub fn note(&mut self, index: u32) {
+    pub(crate) fn note(&mut self, index: u32) {
         self.news.push(index);
     }
 
-    pub fn slot(&self, id: ConnId) -> Option<&Slot> {
+    pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {
         let (slot, generation) = self.slots.get_with_generation(id.index)?;
         (generation == id.generation).then_some(slot)
     }
 
-    pub fn id(&self, index: u32) -> ConnId {
+    pub(crate) fn id(&self, index: u32) -> ConnId {
         ConnId { index, generation: self.slots.generation(index) }
     }
 
     /// The wall clock at `now`, computed from the last one that was set.
-    pub fn clock_at(&self, now: Instant) -> Clock {
+    pub(crate) fn clock_at(&self, now: Instant) -> Clock {
         let passed = now - self.clock.mono;
         Clock {
             mono: now,
@@ -160,7 +160,7 @@ impl Flows {
 
     /// Whether there are as many connections as are allowed.
     #[inline]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.slots.len() >= self.config.limits.connections
     }
 
@@ -168,26 +168,26 @@ impl Flows {
 
     /// The connection with this four-tuple.
     #[inline]
-    pub fn find(&self, key: &FlowKey) -> Option<u32> {
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
         self.find_hashed(self.hasher.hash(key), key)
     }
 
     /// Like [`Self::find`], if the hash is known already.
     #[inline]
-    pub fn find_hashed(&self, hash: u64, key: &FlowKey) -> Option<u32> {
+    pub(crate) fn find_hashed(&self, hash: u64, key: &FlowKey) -> Option<u32> {
         self.table.find(hash, |i| self.slots.get(i).is_some_and(|s| s.key == *key))
     }
 
     /// Whether `ip` is one of ours.
     #[inline]
-    pub fn is_ours(&self, ip: IpAddr) -> bool {
+    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
         self.config.addresses.contains(&ip)
     }
 
     /// Largest payload of a flow's segment that the link takes, options not counted. In UDP it is what fits into a
     /// datagram of the size that every path takes.
     #[inline]
-    pub fn path_mss(&self, key: &FlowKey) -> u16 {
+    pub(crate) fn path_mss(&self, key: &FlowKey) -> u16 {
         let mut packet = self.config.mtu;
         if let Some(carrier) = self.carrier.as_ref().filter(|_| key.is_carried()) {
             packet = packet.min(key.ip_header_len() + udp::HEADER + usize::from(carrier.datagram));
@@ -198,7 +198,7 @@ impl Flows {
     /// Payloads, options not counted, that a connection in UDP tries above [`Flows::path_mss`]: the sizes that most
     /// tunnels take, that Ethernet takes, and that the link takes.
     #[inline]
-    pub fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
+    pub(crate) fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
         if unlikely(key.is_carried()) { self.carried_probe_sizes(key) } else { [0; 3] }
     }
 
@@ -219,21 +219,21 @@ impl Flows {
     // --- trace ---------------------------------------------------------------------------------
 
     #[inline]
-    pub fn trace_outcome(&mut self, index: u32, outcome: Outcome) {
+    pub(crate) fn trace_outcome(&mut self, index: u32, outcome: Outcome) {
         if unlikely(self.journal.is_tracing()) {
             let id = self.id(index);
             self.journal.trace(Trace::Outcome(id, outcome));
         }
     }
 
-    pub fn trace_transitions(&mut self, index: u32) {
+    pub(crate) fn trace_transitions(&mut self, index: u32) {
         let id = self.id(index);
         while let Some(t) = self.slots.get_mut(index).and_then(|s| s.conn.poll_transition()) {
             self.journal.trace(Trace::Transition(id, t));
         }
     }
 
-    pub fn answer_echo(&mut self, packet: &[u8]) {
+    pub(crate) fn answer_echo(&mut self, packet: &[u8]) {
         let mut out = alloc::vec![0; packet.len()];
         match echo_reply(packet, &mut out) {
             Some(len) if self.config.answer_echo => {
@@ -246,7 +246,7 @@ impl Flows {
 
     /// Whether a packet of no connection is for us and has a valid source. If not, the drop is counted.
     #[inline(always)]
-    pub fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
+    pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
         //= rfc9293 MUST-57
         if unlikely(!self.is_ours(dst)) {
             self.journal.drop_packet(Drop::NotForUs);
@@ -262,7 +262,7 @@ impl Flows {
 
     /// What remains of a connection with this hash that is over, and whether the peer closed it first.
     #[inline(always)]
-    pub fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
+    pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
         if let Some(record) = self.time_wait.find(hash) {
             return Some((record, false));
         }
@@ -274,7 +274,7 @@ impl Flows {
     }
 
     #[cold]
-    pub fn not_processed(&mut self, index: u32, disposition: Disposition, segment: &Segment<'_>) {
+    pub(crate) fn not_processed(&mut self, index: u32, disposition: Disposition, segment: &Segment<'_>) {
         match disposition {
             Disposition::Processed => {}
             Disposition::Dropped(reason) => {
@@ -291,7 +291,7 @@ impl Flows {
     }
 
     /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
-    pub fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
+    pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
         self.journal.drop_packet(Drop::NoConnection);
         if segment.flags.contains(Flags::RST) {
             return;
@@ -300,7 +300,7 @@ impl Flows {
         self.outbox.reply(Reply::reset(key, segment), &mut self.journal);
     }
     /// Something happened to connection `index`: queues it for transmission, and notes its news.
-    pub fn touched(&mut self, index: u32) {
+    pub(crate) fn touched(&mut self, index: u32) {
         if self.touch(index) {
             self.note(index);
         }
@@ -308,14 +308,14 @@ impl Flows {
 
     /// Like [`Self::touched`], but returns whether the connection has news instead of noting that.
     #[inline]
-    pub fn touch(&mut self, index: u32) -> bool {
+    pub(crate) fn touch(&mut self, index: u32) -> bool {
         let tracing = self.journal.is_tracing();
         self.slots.get_mut(index).is_some_and(|slot| slot.touch(index, &mut self.outbox, tracing))
     }
 
     /// Gives a segment to connection `index`, which is not in SYN-SENT. Returns whether the connection has news.
     #[inline(always)]
-    pub fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> bool {
+    pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return false };
         let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
         let news = slot.touch(index, &mut self.outbox, self.journal.is_tracing());
@@ -326,7 +326,7 @@ impl Flows {
     }
 
     /// Resets a connection so that another one has room.
-    pub fn shed(&mut self, index: u32) {
+    pub(crate) fn shed(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.conn.abort(&mut self.pool);
             self.touched(index);
@@ -334,7 +334,7 @@ impl Flows {
     }
 
     /// Queues the connection for [`Stack::poll_event`].
-    pub fn announce(&mut self, index: u32) {
+    pub(crate) fn announce(&mut self, index: u32) {
         if let Some((slot, generation)) = self.slots.get_mut_with_generation(index) {
             slot.announce(index, generation, &mut self.journal);
         }
@@ -342,7 +342,7 @@ impl Flows {
 
     /// Frees the slot if the connection is over and nobody owns it.
     #[inline(always)]
-    pub fn reap(&mut self, index: u32) {
+    pub(crate) fn reap(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
         if over && slot.owner == Owner::Nobody && !slot.queued {
@@ -359,7 +359,7 @@ impl Flows {
     /// Inserts a new connection, in CLOSED, into slab and table, and calls `begin` for it. `tcp` are its
     /// settings, if they are not the stack's. They are taken by reference, so that no reference count changes twice.
     #[inline(always)]
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         tcp: Option<&Arc<firstflight_tcp::Config>>,
         with: Beginning<'_>,
@@ -382,7 +382,7 @@ impl Flows {
     }
 
     #[inline(always)]
-    pub fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
+    pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
         let Initial { isn, ts_offset } = self.isn.initial(key, now);
         Endpoints {
             local_port: key.local_port(),
@@ -396,7 +396,7 @@ impl Flows {
     }
 
     /// Gives connection `index` another peer. `opened` says whether this stack opened the connection.
-    pub fn rekey(&mut self, index: u32, key: &FlowKey, opened: bool, now: Instant) {
+    pub(crate) fn rekey(&mut self, index: u32, key: &FlowKey, opened: bool, now: Instant) {
         self.leave_pair(index);
         let hash = self.hasher.hash(key);
         let Some(slot) = self.slots.get_mut(index) else { return };

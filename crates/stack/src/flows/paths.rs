@@ -15,7 +15,7 @@ const ALIKE: usize = 8;
 const MISSES: u16 = 64;
 const MISSED: Duration = Duration::from_secs(60);
 /// Least time between challenges for one connection; a round-trip time, if that is longer.
-pub const GAP: Duration = Duration::from_millis(100);
+pub(crate) const GAP: Duration = Duration::from_millis(100);
 /// A port is given up after at least this number of challenges without a response, and at least this time since the
 /// first.
 const CHALLENGES: u8 = 4;
@@ -24,11 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const FORGET: Duration = Duration::from_secs(60);
 /// For this long after a move, the former port can take the connection back. This is longer than the interval of an
 /// idle client's keep-alives, which show that the client is still there.
-pub const RETURN: Duration = Duration::from_secs(30);
+pub(crate) const RETURN: Duration = Duration::from_secs(30);
 /// Number of former ports that can take a connection back: a client's port may change several times in a row.
-pub const FORMER: usize = 3;
+pub(crate) const FORMER: usize = 3;
 /// Times after a move at which the oldest of them is asked again: a challenge may be lost.
-pub const AGAIN: [Duration; 5] = [
+pub(crate) const AGAIN: [Duration; 5] = [
     Duration::from_millis(250),
     Duration::from_secs(1),
     Duration::from_secs(4),
@@ -36,13 +36,13 @@ pub const AGAIN: [Duration; 5] = [
     Duration::from_secs(25),
 ];
 /// For this long after its own port has answered, a connection checks no other.
-pub const SETTLE: Duration = Duration::from_secs(10);
+pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 /// When one connection between two ports has moved, the others between them are challenged in turns: connections in
 /// one turn, time between turns, number of rounds (the time between rounds doubles each time), and number of pairs
 /// of ports that may wait for turns.
-pub const TURN: usize = 16;
-pub const TURNS_APART: Duration = Duration::from_millis(250);
-pub const ROUNDS: u8 = 10;
+pub(crate) const TURN: usize = 16;
+pub(crate) const TURNS_APART: Duration = Duration::from_millis(250);
+pub(crate) const ROUNDS: u8 = 10;
 const WAITING: usize = 1024;
 
 /// Finds connections in UDP if their client's UDP port is not the known one, and holds the checks of new ports.
@@ -59,7 +59,7 @@ pub(crate) struct Paths {
 
 /// Connections (index) that differ only in the client's UDP port.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     /// Hash of the key without that port.
     pub hash: u64,
     pub first: u32,
@@ -70,18 +70,18 @@ pub struct Group {
 }
 
 impl Group {
-    pub fn new(hash: u64, first: u32) -> Self {
+    pub(crate) fn new(hash: u64, first: u32) -> Self {
         Self { hash, first, others: Vec::new(), misses: 0, since: Instant::ZERO }
     }
 
-    pub fn members(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn members(&self) -> impl Iterator<Item = u32> + '_ {
         core::iter::once(self.first).chain(self.others.iter().copied())
     }
 }
 
 /// The check of one connection's path.
 #[derive(Debug)]
-pub struct Check {
+pub(crate) struct Check {
     /// The bits in the challenges to the connection's own port.
     pub own: u64,
     /// The port that is checked, and the bits in its challenges.
@@ -100,7 +100,7 @@ pub struct Check {
 /// A port that a connection had, and the bits that it was sent: until then it can take the connection back. `sent` is
 /// when it was last asked because it spoke. Each port has its own time, so that no port uses up another one's.
 #[derive(Debug, Clone, Copy)]
-pub struct Former {
+pub(crate) struct Former {
     pub port: u16,
     pub bits: u64,
     pub until: Instant,
@@ -108,34 +108,34 @@ pub struct Former {
 }
 
 impl Check {
-    pub fn new(own: u64, now: Instant) -> Self {
+    pub(crate) fn new(own: u64, now: Instant) -> Self {
         let (asked, sent, stays) = (None, None, None);
         Self { own, asked, began: now, sent, count: 0, former: Vec::new(), stays }
     }
 
     /// Starts to check another port, with these bits.
-    pub fn ask(&mut self, port: u16, bits: u64, now: Instant) {
+    pub(crate) fn ask(&mut self, port: u16, bits: u64, now: Instant) {
         (self.asked, self.began, self.count) = (Some((port, bits)), now, 0);
     }
 
-    pub fn has_given_up(&self, now: Instant) -> bool {
+    pub(crate) fn has_given_up(&self, now: Instant) -> bool {
         self.count >= CHALLENGES && now - self.began >= PATIENCE
     }
 
     /// Forgets what has expired.
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         self.former.retain(|former| now < former.until);
         if self.asked.is_some() && now - self.began >= FORGET {
             self.asked = None;
         }
     }
 
-    pub fn former(&self, port: u16) -> Option<Former> {
+    pub(crate) fn former(&self, port: u16) -> Option<Former> {
         self.former.iter().find(|former| former.port == port).copied()
     }
 
     /// What a response with `bits` from `port` shows about a connection whose port is `current`.
-    pub fn judge(&self, port: u16, bits: u64, current: u16) -> Option<Answer> {
+    pub(crate) fn judge(&self, port: u16, bits: u64, current: u16) -> Option<Answer> {
         if (port, bits) == (current, self.own) {
             return Some(Answer::Stays);
         }
@@ -146,7 +146,7 @@ impl Check {
 }
 
 /// What a response means.
-pub enum Answer {
+pub(crate) enum Answer {
     /// The connection's own port works, so what came from another port was not the client's.
     Stays,
     /// A former port works (its index): the move was wrong, or the client is back.
@@ -157,7 +157,7 @@ pub enum Answer {
 
 /// A connection (index) that has moved: the oldest port that it had lately is asked again.
 #[derive(Debug)]
-pub struct Again {
+pub(crate) struct Again {
     pub index: u32,
     pub moved: Instant,
     pub at: Instant,
@@ -166,7 +166,7 @@ pub struct Again {
 
 /// Connections between two ports of which one has moved: the others are challenged in turn.
 #[derive(Debug)]
-pub struct Turns {
+pub(crate) struct Turns {
     /// The former pair of ports (index and generation).
     pub pair: (u32, u32),
     /// The client's address and new port.
@@ -180,7 +180,7 @@ pub struct Turns {
 }
 
 impl Paths {
-    pub fn new(time_waits: usize) -> Self {
+    pub(crate) fn new(time_waits: usize) -> Self {
         Self {
             groups: HashTable::new(),
             checks: BTreeMap::new(),
@@ -192,7 +192,7 @@ impl Paths {
 
     /// Adds connection `index`. `alike` tells whether another connection differs only in the client's UDP port. If
     /// there are too many of these, connection `index` replaces one for which `gives_way` is true, or is not added.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         hash: u64,
         index: u32,
@@ -216,7 +216,7 @@ impl Paths {
 
     /// Whether an attacker searches for the numbers of connection `index`, which is in a group with this hash.
     /// `misses` counts one more segment with wrong numbers.
-    pub fn is_searched(&mut self, hash: u64, index: u32, misses: bool, now: Instant) -> bool {
+    pub(crate) fn is_searched(&mut self, hash: u64, index: u32, misses: bool, now: Instant) -> bool {
         let its = |group: &Group| group.hash == hash && group.members().any(|one| one == index);
         let Some(group) = self.groups.find_mut(hash, its) else { return false };
         if now - group.since >= MISSED {
@@ -228,7 +228,7 @@ impl Paths {
     }
 
     /// Removes connection `index`, if it is there.
-    pub fn remove(&mut self, hash: u64, index: u32) {
+    pub(crate) fn remove(&mut self, hash: u64, index: u32) {
         let its = |group: &Group| group.hash == hash && group.members().any(|one| one == index);
         let Ok(mut entry) = self.groups.find_entry(hash, its) else { return };
         let group = entry.get_mut();
@@ -242,20 +242,20 @@ impl Paths {
     }
 
     /// The connections of this hash; the caller compares the keys.
-    pub fn alike(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn alike(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         self.groups.iter_hash(hash).filter(move |group| group.hash == hash).flat_map(Group::members)
     }
 
     /// Connection `index` is over: forgets its check.
-    pub fn forget(&mut self, index: u32) {
+    pub(crate) fn forget(&mut self, index: u32) {
         self.checks.remove(&index);
     }
 
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         self.closed.expire(now);
     }
 
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let turn = self.turns.iter().map(|turns| turns.at).min();
         let again = self.again.iter().map(|again| again.at).min();
         [turn, again, self.closed.next_deadline()].into_iter().flatten().min()
@@ -264,7 +264,7 @@ impl Paths {
 
 impl Paths {
     /// One connection between the ports `pair` has moved to `port`: the others are challenged there, in turn.
-    pub fn take_turns(&mut self, pair: (u32, u32), client: IpAddr, port: u16, now: Instant) {
+    pub(crate) fn take_turns(&mut self, pair: (u32, u32), client: IpAddr, port: u16, now: Instant) {
         let turns = Turns { pair, client, port, at: now, next: 0, round: 0 };
         if let Some(before) = self.turns.iter_mut().find(|turns| turns.pair == pair) {
             if before.port != port {
@@ -282,7 +282,7 @@ impl Paths {
     }
 
     /// The client has left the UDP port `from` for `to`: connections that are being challenged at `from` are there, too.
-    pub fn redirect(&mut self, client: IpAddr, from: u16, to: u16, now: Instant) {
+    pub(crate) fn redirect(&mut self, client: IpAddr, from: u16, to: u16, now: Instant) {
         for turns in self.turns.iter_mut().filter(|turns| (turns.client, turns.port) == (client, from)) {
             (turns.port, turns.next, turns.round) = (to, 0, 0);
             turns.at = turns.at.min(now + TURNS_APART);
@@ -290,7 +290,7 @@ impl Paths {
     }
 
     /// Connection `index` has moved: the oldest port that it had lately is asked again for a while.
-    pub fn ask_again(&mut self, index: u32, now: Instant) {
+    pub(crate) fn ask_again(&mut self, index: u32, now: Instant) {
         self.again.retain(|again| again.index != index);
         let again = Again { index, moved: now, at: now + AGAIN[0], round: 0 };
         if self.again.len() < WAITING {

@@ -21,7 +21,7 @@ impl Relief {
     /// A sixteenth of the connections whose peers accept nothing, those that have been stuck for longest. None if the last
     /// choice was a moment ago.
     #[cold]
-    pub fn choose(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
+    pub(crate) fn choose(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
         if self.last.is_some_and(|at| now - at < PAUSE) {
             return Vec::new();
         }

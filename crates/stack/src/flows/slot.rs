@@ -17,11 +17,11 @@ use firstflight_wire::tcp::FastOpenForm;
 use firstflight_wire::{Instant, SeqNum};
 
 /// A connection may be reset in favour of another one when its peer has accepted nothing for this time.
-pub const STUCK: Duration = Duration::from_secs(5);
+pub(crate) const STUCK: Duration = Duration::from_secs(5);
 
 /// Who owns a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// A handshake under way at this listener (index).
     SynQueue(u32),
     /// Waiting to be accepted at this listener (index).
@@ -36,7 +36,7 @@ pub enum Owner {
 
 /// A client's pending connect: what its SYN asked for. The credential store learns of it when the answer comes.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The local network that it was sent from.
     pub network: NetworkId,
     /// The option form that was sent.
@@ -69,7 +69,7 @@ pub struct Asked {
 
 /// How far a second attempt is that starts although the first one may only be slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Eager {
+pub(crate) enum Eager {
     /// None: a second attempt follows only a failure.
     #[default]
     No,
@@ -83,7 +83,7 @@ pub enum Eager {
 
 /// The fallback sequence of a connect whose data may run twice: what it does when no answer comes.
 #[derive(Debug, Default)]
-pub struct Ladder {
+pub(crate) struct Ladder {
     /// The first flight, to send it again from another port; `None` if that is not allowed or not needed.
     pub first: Option<Box<[u8]>>,
     /// When to check again; `None` if there is nothing to wait for.
@@ -106,7 +106,7 @@ pub struct Ladder {
 
 /// What a client's SYN offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SentOffer {
+pub(crate) struct SentOffer {
     /// The server's identity.
     pub identity: Identity,
     /// First two bytes of the request's id; for a probe, why no block was sent.
@@ -117,7 +117,7 @@ pub struct SentOffer {
 }
 
 /// What a connection begins with, besides its settings.
-pub struct Beginning<'a> {
+pub(crate) struct Beginning<'a> {
     /// Ports, initial numbers and segment sizes.
     pub ends: Endpoints,
     /// Its four-tuple.
@@ -134,7 +134,7 @@ pub struct Beginning<'a> {
 
 /// A connection in the slab.
 #[derive(Debug)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// The connection.
     pub conn: Connection,
     /// Its four-tuple.
@@ -186,7 +186,7 @@ impl Slot {
     #[must_use]
     #[cold]
     #[inline(never)]
-    pub fn vacant(tcp: &Arc<firstflight_tcp::Config>) -> Self {
+    pub(crate) fn vacant(tcp: &Arc<firstflight_tcp::Config>) -> Self {
         let ends = Endpoints {
             local_port: 0,
             remote_port: 0,
@@ -225,7 +225,7 @@ impl Slot {
 
     /// Puts a new connection, in CLOSED, in the place of the one before, which is over.
     #[inline(always)]
-    pub fn renew(&mut self, tcp: &Arc<firstflight_tcp::Config>, with: Beginning<'_>) {
+    pub(crate) fn renew(&mut self, tcp: &Arc<firstflight_tcp::Config>, with: Beginning<'_>) {
         let Beginning { ends, key, hash, owner, outcome, now } = with;
         // Exhaustive destructuring, so that no field is forgotten.
         let Self {
@@ -265,14 +265,14 @@ impl Slot {
 
     /// Gives all memory back, because the connection is over.
     #[inline(always)]
-    pub fn retire(&mut self, pool: &mut Pool) {
+    pub(crate) fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
         self.asked = None;
         self.place = None;
     }
 
     /// When data last left for a peer that has not acknowledged everything, or `None`.
-    pub fn stuck_since(&self) -> Option<Instant> {
+    pub(crate) fn stuck_since(&self) -> Option<Instant> {
         // Data that was written just now does not count as waiting, even if something was sent long ago.
         let waits = self.conn.waits_for_peer() && self.conn.close_reason().is_none();
         waits.then(|| self.conn.last_data())
@@ -281,7 +281,7 @@ impl Slot {
     /// When the timer wheel must call it next.
     #[inline]
     #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let own = self.conn.poll_timeout();
         match self.asked.as_ref().and_then(|asked| asked.ladder.at) {
             Some(at) => Some(own.map_or(at, |own| own.min(at))),
@@ -291,7 +291,7 @@ impl Slot {
 
     /// Adds the connection, which has this id, to the events if the application owns it and was not notified yet.
     #[inline(always)]
-    pub fn announce(&mut self, index: u32, generation: u32, journal: &mut Journal) {
+    pub(crate) fn announce(&mut self, index: u32, generation: u32, journal: &mut Journal) {
         if self.owner == Owner::Application && !self.announced {
             self.announced = true;
             journal.announce(index, generation);
@@ -302,7 +302,7 @@ impl Slot {
     /// notifications; [`crate::Stack`] takes them.
     #[inline(always)]
     #[must_use]
-    pub fn touch(&mut self, index: u32, outbox: &mut Outbox, tracing: bool) -> bool {
+    pub(crate) fn touch(&mut self, index: u32, outbox: &mut Outbox, tracing: bool) -> bool {
         if !self.queued {
             self.queued = true;
             outbox.queue(index);

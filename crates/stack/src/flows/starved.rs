@@ -20,12 +20,12 @@ pub(crate) struct Starved {
 impl Starved {
     /// Whether any connection waits.
     #[inline]
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Adds a connection to which a write was refused while `taken` bytes were in use.
-    pub fn add(&mut self, id: ConnId, taken: usize, slots: &mut Places<Slot>) {
+    pub(crate) fn add(&mut self, id: ConnId, taken: usize, slots: &mut Places<Slot>) {
         self.taken = taken;
         let Some(slot) = slots.get_live(id.index, id.generation) else { return };
         if core::mem::replace(&mut slot.starved, true) {
@@ -40,7 +40,7 @@ impl Starved {
 
     /// Makes the waiting connections writable if there is more memory than when they were refused: `taken` bytes are in use.
     #[cold]
-    pub fn feed(&mut self, taken: usize, slots: &mut Places<Slot>, journal: &mut Journal) {
+    pub(crate) fn feed(&mut self, taken: usize, slots: &mut Places<Slot>, journal: &mut Journal) {
         if taken >= self.taken {
             return;
         }

@@ -104,7 +104,7 @@ fn tick(now: Instant) -> u16 {
 /// Connections in TIME-WAIT. There is no list of them in the order of expiry: keeping it would cost every
 /// connection more than the walks through the table cost all of them.
 #[derive(Debug)]
-pub struct TimeWaitTable {
+pub(crate) struct TimeWaitTable {
     records: HashTable<Record>,
     /// When to walk through the table next. Nothing expires before.
     sweep_at: Option<Instant>,
@@ -120,7 +120,7 @@ pub struct TimeWaitTable {
 impl TimeWaitTable {
     /// A table of at most `limit` records.
     #[must_use]
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let (records, limit) = (HashTable::new(), limit.max(1));
         let (over, newest) = (Instant::ZERO, (0, 0));
         Self { records, sweep_at: None, over, newest, ages: Vec::new(), limit }
@@ -128,21 +128,21 @@ impl TimeWaitTable {
 
     /// Number of records. Some of them may have expired up to a second ago.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
     /// The record of the flow with this hash.
     #[inline]
     #[must_use]
-    pub fn find(&self, hash: u64) -> Option<TimeWait> {
+    pub(crate) fn find(&self, hash: u64) -> Option<TimeWait> {
         let tag = Tag::of(hash);
         self.records.find(tag.spread(), |r| r.tag() == tag).map(Record::state)
     }
 
     /// Adds a record for `lasts`, four minutes at most, and replaces an older one of the same flow. True if others
     /// were evicted: the oldest, a sixteenth of the limit at once.
-    pub fn insert(&mut self, hash: u64, state: TimeWait, now: Instant, lasts: Duration) -> bool {
+    pub(crate) fn insert(&mut self, hash: u64, state: TimeWait, now: Instant, lasts: Duration) -> bool {
         // Otherwise a record that expired minutes ago could be taken for a new one.
         self.expire(now);
         let tag = Tag::of(hash);
@@ -201,7 +201,7 @@ impl TimeWaitTable {
     }
 
     /// Restarts the record's lifetime, because a FIN came again.
-    pub fn restart(&mut self, hash: u64, now: Instant, lasts: Duration) {
+    pub(crate) fn restart(&mut self, hash: u64, now: Instant, lasts: Duration) {
         let (tag, expires) = (Tag::of(hash), self.next_end(now, lasts));
         if let Some(record) = self.records.find_mut(tag.spread(), |r| r.tag() == tag) {
             record.restart(expires);
@@ -210,7 +210,7 @@ impl TimeWaitTable {
 
     /// Removes a record.
     #[inline]
-    pub fn remove(&mut self, hash: u64) {
+    pub(crate) fn remove(&mut self, hash: u64) {
         let tag = Tag::of(hash);
         if let Ok(entry) = self.records.find_entry(tag.spread(), |r| r.tag() == tag) {
             entry.remove();
@@ -219,7 +219,7 @@ impl TimeWaitTable {
 
     /// Removes expired records, at most a second late.
     #[inline]
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         if unlikely(self.sweep_at.is_some_and(|at| now >= at)) {
             self.sweep(now);
         }
@@ -240,7 +240,7 @@ impl TimeWaitTable {
 
     /// When to call [`TimeWaitTable::expire`] next: not before the first record expires.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.sweep_at
     }
 }

@@ -27,7 +27,7 @@ const NIL: u32 = u32::MAX;
 /// O(levels); [`TimerWheel::pop_expired`] looks at occupied slots only, however far time jumps.
 /// Memory: 16 bytes for each index up to the largest that was scheduled, and 2 KiB.
 #[derive(Debug, Clone)]
-pub struct TimerWheel {
+pub(crate) struct TimerWheel {
     /// No timer in the levels is due at this tick or before.
     current: u64,
     /// One bit for each occupied slot of a level.
@@ -64,7 +64,7 @@ impl Node {
 impl TimerWheel {
     /// A wheel without timers, at time `now`.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             current: now.as_nanos() >> TICK_SHIFT,
             occupied: [0; LEVELS],
@@ -77,14 +77,14 @@ impl TimerWheel {
     /// Number of timers that are scheduled.
     #[must_use]
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether no timer is scheduled.
     #[cfg(test)]
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -93,7 +93,7 @@ impl TimerWheel {
     ///
     /// Memory grows to `id` entries: `id` is meant to be the index into a slab. `u32::MAX` is not
     /// an index and is ignored.
-    pub fn schedule(&mut self, id: u32, at: Instant) {
+    pub(crate) fn schedule(&mut self, id: u32, at: Instant) {
         if id == NIL {
             return;
         }
@@ -109,7 +109,7 @@ impl TimerWheel {
 
     /// Schedules the timer of `id` for `at` or earlier: a timer that is scheduled for an earlier tick stays.
     #[inline]
-    pub fn expedite(&mut self, id: u32, at: Instant) {
+    pub(crate) fn expedite(&mut self, id: u32, at: Instant) {
         let tick = at.as_nanos().div_ceil(1 << TICK_SHIFT);
         if self.nodes.get(id as usize).is_none_or(|node| node.tick() > tick) {
             self.schedule(id, at);
@@ -117,7 +117,7 @@ impl TimerWheel {
     }
 
     /// Removes the timer of `id`, if it has one.
-    pub fn cancel(&mut self, id: u32) {
+    pub(crate) fn cancel(&mut self, id: u32) {
         self.unlink(id);
     }
 
@@ -125,7 +125,7 @@ impl TimerWheel {
     /// their ticks. Timers of one tick come in the order in which they were scheduled or reached level 0.
     ///
     /// A caller that schedules a timer in the past between two calls gets it in the same loop.
-    pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
+    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let target = now.as_nanos() >> TICK_SHIFT;
         loop {
             let due = self.head(DUE);
@@ -149,7 +149,7 @@ impl TimerWheel {
     /// When to call [`TimerWheel::pop_expired`] next: never later than the next timer (rounded up to its tick),
     /// possibly earlier, if a slot of a higher level must be distributed.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let tick = if self.head(DUE) == NIL { self.next_slot()?.1 } else { self.current };
         Some(Instant::from_nanos(tick.saturating_mul(1 << TICK_SHIFT)))
     }

@@ -39,24 +39,24 @@ pub(crate) enum Subject {
 }
 
 impl Journal {
-    pub fn new(most_traces: usize) -> Self {
+    pub(crate) fn new(most_traces: usize) -> Self {
         Self { counters: Counters::default(), events: VecDeque::new(), traces: VecDeque::new(), most_traces }
     }
 
     /// Queues an event of a connection.
     #[inline(always)]
-    pub fn announce(&mut self, index: u32, generation: u32) {
+    pub(crate) fn announce(&mut self, index: u32, generation: u32) {
         self.events.push_back(Announced { index, generation });
     }
 
     /// Queues an event of the listener at `index`.
-    pub fn announce_listener(&mut self, index: u32) {
+    pub(crate) fn announce_listener(&mut self, index: u32) {
         self.events.push_back(Announced { index: index | Announced::LISTENER, generation: 0 });
     }
 
     /// Takes the next event's subject.
     #[inline]
-    pub fn poll_event(&mut self) -> Option<Subject> {
+    pub(crate) fn poll_event(&mut self) -> Option<Subject> {
         let Announced { index, generation } = self.events.pop_front()?;
         Some(if index & Announced::LISTENER != 0 {
             Subject::Listener(index & !Announced::LISTENER)
@@ -67,12 +67,12 @@ impl Journal {
 
     /// Whether trace records are kept.
     #[inline(always)]
-    pub fn is_tracing(&self) -> bool {
+    pub(crate) fn is_tracing(&self) -> bool {
         self.most_traces > 0
     }
 
     /// Keeps a trace record, if any are kept.
-    pub fn trace(&mut self, record: Trace) {
+    pub(crate) fn trace(&mut self, record: Trace) {
         if likely(self.most_traces == 0) {
             return;
         }
@@ -83,12 +83,12 @@ impl Journal {
     }
 
     /// Takes the next trace record.
-    pub fn poll_trace(&mut self) -> Option<Trace> {
+    pub(crate) fn poll_trace(&mut self) -> Option<Trace> {
         self.traces.pop_front()
     }
 
     /// Counts a packet that is dropped.
-    pub fn drop_packet(&mut self, reason: Drop) {
+    pub(crate) fn drop_packet(&mut self, reason: Drop) {
         self.counters.drop(reason);
         self.trace(Trace::Dropped(reason));
     }

@@ -9,7 +9,7 @@ use firstflight_wire::{carrier, udp};
 /// Writes the checksum and the IP header of a segment of `len` bytes, which is in `out` already, behind the
 /// header's place.
 #[inline(always)]
-pub fn wrap(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+pub(super) fn wrap(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     // One branch for each family, so that the compiler specializes the code for it.
     match key.v4() {
         Some((src, dst)) => wrap_as(src.into(), dst.into(), hop_limit, ecn, len, out),
@@ -42,7 +42,7 @@ fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, hop_limit: u8, ecn: E
 /// Writes the headers of IP, UDP and the carrier in front of a segment of `len` bytes, which is in `out` already,
 /// behind the headers' place. The segment's checksum stays zero.
 #[inline(never)]
-pub fn wrap_carried(
+pub(super) fn wrap_carried(
     key: &FlowKey,
     hop_limit: u8,
     from_socket: bool,
@@ -56,7 +56,7 @@ pub fn wrap_carried(
 }
 
 /// Like [`wrap_carried`], but without the carrier's header, for a UDP payload of `len` bytes.
-pub fn wrap_udp(
+pub(super) fn wrap_udp(
     key: &FlowKey,
     hop_limit: u8,
     from_socket: bool,

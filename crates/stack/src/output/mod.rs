@@ -31,20 +31,20 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub fn new(most_replies: usize, hop_limit: u8, from_socket: bool) -> Self {
+    pub(crate) fn new(most_replies: usize, hop_limit: u8, from_socket: bool) -> Self {
         let (replies, turns) = (VecDeque::new(), VecDeque::new());
         Self { replies, most_replies, turns, burst: 0, hop_limit, from_socket }
     }
 
     /// Number of connections that may have something to send.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.turns.len()
     }
 
     // --- answers -----------------------------------------------------------------------------------
 
     /// Queues an answer. If too many wait, it is dropped.
-    pub fn reply(&mut self, reply: Reply, journal: &mut Journal) {
+    pub(crate) fn reply(&mut self, reply: Reply, journal: &mut Journal) {
         if self.replies.len() >= self.most_replies {
             return journal.drop_packet(Drop::ReplyQueueFull);
         }
@@ -52,19 +52,19 @@ impl Outbox {
     }
 
     /// Whether this number of answers can be queued.
-    pub fn has_room(&self, replies: usize) -> bool {
+    pub(crate) fn has_room(&self, replies: usize) -> bool {
         self.replies.len() + replies <= self.most_replies
     }
 
     /// Whether an answer waits.
     #[inline(always)]
-    pub fn has_replies(&self) -> bool {
+    pub(crate) fn has_replies(&self) -> bool {
         !self.replies.is_empty()
     }
 
     /// Writes the next answer into `out` and returns its length. One that does not fit is dropped.
     #[inline(never)]
-    pub fn poll_reply(&mut self, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn poll_reply(&mut self, out: &mut [u8]) -> Option<usize> {
         while let Some(reply) = self.replies.pop_front() {
             if let Some(len) = self.emit(reply, out) {
                 return Some(len);
@@ -75,7 +75,7 @@ impl Outbox {
 
     /// Writes an answer into `out` and returns its length.
     #[inline(never)]
-    pub fn emit(&self, reply: Reply, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn emit(&self, reply: Reply, out: &mut [u8]) -> Option<usize> {
         match reply {
             Reply::Segment { key, header, mut options } => {
                 let len = header.emit(options.finish(), out.get_mut(key.headers_len()..)?).ok()?;
@@ -95,7 +95,7 @@ impl Outbox {
 
     /// Writes the headers of a segment of `len` bytes, which is in `out` already, behind the headers' place.
     #[inline]
-    pub fn wrap(&self, key: &FlowKey, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn wrap(&self, key: &FlowKey, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
         if key.is_carried() {
             self.wrap_carried(key, ecn, len, out)
         } else {
@@ -105,12 +105,12 @@ impl Outbox {
 
     /// [`Self::wrap`] on raw IP.
     #[inline(always)]
-    pub fn wrap_raw(&self, key: &FlowKey, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn wrap_raw(&self, key: &FlowKey, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
         headers::wrap(key, self.hop_limit, ecn, len, out)
     }
 
     /// [`Self::wrap`] in UDP.
-    pub fn wrap_carried(&self, key: &FlowKey, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn wrap_carried(&self, key: &FlowKey, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
         headers::wrap_carried(key, self.hop_limit, self.from_socket, ecn, len, out)
     }
 
@@ -118,25 +118,25 @@ impl Outbox {
 
     /// Queues a connection that is not queued.
     #[inline(always)]
-    pub fn queue(&mut self, index: u32) {
+    pub(crate) fn queue(&mut self, index: u32) {
         self.turns.push_back(index);
     }
 
     /// Takes the connection whose turn it is. Its turn goes on, or it ends.
     #[inline(always)]
-    pub fn poll_turn(&mut self) -> Option<u32> {
+    pub(crate) fn poll_turn(&mut self) -> Option<u32> {
         self.turns.pop_front()
     }
 
     /// The connection whose turn it is has sent everything, and leaves the queue.
     #[inline(always)]
-    pub fn end_turn(&mut self) {
+    pub(crate) fn end_turn(&mut self) {
         self.burst = 0;
     }
 
     /// The connection whose turn it is has more to send.
     #[inline(always)]
-    pub fn go_on(&mut self, index: u32) {
+    pub(crate) fn go_on(&mut self, index: u32) {
         self.burst += 1;
         if self.burst >= BURST {
             self.burst = 0;

@@ -20,7 +20,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// RFC 9293 §3.10.7.1.
-    pub fn reset(key: FlowKey, segment: &Segment<'_>) -> Self {
+    pub(crate) fn reset(key: FlowKey, segment: &Segment<'_>) -> Self {
         let (seq, ack, flags) = if segment.flags.contains(Flags::ACK) {
             (segment.ack, SeqNum::new(0), Flags::RST)
         } else {
@@ -31,7 +31,7 @@ impl Reply {
 
     /// The ACK of a connection in TIME-WAIT. Its window has no effect, because nothing can follow the peer's FIN.
     /// The window is not closed, because that would look like a fault. `value` is our timestamp.
-    pub fn time_wait(key: FlowKey, record: &TimeWait, value: u32) -> Self {
+    pub(crate) fn time_wait(key: FlowKey, record: &TimeWait, value: u32) -> Self {
         let mut options = OptionsBuf::new();
         if record.timestamps {
             options.timestamps(Timestamps { value, echo: record.ts_recent });

@@ -48,7 +48,7 @@ pub(crate) struct Room {
 impl Room {
     /// The room of `listener`.
     #[inline]
-    pub fn of(listener: &Listener, flows: &Flows, now: Instant) -> Self {
+    pub(crate) fn of(listener: &Listener, flows: &Flows, now: Instant) -> Self {
         let full = if listener.is_full() {
             Some(Drop::AcceptQueueFull)
         } else if flows.is_full() {
@@ -64,7 +64,7 @@ impl Room {
     }
 
     /// Whether there is room for a first flight that a front delivered.
-    pub fn takes_relayed(&self) -> bool {
+    pub(crate) fn takes_relayed(&self) -> bool {
         self.full.is_none() && !self.pressed && !self.tail
     }
 }
@@ -78,7 +78,7 @@ impl Server {
 
     /// Decides about a SYN that came from its client.
     #[inline(always)]
-    pub fn admit(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> Verdict {
+    pub(crate) fn admit(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> Verdict {
         let Syn { listener: index, key, segment, now, .. } = *syn;
         if segment.flags.contains(Flags::FIN) {
             return Verdict::Dropped(Drop::BadFlags);
@@ -131,7 +131,7 @@ impl Server {
 
     /// Does what was decided about a SYN. Returns the connection that it opens, whose news are to be taken.
     #[inline(always)]
-    pub fn carry_out(&mut self, flows: &mut Flows, syn: &Syn<'_>, verdict: Verdict) -> Option<u32> {
+    pub(crate) fn carry_out(&mut self, flows: &mut Flows, syn: &Syn<'_>, verdict: Verdict) -> Option<u32> {
         match verdict {
             Verdict::Accepted(admitted) => return self.adopt_early(flows, syn, admitted),
             Verdict::Handshake { reason, grant, refused } => {
@@ -181,7 +181,13 @@ impl Server {
     /// our ACK of an earlier SYN with a RST. A SYN with data may not. It may be a copy of the SYN that opened the
     /// old connection, and a client sends the RST for such a copy too.
     #[cold]
-    pub fn may_reopen(&mut self, key: &FlowKey, hash: u64, record: &TimeWait, segment: &Segment<'_>) -> bool {
+    pub(crate) fn may_reopen(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        record: &TimeWait,
+        segment: &Segment<'_>,
+    ) -> bool {
         is_first_syn(segment)
             && segment.payload.is_empty()
             && self.challenged.is_reset(hash, record.rcv_nxt)
@@ -190,7 +196,13 @@ impl Server {
 
     /// Handles a SYN that meets an existing connection or TIME-WAIT of its four-tuple and opens nothing. Its first
     /// flight is invalidated, because the client may open a connection another way.
-    pub fn not_opened(&mut self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>, now: Instant) {
+    pub(crate) fn not_opened(
+        &mut self,
+        flows: &mut Flows,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) {
         if segment.flags.contains(Flags::SYN)
             && !segment.payload.is_empty()
             && let Some(listener) = self.listeners.find(key)
@@ -203,7 +215,12 @@ impl Server {
 
 /// Decides again about a SYN that waited and whose verdict is `result`. The queues may have filled meanwhile.
 /// `refused` is what the SYN-ACK says about a credential block.
-pub fn admit_parked(room: &Room, parked: Parked, result: JobResult, refused: Option<Refused>) -> Verdict {
+pub(crate) fn admit_parked(
+    room: &Room,
+    parked: Parked,
+    result: JobResult,
+    refused: Option<Refused>,
+) -> Verdict {
     if let Some(reason) = room.full {
         return Verdict::Dropped(reason);
     }

@@ -20,7 +20,7 @@ pub(crate) struct Answered {
 
 impl Answered {
     /// Remembers the cookie that was sent to the flow with this hash. False if that removed one that is still valid.
-    pub fn note(&mut self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
+    pub(crate) fn note(&mut self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
         while self.sent.front().is_some_and(|(_, _, at)| now - *at >= LIFE) {
             self.sent.pop_front();
         }
@@ -33,7 +33,7 @@ impl Answered {
     }
 
     /// Whether this cookie was sent to this flow, and is still valid.
-    pub fn has(&self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
+    pub(crate) fn has(&self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
         self.sent.iter().any(|(to, what, at)| *to == hash && *what == cookie && now - *at < LIFE)
     }
 }

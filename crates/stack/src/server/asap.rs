@@ -43,14 +43,14 @@ impl Verifications {
 
 impl Server {
     /// See [`Stack::poll_verifications`](crate::Stack::poll_verifications).
-    pub fn poll_verifications(&mut self) -> Option<Verifications> {
+    pub(crate) fn poll_verifications(&mut self) -> Option<Verifications> {
         let jobs = core::iter::from_fn(|| self.parked.poll_verification()).take(BATCH);
         let (ids, candidates): (Vec<_>, Vec<_>) = jobs.unzip();
         (!ids.is_empty()).then_some(Verifications { ids, candidates })
     }
 
     /// See [`Stack::handle_verified`](crate::Stack::handle_verified).
-    pub fn handle_verified(
+    pub(crate) fn handle_verified(
         &mut self,
         flows: &mut Flows,
         done: Verifications,

@@ -15,7 +15,7 @@ const MOST: usize = 256;
 
 /// A bounded memory; a new SYN takes the place of the oldest.
 #[derive(Debug, Default)]
-pub struct Challenged {
+pub(crate) struct Challenged {
     syns: alloc::vec::Vec<Challenge>,
     next: usize,
 }
@@ -33,7 +33,7 @@ struct Challenge {
 impl Challenged {
     /// The SYN of the flow with this hash was answered with the acknowledgement number `ack`.
     #[cold]
-    pub fn note(&mut self, hash: u64, ack: SeqNum) {
+    pub(crate) fn note(&mut self, hash: u64, ack: SeqNum) {
         if self.find(hash, ack).is_some() {
             return;
         }
@@ -47,7 +47,7 @@ impl Challenged {
 
     /// A RST with number `seq`, which may answer that acknowledgement.
     #[cold]
-    pub fn reset(&mut self, hash: u64, seq: SeqNum) {
+    pub(crate) fn reset(&mut self, hash: u64, seq: SeqNum) {
         if let Some(challenge) = self.find(hash, seq) {
             challenge.reset = true;
         }
@@ -56,7 +56,7 @@ impl Challenged {
     /// Whether that acknowledgement was answered by a RST.
     #[cold]
     #[must_use]
-    pub fn is_reset(&mut self, hash: u64, ack: SeqNum) -> bool {
+    pub(crate) fn is_reset(&mut self, hash: u64, ack: SeqNum) -> bool {
         self.find(hash, ack).is_some_and(|challenge| challenge.reset)
     }
 

@@ -30,7 +30,7 @@ struct Client {
 
 impl Clients {
     /// Allows `most` connections of one client, but at least one. `None` is no limit.
-    pub fn new(most: Option<usize>) -> Option<Self> {
+    pub(crate) fn new(most: Option<usize>) -> Option<Self> {
         most.map(|most| Self { most: most.max(1), of: BTreeMap::new() })
     }
 }
@@ -38,7 +38,7 @@ impl Clients {
 impl Clients {
     /// Counts a child whose handshake is complete among its client's connections. If there are too many, returns the
     /// one to reset: one of these, or the child itself.
-    pub fn join(&mut self, slots: &mut Places<Slot>, index: u32, now: Instant) -> Option<u32> {
+    pub(crate) fn join(&mut self, slots: &mut Places<Slot>, index: u32, now: Instant) -> Option<u32> {
         let slot = slots.get_mut(index)?;
         if slot.client || !slot.mapped {
             return None;
@@ -65,7 +65,7 @@ impl Clients {
 
     /// Stops counting the connection `index` in `slot`, which is over.
     #[cold]
-    pub fn leave(&mut self, slot: &mut Slot, index: u32) {
+    pub(crate) fn leave(&mut self, slot: &mut Slot, index: u32) {
         slot.of_client = false;
         let prefix = prefix(slot.key.remote_ip());
         let Some(client) = self.of.get_mut(&prefix) else { return };

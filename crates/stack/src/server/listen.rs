@@ -48,7 +48,11 @@ impl core::error::Error for ListenError {}
 impl Server {
     /// See [`Stack::listen`](crate::Stack::listen).
     //= rfc9293 MUST-41 MUST-42
-    pub fn listen(&mut self, flows: &mut Flows, config: ListenConfig) -> Result<ListenerId, ListenError> {
+    pub(crate) fn listen(
+        &mut self,
+        flows: &mut Flows,
+        config: ListenConfig,
+    ) -> Result<ListenerId, ListenError> {
         let ip = config.local.ip();
         if config.local.port() == 0 {
             return Err(ListenError::NoPort);
@@ -84,7 +88,7 @@ impl Server {
     }
 
     /// See [`Stack::unlisten`](crate::Stack::unlisten). Returns the listener's port.
-    pub fn unlisten(&mut self, flows: &mut Flows, id: ListenerId, now: Instant) -> Option<u16> {
+    pub(crate) fn unlisten(&mut self, flows: &mut Flows, id: ListenerId, now: Instant) -> Option<u16> {
         let gone = self.listeners.remove(id)?;
         if gone.config.asap.is_none() {
             // Another listener of this port may accept requests that this one refused.
@@ -105,7 +109,7 @@ impl Server {
     }
 
     /// See [`Stack::set_keys`](crate::Stack::set_keys).
-    pub fn set_keys(&mut self, id: ListenerId, keys: Arc<KeyRing>) -> bool {
+    pub(crate) fn set_keys(&mut self, id: ListenerId, keys: Arc<KeyRing>) -> bool {
         let listener = self.listeners.get_mut(id);
         let Some(policy) = listener.and_then(|listener| listener.config.fast_open.as_mut()) else {
             return false;
@@ -115,7 +119,7 @@ impl Server {
     }
 
     /// See [`Stack::set_fast_open`](crate::Stack::set_fast_open).
-    pub fn set_fast_open(&mut self, id: ListenerId, policy: Option<FastOpenPolicy>) -> bool {
+    pub(crate) fn set_fast_open(&mut self, id: ListenerId, policy: Option<FastOpenPolicy>) -> bool {
         let Some(listener) = self.listeners.get_mut(id) else { return false };
         if policy.as_ref().is_some_and(|policy| policy.validate().is_err()) {
             return false;
@@ -125,14 +129,20 @@ impl Server {
     }
 
     /// See [`Stack::set_listener_config`](crate::Stack::set_listener_config).
-    pub fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
+    pub(crate) fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
         let Some(listener) = self.listeners.get_mut(id) else { return false };
         listener.tcp = tcp;
         true
     }
 
     /// See [`Stack::set_trust`](crate::Stack::set_trust).
-    pub fn set_trust(&mut self, flows: &Flows, id: ListenerId, trust: Arc<TrustStore>, now: Instant) -> bool {
+    pub(crate) fn set_trust(
+        &mut self,
+        flows: &Flows,
+        id: ListenerId,
+        trust: Arc<TrustStore>,
+        now: Instant,
+    ) -> bool {
         let clock = flows.clock_at(now);
         let listener = self.listeners.get_mut(id);
         let Some(policy) = listener.and_then(|listener| listener.config.asap.as_mut()) else {
@@ -145,12 +155,12 @@ impl Server {
 
     /// See [`Stack::queues`](crate::Stack::queues).
     #[must_use]
-    pub fn queues(&self, id: ListenerId) -> Option<(usize, usize)> {
+    pub(crate) fn queues(&self, id: ListenerId) -> Option<(usize, usize)> {
         self.listeners.get(id).map(|l| (l.accept_queue.len(), l.syn_queue))
     }
 
     /// See [`Stack::accept`](crate::Stack::accept).
-    pub fn accept(&mut self, flows: &mut Flows, id: ListenerId) -> Option<ConnId> {
+    pub(crate) fn accept(&mut self, flows: &mut Flows, id: ListenerId) -> Option<ConnId> {
         let index = self.listeners.get_mut(id)?.accept_queue.pop_front()?;
         let (slot, generation) = flows.slots.get_mut_with_generation(index)?;
         slot.owner = Owner::Application;

@@ -35,7 +35,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// Whether as many connections wait to be accepted as may.
     #[inline]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.accept_queue.len() >= self.config.backlog
     }
 }
@@ -50,24 +50,24 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    pub fn get(&self, id: ListenerId) -> Option<&Listener> {
+    pub(crate) fn get(&self, id: ListenerId) -> Option<&Listener> {
         self.slab.lives(id.index, id.generation).then(|| self.slab.get(id.index)).flatten()
     }
 
-    pub fn at(&self, index: u32) -> Option<&Listener> {
+    pub(crate) fn at(&self, index: u32) -> Option<&Listener> {
         self.slab.get(index)
     }
 
-    pub fn at_mut(&mut self, index: u32) -> Option<&mut Listener> {
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Listener> {
         self.slab.get_mut(index)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Listener> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.slab.indices().filter_map(|index| self.slab.get(index))
     }
 
     /// Changes the settings of the connections that every listener makes from now on.
-    pub fn tune(&mut self, tune: impl Fn(&mut Arc<firstflight_tcp::Config>)) {
+    pub(crate) fn tune(&mut self, tune: impl Fn(&mut Arc<firstflight_tcp::Config>)) {
         let indices: Vec<u32> = self.slab.indices().collect();
         for index in indices {
             if let Some(listener) = self.slab.get_mut(index) {
@@ -77,11 +77,11 @@ impl Listeners {
     }
 
     /// The id of the listener that is at `index` now.
-    pub fn id(&self, index: u32) -> ListenerId {
+    pub(crate) fn id(&self, index: u32) -> ListenerId {
         ListenerId { index, generation: self.slab.generation(index) }
     }
 
-    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+    pub(crate) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         if !self.slab.lives(id.index, id.generation) {
             return None;
         }
@@ -90,7 +90,7 @@ impl Listeners {
 
     /// The listener for a SYN to `key.local`. One bound to the address has priority over one bound to all
     /// addresses.
-    pub fn find(&self, key: &FlowKey) -> Option<u32> {
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
         let list = self.by_port.get(&key.local_port())?;
         let bound = |i: &&u32, all: bool| {
             self.slab.get(**i).is_some_and(|l| {
@@ -105,7 +105,7 @@ impl Listeners {
         list.iter().find(|i| bound(i, false)).or_else(|| list.iter().find(|i| bound(i, true))).copied()
     }
 
-    pub fn insert(&mut self, listener: Listener) -> Option<ListenerId> {
+    pub(crate) fn insert(&mut self, listener: Listener) -> Option<ListenerId> {
         let local = listener.config.local;
         let list = self.by_port.entry(local.port()).or_default();
         if list.iter().any(|i| self.slab.get(*i).is_some_and(|l| l.config.local == local)) {
@@ -116,7 +116,7 @@ impl Listeners {
         Some(ListenerId { index, generation })
     }
 
-    pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+    pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         self.get(id)?;
         let listener = self.slab.remove(id.index)?;
         let port = listener.config.local.port();
@@ -133,20 +133,20 @@ impl Listeners {
 
     /// Whether a listener of this port may have refused first flights that one with `policy` accepts: a listener there
     /// takes no certificates, or fewer, or one was removed.
-    pub fn refused_before(&self, port: u16, policy: &AsapPolicy) -> bool {
+    pub(crate) fn refused_before(&self, port: u16, policy: &AsapPolicy) -> bool {
         let refuses = |other: &AsapPolicy| policy.admits_more_than(other);
         self.left.contains(&port)
             || self.of_port(port).any(|listener| listener.config.asap.as_ref().is_none_or(refuses))
     }
 
     /// The certificate policies of this port's listeners.
-    pub fn policies(&self, port: u16) -> impl Iterator<Item = &AsapPolicy> {
+    pub(crate) fn policies(&self, port: u16) -> impl Iterator<Item = &AsapPolicy> {
         self.of_port(port).filter_map(|listener| listener.config.asap.as_ref())
     }
 
     /// Whether the place of a connection that was reset stays taken for a while. It does if the application had the
     /// connection, or if the listener is strict.
-    pub fn keeps_place(&self, owner: Owner) -> bool {
+    pub(crate) fn keeps_place(&self, owner: Owner) -> bool {
         match owner {
             Owner::Application | Owner::Nobody | Owner::Twin(_) => true,
             Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => {
@@ -158,14 +158,14 @@ impl Listeners {
         }
     }
 
-    pub fn left_syn_queue(&mut self, index: u32) {
+    pub(crate) fn left_syn_queue(&mut self, index: u32) {
         if let Some(listener) = self.slab.get_mut(index) {
             listener.syn_queue = listener.syn_queue.saturating_sub(1);
         }
     }
 
     /// Clears the pending notification. Returns the id if there is something to accept.
-    pub fn announced(&mut self, index: u32) -> Option<ListenerId> {
+    pub(crate) fn announced(&mut self, index: u32) -> Option<ListenerId> {
         let listener = self.slab.get_mut(index)?;
         listener.announced = false;
         (!listener.accept_queue.is_empty()).then(|| self.id(index))

@@ -53,7 +53,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub fn new(limits: &Limits, cookies: [u8; 16]) -> Self {
+    pub(crate) fn new(limits: &Limits, cookies: [u8; 16]) -> Self {
         Self {
             listeners: Listeners::default(),
             parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),

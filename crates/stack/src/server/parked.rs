@@ -20,7 +20,7 @@ const MOST_HEADER: usize = 60;
 
 /// A parked SYN.
 #[derive(Debug)]
-pub struct Parked {
+pub(crate) struct Parked {
     /// Its four-tuple.
     pub key: FlowKey,
     /// Its sequence number.
@@ -49,14 +49,14 @@ pub struct Parked {
 impl Parked {
     /// What the SYN-ACK says about the SYN's credential block, if it has one, when the block is refused.
     #[must_use]
-    pub fn refused(&self, status: Status) -> Option<Refused> {
+    pub(crate) fn refused(&self, status: Status) -> Option<Refused> {
         self.tag.map(|tag| Refused::new(status, tag))
     }
 }
 
 /// The place where first flights wait for a verdict.
 #[derive(Debug)]
-pub struct ParkingLot {
+pub(crate) struct ParkingLot {
     entries: Slab<Parked>,
     by_flow: BTreeMap<FlowKey, u32>,
     order: VecDeque<(u32, u32)>,
@@ -72,7 +72,7 @@ pub struct ParkingLot {
 impl ParkingLot {
     /// A lot with these bounds.
     #[must_use]
-    pub fn new(max_entries: usize, max_bytes: usize, lasts: Duration) -> Self {
+    pub(crate) fn new(max_entries: usize, max_bytes: usize, lasts: Duration) -> Self {
         Self {
             entries: Slab::default(),
             by_flow: BTreeMap::new(),
@@ -88,19 +88,19 @@ impl ParkingLot {
 
     /// Number of SYNs that wait.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether there is room for a SYN of `bytes`.
     #[must_use]
-    pub fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.entries.len() < self.max_entries && self.bytes + bytes <= self.max_bytes
     }
 
     /// Parks a SYN and queues its job.
     #[allow(clippy::too_many_arguments, reason = "one call, all of it needed")]
-    pub fn park(
+    pub(crate) fn park(
         &mut self,
         key: FlowKey,
         isn: SeqNum,
@@ -151,7 +151,7 @@ impl ParkingLot {
     }
 
     /// Notes that a front delivered a waiting SYN.
-    pub fn mark_relayed(&mut self, id: JobId, returned: Returned) {
+    pub(crate) fn mark_relayed(&mut self, id: JobId, returned: Returned) {
         if let Some(parked) = self.entries.get_mut(id.index) {
             parked.relayed = Some(returned);
         }
@@ -159,14 +159,14 @@ impl ParkingLot {
 
     /// Whether a front delivered this SYN.
     #[must_use]
-    pub fn is_relayed(&self, id: JobId) -> bool {
+    pub(crate) fn is_relayed(&self, id: JobId) -> bool {
         self.entries.get(id.index).is_some_and(|parked| parked.relayed.is_some())
     }
 
     /// Whether `syn` shows the same credential as the waiting SYN. Then the verdict for the waiting SYN uses the
     /// credential up.
     #[must_use]
-    pub fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
+    pub(crate) fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
         let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
         let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
         let most = match offer(syn) {
@@ -197,7 +197,7 @@ impl ParkingLot {
     }
 
     /// The next verification of a SYN that still waits.
-    pub fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
+    pub(crate) fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
         loop {
             let (id, candidate) = self.verifications.pop_front()?;
             if self.entries.lives(id.index, id.generation) {
@@ -208,13 +208,13 @@ impl ParkingLot {
 
     /// The listener of a waiting SYN.
     #[must_use]
-    pub fn listener(&self, id: JobId) -> Option<ListenerId> {
+    pub(crate) fn listener(&self, id: JobId) -> Option<ListenerId> {
         let lives = self.entries.lives(id.index, id.generation);
         self.entries.get(id.index).filter(|_| lives).map(|parked| parked.listener)
     }
 
     /// The signatures of this SYN are right: queues the question to a store whether the request was seen before.
-    pub fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
+    pub(crate) fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
         if !self.entries.lives(id.index, id.generation) {
             return;
         }
@@ -226,7 +226,7 @@ impl ParkingLot {
 
     /// Queues a job whose answer is not needed. If nobody takes jobs, it is lost: a one-time cookie then never
     /// becomes valid.
-    pub fn tell(&mut self, request: JobRequest) {
+    pub(crate) fn tell(&mut self, request: JobRequest) {
         if self.jobs.len() < self.most_jobs() {
             self.jobs.push_back((JobId::NOBODY, request));
         }
@@ -234,7 +234,7 @@ impl ParkingLot {
 
     /// The job of the SYN parked for `key`, and the SYN's sequence number.
     #[must_use]
-    pub fn find(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
         if self.by_flow.is_empty() {
             return None;
         }
@@ -245,7 +245,7 @@ impl ParkingLot {
 
     /// Keeps `segment`, which follows a waiting SYN, for the connection that the SYN may become. `bytes` are the
     /// whole segment. False if the segment is too far behind the SYN, does not fit, or is there already.
-    pub fn follow(&mut self, job: JobId, segment: &Segment<'_>, bytes: Vec<u8>) -> bool {
+    pub(crate) fn follow(&mut self, job: JobId, segment: &Segment<'_>, bytes: Vec<u8>) -> bool {
         let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
         // A client with many first flights must leave room for the SYNs of others.
         let most = if parked.place.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
@@ -269,7 +269,7 @@ impl ParkingLot {
     }
 
     /// Takes a SYN out; `None` if the job is no longer valid.
-    pub fn take(&mut self, job: JobId) -> Option<Parked> {
+    pub(crate) fn take(&mut self, job: JobId) -> Option<Parked> {
         if !self.entries.lives(job.index, job.generation) {
             return None;
         }
@@ -285,7 +285,7 @@ impl ParkingLot {
     }
 
     /// The next job to hand out.
-    pub fn poll_job(&mut self) -> Option<(JobId, JobRequest)> {
+    pub(crate) fn poll_job(&mut self) -> Option<(JobId, JobRequest)> {
         loop {
             let (id, request) = self.jobs.pop_front()?;
             if id == JobId::NOBODY || self.entries.lives(id.index, id.generation) {
@@ -300,7 +300,7 @@ impl ParkingLot {
     }
 
     /// Takes out one SYN whose deadline has passed.
-    pub fn take_expired(&mut self, now: Instant) -> Option<Parked> {
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Parked> {
         while let Some(&(index, generation)) = self.order.front() {
             if self.entries.lives(index, generation) {
                 if self.entries.get(index)?.deadline > now {
@@ -316,7 +316,7 @@ impl ParkingLot {
 
     /// When the next SYN's deadline passes.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let (index, generation) = *self.order.front()?;
         if !self.entries.lives(index, generation) {
             return Some(Instant::ZERO);

@@ -36,7 +36,7 @@ pub struct RelayedFlight<'a> {
 
 impl Server {
     /// See [`Stack::handle_relayed`](crate::Stack::handle_relayed).
-    pub fn handle_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) {
+    pub(crate) fn handle_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) {
         flows.journal.counters.relayed += 1;
         if self.park_relayed(flows, now, flight).is_none() {
             dropped_relayed(flows);

@@ -15,7 +15,7 @@ pub(crate) struct Returned {
 
 impl Returned {
     /// The proof that the SYN-ACK with this sequence number, of a server that the client never contacted, is an answer.
-    pub fn proof(&self, isn: SeqNum) -> Hint {
+    pub(crate) fn proof(&self, isn: SeqNum) -> Hint {
         Hint::Proof(self.key.proof(self.seen_as, isn, Status::Accepted))
     }
 }

@@ -63,7 +63,7 @@ impl Server {
     }
 
     /// Whether `segment` opens a connection because it acknowledges a SYN cookie.
-    pub fn opens_from_cookie(
+    pub(crate) fn opens_from_cookie(
         &self,
         flows: &Flows,
         key: &FlowKey,

@@ -43,7 +43,7 @@ pub(crate) struct Admitted {
 
 impl Admitted {
     /// What belongs to a first flight that did not wait for a verdict.
-    pub const fn directly(grant: Option<Grant>, place: Place) -> Self {
+    pub(crate) const fn directly(grant: Option<Grant>, place: Place) -> Self {
         Self { grant, place, candidate: None, relayed: None, followers: Vec::new() }
     }
 }

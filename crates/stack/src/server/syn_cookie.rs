@@ -37,14 +37,14 @@ const MSS_CARRIED: [u16; 8] = [88, 536, 1176, 1232, 1336, 1376, 1428, 1448];
 /// Makes and checks SYN cookies under one secret.
 ///
 /// `Debug` does not show the secret; dropping erases it.
-pub struct SynCookies {
+pub(crate) struct SynCookies {
     secret: [u8; 16],
 }
 
 impl SynCookies {
     /// Cookies under 16 unpredictable bytes.
     #[must_use]
-    pub fn new(secret: [u8; 16]) -> Self {
+    pub(crate) fn new(secret: [u8; 16]) -> Self {
         Self { secret }
     }
 
@@ -52,7 +52,7 @@ impl SynCookies {
     /// option `mss` (bytes). The cookie carries the largest size of its table that is not above
     /// `mss`, or the smallest of the table.
     #[must_use]
-    pub fn make(&self, key: &FlowKey, peer_isn: SeqNum, mss: u16, now: Instant) -> SeqNum {
+    pub(crate) fn make(&self, key: &FlowKey, peer_isn: SeqNum, mss: u16, now: Instant) -> SeqNum {
         let above = table(key).iter().filter(|&&size| size <= mss).count();
         let index = above.saturating_sub(1) as u32;
         let period = now.as_nanos() / PERIOD_NS;
@@ -68,7 +68,7 @@ impl SynCookies {
     /// A guess succeeds with probability 2⁻²⁸: the caller should check only while cookies are in use
     /// or were so recently.
     #[must_use]
-    pub fn check(&self, key: &FlowKey, peer_isn: SeqNum, cookie: SeqNum, now: Instant) -> Option<u16> {
+    pub(crate) fn check(&self, key: &FlowKey, peer_isn: SeqNum, cookie: SeqNum, now: Instant) -> Option<u16> {
         let flow = self.flow(key, peer_isn);
         let open = (cookie.get() >> 24) ^ mask(flow);
         let (made, index) = (open >> 3, open & 7);
@@ -145,7 +145,7 @@ const SACK: u32 = 1 << 4;
 /// It is less than 64 ticks older than `ts` and never newer, so later timestamps do not run backwards (RFC 7323
 /// §5.2 would drop them).
 #[must_use]
-pub fn encode_ts(ts: u32, wscale: Option<u8>, sack: bool) -> u32 {
+pub(crate) fn encode_ts(ts: u32, wscale: Option<u8>, sack: bool) -> u32 {
     let scale = wscale.map_or(NO_SCALE, |scale| u32::from(scale.min(14)));
     let options = scale | if sack { SACK } else { 0 };
     let with = (ts & !TS_MASK) | options;
@@ -155,7 +155,7 @@ pub fn encode_ts(ts: u32, wscale: Option<u8>, sack: bool) -> u32 {
 /// Window scale and SACK-permitted from the echo of a timestamp of [`encode_ts`]. Trust it only together with a
 /// valid cookie: the echo itself is not authenticated, but a client that alters it harms only its own connection.
 #[must_use]
-pub fn decode_ts(echo: u32) -> (Option<u8>, bool) {
+pub(crate) fn decode_ts(echo: u32) -> (Option<u8>, bool) {
     let scale = echo & 15;
     ((scale != NO_SCALE).then_some(scale as u8), echo & SACK != 0)
 }

@@ -13,30 +13,30 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
 
-pub const DATA: &[u8] = b"POST /pay HTTP/1.1";
+pub(crate) const DATA: &[u8] = b"POST /pay HTTP/1.1";
 /// Number of the stream's first byte when the block was accepted.
-pub const BEGINS: u32 = 1 + BLOCK_LEN as u32;
+pub(crate) const BEGINS: u32 = 1 + BLOCK_LEN as u32;
 /// The number after block and [`DATA`].
-pub const AFTER: u32 = BEGINS + DATA.len() as u32;
+pub(crate) const AFTER: u32 = BEGINS + DATA.len() as u32;
 /// The address of the hand-made client.
-pub const CLIENT: &str = "10.0.0.2";
+pub(crate) const CLIENT: &str = "10.0.0.2";
 
 /// A stack with a listener that trusts verifier 1 as its own.
-pub struct Server {
+pub(crate) struct Server {
     pub p: Peer,
     pub listener: ListenerId,
     pub pending: Arc<PendingLimit>,
 }
 
-pub fn server() -> Server {
+pub(crate) fn server() -> Server {
     server_with(|_| {}, |_| {}, |_| {})
 }
 
-pub fn trusting(tune: impl FnOnce(&mut AsapPolicy)) -> Server {
+pub(crate) fn trusting(tune: impl FnOnce(&mut AsapPolicy)) -> Server {
     server_with(|_| {}, tune, |_| {})
 }
 
-pub fn server_with(
+pub(crate) fn server_with(
     stack: impl FnOnce(&mut Config),
     asap: impl FnOnce(&mut AsapPolicy),
     listen: impl FnOnce(&mut ListenConfig),
@@ -53,28 +53,28 @@ pub fn server_with(
 }
 
 /// The usual client's certificate.
-pub fn client() -> ClientCertificate {
+pub(crate) fn client() -> ClientCertificate {
     certificate(1, 2, CLIENT.parse().unwrap())
 }
 
 /// Its request number `id`, made `ms` after the start.
-pub fn flight_at(id: u8, ms: u64) -> Seg {
+pub(crate) fn flight_at(id: u8, ms: u64) -> Seg {
     syn(&request(&client(), id, DATA, ms))
 }
 
 /// Request number `id`, made at the start.
-pub fn flight(id: u8) -> Seg {
+pub(crate) fn flight(id: u8) -> Seg {
     flight_at(id, 0)
 }
 
 /// The SYN with `request`.
-pub fn syn(request: &Request) -> Seg {
+pub(crate) fn syn(request: &Request) -> Seg {
     seg().syn().mss(1460).option(&request.option).data(&request.payload)
 }
 
 /// The reply in a SYN-ACK.
 #[track_caller]
-pub fn reply(got: &Got) -> Option<Reply> {
+pub(crate) fn reply(got: &Got) -> Option<Reply> {
     let ip = Packet::parse(&got.packet).unwrap();
     let segment = Segment::parse(ip.payload).unwrap();
     segment.options.asap().map(|option| Reply::parse(option).expect("a reply that nobody can read"))
@@ -82,7 +82,7 @@ pub fn reply(got: &Got) -> Option<Reply> {
 
 impl Server {
     /// Verifies together what waits. Returns the number of first flights.
-    pub fn verify(&mut self) -> usize {
+    pub(crate) fn verify(&mut self) -> usize {
         let mut random = ChaCha20Rng::from_seed([9; 32]);
         let mut count = 0;
         while let Some(flights) = self.p.stack.poll_verifications() {
@@ -96,7 +96,7 @@ impl Server {
 
     /// Sends a SYN and has it verified, if needed. Returns the SYN-ACK.
     #[track_caller]
-    pub fn asks(&mut self, syn: Seg) -> Got {
+    pub(crate) fn asks(&mut self, syn: Seg) -> Got {
         self.p.send(syn);
         self.verify();
         self.p.expect().syn_ack()
@@ -104,7 +104,7 @@ impl Server {
 
     /// A SYN that is accepted, with its data delivered once. Returns the SYN-ACK and the connection.
     #[track_caller]
-    pub fn accepts(&mut self, syn: Seg) -> (Got, ConnId) {
+    pub(crate) fn accepts(&mut self, syn: Seg) -> (Got, ConnId) {
         let got = self.asks(syn).ack(AFTER);
         assert_eq!(reply(&got).map(|reply| (reply.status, reply.hint)), Some((Status::Accepted, Hint::None)));
         let id = self.p.accept(self.listener);
@@ -115,7 +115,7 @@ impl Server {
 
     /// A SYN that is refused with this status, with nothing delivered. Returns the reply.
     #[track_caller]
-    pub fn refuses(&mut self, syn: Seg, status: Status) -> Reply {
+    pub(crate) fn refuses(&mut self, syn: Seg, status: Status) -> Reply {
         let got = self.asks(syn).ack(1).empty();
         let reply = reply(&got).expect("no reply");
         assert_eq!(reply.status, status);
@@ -124,7 +124,7 @@ impl Server {
     }
 
     /// Signatures verified so far.
-    pub fn signatures(&self) -> u64 {
+    pub(crate) fn signatures(&self) -> u64 {
         self.p.stack.counters().signatures_verified
     }
 }

@@ -14,28 +14,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The wall clock when a [`Pair`](crate::pair::Pair) begins, Unix milliseconds.
-pub const NOW_MS: u64 = 1_800_000_000_000;
+pub(crate) const NOW_MS: u64 = 1_800_000_000_000;
 /// When the server's guard began: long enough ago to remember everything.
-pub const GUARD_MS: u64 = NOW_MS - 600_000;
+pub(crate) const GUARD_MS: u64 = NOW_MS - 600_000;
 
-pub fn verifier(n: u8) -> PrivateKey {
+pub(crate) fn verifier(n: u8) -> PrivateKey {
     PrivateKey::from_seed(&[n; 32])
 }
 
-pub fn identity() -> Identity {
+pub(crate) fn identity() -> Identity {
     Identity::name("www.example.com", 80)
 }
 
 /// Certifies the client at `address` for half an hour from the pair's beginning.
-pub fn certificate(by: u8, client: u8, address: IpAddr) -> ClientCertificate {
+pub(crate) fn certificate(by: u8, client: u8, address: IpAddr) -> ClientCertificate {
     certificate_from(by, client, address, (NOW_MS / 1000) as u32)
 }
 
-pub fn certificate_from(by: u8, client: u8, address: IpAddr, valid_from: u32) -> ClientCertificate {
+pub(crate) fn certificate_from(by: u8, client: u8, address: IpAddr, valid_from: u32) -> ClientCertificate {
     certificate_with(by, client, address, valid_from, 1800, 1)
 }
 
-pub fn certificate_with(
+pub(crate) fn certificate_with(
     by: u8,
     client: u8,
     address: IpAddr,
@@ -51,17 +51,23 @@ pub fn certificate_with(
 
 /// What a SYN carries for one request: its option, its payload.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     pub option: Vec<u8>,
     pub payload: Vec<u8>,
 }
 
 /// The request number `id` with `data` to the usual server, `ms` after the certificate came.
-pub fn request(certificate: &ClientCertificate, id: u8, data: &[u8], ms: u64) -> Request {
+pub(crate) fn request(certificate: &ClientCertificate, id: u8, data: &[u8], ms: u64) -> Request {
     request_to(&identity(), certificate, id, data, ms)
 }
 
-pub fn request_to(to: &Identity, certificate: &ClientCertificate, id: u8, data: &[u8], ms: u64) -> Request {
+pub(crate) fn request_to(
+    to: &Identity,
+    certificate: &ClientCertificate,
+    id: u8,
+    data: &[u8],
+    ms: u64,
+) -> Request {
     let now = Instant::ZERO + Duration::from_millis(ms);
     let block = certificate.request(Carrier::Ip, to, data, [id; 8], now);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
@@ -72,7 +78,7 @@ pub fn request_to(to: &Identity, certificate: &ClientCertificate, id: u8, data: 
 }
 
 /// A connect with `certificate` to a server that is known to take it.
-pub fn certified(certificate: ClientCertificate, now: Instant) -> Certified {
+pub(crate) fn certified(certificate: ClientCertificate, now: Instant) -> Certified {
     Certified {
         certificate: Arc::new(certificate),
         now,
@@ -84,7 +90,7 @@ pub fn certified(certificate: ClientCertificate, now: Instant) -> Certified {
 }
 
 /// A listener's policy that trusts these verifiers as its own.
-pub fn policy(verifiers: &[u8]) -> AsapPolicy {
+pub(crate) fn policy(verifiers: &[u8]) -> AsapPolicy {
     let trusted = verifiers.iter().map(|n| Trusted { own: true, ..Trusted::new(verifier(*n).public()) });
     AsapPolicy {
         trust: Arc::new(TrustStore::new(trusted).unwrap()),

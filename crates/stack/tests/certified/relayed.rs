@@ -18,23 +18,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The stack's UDP port, and the client's.
-pub const OURS: u16 = 4433;
-pub const THEIRS: u16 = 5000;
-pub const NOW_S: u32 = (certified::NOW_MS / 1000) as u32;
+pub(crate) const OURS: u16 = 4433;
+pub(crate) const THEIRS: u16 = 5000;
+pub(crate) const NOW_S: u32 = (certified::NOW_MS / 1000) as u32;
 
-pub fn key() -> ReplyKey {
+pub(crate) fn key() -> ReplyKey {
     ReplyKey::from_bytes(&[5; 16])
 }
 
-pub fn address() -> IpAddr {
+pub(crate) fn address() -> IpAddr {
     CLIENT.parse().unwrap()
 }
 
-pub fn server_of(asap: impl FnOnce(&mut AsapPolicy)) -> Server {
+pub(crate) fn server_of(asap: impl FnOnce(&mut AsapPolicy)) -> Server {
     server_listening(|_| {}, asap)
 }
 
-pub fn server_listening(
+pub(crate) fn server_listening(
     listen: impl FnOnce(&mut ListenConfig),
     asap: impl FnOnce(&mut AsapPolicy),
 ) -> Server {
@@ -50,12 +50,12 @@ pub fn server_listening(
     server
 }
 
-pub fn server() -> Server {
+pub(crate) fn server() -> Server {
     server_of(|_| {})
 }
 
 /// Request number `id`, signed for delivery by a front, `ms` after the certificate came.
-pub fn by_front(certificate: &ClientCertificate, to: &Identity, id: u8, ms: u64) -> Request {
+pub(crate) fn by_front(certificate: &ClientCertificate, to: &Identity, id: u8, ms: u64) -> Request {
     let now = Instant::ZERO + Duration::from_millis(ms);
     let block = certificate.request_by_front(to, DATA, [id; 8], now);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
@@ -65,12 +65,12 @@ pub fn by_front(certificate: &ClientCertificate, to: &Identity, id: u8, ms: u64)
     }
 }
 
-pub fn relayed(id: u8) -> Seg {
+pub(crate) fn relayed(id: u8) -> Seg {
     syn(&by_front(&client(), &identity(), id, 0))
 }
 
 /// The same request, sent directly.
-pub fn direct(id: u8) -> Seg {
+pub(crate) fn direct(id: u8) -> Seg {
     let block = client().request(Carrier::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let option = OptionBytes::from(offer).as_slice().to_vec();
@@ -78,13 +78,13 @@ pub fn direct(id: u8) -> Seg {
 }
 
 /// A front delivers `seg`, which would have come from the peer's address.
-pub fn hand_over(s: &mut Server, seg: &Seg) {
+pub(crate) fn hand_over(s: &mut Server, seg: &Seg) {
     park(s, seg);
     s.verify();
 }
 
 /// A front delivers `seg`, which then waits for its verification.
-pub fn park(s: &mut Server, seg: &Seg) {
+pub(crate) fn park(s: &mut Server, seg: &Seg) {
     let packet = s.p.packet(seg);
     let ip = Packet::parse(&packet).unwrap();
     let datagram = Datagram::parse(ip.payload).unwrap();
@@ -94,7 +94,7 @@ pub fn park(s: &mut Server, seg: &Seg) {
     s.p.stack.handle_relayed(s.p.now, flight);
 }
 
-pub fn reply(got: &Got) -> Reply {
+pub(crate) fn reply(got: &Got) -> Reply {
     let ip = Packet::parse(&got.packet).unwrap();
     let datagram = Datagram::parse(ip.payload).unwrap();
     let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };

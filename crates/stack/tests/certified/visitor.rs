@@ -11,12 +11,12 @@ use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use std::time::Duration;
 
-pub const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+pub(crate) const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 /// The number after block and [`DATA`].
-pub const AFTER: u32 = 1 + BLOCK_LEN as u32 + DATA.len() as u32;
+pub(crate) const AFTER: u32 = 1 + BLOCK_LEN as u32 + DATA.len() as u32;
 
 /// A connect that was started.
-pub struct Visit {
+pub(crate) struct Visit {
     pub id: ConnId,
     pub syn: Got,
     /// The client's port.
@@ -27,7 +27,7 @@ pub struct Visit {
 
 impl Visit {
     /// The option of a SYN-ACK that accepts it.
-    pub fn accepted(&self) -> Vec<u8> {
+    pub(crate) fn accepted(&self) -> Vec<u8> {
         reply_with(Status::Accepted, self.tag)
     }
 }
@@ -35,12 +35,12 @@ impl Visit {
 /// Connects with a certificate for a day and [`DATA`], which may run twice, to a server that is known to take
 /// certificates.
 #[track_caller]
-pub fn visit(p: &mut Peer, tune: impl FnOnce(&mut ConnectConfig)) -> Visit {
+pub(crate) fn visit(p: &mut Peer, tune: impl FnOnce(&mut ConnectConfig)) -> Visit {
     visit_with(p, DATA, tune)
 }
 
 /// A connect whose data must not run twice, its block in flight.
-pub fn once() -> (Peer, Visit) {
+pub(crate) fn once() -> (Peer, Visit) {
     let mut p = Peer::new();
     let flight = visit(&mut p, |config| {
         config.replay_safe = false;
@@ -50,7 +50,7 @@ pub fn once() -> (Peer, Visit) {
 }
 
 #[track_caller]
-pub fn visit_with(p: &mut Peer, data: &[u8], tune: impl FnOnce(&mut ConnectConfig)) -> Visit {
+pub(crate) fn visit_with(p: &mut Peer, data: &[u8], tune: impl FnOnce(&mut ConnectConfig)) -> Visit {
     p.drain();
     p.port = PORT;
     let address = p.local().ip();
@@ -65,13 +65,13 @@ pub fn visit_with(p: &mut Peer, data: &[u8], tune: impl FnOnce(&mut ConnectConfi
     Visit { id, port: p.local_port, tag, syn }
 }
 
-pub fn reply_with(status: Status, tag: [u8; 2]) -> Vec<u8> {
+pub(crate) fn reply_with(status: Status, tag: [u8; 2]) -> Vec<u8> {
     OptionBytes::from(Reply { status, tag, hint: Hint::None }).as_slice().to_vec()
 }
 
 /// Whether a segment offers a block; `None`: it offers nothing.
 #[track_caller]
-pub fn offer(got: &Got) -> Option<bool> {
+pub(crate) fn offer(got: &Got) -> Option<bool> {
     let ip = Packet::parse(&got.packet).unwrap();
     let segment = Segment::parse(ip.payload).unwrap();
     let offer = Offer::parse(segment.options.asap()?).expect("an offer that nobody can read");
@@ -84,17 +84,17 @@ pub fn offer(got: &Got) -> Option<bool> {
 }
 
 /// The reply in a SYN-ACK.
-pub fn reply(got: &Got) -> Option<Reply> {
+pub(crate) fn reply(got: &Got) -> Option<Reply> {
     let ip = Packet::parse(&got.packet).unwrap();
     Segment::parse(ip.payload).unwrap().options.asap().and_then(Reply::parse)
 }
 
-pub fn outcome(p: &Peer, id: ConnId) -> Outcome {
+pub(crate) fn outcome(p: &Peer, id: ConnId) -> Outcome {
     p.stack.info(id).unwrap().outcome
 }
 
 /// The connection ends, and its memory is freed.
-pub fn end(p: &mut Peer, id: ConnId) {
+pub(crate) fn end(p: &mut Peer, id: ConnId) {
     p.abort(id);
     p.release(id);
     p.drain();

@@ -12,7 +12,7 @@ use std::time::Duration;
 const SLICE: Duration = Duration::from_millis(5);
 
 /// A bottleneck of 10 Mbit/s with a round-trip time of 40 ms; its buffer in quarters of the bandwidth-delay product.
-pub fn bottleneck(quarters: usize) -> PathConfig {
+pub(crate) fn bottleneck(quarters: usize) -> PathConfig {
     PathConfig {
         delay: Duration::from_millis(20),
         rate_bits_per_s: Some(10_000_000),
@@ -22,7 +22,7 @@ pub fn bottleneck(quarters: usize) -> PathConfig {
 }
 
 /// One flow from the client to the server.
-pub struct Flow {
+pub(crate) struct Flow {
     pub algorithm: Algorithm,
     client: ConnId,
     server: Option<ConnId>,
@@ -31,7 +31,7 @@ pub struct Flow {
 }
 
 /// Flows over one bottleneck.
-pub struct Flows {
+pub(crate) struct Flows {
     pub pair: Pair,
     listener: ListenerId,
     pub flows: Vec<Flow>,
@@ -41,7 +41,7 @@ pub struct Flows {
 
 /// The measurements of a period of time.
 #[derive(Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Mbit/s of payload, flow by flow.
     pub rates: Vec<f64>,
     /// Mean queueing delay at the bottleneck.
@@ -49,24 +49,24 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn total(&self) -> f64 {
+    pub(crate) fn total(&self) -> f64 {
         self.rates.iter().sum()
     }
 
     /// Jain's index.
-    pub fn fairness(&self) -> f64 {
+    pub(crate) fn fairness(&self) -> f64 {
         let squares: f64 = self.rates.iter().map(|r| r * r).sum();
         self.total().powi(2) / (self.rates.len() as f64 * squares)
     }
 }
 
 impl Flows {
-    pub fn new(path: PathConfig, seed: u64, pacing: bool) -> Self {
+    pub(crate) fn new(path: PathConfig, seed: u64, pacing: bool) -> Self {
         Self::with(path, seed, |tcp| tcp.pacing = pacing)
     }
 
     /// Flows with these settings for all connections.
-    pub fn with(path: PathConfig, seed: u64, tune: impl Fn(&mut firstflight_tcp::Config)) -> Self {
+    pub(crate) fn with(path: PathConfig, seed: u64, tune: impl Fn(&mut firstflight_tcp::Config)) -> Self {
         let back = PathConfig { loss: 0.0, queue_bytes: 1 << 20, ..path.clone() };
         let mut pair = Pair::new(path, seed, false, |config, _| tune(&mut config.tcp));
         *pair.wire.b_to_a.config_mut() = back;
@@ -75,7 +75,7 @@ impl Flows {
     }
 
     /// Starts one more flow.
-    pub fn start(&mut self, algorithm: Algorithm) {
+    pub(crate) fn start(&mut self, algorithm: Algorithm) {
         let mut tcp = self.pair.client.config().tcp.clone();
         tcp.congestion = algorithm;
         let config = ConnectConfig { tcp: Some(Arc::new(tcp)), ..ConnectConfig::default() };
@@ -85,7 +85,7 @@ impl Flows {
     }
 
     /// Runs for `time` and returns the measurements.
-    pub fn run(&mut self, time: Duration) -> Seen {
+    pub(crate) fn run(&mut self, time: Duration) -> Seen {
         let (begun, end) = (self.pair.now, self.pair.now + time);
         let before: Vec<u64> = self.flows.iter().map(|flow| flow.read).collect();
         self.queue = (Duration::ZERO, 0);
@@ -103,7 +103,7 @@ impl Flows {
     }
 
     /// Retransmitted segments so far, flow by flow.
-    pub fn retransmits(&self) -> Vec<u32> {
+    pub(crate) fn retransmits(&self) -> Vec<u32> {
         self.flows
             .iter()
             .map(|f| self.pair.client.info(f.client).map_or(0, |i| i.totals.retransmits))
@@ -111,7 +111,7 @@ impl Flows {
     }
 
     /// Congestion window of a flow.
-    pub fn cwnd(&self, flow: usize) -> u32 {
+    pub(crate) fn cwnd(&self, flow: usize) -> u32 {
         self.pair.client.info(self.flows[flow].client).map_or(0, |i| i.cwnd)
     }
 

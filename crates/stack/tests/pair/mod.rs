@@ -14,17 +14,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 
 /// One end of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Client,
     Server,
 }
 
 /// A client stack, a server stack and the wire between them.
-pub struct Pair {
+pub(crate) struct Pair {
     pub client: Stack,
     pub server: Stack,
     pub wire: Duplex,
@@ -43,17 +43,17 @@ pub struct Pair {
     out: Vec<u8>,
 }
 
-pub type Middlebox = Box<dyn FnMut(End, &mut [u8]) -> bool>;
+pub(crate) type Middlebox = Box<dyn FnMut(End, &mut [u8]) -> bool>;
 
-pub fn key(n: u8) -> CookieKey {
+pub(crate) fn key(n: u8) -> CookieKey {
     CookieKey::from_bytes([n; 16])
 }
 
-pub fn policy(key: CookieKey, pending: u32) -> FastOpenPolicy {
+pub(crate) fn policy(key: CookieKey, pending: u32) -> FastOpenPolicy {
     FastOpenPolicy::new(Arc::new(KeyRing::new(Scheme::Linux, key)), Arc::new(PendingLimit::new(pending)))
 }
 
-pub fn addresses(v6: bool) -> (IpAddr, IpAddr) {
+pub(crate) fn addresses(v6: bool) -> (IpAddr, IpAddr) {
     if v6 {
         ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap())
     } else {
@@ -62,12 +62,12 @@ pub fn addresses(v6: bool) -> (IpAddr, IpAddr) {
 }
 
 /// The UDP ports of a pair that [`Pair::in_udp`] makes.
-pub const CLIENT_UDP: u16 = 5000;
-pub const SERVER_UDP: u16 = 4433;
+pub(crate) const CLIENT_UDP: u16 = 5000;
+pub(crate) const SERVER_UDP: u16 = 4433;
 
 impl Pair {
     /// A pair whose connections use UDP.
-    pub fn in_udp(path: PathConfig, seed: u64, v6: bool) -> Self {
+    pub(crate) fn in_udp(path: PathConfig, seed: u64, v6: bool) -> Self {
         let mut pair = Self::new(path, seed, v6, |config, end| {
             let port = if end == End::Client { CLIENT_UDP } else { SERVER_UDP };
             config.carrier = Some(CarrierConfig::new(port));
@@ -77,7 +77,7 @@ impl Pair {
     }
 
     /// A pair with `tune` applied to both configurations.
-    pub fn new(path: PathConfig, seed: u64, v6: bool, tune: impl Fn(&mut Config, End)) -> Self {
+    pub(crate) fn new(path: PathConfig, seed: u64, v6: bool, tune: impl Fn(&mut Config, End)) -> Self {
         let (a, b) = addresses(v6);
         let make = |ip: IpAddr, end: End| {
             let mut secret = [0; 32];
@@ -112,25 +112,25 @@ impl Pair {
     }
 
     /// A pair on a perfect path of this one-way delay.
-    pub fn perfect(delay: Duration) -> Self {
+    pub(crate) fn perfect(delay: Duration) -> Self {
         Self::new(PathConfig::with_delay(delay), 1, false, |_, _| {})
     }
 
-    pub fn server_addr(&self) -> SocketAddr {
+    pub(crate) fn server_addr(&self) -> SocketAddr {
         SocketAddr::new(self.server.config().addresses[0], PORT)
     }
 
-    pub fn listen(&mut self, fast_open: Option<FastOpenPolicy>) -> ListenerId {
+    pub(crate) fn listen(&mut self, fast_open: Option<FastOpenPolicy>) -> ListenerId {
         self.listen_with(|config| config.fast_open = fast_open)
     }
 
-    pub fn listen_with(&mut self, tune: impl FnOnce(&mut ListenConfig)) -> ListenerId {
+    pub(crate) fn listen_with(&mut self, tune: impl FnOnce(&mut ListenConfig)) -> ListenerId {
         let mut config = ListenConfig::new(self.server_addr());
         tune(&mut config);
         self.server.listen(config).unwrap()
     }
 
-    pub fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
+    pub(crate) fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
         let config = ConnectConfig { fast_open, carrier: self.carrier, ..ConnectConfig::default() };
         let (id, taken) = self.client.connect(self.server_addr(), data, &config, self.now).unwrap();
         assert_eq!(taken, data.len());
@@ -138,7 +138,7 @@ impl Pair {
     }
 
     /// Collects events, then sends what both stacks have to send.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         self.client_events.extend(std::iter::from_fn(|| self.client.poll_event()));
         self.server_events.extend(std::iter::from_fn(|| self.server.poll_event()));
         while let Some(len) = self.client.poll_transmit(self.now, &mut self.out) {
@@ -162,7 +162,7 @@ impl Pair {
     }
 
     /// When the next thing happens.
-    pub fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         [self.client.poll_timeout(), self.server.poll_timeout(), self.wire.next_arrival()]
             .into_iter()
             .flatten()
@@ -170,7 +170,7 @@ impl Pair {
     }
 
     /// Flushes, then advances time to the next event and handles it. False if there is none.
-    pub fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         self.flush();
         let Some(next) = self.next() else { return false };
         self.advance(next.max(self.now));
@@ -178,7 +178,7 @@ impl Pair {
     }
 
     /// Advances time to `to` and handles what is due then.
-    pub fn advance(&mut self, to: Instant) {
+    pub(crate) fn advance(&mut self, to: Instant) {
         self.now = to;
         while let Some(packet) = self.wire.a_to_b.poll_deliver(to) {
             self.server.handle_packet(to, &packet);
@@ -196,7 +196,7 @@ impl Pair {
     }
 
     /// Verifies what waits at the server. Returns the number of first flights.
-    pub fn verify(&mut self) -> usize {
+    pub(crate) fn verify(&mut self) -> usize {
         let mut random = ChaCha20Rng::from_seed([9; 32]);
         let mut count = 0;
         while let Some(flights) = self.server.poll_verifications() {
@@ -208,7 +208,7 @@ impl Pair {
     }
 
     /// Steps until `done`, for at most `limit` of virtual time. Panics if it is not done then.
-    pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
         let end = self.now + limit;
         loop {
             self.flush();
@@ -220,7 +220,7 @@ impl Pair {
     }
 
     /// Steps for `time`, whatever happens.
-    pub fn idle(&mut self, time: Duration) {
+    pub(crate) fn idle(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
             self.flush();
@@ -232,7 +232,7 @@ impl Pair {
     }
 
     /// Runs until the server has a connection to accept.
-    pub fn accept(&mut self, listener: ListenerId) -> ConnId {
+    pub(crate) fn accept(&mut self, listener: ListenerId) -> ConnId {
         let mut got = None;
         self.run(Duration::from_secs(60), |p| {
             got = p.server.accept(listener);
@@ -242,24 +242,24 @@ impl Pair {
     }
 
     /// Runs until the client's handshake is complete.
-    pub fn connected(&mut self, id: ConnId) {
+    pub(crate) fn connected(&mut self, id: ConnId) {
         self.run(Duration::from_secs(60), |p| p.client.info(id).is_some_and(|i| i.confirmed));
     }
 
     /// Everything that the client can read now.
-    pub fn client_reads(&mut self, id: ConnId) -> Vec<u8> {
+    pub(crate) fn client_reads(&mut self, id: ConnId) -> Vec<u8> {
         let now = self.now;
         drain(&mut self.client, id, now)
     }
 
     /// Everything that the server can read now.
-    pub fn server_reads(&mut self, id: ConnId) -> Vec<u8> {
+    pub(crate) fn server_reads(&mut self, id: ConnId) -> Vec<u8> {
         let now = self.now;
         drain(&mut self.server, id, now)
     }
 
     /// Whether an event reported this.
-    pub fn client_saw(&self, id: ConnId, what: Readiness) -> bool {
+    pub(crate) fn client_saw(&self, id: ConnId, what: Readiness) -> bool {
         self.client_events.iter().any(|e| matches!(e, Event::Ready(i, r) if *i == id && r.contains(what)))
     }
 }

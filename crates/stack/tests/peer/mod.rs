@@ -5,11 +5,11 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 #![allow(clippy::wrong_self_convention, reason = "expectations are chained: `p.expect().is_ack().ack(1)`")]
 
-pub mod primed;
+pub(crate) mod primed;
 mod segment;
-pub mod visited;
+pub(crate) mod visited;
 
-pub use segment::{Got, LATE_MS, Seg, seg};
+pub(crate) use segment::{Got, LATE_MS, Seg, seg};
 
 use firstflight_credential::{CookieKey, FastOpenPolicy, Flow, KeyRing, PendingLimit, Scheme};
 use firstflight_stack::{
@@ -30,16 +30,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Port of the stack's listener, and of the peer when the stack connects.
-pub const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 /// The peer's port when it connects.
-pub const CLIENT_PORT: u16 = 40_000;
+pub(crate) const CLIENT_PORT: u16 = 40_000;
 /// The peer's initial sequence number: close to the wrap, so that every test crosses it.
-pub const PEER_ISN: u32 = 0xffff_ff00;
+pub(crate) const PEER_ISN: u32 = 0xffff_ff00;
 
 const START: Instant = Instant::from_secs(1_000);
 
 /// The stack and the peer.
-pub struct Peer {
+pub(crate) struct Peer {
     pub stack: Stack,
     pub now: Instant,
     /// The stack's port on the current flow.
@@ -72,15 +72,15 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
-    pub fn with(tune: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(tune: impl FnOnce(&mut Config)) -> Self {
         Self::on("10.0.0.1", "10.0.0.2", tune)
     }
 
-    pub fn v6(tune: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn v6(tune: impl FnOnce(&mut Config)) -> Self {
         Self::on("fd00::1", "fd00::2", tune)
     }
 
@@ -119,12 +119,12 @@ impl Peer {
 
     // --- time ------------------------------------------------------------------------------------
 
-    pub fn ms(&self) -> u64 {
+    pub(crate) fn ms(&self) -> u64 {
         (self.now - START).as_millis() as u64
     }
 
     /// Lets time pass up to `ms` after the start; timers fire on the way.
-    pub fn at(&mut self, ms: u64) {
+    pub(crate) fn at(&mut self, ms: u64) {
         let to = START + Duration::from_millis(ms);
         assert!(to >= self.now, "time does not run backwards");
         self.pump();
@@ -137,12 +137,12 @@ impl Peer {
         self.pump();
     }
 
-    pub fn pass(&mut self, ms: u64) {
+    pub(crate) fn pass(&mut self, ms: u64) {
         self.at(self.ms() + ms);
     }
 
     /// Takes events and packets out of the stack.
-    pub fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         self.events.extend(std::iter::from_fn(|| self.stack.poll_event()));
         while let Some(len) = self.stack.poll_transmit(self.now, &mut self.out) {
             let packet = self.out[..len].to_vec();
@@ -224,17 +224,17 @@ impl Peer {
     // --- the wire --------------------------------------------------------------------------------
 
     /// Another flow: the peer uses this port from now on, and this ISN.
-    pub fn flow(&mut self, port: u16, isn: u32) {
+    pub(crate) fn flow(&mut self, port: u16, isn: u32) {
         (self.port, self.isn) = (port, isn);
     }
 
-    pub fn send(&mut self, seg: Seg) {
+    pub(crate) fn send(&mut self, seg: Seg) {
         let packet = self.build(&seg);
         self.inject(&packet);
     }
 
     /// Sends several segments before the stack may answer.
-    pub fn send_all(&mut self, segs: impl IntoIterator<Item = Seg>) {
+    pub(crate) fn send_all(&mut self, segs: impl IntoIterator<Item = Seg>) {
         for seg in segs {
             let packet = self.build(&seg);
             self.stack.handle_packet(self.now, &packet);
@@ -243,18 +243,18 @@ impl Peer {
     }
 
     /// Hands a segment to the stack without letting it answer yet.
-    pub fn deliver(&mut self, seg: Seg) {
+    pub(crate) fn deliver(&mut self, seg: Seg) {
         let packet = self.build(&seg);
         self.stack.handle_packet(self.now, &packet);
     }
 
     /// The peer has this address from now on.
-    pub fn moves_to(&mut self, ip: &str) {
+    pub(crate) fn moves_to(&mut self, ip: &str) {
         self.theirs = ip.parse().unwrap();
     }
 
     /// Hands an IP packet to the stack.
-    pub fn inject(&mut self, packet: &[u8]) {
+    pub(crate) fn inject(&mut self, packet: &[u8]) {
         self.stack.handle_packet(self.now, packet);
         self.pump();
     }
@@ -306,7 +306,7 @@ impl Peer {
     }
 
     /// An IP packet from the peer to the stack with a UDP datagram between these ports.
-    pub fn udp(&self, (from, to): (u16, u16), payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn udp(&self, (from, to): (u16, u16), payload: &[u8]) -> Vec<u8> {
         let mut datagram = vec![0; 8];
         udp::Header { src_port: from, dst_port: to }.emit(payload.len(), &mut datagram).unwrap();
         datagram.extend_from_slice(payload);
@@ -315,12 +315,12 @@ impl Peer {
     }
 
     /// The segment as an IP packet, not sent.
-    pub fn packet(&mut self, seg: &Seg) -> Vec<u8> {
+    pub(crate) fn packet(&mut self, seg: &Seg) -> Vec<u8> {
         self.build(seg)
     }
 
     /// An IP packet from the peer to the stack.
-    pub fn ip(&self, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn ip(&self, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
         let header = IpHeader {
             src: self.theirs,
             dst: self.ours,
@@ -338,7 +338,7 @@ impl Peer {
     }
 
     /// A router reports `kind` about a packet that the stack sent.
-    pub fn icmp(&mut self, kind: IcmpErrorKind, about: &[u8]) {
+    pub(crate) fn icmp(&mut self, kind: IcmpErrorKind, about: &[u8]) {
         let mut out = vec![0; 2048];
         let len = firstflight_wire::icmp::emit_error(kind, self.theirs, self.ours, about, &mut out).unwrap();
         self.inject(&out[..len]);
@@ -346,7 +346,7 @@ impl Peer {
 
     /// The next segment that the stack sent.
     #[track_caller]
-    pub fn expect(&mut self) -> Got {
+    pub(crate) fn expect(&mut self) -> Got {
         self.pump();
         match self.sent.pop_front() {
             Some(got) => got,
@@ -356,7 +356,7 @@ impl Peer {
 
     /// What is sent from now until `until` ms is sent at these times and nothing else.
     #[track_caller]
-    pub fn sends_at(&mut self, until: u64, times: &[u64]) -> Vec<Got> {
+    pub(crate) fn sends_at(&mut self, until: u64, times: &[u64]) -> Vec<Got> {
         self.at(until);
         let got = self.drain();
         assert_eq!(got.len(), times.len(), "{got:?}");
@@ -365,45 +365,45 @@ impl Peer {
 
     /// The stack has sent nothing more.
     #[track_caller]
-    pub fn quiet(&mut self) {
+    pub(crate) fn quiet(&mut self) {
         self.pump();
         assert!(self.sent.is_empty(), "unexpected: {:?}", self.sent);
     }
 
     /// Everything that was sent and not yet expected.
-    pub fn drain(&mut self) -> Vec<Got> {
+    pub(crate) fn drain(&mut self) -> Vec<Got> {
         self.pump();
         self.sent.drain(..).collect()
     }
 
     // --- the application above the stack -----------------------------------------------------------
 
-    pub fn local(&self) -> SocketAddr {
+    pub(crate) fn local(&self) -> SocketAddr {
         SocketAddr::new(self.ours, PORT)
     }
 
-    pub fn remote(&self) -> SocketAddr {
+    pub(crate) fn remote(&self) -> SocketAddr {
         SocketAddr::new(self.theirs, self.port)
     }
 
-    pub fn listen(&mut self) -> ListenerId {
+    pub(crate) fn listen(&mut self) -> ListenerId {
         self.listen_with(|_| {})
     }
 
-    pub fn listen_with(&mut self, tune: impl FnOnce(&mut ListenConfig)) -> ListenerId {
+    pub(crate) fn listen_with(&mut self, tune: impl FnOnce(&mut ListenConfig)) -> ListenerId {
         let mut config = ListenConfig::new(self.local());
         tune(&mut config);
         self.stack.listen(config).unwrap()
     }
 
     /// Connects to the peer, which waits at port 80.
-    pub fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
+    pub(crate) fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
         self.port = PORT;
         let carrier = self.outer.map(|(theirs, _)| theirs);
         self.connect_with(data, &ConnectConfig { fast_open, carrier, ..ConnectConfig::default() })
     }
 
-    pub fn connect_with(&mut self, data: &[u8], config: &ConnectConfig) -> ConnId {
+    pub(crate) fn connect_with(&mut self, data: &[u8], config: &ConnectConfig) -> ConnId {
         let remote = SocketAddr::new(self.theirs, self.port);
         let (id, taken) = self.stack.connect(remote, data, config, self.now).unwrap();
         assert_eq!(taken, data.len());
@@ -412,7 +412,7 @@ impl Peer {
     }
 
     /// The peer's SYN, the SYN-ACK, the ACK; `syn` carries the options. Returns the connection.
-    pub fn open_passive(&mut self, listener: ListenerId, syn: Seg) -> ConnId {
+    pub(crate) fn open_passive(&mut self, listener: ListenerId, syn: Seg) -> ConnId {
         let ts = syn.ts;
         self.send(syn.syn());
         self.expect().syn_ack().ack(1);
@@ -425,7 +425,7 @@ impl Peer {
     }
 
     /// The stack's SYN, the peer's SYN-ACK with the options of `syn_ack`, the ACK.
-    pub fn open_active(&mut self, syn_ack: Seg) -> ConnId {
+    pub(crate) fn open_active(&mut self, syn_ack: Seg) -> ConnId {
         let id = self.connect(b"", false);
         self.expect().is_syn();
         self.send(syn_ack.syn().ack(1));
@@ -435,25 +435,25 @@ impl Peer {
     }
 
     #[track_caller]
-    pub fn accept(&mut self, listener: ListenerId) -> ConnId {
+    pub(crate) fn accept(&mut self, listener: ListenerId) -> ConnId {
         let id = self.stack.accept(listener).expect("nothing to accept");
         self.pump();
         id
     }
 
     #[track_caller]
-    pub fn nothing_to_accept(&mut self, listener: ListenerId) {
+    pub(crate) fn nothing_to_accept(&mut self, listener: ListenerId) {
         assert!(self.stack.accept(listener).is_none());
     }
 
-    pub fn write(&mut self, id: ConnId, data: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, id: ConnId, data: &[u8]) -> usize {
         let n = self.stack.write(id, data, self.now).unwrap();
         self.pump();
         n
     }
 
     /// Everything readable now.
-    pub fn read(&mut self, id: ConnId) -> Vec<u8> {
+    pub(crate) fn read(&mut self, id: ConnId) -> Vec<u8> {
         let mut all = Vec::new();
         let mut buf = [0; 4096];
         while let Ok(n @ 1..) = self.stack.read(id, &mut buf, self.now) {
@@ -464,54 +464,54 @@ impl Peer {
     }
 
     /// The result of one read.
-    pub fn read_once(&mut self, id: ConnId) -> Result<usize, IoError> {
+    pub(crate) fn read_once(&mut self, id: ConnId) -> Result<usize, IoError> {
         let result = self.stack.read(id, &mut [0; 16], self.now);
         self.pump();
         result
     }
 
-    pub fn shutdown(&mut self, id: ConnId) {
+    pub(crate) fn shutdown(&mut self, id: ConnId) {
         self.stack.shutdown(id, self.now).unwrap();
         self.pump();
     }
 
-    pub fn release(&mut self, id: ConnId) {
+    pub(crate) fn release(&mut self, id: ConnId) {
         self.stack.release(id, self.now);
         self.pump();
     }
 
-    pub fn abort(&mut self, id: ConnId) {
+    pub(crate) fn abort(&mut self, id: ConnId) {
         self.stack.abort(id, self.now);
         self.pump();
     }
 
     #[track_caller]
-    pub fn state(&self, id: ConnId) -> StateName {
+    pub(crate) fn state(&self, id: ConnId) -> StateName {
         self.stack.info(id).expect("the connection is gone").state
     }
 
-    pub fn reason(&self, id: ConnId) -> Option<CloseReason> {
+    pub(crate) fn reason(&self, id: ConnId) -> Option<CloseReason> {
         self.stack.close_reason(id)
     }
 
     /// Whether an event reported this.
-    pub fn saw(&self, id: ConnId, what: Readiness) -> bool {
+    pub(crate) fn saw(&self, id: ConnId, what: Readiness) -> bool {
         self.events.iter().any(|e| matches!(e, Event::Ready(i, r) if *i == id && r.contains(what)))
     }
 
     // --- Fast Open -------------------------------------------------------------------------------
 
     /// The cookie that `key` gives to the peer's address.
-    pub fn cookie_of(&self, key: CookieKey) -> Cookie {
+    pub(crate) fn cookie_of(&self, key: CookieKey) -> Cookie {
         KeyRing::new(Scheme::Linux, key).grant(&Flow { client: self.theirs, server: self.ours })
     }
 }
 
-pub fn key(n: u8) -> CookieKey {
+pub(crate) fn key(n: u8) -> CookieKey {
     CookieKey::from_bytes([n; 16])
 }
 
 /// Fast Open with this key and pending limit.
-pub fn policy(key: CookieKey, pending: u32) -> FastOpenPolicy {
+pub(crate) fn policy(key: CookieKey, pending: u32) -> FastOpenPolicy {
     FastOpenPolicy::new(Arc::new(KeyRing::new(Scheme::Linux, key)), Arc::new(PendingLimit::new(pending)))
 }

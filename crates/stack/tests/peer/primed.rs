@@ -5,13 +5,13 @@ use firstflight_credential::Outcome;
 use firstflight_stack::ConnId;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 
-pub const COOKIE: [u8; 8] = *b"cookie!!";
-pub const DATA: &[u8] = b"GET / HTTP/1.0";
+pub(crate) const COOKIE: [u8; 8] = *b"cookie!!";
+pub(crate) const DATA: &[u8] = b"GET / HTTP/1.0";
 /// The number after [`DATA`].
-pub const AFTER: u32 = 1 + DATA.len() as u32;
+pub(crate) const AFTER: u32 = 1 + DATA.len() as u32;
 
 /// A stack that has a cookie from the peer: `syn_ack` granted it after `rtt` ms.
-pub fn primed_by(mut p: Peer, syn_ack: Seg, rtt: u64) -> Peer {
+pub(crate) fn primed_by(mut p: Peer, syn_ack: Seg, rtt: u64) -> Peer {
     let id = p.connect(b"", true);
     assert_eq!(p.expect().is_syn().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
     p.pass(rtt);
@@ -21,33 +21,33 @@ pub fn primed_by(mut p: Peer, syn_ack: Seg, rtt: u64) -> Peer {
     p
 }
 
-pub fn primed() -> Peer {
+pub(crate) fn primed() -> Peer {
     primed_by(Peer::new(), seg().mss(1460), 10)
 }
 
 /// The peer resets the connection, and its memory is freed.
-pub fn end(p: &mut Peer, id: ConnId) {
+pub(crate) fn end(p: &mut Peer, id: ConnId) {
     end_at(p, id, 1);
 }
 
 /// Like [`end`], with the number of the RST, for a peer that has sent data.
-pub fn end_at(p: &mut Peer, id: ConnId, seq: u32) {
+pub(crate) fn end_at(p: &mut Peer, id: ConnId, seq: u32) {
     p.send(seg().seq(seq).rst());
     p.release(id);
     assert_eq!(p.stack.connections(), 0);
 }
 
 /// Number of failures that are remembered, of all servers together.
-pub fn failures(p: &Peer) -> u32 {
+pub(crate) fn failures(p: &Peer) -> u32 {
     p.stack.credentials().iter().map(|(_, _, entry)| entry.failures.count).sum()
 }
 
-pub fn outcome(p: &Peer, id: ConnId) -> Outcome {
+pub(crate) fn outcome(p: &Peer, id: ConnId) -> Outcome {
     p.stack.info(id).unwrap().outcome
 }
 
 #[track_caller]
-pub fn with_cookie(got: Got) -> Got {
+pub(crate) fn with_cookie(got: Got) -> Got {
     match got.fast_open {
         Some(FastOpen::Cookie(FastOpenForm::Standard, cookie)) => assert_eq!(cookie.as_bytes(), COOKIE),
         _ => panic!("no cookie in {got:?}"),

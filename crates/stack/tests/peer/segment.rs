@@ -5,7 +5,7 @@ use firstflight_wire::tcp::{Cookie, FastOpen, FastOpenForm, Flags, Timestamps};
 
 /// A segment to send.
 #[derive(Debug, Clone, Default)]
-pub struct Seg {
+pub(crate) struct Seg {
     pub(super) flags: Flags,
     pub(super) seq: u32,
     pub(super) ack: Option<u32>,
@@ -21,7 +21,7 @@ pub struct Seg {
 }
 
 /// An empty segment with number 0.
-pub fn seg() -> Seg {
+pub(crate) fn seg() -> Seg {
     Seg::default()
 }
 
@@ -30,95 +30,95 @@ impl Seg {
         self.flags |= flag;
         self
     }
-    pub fn syn(self) -> Self {
+    pub(crate) fn syn(self) -> Self {
         self.flag(Flags::SYN)
     }
-    pub fn fin(self) -> Self {
+    pub(crate) fn fin(self) -> Self {
         self.flag(Flags::FIN)
     }
-    pub fn rst(self) -> Self {
+    pub(crate) fn rst(self) -> Self {
         self.flag(Flags::RST)
     }
-    pub fn urg(self) -> Self {
+    pub(crate) fn urg(self) -> Self {
         self.flag(Flags::URG)
     }
-    pub fn ece(self) -> Self {
+    pub(crate) fn ece(self) -> Self {
         self.flag(Flags::ECE)
     }
-    pub fn cwr(self) -> Self {
+    pub(crate) fn cwr(self) -> Self {
         self.flag(Flags::CWR)
     }
-    pub fn seq(mut self, seq: u32) -> Self {
+    pub(crate) fn seq(mut self, seq: u32) -> Self {
         self.seq = seq;
         self
     }
     /// Acknowledges the stack's relative number.
-    pub fn ack(mut self, ack: u32) -> Self {
+    pub(crate) fn ack(mut self, ack: u32) -> Self {
         self.ack = Some(ack);
         self.flag(Flags::ACK)
     }
     /// Acknowledges an absolute number.
-    pub fn raw_ack(mut self, ack: SeqNum) -> Self {
+    pub(crate) fn raw_ack(mut self, ack: SeqNum) -> Self {
         self.raw_ack = Some(ack);
         self.flag(Flags::ACK)
     }
-    pub fn win(mut self, window: u16) -> Self {
+    pub(crate) fn win(mut self, window: u16) -> Self {
         self.window = Some(window);
         self
     }
-    pub fn mss(mut self, mss: u16) -> Self {
+    pub(crate) fn mss(mut self, mss: u16) -> Self {
         self.mss = Some(mss);
         self
     }
-    pub fn scale(mut self, scale: u8) -> Self {
+    pub(crate) fn scale(mut self, scale: u8) -> Self {
         self.scale = Some(scale);
         self
     }
-    pub fn sack_ok(mut self) -> Self {
+    pub(crate) fn sack_ok(mut self) -> Self {
         self.sack_ok = true;
         self
     }
     /// A timestamp; the echo is the stack's newest.
-    pub fn ts(mut self, value: u32) -> Self {
+    pub(crate) fn ts(mut self, value: u32) -> Self {
         self.ts = Some((value, None));
         self
     }
     /// The timestamp it carries.
-    pub fn stamp(&self) -> Option<u32> {
+    pub(crate) fn stamp(&self) -> Option<u32> {
         self.ts.map(|t| t.0)
     }
-    pub fn ts_echo(mut self, value: u32, echo: u32) -> Self {
+    pub(crate) fn ts_echo(mut self, value: u32, echo: u32) -> Self {
         self.ts = Some((value, Some(echo)));
         self
     }
-    pub fn sack(mut self, blocks: &[(u32, u32)]) -> Self {
+    pub(crate) fn sack(mut self, blocks: &[(u32, u32)]) -> Self {
         self.sack = blocks.to_vec();
         self
     }
-    pub fn option(mut self, raw: &[u8]) -> Self {
+    pub(crate) fn option(mut self, raw: &[u8]) -> Self {
         self.raw_options.extend_from_slice(raw);
         self
     }
     /// A Fast Open option, kind 34.
-    pub fn cookie(self, cookie: &[u8]) -> Self {
+    pub(crate) fn cookie(self, cookie: &[u8]) -> Self {
         let head = [34, 2 + cookie.len() as u8];
         self.option(&head).option(cookie)
     }
     /// A Fast Open option, kind 254.
-    pub fn cookie_254(self, cookie: &[u8]) -> Self {
+    pub(crate) fn cookie_254(self, cookie: &[u8]) -> Self {
         let head = [254, 4 + cookie.len() as u8, 0xf9, 0x89];
         self.option(&head).option(cookie)
     }
-    pub fn data(mut self, data: &[u8]) -> Self {
+    pub(crate) fn data(mut self, data: &[u8]) -> Self {
         self.data = data.to_vec();
         self.flag(Flags::PSH)
     }
     /// `n` bytes of data, the letter `x`.
-    pub fn bytes(self, n: usize) -> Self {
+    pub(crate) fn bytes(self, n: usize) -> Self {
         self.data(&vec![b'x'; n])
     }
     /// Like `bytes`, in the middle of a write.
-    pub fn part(mut self, n: usize) -> Self {
+    pub(crate) fn part(mut self, n: usize) -> Self {
         self.data = vec![b'x'; n];
         self
     }
@@ -126,7 +126,7 @@ impl Seg {
 
 /// A segment that the stack sent.
 #[derive(Clone)]
-pub struct Got {
+pub(crate) struct Got {
     /// Milliseconds since the start.
     pub at: u64,
     pub flags: Flags,
@@ -159,7 +159,7 @@ impl std::fmt::Debug for Got {
 }
 
 /// Timers may be late by a few ticks of the wheel, never early.
-pub const LATE_MS: u64 = 4;
+pub(crate) const LATE_MS: u64 = 4;
 
 impl Got {
     #[track_caller]
@@ -169,76 +169,76 @@ impl Got {
         self
     }
     #[track_caller]
-    pub fn is_syn(self) -> Self {
+    pub(crate) fn is_syn(self) -> Self {
         self.only(Flags::SYN).seq(0)
     }
     #[track_caller]
-    pub fn syn_ack(self) -> Self {
+    pub(crate) fn syn_ack(self) -> Self {
         self.only(Flags::SYN | Flags::ACK).seq(0)
     }
     /// Only ACK, with or without data.
     #[track_caller]
-    pub fn is_ack(self) -> Self {
+    pub(crate) fn is_ack(self) -> Self {
         self.only(Flags::ACK)
     }
     #[track_caller]
-    pub fn is_fin(self) -> Self {
+    pub(crate) fn is_fin(self) -> Self {
         self.only(Flags::FIN | Flags::ACK)
     }
     #[track_caller]
-    pub fn is_rst(self) -> Self {
+    pub(crate) fn is_rst(self) -> Self {
         assert!(self.flags.contains(Flags::RST), "{self:?}");
         assert!(!self.flags.intersects(Flags::SYN | Flags::FIN), "{self:?}");
         self
     }
     #[track_caller]
-    pub fn seq(self, seq: u32) -> Self {
+    pub(crate) fn seq(self, seq: u32) -> Self {
         assert_eq!(self.seq, seq, "number of {self:?}");
         self
     }
     #[track_caller]
-    pub fn ack(self, ack: u32) -> Self {
+    pub(crate) fn ack(self, ack: u32) -> Self {
         assert!(self.flags.contains(Flags::ACK), "{self:?}");
         assert_eq!(self.ack, ack, "acknowledgement of {self:?}");
         self
     }
     #[track_caller]
-    pub fn data(self, data: &[u8]) -> Self {
+    pub(crate) fn data(self, data: &[u8]) -> Self {
         assert_eq!(self.data, data, "payload of {self:?}");
         self
     }
     #[track_caller]
-    pub fn len(self, len: usize) -> Self {
+    pub(crate) fn len(self, len: usize) -> Self {
         assert_eq!(self.data.len(), len, "payload of {self:?}");
         self
     }
     #[track_caller]
-    pub fn empty(self) -> Self {
+    pub(crate) fn empty(self) -> Self {
         self.len(0)
     }
     #[track_caller]
-    pub fn at(self, ms: u64) -> Self {
+    pub(crate) fn at(self, ms: u64) -> Self {
         assert!((ms..=ms + LATE_MS).contains(&self.at), "not at {ms}: {self:?}");
         self
     }
     #[track_caller]
-    pub fn win(self, window: u16) -> Self {
+    pub(crate) fn win(self, window: u16) -> Self {
         assert_eq!(self.window, window, "window of {self:?}");
         self
     }
     #[track_caller]
-    pub fn sack(self, blocks: &[(u32, u32)]) -> Self {
+    pub(crate) fn sack(self, blocks: &[(u32, u32)]) -> Self {
         assert_eq!(self.sack, blocks, "SACK blocks of {self:?}");
         self
     }
     #[track_caller]
-    pub fn no_fast_open(self) -> Self {
+    pub(crate) fn no_fast_open(self) -> Self {
         assert_eq!(self.fast_open, None, "{self:?}");
         self
     }
     /// The cookie that the option grants, which must be of this form.
     #[track_caller]
-    pub fn grants(&self, form: FastOpenForm) -> Cookie {
+    pub(crate) fn grants(&self, form: FastOpenForm) -> Cookie {
         match self.fast_open {
             Some(FastOpen::Cookie(f, cookie)) if f == form => cookie,
             _ => panic!("no cookie of form {form:?} in {self:?}"),

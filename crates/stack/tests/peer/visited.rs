@@ -4,12 +4,12 @@ use super::{Peer, Seg, key, policy, seg};
 use firstflight_stack::{Config, ListenConfig, ListenerId};
 use firstflight_wire::tcp::Cookie;
 
-pub const DATA: &[u8] = b"GET / HTTP/1.0";
+pub(crate) const DATA: &[u8] = b"GET / HTTP/1.0";
 /// The number after [`DATA`].
-pub const AFTER: u32 = 1 + DATA.len() as u32;
+pub(crate) const AFTER: u32 = 1 + DATA.len() as u32;
 
 /// A listener with key 1 and room for ten first flights, and the cookie of the peer's address.
-pub fn server_with(
+pub(crate) fn server_with(
     stack: impl FnOnce(&mut Config),
     tune: impl FnOnce(&mut ListenConfig),
 ) -> (Peer, ListenerId, Cookie) {
@@ -22,15 +22,15 @@ pub fn server_with(
     (p, listener, cookie)
 }
 
-pub fn server() -> (Peer, ListenerId, Cookie) {
+pub(crate) fn server() -> (Peer, ListenerId, Cookie) {
     server_with(|_| {}, |_| {})
 }
 
-pub fn syn() -> Seg {
+pub(crate) fn syn() -> Seg {
     seg().syn().mss(1000)
 }
 
 /// A SYN with this cookie and [`DATA`].
-pub fn first_flight(cookie: &Cookie) -> Seg {
+pub(crate) fn first_flight(cookie: &Cookie) -> Seg {
     syn().cookie(cookie.as_bytes()).data(DATA)
 }

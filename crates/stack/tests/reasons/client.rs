@@ -13,7 +13,7 @@ use firstflight_wire::icmp::IcmpErrorKind;
 use std::time::Duration;
 
 /// Additional scenarios, and their reasons.
-pub const OTHERS: &[(Scenario, Reason)] = &[
+pub(super) const OTHERS: &[(Scenario, Reason)] = &[
     (at_most_once_by_certificate, Reason::NotReplaySafe),
     (held_back_by_certificate, Reason::NotReplaySafe),
     (at_most_once_without_data, Reason::NoData),
@@ -48,42 +48,42 @@ fn by_cookie(answer: Seg) -> Outcome {
     connect(primed(), primed::DATA, &fast(), answer)
 }
 
-pub fn not_requested() -> Outcome {
+pub(super) fn not_requested() -> Outcome {
     connect(primed(), primed::DATA, &ConnectConfig::default(), syn_ack(1))
 }
 
-pub fn no_credential() -> Outcome {
+pub(super) fn no_credential() -> Outcome {
     connect(Peer::new(), primed::DATA, &fast(), syn_ack(1).cookie(&primed::COOKIE))
 }
 
-pub fn peer_without_fast_open() -> Outcome {
+pub(super) fn peer_without_fast_open() -> Outcome {
     connect(Peer::new(), primed::DATA, &fast(), syn_ack(1))
 }
 
-pub fn stale_credential() -> Outcome {
+pub(super) fn stale_credential() -> Outcome {
     by_cookie(syn_ack(1).cookie(b"another!"))
 }
 
-pub fn data_not_acknowledged() -> Outcome {
+pub(super) fn data_not_acknowledged() -> Outcome {
     by_cookie(syn_ack(1))
 }
 
-pub fn data_partly_acknowledged() -> Outcome {
+pub(super) fn data_partly_acknowledged() -> Outcome {
     by_cookie(syn_ack(primed::AFTER - 1))
 }
 
-pub fn no_data() -> Outcome {
+pub(super) fn no_data() -> Outcome {
     connect(primed(), b"", &fast(), syn_ack(1))
 }
 
 /// The caller keeps the data back, as `firstflight` does for data that must not run twice.
-pub fn not_replay_safe() -> Outcome {
+pub(super) fn not_replay_safe() -> Outcome {
     let held = ConnectConfig { held_back: Some(Reason::NotReplaySafe), ..fast() };
     connect(primed(), b"", &held, syn_ack(1))
 }
 
 /// Connects like `firstflight` to the later ones of several addresses.
-pub fn not_first_address() -> Outcome {
+pub(super) fn not_first_address() -> Outcome {
     let later = ConnectConfig { held_back: Some(Reason::NotFirstAddress), ..ConnectConfig::default() };
     connect(primed(), b"", &later, syn_ack(1))
 }
@@ -93,7 +93,7 @@ fn at_most_once_without_cookie() -> Outcome {
     connect(Peer::new(), b"", &held, syn_ack(1).cookie(&primed::COOKIE))
 }
 
-pub fn syn_timed_out() -> Outcome {
+pub(super) fn syn_timed_out() -> Outcome {
     let mut p = primed();
     let id = p.connect(primed::DATA, true);
     p.expect().is_syn();
@@ -110,7 +110,7 @@ fn meet_old_connection(p: &mut Peer) {
     p.send(syn_ack(1));
 }
 
-pub fn old_connection() -> Outcome {
+pub(super) fn old_connection() -> Outcome {
     let mut p = primed();
     let id = p.connect(primed::DATA, true);
     p.expect().is_syn();
@@ -140,7 +140,7 @@ fn silent_without_option() -> Outcome {
     outcome(&p, flight.id)
 }
 
-pub fn unknown() -> Outcome {
+pub(super) fn unknown() -> Outcome {
     let mut p = primed();
     let id = p.connect(primed::DATA, true);
     let syn = p.expect().is_syn();
@@ -174,70 +174,70 @@ fn told(status: Status) -> Outcome {
     answered(1, |flight| reply_with(status, flight.tag))
 }
 
-pub fn option_stripped() -> Outcome {
+pub(super) fn option_stripped() -> Outcome {
     answered(1, |_| Vec::new())
 }
 
-pub fn policy() -> Outcome {
+pub(super) fn policy() -> Outcome {
     told(Status::Policy)
 }
 
 /// For data that may run twice. Other data is not sent again, and its outcome is unknown.
-pub fn replay() -> Outcome {
+pub(super) fn replay() -> Outcome {
     let (mut p, flight) = with_certificate(|config| config.replay_safe = true);
     p.send(syn_ack(1).option(&reply_with(Status::Replayed, flight.tag)));
     outcome(&p, flight.id)
 }
 
-pub fn untrusted_verifier() -> Outcome {
+pub(super) fn untrusted_verifier() -> Outcome {
     told(Status::UnknownVerifier)
 }
 
-pub fn expired() -> Outcome {
+pub(super) fn expired() -> Outcome {
     told(Status::Expired)
 }
 
-pub fn clock_skew() -> Outcome {
+pub(super) fn clock_skew() -> Outcome {
     told(Status::OutsideWindow)
 }
 
-pub fn overloaded() -> Outcome {
+pub(super) fn overloaded() -> Outcome {
     told(Status::Overloaded)
 }
 
-pub fn barred() -> Outcome {
+pub(super) fn barred() -> Outcome {
     told(Status::Barred)
 }
 
-pub fn address_mismatch() -> Outcome {
+pub(super) fn address_mismatch() -> Outcome {
     told(Status::AddressMismatch)
 }
 
-pub fn wrong_identity() -> Outcome {
+pub(super) fn wrong_identity() -> Outcome {
     told(Status::WrongIdentity)
 }
 
-pub fn guard_floor() -> Outcome {
+pub(super) fn guard_floor() -> Outcome {
     told(Status::GuardFloor)
 }
 
-pub fn bad_signature() -> Outcome {
+pub(super) fn bad_signature() -> Outcome {
     told(Status::BadSignature)
 }
 
-pub fn malformed() -> Outcome {
+pub(super) fn malformed() -> Outcome {
     told(Status::Malformed)
 }
 
-pub fn reply_stripped() -> Outcome {
+pub(super) fn reply_stripped() -> Outcome {
     answered(visitor::AFTER, |_| Vec::new())
 }
 
-pub fn ack_inside() -> Outcome {
+pub(super) fn ack_inside() -> Outcome {
     answered(100, |_| Vec::new())
 }
 
-pub fn peer_misbehaved() -> Outcome {
+pub(super) fn peer_misbehaved() -> Outcome {
     answered(visitor::AFTER, |flight| reply_with(Status::Expired, flight.tag))
 }
 
@@ -249,12 +249,12 @@ fn asked(tune: impl FnOnce(&mut ConnectConfig)) -> Outcome {
     outcome(&p, flight.id)
 }
 
-pub fn capability_unknown() -> Outcome {
+pub(super) fn capability_unknown() -> Outcome {
     asked(|config| config.asap.as_mut().unwrap().known = false)
 }
 
 /// The server has published that it takes no more than the block.
-pub fn message_too_large() -> Outcome {
+pub(super) fn message_too_large() -> Outcome {
     asked(|config| config.asap.as_mut().unwrap().mss = Some(200))
 }
 
@@ -295,7 +295,7 @@ fn certificate_over() -> Outcome {
 
 /// The block is refused, and a middlebox drops segments that repeat its numbers with other bytes. An attempt from
 /// another port succeeds.
-pub fn overlap_blackhole() -> Outcome {
+pub(super) fn overlap_blackhole() -> Outcome {
     let mut pair = Pair::perfect(Duration::from_millis(20));
     pair.listen_with(|config| config.asap = Some(certified::policy(&[7])));
     let mut first = None;
@@ -314,7 +314,7 @@ pub fn overlap_blackhole() -> Outcome {
     pair.client.info(id).unwrap().outcome
 }
 
-pub fn simultaneous_open() -> Outcome {
+pub(super) fn simultaneous_open() -> Outcome {
     let (mut p, flight) = with_certificate(|_| {});
     p.send(seg().syn().mss(1460));
     p.send(syn_ack(1).seq(0));
@@ -329,7 +329,7 @@ fn stripped() -> Peer {
     p
 }
 
-pub fn failure_memory() -> Outcome {
+pub(super) fn failure_memory() -> Outcome {
     let mut p = stripped();
     let next = visit(&mut p, |_| {});
     outcome(&p, next.id)
@@ -354,7 +354,7 @@ fn refused_cookies_lately() -> Outcome {
 }
 
 /// A RST answers the SYN with data. The plain SYN after it opens the connection.
-pub fn syn_refused() -> Outcome {
+pub(super) fn syn_refused() -> Outcome {
     let mut p = primed();
     let id = p.connect_with(primed::DATA, &ConnectConfig { replay_safe: true, ..fast() });
     p.expect().is_syn();
@@ -365,7 +365,7 @@ pub fn syn_refused() -> Outcome {
 }
 
 /// A router reports that the SYN is too large. The smaller one after it opens the connection.
-pub fn path_too_small() -> Outcome {
+pub(super) fn path_too_small() -> Outcome {
     let mut p = primed();
     let id = p.connect(&[0; 1_200], true);
     let syn = p.expect().is_syn();

@@ -16,7 +16,7 @@ use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use std::sync::Arc;
 
 /// Additional scenarios, and their reasons.
-pub const OTHERS: &[(Scenario, Reason)] =
+pub(super) const OTHERS: &[(Scenario, Reason)] =
     &[(bad_signature, Reason::SynCookie), (malformed, Reason::SynCookie), (probed, Reason::NoCredential)];
 
 /// The client completes the handshake that the last SYN began, and its data comes.
@@ -36,40 +36,40 @@ fn answers(mut p: Peer, listener: ListenerId, syn: Seg) -> Outcome {
 
 // --- by cookies ------------------------------------------------------------------------------------------------
 
-pub fn not_requested() -> Outcome {
+pub(super) fn not_requested() -> Outcome {
     let (p, listener, _) = visited();
     answers(p, listener, seg().syn().mss(1460))
 }
 
-pub fn no_credential() -> Outcome {
+pub(super) fn no_credential() -> Outcome {
     let (p, listener, _) = visited();
     answers(p, listener, seg().syn().mss(1460).cookie(&[]))
 }
 
-pub fn stale_credential() -> Outcome {
+pub(super) fn stale_credential() -> Outcome {
     let (p, listener, _) = visited();
     let other = p.cookie_of(key(2));
     answers(p, listener, first_flight(&other))
 }
 
-pub fn policy() -> Outcome {
+pub(super) fn policy() -> Outcome {
     let (p, listener, cookie) = visited_with(|_| {}, |c| c.fast_open = None);
     answers(p, listener, first_flight(&cookie))
 }
 
-pub fn pending_limit() -> Outcome {
+pub(super) fn pending_limit() -> Outcome {
     let (p, listener, cookie) = visited_with(|_| {}, |c| c.fast_open = Some(cookie_policy(key(1), 0)));
     answers(p, listener, first_flight(&cookie))
 }
 
-pub fn server_limit() -> Outcome {
+pub(super) fn server_limit() -> Outcome {
     let within = PendingLimit::new(9).within(Arc::new(PendingLimit::new(0)));
     let (p, listener, cookie) =
         visited_with(|_| {}, |c| c.fast_open.as_mut().unwrap().pending = Arc::new(within));
     answers(p, listener, first_flight(&cookie))
 }
 
-pub fn client_limit() -> Outcome {
+pub(super) fn client_limit() -> Outcome {
     let limit = PendingLimit::with_clients(9, 1);
     let (mut p, listener, cookie) =
         visited_with(|_| {}, |c| c.fast_open.as_mut().unwrap().pending = Arc::new(limit));
@@ -79,7 +79,7 @@ pub fn client_limit() -> Outcome {
     answers(p, listener, first_flight(&cookie))
 }
 
-pub fn syn_cookie() -> Outcome {
+pub(super) fn syn_cookie() -> Outcome {
     let (p, listener, cookie) = visited_with(|_| {}, |c| c.syn_backlog = 0);
     answers(p, listener, first_flight(&cookie))
 }
@@ -111,13 +111,13 @@ fn granted(p: &mut Peer, listener: ListenerId, completes: bool) -> Cookie {
     cookie
 }
 
-pub fn not_active() -> Outcome {
+pub(super) fn not_active() -> Outcome {
     let (mut p, listener) = one_time();
     let cookie = granted(&mut p, listener, false);
     answers(p, listener, first_flight(&cookie))
 }
 
-pub fn no_data() -> Outcome {
+pub(super) fn no_data() -> Outcome {
     let (mut p, listener) = one_time();
     let cookie = granted(&mut p, listener, true);
     answers(p, listener, seg().syn().mss(1460).cookie(cookie.as_bytes()))
@@ -141,14 +141,14 @@ fn asking() -> (Peer, ListenerId) {
 }
 
 /// What `firstflight` answers if the shared store does not respond.
-pub fn store_unavailable() -> Outcome {
+pub(super) fn store_unavailable() -> Outcome {
     let (mut p, listener) = asking();
     let job = p.stack.poll_job().unwrap();
     p.stack.handle_job(job.id, JobResult::Refuse(Reason::StoreUnavailable), p.now);
     by_handshake(&mut p, listener)
 }
 
-pub fn parked_too_long() -> Outcome {
+pub(super) fn parked_too_long() -> Outcome {
     let (mut p, listener) = asking();
     p.pass(30);
     by_handshake(&mut p, listener)
@@ -169,33 +169,33 @@ fn begun(ago: u32) -> Seg {
     syn(&request(&certificate, 5, DATA, u64::from(ago) * 1000))
 }
 
-pub fn replay() -> Outcome {
+pub(super) fn replay() -> Outcome {
     let mut s = server();
     s.accepts(flight(5));
     s.p.flow(CLIENT_PORT + 1, 77);
     refuses(s, flight(5))
 }
 
-pub fn untrusted_verifier() -> Outcome {
+pub(super) fn untrusted_verifier() -> Outcome {
     let stranger = certified::certificate(7, 2, CLIENT.parse().unwrap());
     refuses(server(), syn(&request(&stranger, 5, DATA, 0)))
 }
 
-pub fn expired() -> Outcome {
+pub(super) fn expired() -> Outcome {
     refuses(server(), begun(1801))
 }
 
 /// The request was made 100 s after the start, and arrives at the start.
-pub fn clock_skew() -> Outcome {
+pub(super) fn clock_skew() -> Outcome {
     refuses(server(), syn(&request(&client(), 5, DATA, 100_000)))
 }
 
-pub fn overloaded() -> Outcome {
+pub(super) fn overloaded() -> Outcome {
     refuses(server_with(|config| config.limits.asap.per_second = 0, |_| {}, |_| {}), flight(5))
 }
 
 /// The previous first flight was reset by the address that it seemed to come from.
-pub fn barred() -> Outcome {
+pub(super) fn barred() -> Outcome {
     let mut s = server();
     s.accepts(flight(5));
     s.p.send(seg().seq(AFTER).rst());
@@ -204,7 +204,7 @@ pub fn barred() -> Outcome {
 }
 
 /// Of 50 signatures that are saved up for new certificates, one network may have half at once: 12 first flights.
-pub fn network_limit() -> Outcome {
+pub(super) fn network_limit() -> Outcome {
     let mut s = server_with(|config| config.limits.asap.per_second = 1000, |_| {}, |_| {});
     for n in 0..12 {
         s.p.flow(CLIENT_PORT + 1 + n, 77);
@@ -215,17 +215,17 @@ pub fn network_limit() -> Outcome {
     by_handshake(&mut s.p, s.listener)
 }
 
-pub fn address_mismatch() -> Outcome {
+pub(super) fn address_mismatch() -> Outcome {
     let other = certified::certificate(1, 2, "10.0.0.3".parse().unwrap());
     refuses(server(), syn(&request(&other, 5, DATA, 0)))
 }
 
-pub fn wrong_identity() -> Outcome {
+pub(super) fn wrong_identity() -> Outcome {
     let other = Identity::name("www.example.net", 80);
     refuses(server(), syn(&request_to(&other, &client(), 5, DATA, 0)))
 }
 
-pub fn guard_floor() -> Outcome {
+pub(super) fn guard_floor() -> Outcome {
     let guard = ReplayTable::new(GuardKey::from_bytes([4; 16]), Window::REQUESTS, 1 << 20, NOW_MS);
     refuses(trusting(|asap| asap.guard = Arc::new(guard)), flight(5))
 }

@@ -9,18 +9,18 @@ use firstflight_wire::udp::Datagram;
 use std::collections::BTreeSet;
 
 /// The stack's UDP port, and the peer's.
-pub const OURS: u16 = 4433;
-pub const THEIRS: u16 = 5000;
-pub const NEW: u16 = 6000;
+pub(crate) const OURS: u16 = 4433;
+pub(crate) const THEIRS: u16 = 5000;
+pub(crate) const NEW: u16 = 6000;
 
-pub fn new() -> Peer {
+pub(crate) fn new() -> Peer {
     let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(OURS)));
     p.outer = Some((THEIRS, OURS));
     p
 }
 
 /// A connection that the peer opened from [`THEIRS`], and one byte of the stack's data that is not acknowledged.
-pub fn server() -> (Peer, ConnId) {
+pub(crate) fn server() -> (Peer, ConnId) {
     let mut p = new();
     let listener = p.listen();
     let id = p.open_passive(listener, seg().mss(1176));
@@ -30,7 +30,7 @@ pub fn server() -> (Peer, ConnId) {
 }
 
 /// A connection that the stack opened to [`PORT`]. The SYN-ACK has these options and comes after `rtt` milliseconds.
-pub fn client(options: Seg, rtt: u64) -> (Peer, ConnId) {
+pub(crate) fn client(options: Seg, rtt: u64) -> (Peer, ConnId) {
     let mut p = new();
     p.port = PORT;
     let id = p.connect(b"", false);
@@ -42,14 +42,14 @@ pub fn client(options: Seg, rtt: u64) -> (Peer, ConnId) {
 }
 
 /// Sends a segment from this UDP port of the peer.
-pub fn from(p: &mut Peer, port: u16, segment: Seg) {
+pub(crate) fn from(p: &mut Peer, port: u16, segment: Seg) {
     let outer = p.outer.replace((port, OURS));
     p.send(segment);
     p.outer = outer;
 }
 
 /// The messages that were sent: the port, and the message.
-pub fn controls(p: &mut Peer) -> Vec<(u16, Control)> {
+pub(crate) fn controls(p: &mut Peer) -> Vec<(u16, Control)> {
     p.pump();
     let read = |packet: Vec<u8>| {
         let ip = Packet::parse(&packet).unwrap();
@@ -63,7 +63,7 @@ pub fn controls(p: &mut Peer) -> Vec<(u16, Control)> {
 }
 
 /// The challenges that were sent, with their ports.
-pub fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
+pub(crate) fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
     let challenge = |(port, control)| match control {
         Control::PathChallenge(proof) => (port, proof),
         other => panic!("{other:?}"),
@@ -73,7 +73,7 @@ pub fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
 
 /// The challenges that follow a segment from the first of `ports`: to that port, to the connection's own port, and
 /// to its former port.
-pub fn asked<const N: usize>(p: &mut Peer, ports: [u16; N]) -> [PathProof; N] {
+pub(crate) fn asked<const N: usize>(p: &mut Peer, ports: [u16; N]) -> [PathProof; N] {
     let sent = challenges(p);
     let to: Vec<u16> = sent.iter().map(|one| one.0).collect();
     assert_eq!(to, ports);
@@ -84,7 +84,7 @@ pub fn asked<const N: usize>(p: &mut Peer, ports: [u16; N]) -> [PathProof; N] {
     proofs.collect::<Vec<_>>().try_into().unwrap()
 }
 
-pub fn control(p: &mut Peer, port: u16, control: Control) {
+pub(crate) fn control(p: &mut Peer, port: u16, control: Control) {
     let mut payload = [0; PathProof::MESSAGE];
     let len = control.emit(&mut payload).unwrap();
     let packet = p.udp((port, OURS), &payload[..len]);
@@ -92,15 +92,15 @@ pub fn control(p: &mut Peer, port: u16, control: Control) {
 }
 
 /// The response to a challenge, from this port of the peer.
-pub fn respond(p: &mut Peer, port: u16, proof: PathProof) {
+pub(crate) fn respond(p: &mut Peer, port: u16, proof: PathProof) {
     let PathProof { src_port, dst_port, bits } = proof;
     control(p, port, Control::PathResponse(PathProof { src_port: dst_port, dst_port: src_port, bits }));
 }
 
-pub fn at(p: &Peer, id: ConnId) -> u16 {
+pub(crate) fn at(p: &Peer, id: ConnId) -> u16 {
     p.stack.info(id).unwrap().carrier.unwrap()
 }
 
-pub fn moves(p: &Peer) -> u64 {
+pub(crate) fn moves(p: &Peer) -> u64 {
     p.stack.counters().carrier_paths_moved
 }

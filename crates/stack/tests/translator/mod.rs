@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// The controls of a translator.
 #[derive(Clone, Default)]
-pub struct Translator {
+pub(crate) struct Translator {
     /// The port that the server sees.
     port: Rc<Cell<u16>>,
     /// Of the carrier's messages that are not segments, one in `every` is lost; 0: none.
@@ -21,29 +21,29 @@ pub struct Translator {
 }
 
 impl Translator {
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port.get()
     }
 
     /// Changes to the next port. Nothing comes through to the previous one.
-    pub fn rebind(&self) {
+    pub(crate) fn rebind(&self) {
         self.set(self.port() + 1);
     }
 
-    pub fn set(&self, port: u16) {
+    pub(crate) fn set(&self, port: u16) {
         self.port.set(port);
     }
 
-    pub fn lose_controls(&self, every: u32) {
+    pub(crate) fn lose_controls(&self, every: u32) {
         self.every.set(every);
     }
 
-    pub fn lose_from_server(&self, deaf: bool) {
+    pub(crate) fn lose_from_server(&self, deaf: bool) {
         self.deaf.set(deaf);
     }
 
     /// Whether a packet from `end` passes; it is altered.
-    pub fn pass(&self, end: End, packet: &mut [u8]) -> bool {
+    pub(crate) fn pass(&self, end: End, packet: &mut [u8]) -> bool {
         let ip = Packet::parse(packet).unwrap();
         let (src, dst) = (ip.src, ip.dst);
         let at = packet.len() - ip.payload.len();
@@ -71,7 +71,7 @@ impl Translator {
 }
 
 /// Puts a translator on the path.
-pub fn translate(pair: &mut Pair) -> Translator {
+pub(crate) fn translate(pair: &mut Pair) -> Translator {
     let translator = Translator::default();
     translator.set(61_000);
     let own = translator.clone();

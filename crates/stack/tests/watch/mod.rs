@@ -11,7 +11,7 @@ use std::time::Duration;
 const SLACK: Duration = Duration::from_millis(2);
 
 /// The largest timeout that RFC 6298 may compute from round-trip times on `path`, without backoff.
-pub fn longest_timeout(path: &PathConfig) -> Duration {
+pub(crate) fn longest_timeout(path: &PathConfig) -> Duration {
     let fill =
         path.rate_bits_per_s.map_or(0.0, |rate| (path.queue_bytes + path.mtu) as f64 * 8.0 / rate as f64);
     let one_way = path.delay + path.jitter + path.reorder_delay + Duration::from_secs_f64(fill);
@@ -27,7 +27,7 @@ fn timeout_of(rtt: Duration) -> Duration {
 }
 
 /// What one end was last seen doing.
-pub struct Watch {
+pub(crate) struct Watch {
     end: End,
     longest: Duration,
     /// When the connection was first seen, and what its handshake took: its round-trip time, if a SYN-ACK was lost.
@@ -46,7 +46,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(end: End, longest: Duration) -> Self {
+    pub(crate) fn new(end: End, longest: Duration) -> Self {
         let never = Instant::ZERO;
         Self {
             end,
@@ -63,7 +63,7 @@ impl Watch {
     }
 
     /// Checks the connection. Returns what is wrong if it stalls.
-    pub fn look(&mut self, pair: &Pair, id: ConnId) -> Option<String> {
+    pub(crate) fn look(&mut self, pair: &Pair, id: ConnId) -> Option<String> {
         let begun = *self.begun.get_or_insert(pair.now);
         let stack = if self.end == End::Client { &pair.client } else { &pair.server };
         let info = stack.info(id)?;

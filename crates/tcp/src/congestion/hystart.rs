@@ -37,10 +37,11 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    pub const NEW: Self = Self { left: 0, now: NONE, last: NONE, baseline: NONE, samples: 0, rounds: 0 };
+    pub(super) const NEW: Self =
+        Self { left: 0, now: NONE, last: NONE, baseline: NONE, samples: 0, rounds: 0 };
 
     /// Growth of the window for what `ack` acknowledges; `None` if slow start is over.
-    pub fn growth(&mut self, ack: &AckSample) -> Option<u32> {
+    pub(super) fn growth(&mut self, ack: &AckSample) -> Option<u32> {
         if let Some(rtt) = ack.rtt {
             self.now = self.now.min(units(rtt));
             self.samples = self.samples.saturating_add(1);

@@ -48,7 +48,7 @@ pub(super) struct Delivery {
 impl Delivery {
     /// When the last of the newly acknowledged segments left, if none of them was sent again.
     #[inline]
-    pub fn newest(&self) -> Option<Instant> {
+    pub(super) fn newest(&self) -> Option<Instant> {
         self.timed.filter(|_| !self.repeated).map(|(_, last)| last)
     }
 }

@@ -7,41 +7,41 @@ pub(super) struct Owed(u8);
 
 impl Owed {
     /// An acknowledgement for a segment that was not accepted (RFC 5961).
-    pub const CHALLENGE: Self = Self(1);
+    pub(super) const CHALLENGE: Self = Self(1);
     /// A probe of one number below UNA (closed window, keepalive).
-    pub const PROBE: Self = Self(2);
+    pub(super) const PROBE: Self = Self(2);
     /// A reset.
-    pub const RESET: Self = Self(4);
+    pub(super) const RESET: Self = Self(4);
     /// A chunk held back by silly-window avoidance.
-    pub const SMALL: Self = Self(8);
+    pub(super) const SMALL: Self = Self(8);
     /// A tail loss probe (RFC 8985 §7.3).
-    pub const TAIL: Self = Self(16);
+    pub(super) const TAIL: Self = Self(16);
     /// The first segment that is not acknowledged, to be sent again regardless of congestion control.
-    pub const FIRST: Self = Self(32);
+    pub(super) const FIRST: Self = Self(32);
 
     #[inline]
-    pub const fn is_empty(self) -> bool {
+    pub(super) const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     #[inline]
-    pub const fn has(self, one: Self) -> bool {
+    pub(super) const fn has(self, one: Self) -> bool {
         self.0 & one.0 != 0
     }
 
     #[inline]
-    pub fn set(&mut self, one: Self) {
+    pub(super) fn set(&mut self, one: Self) {
         self.0 |= one.0;
     }
 
     #[inline]
-    pub fn clear(&mut self, one: Self) {
+    pub(super) fn clear(&mut self, one: Self) {
         self.0 &= !one.0;
     }
 
     /// Removes `one`; returns whether it was there.
     #[inline]
-    pub fn take(&mut self, one: Self) -> bool {
+    pub(super) fn take(&mut self, one: Self) -> bool {
         if !self.has(one) {
             return false;
         }

@@ -4,7 +4,7 @@ use firstflight_tcp::Endpoints;
 use firstflight_wire::{Instant, SeqNum};
 
 /// The endpoints of a connection on a path with Ethernet's MTU, where no larger segments are tried.
-pub fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
+pub(crate) fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
     Endpoints {
         local_port,
         remote_port,
@@ -17,6 +17,6 @@ pub fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
 }
 
 /// The instant `n` milliseconds after the origin.
-pub fn ms(n: u64) -> Instant {
+pub(crate) fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
 }

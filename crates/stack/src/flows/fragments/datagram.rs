@@ -44,7 +44,7 @@ pub(super) struct Datagram {
 
 impl Datagram {
     /// A packet without any fragment yet.
-    pub fn new(v4: bool, expires: Instant) -> Self {
+    pub(super) fn new(v4: bool, expires: Instant) -> Self {
         Self {
             expires,
             bytes: Vec::new(),
@@ -59,17 +59,17 @@ impl Datagram {
     }
 
     /// Bytes on the heap, without the struct itself.
-    pub fn heap(&self) -> usize {
+    pub(super) fn heap(&self) -> usize {
         self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
     }
 
     /// Length of the whole packet if it ends with this fragment, bytes.
-    pub fn reach(fragment: &Fragment<'_>) -> usize {
+    pub(super) fn reach(fragment: &Fragment<'_>) -> usize {
         fragment.end() + if fragment.src.is_ipv4() { 20 } else { 40 }
     }
 
     /// Adds a fragment; true if the packet is complete. At most `most` fragments are taken.
-    pub fn add(&mut self, fragment: &Fragment<'_>, most: usize) -> Result<bool, Drop> {
+    pub(super) fn add(&mut self, fragment: &Fragment<'_>, most: usize) -> Result<bool, Drop> {
         if self.ended {
             return Err(Drop::FragmentOverlap);
         }
@@ -148,7 +148,7 @@ impl Datagram {
 
     /// The whole packet with a new header, without IP options and without the extension headers that stood in front of
     /// the Fragment header. Those were checked when the fragments arrived.
-    pub fn finish(self, of: &Fragment<'_>) -> Option<Vec<u8>> {
+    pub(super) fn finish(self, of: &Fragment<'_>) -> Option<Vec<u8>> {
         let First { next, hop_limit, ecn } = self.first?;
         // RFC 3168 §5.3: one mark marks the packet.
         let ecn = if self.marks & 1 << Ecn::Ce.bits() != 0 { Ecn::Ce } else { ecn };

@@ -69,24 +69,24 @@ pub(crate) struct Fragments {
 
 impl Fragments {
     /// Bytes of the incomplete packets.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.bytes())
     }
 
     /// Number of incomplete packets.
-    pub fn packets(&self) -> usize {
+    pub(crate) fn packets(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.len())
     }
 
     /// When [`Fragments::expire`] is to be called.
     #[inline]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.table.as_ref().and_then(|table| table.next_deadline())
     }
 
     /// Takes a fragment of a packet for us. Returns the whole packet if this fragment completes it, or why the fragment is
     /// dropped; `None` if fragments are missing. A table that is made gets its hash key from `random`.
-    pub fn handle(
+    pub(crate) fn handle(
         &mut self,
         fragment: &Fragment<'_>,
         rules: &Rules,
@@ -111,7 +111,7 @@ impl Fragments {
 
     /// Gives up packets whose lifetime is over.
     #[inline]
-    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+    pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
         if self.table.is_some() {
             self.expire_some(now, counters);
         }
@@ -141,7 +141,7 @@ impl Rules {
     ///
     /// # Errors
     /// Why the packet is dropped.
-    pub fn parse<'a>(&self, packet: &'a [u8]) -> Result<Fragment<'a>, Drop> {
+    pub(crate) fn parse<'a>(&self, packet: &'a [u8]) -> Result<Fragment<'a>, Drop> {
         if self.limits.bytes == 0 {
             return Err(Drop::FragmentsOff);
         }

@@ -140,7 +140,7 @@ pub(super) struct Table {
 
 impl Table {
     /// An empty table. `seed` keeps attackers from choosing keys that collide.
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self {
             hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
             index: HashTable::new(),
@@ -153,31 +153,31 @@ impl Table {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Whether it is empty and still has the memory of many packets.
-    pub fn is_spent(&self) -> bool {
+    pub(super) fn is_spent(&self) -> bool {
         self.len() == 0 && self.peak > KEPT
     }
 
     /// Packets given up to make room since this was last called.
-    pub fn take_evicted(&mut self) -> u64 {
+    pub(super) fn take_evicted(&mut self) -> u64 {
         core::mem::take(&mut self.evicted)
     }
 
     /// When the oldest packet is given up.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.entries.get(self.list.oldest).map(|entry| entry.datagram.expires)
     }
 
     /// Gives up the packets whose lifetime is over, and returns their number.
-    pub fn expire(&mut self, now: Instant) -> u64 {
+    pub(super) fn expire(&mut self, now: Instant) -> u64 {
         let mut expired = 0;
         while self.next_deadline().is_some_and(|at| at <= now) {
             self.remove(self.list.oldest);
@@ -187,7 +187,7 @@ impl Table {
     }
 
     /// Takes a fragment; returns the whole packet if it is complete.
-    pub fn handle(
+    pub(super) fn handle(
         &mut self,
         fragment: &Fragment<'_>,
         limits: &FragmentLimits,
@@ -295,7 +295,7 @@ impl Table {
 
     /// Checks the invariants.
     #[cfg(test)]
-    pub fn check(&self) {
+    pub(super) fn check(&self) {
         let costs = |at: &u32| self.entries.get(*at).map_or(0, |entry| entry.cost);
         let all: Vec<u32> = self.entries.indices().collect();
         assert_eq!(self.bytes, all.iter().map(costs).sum::<usize>());

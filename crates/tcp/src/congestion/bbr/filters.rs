@@ -5,31 +5,31 @@ use firstflight_wire::Instant;
 
 /// The largest value of the current time slot and the one before.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct TwoSlots<T> {
+pub(super) struct TwoSlots<T> {
     now: T,
     before: T,
 }
 
 impl<T: Copy + Ord + Default> TwoSlots<T> {
     /// Adds a value.
-    pub fn take(&mut self, value: T) {
+    pub(super) fn take(&mut self, value: T) {
         self.now = self.now.max(value);
     }
 
     /// Begins the next slot.
-    pub fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         self.before = core::mem::take(&mut self.now);
     }
 
     /// The largest value of both slots.
-    pub fn max(&self) -> T {
+    pub(super) fn max(&self) -> T {
         self.now.max(self.before)
     }
 }
 
 /// BBR.extra_acked (§5.5.9): how much more is acknowledged at once than the rate explains.
 #[derive(Debug, Clone, Default)]
-pub struct Aggregation {
+pub(super) struct Aggregation {
     interval_start: Instant,
     delivered: u64,
     largest: TwoSlots<u32>,
@@ -42,13 +42,13 @@ impl Aggregation {
     const SLOT: u32 = 5;
 
     /// Starts to count at `now`.
-    pub fn restart(&mut self, now: Instant) {
+    pub(super) fn restart(&mut self, now: Instant) {
         self.interval_start = now;
         self.delivered = 0;
     }
 
     /// A round began. Until the pipe is full, only the last round is kept.
-    pub fn round(&mut self, full: bool) {
+    pub(super) fn round(&mut self, full: bool) {
         self.rounds += 1;
         if self.rounds >= if full { Self::SLOT } else { 1 } {
             self.rounds = 0;
@@ -57,7 +57,7 @@ impl Aggregation {
     }
 
     /// `acked` bytes arrived at `now`, where `bw` bytes a second were expected. At most `most` bytes count.
-    pub fn acked(&mut self, acked: u32, bw: u64, most: u32, now: Instant) {
+    pub(super) fn acked(&mut self, acked: u32, bw: u64, most: u32, now: Instant) {
         let mut expected = volume(bw, now - self.interval_start);
         if self.delivered <= expected {
             self.restart(now);
@@ -69,28 +69,28 @@ impl Aggregation {
     }
 
     /// The largest recent value.
-    pub fn extra(&self) -> u32 {
+    pub(super) fn extra(&self) -> u32 {
         self.largest.max()
     }
 }
 
 /// The bytes that arrive in `time` at `rate` bytes a second.
-pub fn volume(rate: u64, time: Duration) -> u64 {
+pub(super) fn volume(rate: u64, time: Duration) -> u64 {
     let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
     bytes.min(u128::from(u64::MAX)) as u64
 }
 
 /// A small random generator (splitmix64), so that flows that began alike do not probe at the same times.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub(super) struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u32) -> Self {
+    pub(super) fn new(seed: u32) -> Self {
         Self(u64::from(seed))
     }
 
     /// A random number below `n`; `n` must be small.
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
