@@ -13,7 +13,7 @@ const MESSAGE_MAGIC: [u8; 2] = [0xff, 0x56];
 
 /// Parses `data` as every possible object: unchanged, and with the fields corrected that random bytes never get
 /// right.
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     everything(data);
     block(&repaired_block(data));
     message(&repaired_message(data));

@@ -116,7 +116,7 @@ enum Fault {
 }
 
 /// Runs what `data` describes.
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Ok(run) = Run::arbitrary_take_rest(Unstructured::new(data)) else { return };
     let mut world = World::new(&run);
     for action in run.actions.into_iter().take(MAX_ACTIONS) {
@@ -185,8 +185,7 @@ impl World {
         let server: IpAddr =
             if run.v6 { IpAddr::from([0xfd01, 0, 0, 0, 0, 0, 0, 1]) } else { [10, 99, 0, 1].into() };
         let mut config = Config::new(vec![server], [7; 32]);
-        config.limits =
-            Limits { connections: 12, parked: 4, parked_bytes: 4000, time_wait: 8, ..Limits::default() };
+        config.limits = Limits::default().connections(12).parked(4).parked_bytes(4000).time_wait(8);
         if run.small_budget {
             config.limits.asap.per_second = 40;
         }

@@ -131,7 +131,7 @@ fn message(data: &[u8]) {
 /// Groups of five bytes: one of a few ids, the part, the resolver, the delay, and a byte of the body.
 fn fragments(data: &[u8]) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let limits = ReassemblyLimits { sets: NonZeroU16::MIN.saturating_add(7), ..ReassemblyLimits::default() };
+    let limits = ReassemblyLimits::default().sets(NonZeroU16::MIN.saturating_add(7));
     let (mut table, mut now) = (Reassembly::new(limits, &mut rng), Instant::ZERO);
     for step in data.as_chunks::<5>().0 {
         let &[id, part, resolver, wait, byte] = step;

@@ -5,12 +5,12 @@
 //! not know that crate.
 #![forbid(unsafe_code)]
 
-pub(crate) mod actions;
-pub(crate) mod asap_parse;
-pub(crate) mod asap_syns;
-pub(crate) mod model;
-pub(crate) mod pair;
-pub(crate) mod stack_frames;
-pub(crate) mod wire_parse;
+pub mod actions;
+pub mod asap_parse;
+pub mod asap_syns;
+pub mod model;
+pub mod pair;
+pub mod stack_frames;
+pub mod wire_parse;
 
 mod peer;

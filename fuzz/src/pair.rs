@@ -58,7 +58,7 @@ enum Fate {
 }
 
 /// Runs what `data` describes.
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Ok(run) = Run::arbitrary_take_rest(Unstructured::new(data)) else { return };
     let mut world = World::new(&run);
     world.transfer(&run);
@@ -171,7 +171,7 @@ impl World {
     }
 
     fn connect(&mut self, data: &[u8], fast_open: bool) -> (ConnId, usize) {
-        let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(fast_open);
         self.stacks[0].connect(self.server, data, &config, self.now).unwrap()
     }
 

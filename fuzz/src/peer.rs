@@ -25,7 +25,7 @@ struct Flow {
 
 /// A segment, relative to its flow.
 #[derive(Debug, Clone, Arbitrary)]
-pub(super) struct Spec {
+pub struct Spec {
     /// One of the flows, or a new one to the listener.
     flow: u8,
     /// The control bits.
@@ -42,7 +42,7 @@ pub(super) struct Spec {
 
 impl Spec {
     /// This segment with other control bits, and with correct numbers.
-    pub(super) fn right(&self, flags: Flags) -> Self {
+    pub fn right(&self, flags: Flags) -> Self {
         Self { flags: flags.bits(), seq: Distance::Right, ack: Distance::Right, ..self.clone() }
     }
 }
@@ -99,7 +99,7 @@ enum OptionSpec {
 }
 
 /// Everything outside the stack.
-pub(super) struct Peer {
+pub struct Peer {
     ip: IpAddr,
     stack: IpAddr,
     listener: u16,
@@ -112,12 +112,12 @@ pub(super) struct Peer {
 }
 
 /// The port that the stack connects to.
-pub(super) const SERVER_PORT: u16 = 443;
+pub const SERVER_PORT: u16 = 443;
 /// The stack's UDP port.
-pub(super) const STACK_OUTER: u16 = 4433;
+pub const STACK_OUTER: u16 = 4433;
 
 /// The peer's UDP port for its inner port `remote`. Several flows share one.
-pub(super) fn outer(remote: u16) -> u16 {
+pub fn outer(remote: u16) -> u16 {
     6000 + remote % 3
 }
 
@@ -126,12 +126,12 @@ const MAX_FLOWS: usize = 16;
 
 impl Peer {
     /// The peer at `ip` of a stack at `stack` with a listener on port `listener`, perhaps over UDP.
-    pub(super) fn new(ip: IpAddr, stack: IpAddr, listener: u16, carried: bool) -> Self {
+    pub fn new(ip: IpAddr, stack: IpAddr, listener: u16, carried: bool) -> Self {
         Self { ip, stack, listener, flows: Vec::new(), cookie: None, carried, challenge: None }
     }
 
     /// Examines a packet that the stack sent: it must be valid, and from the stack to the peer.
-    pub(super) fn observe(&mut self, packet: &[u8]) {
+    pub fn observe(&mut self, packet: &[u8]) {
         let packet = Packet::parse(packet).expect("the stack sent a packet that cannot be read");
         assert_eq!(packet.src, self.stack);
         let segment = match packet.protocol {
@@ -205,7 +205,7 @@ impl Peer {
     }
 
     /// A control message of the carrier, from the UDP port of one of the flows.
-    pub(super) fn control(&mut self, flow: u8, control: carrier::Control) -> Vec<u8> {
+    pub fn control(&mut self, flow: u8, control: carrier::Control) -> Vec<u8> {
         let from = outer(self.choose(flow).remote);
         self.control_from(from, control)
     }
@@ -218,7 +218,7 @@ impl Peer {
 
     /// The response to the last path challenge that the stack sent, from the port that it was sent to. If `forged`, a
     /// challenge for one of the flows instead.
-    pub(super) fn path_check(&mut self, flow: u8, forged: bool) -> Option<Vec<u8>> {
+    pub fn path_check(&mut self, flow: u8, forged: bool) -> Option<Vec<u8>> {
         if forged {
             let Flow { local, remote, .. } = self.choose(flow);
             let proof = carrier::PathProof { src_port: remote, dst_port: local, bits: u64::from(flow) };
@@ -253,7 +253,7 @@ impl Peer {
     }
 
     /// The complete packet of a segment.
-    pub(super) fn segment(&mut self, spec: &Spec, mtu: usize) -> Vec<u8> {
+    pub fn segment(&mut self, spec: &Spec, mtu: usize) -> Vec<u8> {
         let flow = self.choose(spec.flow);
         let header = Header {
             src_port: flow.remote,
@@ -316,7 +316,7 @@ impl Peer {
     }
 
     /// An ICMP error about a packet that the stack may have sent.
-    pub(super) fn icmp(&mut self, flow: u8, kind: u8, mtu: u16, seq: i16) -> Vec<u8> {
+    pub fn icmp(&mut self, flow: u8, kind: u8, mtu: u16, seq: i16) -> Vec<u8> {
         use icmp::IcmpErrorKind as Kind;
         let kind = match kind % 6 {
             0 => Kind::PortUnreachable,

@@ -125,7 +125,7 @@ impl Verifier for Parks {
 }
 
 /// Runs what `data` describes.
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Ok(run) = Run::arbitrary_take_rest(Unstructured::new(data)) else { return };
     for carried in [false, true] {
         let mut world = World::new(&run.setup, carried);
@@ -163,18 +163,16 @@ fn config(setup: &Setup, ip: IpAddr, carried: bool) -> Config {
     config.tcp.data_in_syn_ack = setup.data_in_syn_ack;
     config.tcp.send_buffer = u32::from(setup.send_buffer).max(1) * 4;
     config.tcp.receive_buffer = u32::from(setup.receive_buffer).max(1) * 4;
-    config.limits = Limits {
-        connections: if setup.tight { 5 } else { 40 },
-        time_wait: if setup.tight { 2 } else { 16 },
-        buffer_bytes: if setup.tight { 1 << 15 } else { 1 << 20 },
-        replies: 8,
-        fragments: FragmentLimits { bytes: 6000, bytes_per_source: 4000, ..FragmentLimits::default() },
-        parked: 3,
-        parked_bytes: 4000,
-        credentials: 2,
-        trace: 16,
-        ..Limits::default()
-    };
+    config.limits = Limits::default()
+        .connections(if setup.tight { 5 } else { 40 })
+        .time_wait(if setup.tight { 2 } else { 16 })
+        .buffer_bytes(if setup.tight { 1 << 15 } else { 1 << 20 })
+        .replies(8)
+        .fragments(FragmentLimits::default().bytes(6000).bytes_per_source(4000))
+        .parked(3)
+        .parked_bytes(4000)
+        .credentials(2)
+        .trace(16);
     config
 }
 
@@ -336,8 +334,11 @@ impl World {
     fn connect(&mut self, fast_open: bool, len: u16, port: Option<u8>) {
         let local = port.map(|p| SocketAddr::new(self.stack.config().addresses[0], 50_000 + u16::from(p)));
         let carrier = self.carried.then_some(outer(SERVER_PORT));
-        let config =
-            ConnectConfig { fast_open, replay_safe: fast_open, local, carrier, ..ConnectConfig::default() };
+        let config = ConnectConfig::default()
+            .fast_open(fast_open)
+            .replay_safe(fast_open)
+            .local(local)
+            .carrier(carrier);
         let data = vec![2; usize::from(len) % 4000];
         if self.held.len() < MAX_HELD
             && let Ok((id, taken)) = self.stack.connect(self.server, &data, &config, self.now)

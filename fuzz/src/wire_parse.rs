@@ -11,7 +11,7 @@ const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 /// Parses `data` as every possible object: unchanged, and with corrected checksums.
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     everything(data);
     if let Some(repaired) = repaired(data) {
         everything(&repaired);

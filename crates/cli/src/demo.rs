@@ -233,10 +233,8 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
         // 32 bits, which every JSON reader represents exactly. The key of a fresh hasher is different every time.
         None => RandomState::new().build_hasher().finish() & 0xffff_ffff,
     };
-    let path = PathConfig {
-        loss: args.loss / 100.0,
-        ..PathConfig::with_delay(Duration::from_micros(u64::from(args.rtt) * 500))
-    };
+    let path =
+        PathConfig::with_delay(Duration::from_micros(u64::from(args.rtt) * 500)).loss(args.loss / 100.0);
     // The keys are not secret here: they are derived from the seed.
     let mut seeds = ChaCha20Rng::seed_from_u64(seed);
     let rtt = Duration::from_millis(args.rtt.into());
@@ -322,7 +320,7 @@ struct Measured {
 async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookups) -> io::Result<Measured> {
     let asap = mode.asap.map(|shown| wallet.show(shown, mode.server)).transpose()?;
     let carrier = mode.udp.then_some(UDP_PORT);
-    let config = ConnectConfig { fast_open: mode.fast_open, asap, carrier, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(mode.fast_open).asap(asap).carrier(carrier);
     let mut buffer = vec![0; PIECE];
     if let Some(case) = mode.lookup {
         lookups.set(case);

@@ -93,12 +93,13 @@ impl Network {
                 Endpoint::prepare_udp(&mut config, &link);
                 capture.tap(link)
             }
-            None => capture.tap(Tun::create(TunConfig {
-                name: name.to_owned(),
-                host: self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect(),
-                mtu: self.mtu,
-                queue: QUEUE,
-            })?),
+            None => capture.tap(Tun::create(
+                TunConfig::default()
+                    .name(name.to_owned())
+                    .host(self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect())
+                    .mtu(self.mtu)
+                    .queue(QUEUE),
+            )?),
         };
         let endpoint = match store {
             Some(store) => Endpoint::with_store(config, link, store),

@@ -67,7 +67,7 @@ impl TestSite {
     }
 
     async fn connect(&self, first: FirstFlight<'_>) -> (Stream, Stream) {
-        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let fast = ConnectConfig::default().fast_open(true);
         let (ours, theirs) = tokio::join!(self.client.connect(self.at, first, &fast), self.listener.accept());
         (ours.unwrap(), theirs.unwrap())
     }

@@ -12,8 +12,7 @@ use crate::stop::Stop;
 use clap::Subcommand;
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
-    Config, Group, Issuer, Limits, STREAM_LIMITS, Service, TokenKey, VantagePoint, VerifierKeys,
-    read_token_keys,
+    Config, Group, Issuer, STREAM_LIMITS, Service, TokenKey, VantagePoint, VerifierKeys, read_token_keys,
 };
 use firstflight_wire::asap::message::VantageId;
 use ipnet::IpNet;
@@ -131,7 +130,7 @@ impl Run {
             _ => None,
         };
         let (allowed, probe_from) = (self.allow_prefix.clone(), self.probe_from.clone());
-        Ok(Config { issuer, vantage, allowed, probe_from, limits: Limits::default() })
+        Ok(Config::default().issuer(issuer).vantage(vantage).allowed(allowed).probe_from(probe_from))
     }
 }
 

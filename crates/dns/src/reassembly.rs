@@ -9,6 +9,7 @@ use core::net::IpAddr;
 use core::num::NonZeroU16;
 use core::time::Duration;
 use firstflight_wire::Instant;
+use firstflight_wire::setters;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
@@ -25,11 +26,19 @@ const SHARE: usize = 16;
 
 /// The limits of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReassemblyLimits {
     /// The most sets of fragments.
     pub sets: NonZeroU16,
     /// How long after its first fragment a set is forgotten.
     pub lifetime: Duration,
+}
+
+setters! {
+    ReassemblyLimits {
+        sets: NonZeroU16,
+        lifetime: Duration,
+    }
 }
 
 impl Default for ReassemblyLimits {

@@ -314,7 +314,7 @@ impl DnsPath {
             return Err(HeldBack::TooLong);
         }
         let carrier = Some(config.carrier.unwrap_or(service.port.get()));
-        let config = ConnectConfig { carrier, ..config.clone() };
+        let config = config.clone().carrier(carrier);
         if inner.losses().is_paused(&(&carriage).into(), inner.time.now()) {
             return Err(HeldBack::Lost);
         }

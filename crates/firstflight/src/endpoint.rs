@@ -90,7 +90,7 @@ impl Endpoint {
     ///     // The server's UDP port is 4433; its TCP port is 80.
     ///     let link = UdpLink::towards("192.0.2.1:4433".parse().unwrap())?;
     ///     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
-    ///     let config = ConnectConfig { carrier: Some(4433), ..ConnectConfig::default() };
+    ///     let config = ConnectConfig::default().carrier(Some(4433));
     ///     endpoint.connect("192.0.2.1:80".parse().unwrap(), FirstFlight::empty(), &config).await
     /// }
     /// ```
@@ -103,7 +103,7 @@ impl Endpoint {
     /// record packets.
     pub fn prepare_udp(config: &mut Config, link: &UdpLink) {
         let carrier = config.carrier.unwrap_or(CarrierConfig::new(link.port()));
-        config.carrier = Some(CarrierConfig { port: link.port(), from_socket: true, ..carrier });
+        config.carrier = Some(carrier.port(link.port()).from_socket(true));
         for ip in link.local_ips() {
             if !config.addresses.contains(&ip) {
                 config.addresses.push(ip);
@@ -142,7 +142,7 @@ impl Endpoint {
     /// ```
     /// # use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
     /// async fn ask(endpoint: &Endpoint) -> std::io::Result<Stream> {
-    ///     let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    ///     let config = ConnectConfig::default().fast_open(true);
     ///     let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
     ///     let stream = endpoint.connect("192.0.2.1:80".parse().unwrap(), request, &config).await?;
     ///     println!("{}: {}", stream.outcome().as_str(), stream.outcome());
@@ -155,7 +155,7 @@ impl Endpoint {
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<Stream> {
-        let mut config = ConnectConfig { replay_safe: first.is_replayable(), ..config.clone() };
+        let mut config = config.clone().replay_safe(first.is_replayable());
         let data = first_data(&mut config, first.data());
         let (mut stream, taken) = Stream::open(&self.shared, remote, data, &config)?;
         stream.connected().await?;
@@ -177,7 +177,7 @@ impl Endpoint {
     /// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
     /// async fn ask(endpoint: &Endpoint) -> std::io::Result<String> {
     ///     // A GET may be executed twice.
-    ///     let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+    ///     let config = ConnectConfig::default().fast_open(true).replay_safe(true);
     ///     let mut stream = endpoint.connect_lazy("192.0.2.1:80".parse().unwrap(), config);
     ///     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
     ///     let mut answer = String::new();

@@ -36,7 +36,7 @@
 //! // The first visit gets a cookie. The second visit sends its request in the SYN. If the network duplicates that
 //! // SYN, the server may execute the request twice, so the caller declares that this is harmless.
 //! let ping = FirstFlight::safely_replayable(b"ping");
-//! let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+//! let fast = ConnectConfig::default().fast_open(true);
 //! for expected in ["handshake", "accepted"] {
 //!     let mut stream = client.connect("10.0.0.2:80".parse().unwrap(), ping, &fast).await?;
 //!     let mut answer = String::new();

@@ -7,6 +7,7 @@ use crate::shared::{Inner, Interest, Shared};
 use crate::stream::{Stream, connect, first_data};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{Certified, ConnId, ConnectConfig, IoError};
+use firstflight_wire::setters;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -22,6 +23,7 @@ const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(10);
 
 /// Settings of [`Endpoint::connect_any`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ConnectAnyConfig {
     /// Settings of the attempts. Only the first attempt uses Fast Open. A local address and a certificate are used
     /// only for addresses of their own family.
@@ -29,6 +31,13 @@ pub struct ConnectAnyConfig {
     /// How long an attempt may take before the next one starts in parallel. The default is 250 ms; values below 10 ms
     /// count as 10 ms (RFC 8305 §5).
     pub attempt_delay: Duration,
+}
+
+setters! {
+    ConnectAnyConfig {
+        connect: ConnectConfig,
+        attempt_delay: Duration,
+    }
 }
 
 impl Default for ConnectAnyConfig {
@@ -231,14 +240,13 @@ impl<'a> Race<'a> {
             None if first && !config.fast_open && asap.is_none() => Some(Reason::NoCredential),
             held_back => held_back,
         };
-        let mut config = ConnectConfig {
-            fast_open: config.fast_open && first,
-            asap,
-            replay_safe: self.first.is_replayable(),
-            held_back,
-            local,
-            ..config.clone()
-        };
+        let mut config = config
+            .clone()
+            .fast_open(config.fast_open && first)
+            .asap(asap)
+            .replay_safe(self.first.is_replayable())
+            .held_back(held_back)
+            .local(local);
         // The address that it rides to may have executed it when another one answers first.
         let confined = self.several && !self.first.is_replayable();
         if first && confined {

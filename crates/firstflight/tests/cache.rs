@@ -26,7 +26,7 @@ async fn visit(file: &Path, network: NetworkId, key: credential::CookieKey) -> (
     let pending = Arc::new(credential::PendingLimit::new(16));
     listen.fast_open = Some(credential::FastOpenPolicy::new(Arc::new(keys), pending));
     let listener = server.listen(listen).unwrap();
-    let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    let fast = ConnectConfig::default().fast_open(true);
     let (mut stream, accepted) = tokio::join!(
         async { client.connect(at, FirstFlight::safely_replayable(b"ping"), &fast).await.unwrap() },
         async { listener.accept().await.unwrap() }

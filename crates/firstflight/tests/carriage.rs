@@ -251,7 +251,7 @@ async fn what_is_held_back_goes_the_direct_way_only() {
     assert!(matches!(world.held_back(path, order, &config).await, HeldBack::NotReplayable));
     let long = FirstFlight::safely_replayable(&[b'a'; 136]);
     assert!(matches!(world.held_back(path, long, &config).await, HeldBack::TooLong));
-    let plain = ConnectConfig { asap: None, ..config.clone() };
+    let plain = config.clone().asap(None);
     assert!(matches!(world.held_back(path, first, &plain).await, HeldBack::NoCertificate));
     let with =
         |proof| DnsPath::new(world.client.clone(), world.resolver, NETWORK, proof, Manners::new(), false);

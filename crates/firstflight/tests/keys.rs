@@ -133,7 +133,7 @@ async fn a_listener_takes_new_keys_while_it_runs() {
     config.fast_open = Some(FastOpenPolicy::new(ring(CookieKeys::new(key(1))), pending));
     let listener = server.listen(config).unwrap();
     let visit = async || {
-        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let fast = ConnectConfig::default().fast_open(true);
         let (stream, accepted) = tokio::join!(
             client.connect(at, FirstFlight::safely_replayable(b"hello"), &fast),
             listener.accept()

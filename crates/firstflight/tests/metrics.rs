@@ -48,7 +48,7 @@ async fn a_scrape_shows_the_outcomes_of_known_traffic() {
     // One ordinary handshake, one to get the cookie, three that use it.
     let mut open = Vec::new();
     for fast_open in [false, true, true, true, true] {
-        let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(fast_open);
         let (ours, theirs) = tokio::join!(client.connect(at, PING, &config), listener.accept());
         let theirs = theirs.unwrap();
         theirs.handshake_confirmed().await.unwrap();

@@ -44,8 +44,7 @@ fn world(fast_open: bool) -> World {
         once: false,
         mss: None,
     };
-    let config =
-        ConnectConfig { fast_open, asap: Some(asap), carrier: Some(port), ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(fast_open).asap(Some(asap)).carrier(Some(port));
     World { client, _server: server, listener, config }
 }
 

@@ -73,7 +73,7 @@ impl World {
 
     /// Gets a cookie from the server at `V6`.
     async fn visit(&self, listener: &Listener) {
-        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let fast = ConnectConfig::default().fast_open(true);
         let (ours, theirs) =
             tokio::join!(self.client.connect(addr(V6), FirstFlight::empty(), &fast), listener.accept());
         assert_eq!(ours.unwrap().outcome().reason(), Some(Reason::NoCredential));
@@ -87,8 +87,8 @@ impl World {
 }
 
 fn config(attempt_delay: Duration) -> ConnectAnyConfig {
-    let connect = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
-    ConnectAnyConfig { connect, attempt_delay }
+    let connect = ConnectConfig::default().fast_open(true);
+    ConnectAnyConfig::default().connect(connect).attempt_delay(attempt_delay)
 }
 
 /// Reads everything until the peer closes.
@@ -204,9 +204,8 @@ async fn a_later_address_that_wins_says_that_it_was_not_the_first() {
 async fn a_certificate_is_shown_to_its_own_family_only() {
     let world = world();
     let (_v6, _v4) = (world.listen(V6), world.listen(V4));
-    let connect =
-        ConnectConfig { asap: Some(certified("10.0.0.1".parse().unwrap())), ..ConnectConfig::default() };
-    let config = ConnectAnyConfig { connect, attempt_delay: NEVER };
+    let connect = ConnectConfig::default().asap(Some(certified("10.0.0.1".parse().unwrap())));
+    let config = ConnectAnyConfig::default().connect(connect).attempt_delay(NEVER);
     // No server here accepts certificates; the reason says so when a certificate was offered.
     for (server, reason) in [(V6, Reason::NoCredential), (V4, Reason::Policy)] {
         let first = FirstFlight::safely_replayable(DATA);
@@ -238,8 +237,8 @@ async fn an_order_rides_with_a_certificate_to_a_single_address_only() {
         }
         world.to_client_shut.store(lost, Ordering::Relaxed);
         let asap = Some(Certified { once: true, ..certified("fd00::1".parse().unwrap()) });
-        let connect = ConnectConfig { asap, ..ConnectConfig::default() };
-        let config = ConnectAnyConfig { connect, attempt_delay: Duration::ZERO };
+        let connect = ConnectConfig::default().asap(asap);
+        let config = ConnectAnyConfig::default().connect(connect).attempt_delay(Duration::ZERO);
         let addresses: Vec<_> = addresses.iter().map(|at| addr(at)).collect();
         let won =
             world.client.connect_any(&addresses, FirstFlight::at_most_once(DATA), &config).await.unwrap();
@@ -270,8 +269,8 @@ fn certified(address: IpAddr) -> Certified {
 async fn why_nothing_was_asked_for_is_told() {
     let world = world();
     let _v6 = world.listen(V6);
-    let connect = ConnectConfig { held_back: Some(Reason::NoCredential), ..ConnectConfig::default() };
-    let config = ConnectAnyConfig { connect, attempt_delay: NEVER };
+    let connect = ConnectConfig::default().held_back(Some(Reason::NoCredential));
+    let config = ConnectAnyConfig::default().connect(connect).attempt_delay(NEVER);
     let first = FirstFlight::safely_replayable(DATA);
     let stream = world.client.connect_any(&[addr(V6)], first, &config).await.unwrap();
     assert_eq!(stream.outcome(), Outcome::Handshake(Reason::NoCredential));

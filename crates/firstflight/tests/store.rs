@@ -67,7 +67,7 @@ fn world(store: Arc<dyn SharedStore>, policy: FastOpenPolicy) -> (Endpoint, Endp
 /// Sends a request and gets the answer, whatever the outcome of the first flight. Returns the outcome that the server
 /// reports.
 async fn visit(client: &Endpoint, listener: &Listener) -> Outcome {
-    let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    let fast = ConnectConfig::default().fast_open(true);
     let serve = async {
         let mut stream = listener.accept().await.unwrap();
         let mut request = [0; 4];

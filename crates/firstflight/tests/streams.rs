@@ -16,7 +16,7 @@ fn addr(port: u16) -> SocketAddr {
 }
 
 fn fast() -> ConnectConfig {
-    ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() }
+    ConnectConfig::default().fast_open(true).replay_safe(true)
 }
 
 /// A client, a server and its listener on port 80 with Fast Open.
@@ -187,7 +187,7 @@ async fn a_lazy_stream_keeps_its_first_write_back_unless_it_may_run_twice() {
     for (replay_safe, early) in [(false, 0), (true, 5)] {
         let (client, _server, listener) = world(Duration::ZERO);
         first_visit(&client, &listener).await;
-        let mut ours = client.connect_lazy(addr(80), ConnectConfig { replay_safe, ..fast() });
+        let mut ours = client.connect_lazy(addr(80), fast().replay_safe(replay_safe));
         let (written, theirs) = tokio::join!(ours.write_all(b"order"), listener.accept());
         written.unwrap();
         let mut theirs = theirs.unwrap();
@@ -203,7 +203,7 @@ async fn a_lazy_stream_keeps_its_first_write_back_unless_it_may_run_twice() {
 async fn a_lazy_stream_that_is_closed_unwritten_had_no_data() {
     let (client, _server, listener) = world(Duration::ZERO);
     first_visit(&client, &listener).await;
-    let mut ours = client.connect_lazy(addr(80), ConnectConfig { replay_safe: false, ..fast() });
+    let mut ours = client.connect_lazy(addr(80), fast().replay_safe(false));
     ours.shutdown().await.unwrap();
     let _theirs = listener.accept().await.unwrap();
     ours.connected().await.unwrap();
@@ -227,7 +227,7 @@ async fn a_lazy_stream_is_not_connected_before_its_first_write() {
 #[tokio::test]
 async fn a_lazy_stream_remembers_nodelay_until_its_first_write() {
     let (client, _server, _listener) = world(Duration::ZERO);
-    let tcp = |nodelay| Some(Arc::new(firstflight::tcp::Config { nodelay, ..Default::default() }));
+    let tcp = |nodelay| Some(Arc::new(firstflight::tcp::Config::default().nodelay(nodelay)));
     for (tcp, set, expected) in [
         (None, None, false),
         (None, Some(true), true),
@@ -235,7 +235,7 @@ async fn a_lazy_stream_remembers_nodelay_until_its_first_write() {
         (tcp(true), Some(false), false),
         (tcp(false), Some(true), true),
     ] {
-        let mut ours = client.connect_lazy(addr(80), ConnectConfig { tcp, ..fast() });
+        let mut ours = client.connect_lazy(addr(80), fast().tcp(tcp));
         if let Some(nodelay) = set {
             ours.set_nodelay(!nodelay);
             ours.set_nodelay(nodelay);

@@ -29,7 +29,7 @@ fn server() -> (Endpoint, u16) {
 fn client(ip: IpAddr, port: u16) -> (Endpoint, SocketAddr, ConnectConfig) {
     let link = UdpLink::towards(SocketAddr::new(ip, port)).unwrap();
     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
-    let config = ConnectConfig { carrier: Some(port), ..ConnectConfig::default() };
+    let config = ConnectConfig::default().carrier(Some(port));
     (endpoint, SocketAddr::new(ip, PORT), config)
 }
 
@@ -102,7 +102,7 @@ async fn fast_open_works_without_privileges() {
         io::Result::Ok(())
     });
     let (client, remote, config) = client("127.0.0.1".parse().unwrap(), port);
-    let config = ConnectConfig { fast_open: true, ..config };
+    let config = config.fast_open(true);
     for expected in ["later", "early"] {
         let ping = FirstFlight::safely_replayable(b"ping");
         let mut stream = limited(client.connect(remote, ping, &config)).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
     let (v4, v6) = (listen(&server, false), listen(&server, true));
     let link = UdpLink::bind_all(0).unwrap();
     let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
-    let config = ConnectConfig { carrier: Some(port), ..ConnectConfig::default() };
+    let config = ConnectConfig::default().carrier(Some(port));
     for (ip, listener) in [("127.0.0.1", &v4), ("::1", &v6), ("127.0.0.1", &v4)] {
         let ip: IpAddr = ip.parse().unwrap();
         let remote = SocketAddr::new(ip, PORT);
@@ -157,7 +157,7 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
         limited(theirs.read_exact(&mut got)).await.unwrap();
         assert_eq!(&got, b"ping");
         // The same holds for `connect_any`.
-        let any = ConnectAnyConfig { connect: config.clone(), ..ConnectAnyConfig::default() };
+        let any = ConnectAnyConfig::default().connect(config.clone());
         let (remotes, ping) = ([remote], FirstFlight::at_most_once(b"ping"));
         let racing = client.connect_any(&remotes, ping, &any);
         let (any, theirs) = tokio::join!(limited(racing), limited(listener.accept()));
@@ -181,11 +181,11 @@ async fn the_link_decides_the_port_and_who_checks() {
     let link = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = link.port();
     let mut config = firstflight::config(Vec::new()).unwrap();
-    config.carrier = Some(CarrierConfig { keep_alive: None, ..CarrierConfig::new(1) });
+    config.carrier = Some(CarrierConfig::new(1).keep_alive(None));
     let endpoint = Endpoint::over_udp(config, link);
     let listen = ListenConfig::new("127.0.0.1:80".parse().unwrap());
     assert!(endpoint.listen(listen).is_ok(), "the socket's address is the stack's");
-    let config = ConnectConfig { carrier: Some(port), ..ConnectConfig::default() };
+    let config = ConnectConfig::default().carrier(Some(port));
     let ourselves = endpoint.connect("127.0.0.1:80".parse().unwrap(), FirstFlight::empty(), &config).await;
     assert!(ourselves.is_err());
 }

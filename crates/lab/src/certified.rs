@@ -69,7 +69,7 @@ pub fn policy(own: bool, guard: Arc<dyn ReplayGuard>, pending: &Arc<PendingLimit
 pub fn connect(certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
     let certificate = Arc::clone(certificate);
     let asap = Certified { certificate, now, identity: identity(), known: true, once: false, mss: None };
-    ConnectConfig { asap: Some(asap), replay_safe: true, ..ConnectConfig::default() }
+    ConnectConfig::default().asap(Some(asap)).replay_safe(true)
 }
 
 /// SHA-256 of a certificate, computed as if it were valid for `address`.

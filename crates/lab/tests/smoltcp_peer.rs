@@ -244,18 +244,16 @@ impl World {
         let dice = &mut ChaCha8Rng::seed_from_u64(seed);
         let hostile = dice.random_bool(0.7);
         let part = |dice: &mut ChaCha8Rng, most| if hostile { dice.random_range(0.0..most) } else { 0.0 };
-        let path = PathConfig {
-            delay: Duration::from_micros(pick(dice, &[50, 1_000, 10_000, 50_000, 150_000])),
-            jitter: Duration::from_micros(pick(dice, &[0, 0, 500, 5_000])),
-            rate_bits_per_s: pick(dice, &[None, None, Some(1_000_000), Some(20_000_000)]),
-            queue_bytes: pick(dice, &[8_000, 30_000, 256_000]),
-            loss: part(dice, 0.15),
-            reorder: part(dice, 0.2),
-            reorder_delay: Duration::from_micros(pick(dice, &[100, 2_000, 30_000])),
-            duplicate: part(dice, 0.1),
-            mtu: pick(dice, &[1500, 1500, 1280, 576]),
-            ..PathConfig::default()
-        };
+        let path = PathConfig::default()
+            .delay(Duration::from_micros(pick(dice, &[50, 1_000, 10_000, 50_000, 150_000])))
+            .jitter(Duration::from_micros(pick(dice, &[0, 0, 500, 5_000])))
+            .rate_bits_per_s(pick(dice, &[None, None, Some(1_000_000), Some(20_000_000)]))
+            .queue_bytes(pick(dice, &[8_000, 30_000, 256_000]))
+            .loss(part(dice, 0.15))
+            .reorder(part(dice, 0.2))
+            .reorder_delay(Duration::from_micros(pick(dice, &[100, 2_000, 30_000])))
+            .duplicate(part(dice, 0.1))
+            .mtu(pick(dice, &[1500, 1500, 1280, 576]));
         let we_open = dice.random_bool(0.5);
         let totals = [(); 2].map(|()| {
             let most = pick(dice, &[500, 20_000, 100_000]);

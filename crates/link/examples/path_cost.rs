@@ -18,16 +18,15 @@ const WINDOW: u64 = 64;
 
 fn main() -> Result<(), PathError> {
     let perfect = PathConfig::with_delay(Duration::from_nanos(WINDOW * 100));
-    let rate = PathConfig { rate_bits_per_s: Some(100_000_000_000), ..perfect.clone() };
-    let rough = PathConfig {
-        loss: 0.01,
-        reorder: 0.01,
-        reorder_delay: Duration::from_nanos(2000),
-        duplicate: 0.01,
-        corrupt: 0.01,
-        jitter: Duration::from_nanos(500),
-        ..rate.clone()
-    };
+    let rate = perfect.clone().rate_bits_per_s(Some(100_000_000_000));
+    let rough = rate
+        .clone()
+        .loss(0.01)
+        .reorder(0.01)
+        .reorder_delay(Duration::from_nanos(2000))
+        .duplicate(0.01)
+        .corrupt(0.01)
+        .jitter(Duration::from_nanos(500));
     println!("ns for a packet, median of {ROUNDS} rounds, {WINDOW} packets in flight");
     for (name, config) in [("delay", perfect), ("delay, rate", rate), ("everything", rough)] {
         for length in [40, 1500] {

@@ -6,6 +6,7 @@ mod netlink;
 #[cfg(test)]
 mod tests;
 
+use firstflight_wire::setters;
 use std::io;
 use std::net::IpAddr;
 use std::task::{Context, Poll, ready};
@@ -41,6 +42,7 @@ pub fn link_address(index: u32, neighbour: IpAddr) -> io::Result<Option<Vec<u8>>
 
 /// The settings of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TunConfig {
     /// Name of the device, 1 to 15 bytes, not yet in use.
     pub name: String,
@@ -53,6 +55,15 @@ pub struct TunConfig {
     /// program does not read. The kernel drops packets that do not fit, and a dropped SYN costs its client a
     /// second. A packet in the queue takes about 2.3 kB of the kernel's memory.
     pub queue: u32,
+}
+
+setters! {
+    TunConfig {
+        name: String,
+        host: Vec<(IpAddr, u8)>,
+        mtu: u16,
+        queue: u32,
+    }
 }
 
 /// Default length of the queue, in packets: 40 ms of 100,000 packets a second.

@@ -143,14 +143,12 @@ impl World {
         let tcp = Arc::new(tcp_config(&self.sysctl, &options, &self.flags));
         let room = self.first_flight_room(remote.ip(), free, tcp.mss);
         let data = data.get(..data.len().min(room)).unwrap_or_default();
-        let config = ConnectConfig {
-            fast_open: fast,
-            no_cookie: fast && free,
-            syn_timeout: self.flags.as_linux.then_some(Duration::from_secs(1)),
-            local: socket.local,
-            tcp: Some(tcp),
-            ..ConnectConfig::default()
-        };
+        let config = ConnectConfig::default()
+            .fast_open(fast)
+            .no_cookie(fast && free)
+            .syn_timeout(self.flags.as_linux.then_some(Duration::from_secs(1)))
+            .local(socket.local)
+            .tcp(Some(tcp));
         let now = self.now();
         let (id, taken) = self.stack.connect(remote, data, &config, now).map_err(|error| match error {
             ConnectError::NoAddress => ENETUNREACH,

@@ -107,32 +107,30 @@ pub fn stack_config(flags: &Flags, sysctl: &Sysctl) -> Config {
 pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstflight_tcp::Config {
     let headers = if flags.local.is_some_and(|ip| ip.is_ipv6()) { 60 } else { 40 };
     let link = flags.mtu.saturating_sub(headers).min(0xffff) as u16;
-    firstflight_tcp::Config {
-        mss: options.max_segment.unwrap_or(u16::MAX).min(link),
+    firstflight_tcp::Config::default()
+        .mss(options.max_segment.unwrap_or(u16::MAX).min(link))
         // The adapter limits what it takes, by the kernel's rules: `buffer`.
-        send_buffer: 64 << 20,
-        receive_buffer: options.receive_buffer.unwrap_or(sysctl.rmem[1]),
-        scale: Some(scale(sysctl, options)),
-        window_scaling: sysctl.window_scaling,
-        timestamps: sysctl.timestamps,
-        first_window: flags.as_linux.then_some(1 << 16),
-        retry_refused: !flags.as_linux,
-        push_bursts: Some(sysctl.min_tso_segs),
-        ecn: match sysctl.ecn {
+        .send_buffer(64 << 20)
+        .receive_buffer(options.receive_buffer.unwrap_or(sysctl.rmem[1]))
+        .scale(Some(scale(sysctl, options)))
+        .window_scaling(sysctl.window_scaling)
+        .timestamps(sysctl.timestamps)
+        .first_window(flags.as_linux.then_some(1 << 16))
+        .retry_refused(!flags.as_linux)
+        .push_bursts(Some(sysctl.min_tso_segs))
+        .ecn(match sysctl.ecn {
             0 => EcnPolicy::Off,
             1 => EcnPolicy::Ask,
             _ => EcnPolicy::Accept,
-        },
-        sack: sysctl.sack,
-        congestion: options.congestion.unwrap_or(algorithm(&sysctl.congestion).unwrap_or_default()),
-        nodelay: options.nodelay,
-        syn_retries: options.syn_count.unwrap_or(sysctl.syn_retries),
-        max_rto: Duration::from_millis(sysctl.rto_max),
-        user_timeout: options.user_timeout,
-        keepalive: options.keepalive.then_some(options.probing),
-        fin_wait2: options.linger2.unwrap_or(Duration::from_secs(sysctl.fin_timeout)),
-        ..firstflight_tcp::Config::default()
-    }
+        })
+        .sack(sysctl.sack)
+        .congestion(options.congestion.unwrap_or(algorithm(&sysctl.congestion).unwrap_or_default()))
+        .nodelay(options.nodelay)
+        .syn_retries(options.syn_count.unwrap_or(sysctl.syn_retries))
+        .max_rto(Duration::from_millis(sysctl.rto_max))
+        .user_timeout(options.user_timeout)
+        .keepalive(options.keepalive.then_some(options.probing))
+        .fin_wait2(options.linger2.unwrap_or(Duration::from_secs(sysctl.fin_timeout)))
 }
 
 /// The window scale that Linux offers, computed from the largest possible buffer.

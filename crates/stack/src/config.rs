@@ -10,6 +10,7 @@ use core::time::Duration;
 use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
 use firstflight_credential::{FastOpenPolicy, NetworkId, Reason};
 use firstflight_wire::Instant;
+use firstflight_wire::setters;
 use zeroize::Zeroize;
 
 /// 64: the hop limit that is recommended (RFC 1700), and Linux's.
@@ -17,6 +18,7 @@ const HOP_LIMIT: NonZeroU8 = NonZeroU8::MIN.saturating_add(63);
 
 /// Limits of one stack: memory stays below them, whatever the network sends.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Limits {
     /// Connections, of either side and in any state but TIME-WAIT.
     pub connections: usize,
@@ -49,6 +51,24 @@ pub struct Limits {
     pub trace: usize,
 }
 
+setters! {
+    Limits {
+        connections: usize,
+        connections_per_client: Option<usize>,
+        time_wait: usize,
+        held_last_acks: usize,
+        buffer_bytes: usize,
+        replies: usize,
+        parked: usize,
+        parked_bytes: usize,
+        parked_for: Duration,
+        credentials: usize,
+        asap: BudgetConfig,
+        fragments: FragmentLimits,
+        trace: usize,
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -71,6 +91,7 @@ impl Default for Limits {
 
 /// Settings of a stack.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// The addresses it answers for.
     pub addresses: Vec<IpAddr>,
@@ -98,6 +119,22 @@ pub struct Config {
     pub answer_echo: bool,
     /// Also speak TCP in UDP datagrams; `None` means raw IP only.
     pub carrier: Option<CarrierConfig>,
+}
+
+setters! {
+    Config {
+        addresses: Vec<IpAddr>,
+        mtu: usize,
+        tcp: firstflight_tcp::Config,
+        secret: [u8; 32],
+        limits: Limits,
+        network: NetworkId,
+        simple_credentials: bool,
+        unreachable_ends_handshakes: bool,
+        hop_limit: NonZeroU8,
+        answer_echo: bool,
+        carrier: Option<CarrierConfig>,
+    }
 }
 
 impl Drop for Config {
@@ -154,6 +191,7 @@ impl Config {
 /// all less than three times what it sent. A valid credential is that proof, as on raw IP
 /// ([`ListenConfig::response`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CarrierConfig {
     /// The UDP port that all datagrams come to and leave from; 0 disables the carrier.
     pub port: u16,
@@ -177,6 +215,18 @@ pub struct CarrierConfig {
     /// stack does neither. Do not set it for any other link: the stack would take damaged packets, and packets for
     /// other hosts.
     pub from_socket: bool,
+}
+
+setters! {
+    CarrierConfig {
+        port: u16,
+        datagram: u16,
+        probe: bool,
+        keep_alive: Option<Duration>,
+        first_keep_alive: Duration,
+        keep_alive_for: Option<Duration>,
+        from_socket: bool,
+    }
 }
 
 impl CarrierConfig {
@@ -210,6 +260,7 @@ pub enum ResponsePolicy {
 
 /// Settings of a listener.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ListenConfig {
     /// Address and port; the unspecified address (`0.0.0.0` or `::`) means all of that family.
     pub local: SocketAddr,
@@ -230,6 +281,19 @@ pub struct ListenConfig {
     pub hold_last_ack: bool,
     /// Settings of its connections, if other than the stack's.
     pub tcp: Option<Arc<firstflight_tcp::Config>>,
+}
+
+setters! {
+    ListenConfig {
+        local: SocketAddr,
+        backlog: usize,
+        syn_backlog: usize,
+        fast_open: Option<FastOpenPolicy>,
+        asap: Option<AsapPolicy>,
+        response: ResponsePolicy,
+        hold_last_ack: bool,
+        tcp: Option<Arc<firstflight_tcp::Config>>,
+    }
 }
 
 impl ListenConfig {
@@ -276,6 +340,7 @@ pub struct Certified {
 
 /// Settings of a connect.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ConnectConfig {
     /// Use Fast Open: data given to [`crate::Stack::connect`] rides in the SYN if a cookie is known; otherwise the
     /// SYN requests a cookie. Data in a SYN may be executed twice: the network can make a copy of the SYN, and a
@@ -314,4 +379,18 @@ pub struct ConnectConfig {
     /// another port is needed there, because boxes that see TCP's options do not look inside UDP. An unanswered SYN
     /// is sent again plain. Before that, a certificate's data that must not run twice is sent again once.
     pub carrier: Option<u16>,
+}
+
+setters! {
+    ConnectConfig {
+        fast_open: bool,
+        replay_safe: bool,
+        held_back: Option<Reason>,
+        no_cookie: bool,
+        syn_timeout: Option<Duration>,
+        asap: Option<Certified>,
+        local: Option<SocketAddr>,
+        tcp: Option<Arc<firstflight_tcp::Config>>,
+        carrier: Option<u16>,
+    }
 }

@@ -227,7 +227,7 @@ fn a_syn_ack_that_echoes_nothing_of_ours_is_reset() {
 fn what_a_crossed_syn_carried_can_be_acknowledged() {
     for taken in [0, 5] {
         let mut p = Peer::with(|config| config.tcp.timestamps = false);
-        let config = ConnectConfig { fast_open: true, no_cookie: true, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(true).no_cookie(true);
         let id = p.connect_with(b"first", &config);
         p.expect().is_syn().data(b"first");
         p.send(seg().syn().mss(1460));
@@ -266,7 +266,7 @@ fn an_unreachable_host_can_end_a_handshake() {
 #[test]
 fn data_can_ride_without_a_cookie() {
     let mut p = Peer::new();
-    let config = ConnectConfig { fast_open: true, no_cookie: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).no_cookie(true);
     let id = p.connect_with(b"question", &config);
     p.expect().is_syn().data(b"question").no_fast_open();
     // A cookie that was not requested is not kept.

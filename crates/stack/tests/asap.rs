@@ -24,7 +24,7 @@ fn visit(pair: &mut Pair, by: u8, known: bool) -> ConnId {
     let address = pair.client.config().addresses[0];
     let mut asap = certified(certificate(by, 2, address), pair.now);
     asap.known = known;
-    let config = ConnectConfig { asap: Some(asap), replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(true);
     pair.client.connect(pair.server_addr(), REQUEST, &config, pair.now).unwrap().0
 }
 
@@ -123,7 +123,7 @@ fn a_certificate_from_another_address_is_refused() {
     serve(&mut pair, listener, id);
     let stolen = certificate(1, 2, "10.0.0.9".parse().unwrap());
     let asap = certified(stolen, pair.now);
-    let config = ConnectConfig { asap: Some(asap), replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(true);
     let id = pair.client.connect(pair.server_addr(), REQUEST, &config, pair.now).unwrap().0;
     assert_eq!(serve(&mut pair, listener, id), DELAY * 4);
     assert_eq!(pair.client.info(id).unwrap().outcome, Outcome::Handshake(Reason::AddressMismatch));
@@ -166,7 +166,7 @@ fn lost_syn_acks_do_not_run_the_request_twice() {
     // Data that may run twice would be sent again from another port.
     let mut asap = certified(certificate(1, 2, pair.client.config().addresses[0]), pair.now);
     asap.once = true;
-    let config = ConnectConfig { asap: Some(asap), ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(Some(asap));
     let id = pair.client.connect(pair.server_addr(), REQUEST, &config, pair.now).unwrap().0;
     let first = pair.accept(listener);
     assert_eq!(pair.server_reads(first), REQUEST);

@@ -64,7 +64,7 @@ fn pair_with(v6: bool, policy: AsapPolicy) -> (Pair, ListenerId) {
 fn arm(p: &mut Pair) -> ArmedSyn {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
-    let config = ConnectConfig { asap, replay_safe: true, carrier: Some(SERVER), ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(Some(SERVER));
     let armed = p.client.arm(PORT, REQUEST, &config, p.now).unwrap();
     assert!(p.client.expect_answer(armed.id, key(5)));
     armed
@@ -262,7 +262,7 @@ fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
     let (mut p, listener) = pair(false);
     let policy = takes_relayed();
     let elsewhere = SocketAddr::new(other_address(false), PORT);
-    let there = p.server.listen(ListenConfig { asap: Some(policy), ..ListenConfig::new(elsewhere) }).unwrap();
+    let there = p.server.listen(ListenConfig::new(elsewhere).asap(Some(policy))).unwrap();
     let armed = arm(&mut p);
     let to = here(&p);
     p.client.send_direct(armed.id, to, p.now).unwrap();
@@ -362,7 +362,7 @@ fn a_copy_that_another_server_has_seen_is_answered_replayed() {
     let (mut p, listener) = pair_with(false, policy.clone());
     let to = here(&p);
     let elsewhere = SocketAddr::new(other_address(false), PORT);
-    p.server.listen(ListenConfig { asap: Some(policy), ..ListenConfig::new(elsewhere) }).unwrap();
+    p.server.listen(ListenConfig::new(elsewhere).asap(Some(policy))).unwrap();
     // The answer to the front's copy is lost.
     p.middlebox = Some(Box::new(move |from, packet| {
         from == End::Client || Packet::parse(packet).unwrap().src != elsewhere.ip()
@@ -416,19 +416,17 @@ fn nothing_is_sent_while_there_is_no_address() {
 fn what_cannot_be_armed_or_sent() {
     let (mut p, _) = pair(false);
     let address = p.client.config().addresses[0];
-    let good = ConnectConfig {
-        asap: Some(certified(certificate(1, 2, address), p.now)),
-        carrier: Some(SERVER),
-        ..ConnectConfig::default()
-    };
+    let good = ConnectConfig::default()
+        .asap(Some(certified(certificate(1, 2, address), p.now)))
+        .carrier(Some(SERVER));
     let now = p.now;
     let mut fails = |port, config: &ConnectConfig| p.client.arm(port, REQUEST, config, now).unwrap_err();
-    assert_eq!(fails(PORT, &ConnectConfig { asap: None, ..good.clone() }), ConnectError::NoCertificate);
-    assert_eq!(fails(PORT, &ConnectConfig { carrier: None, ..good.clone() }), ConnectError::NoCarrier);
+    assert_eq!(fails(PORT, &good.clone().asap(None)), ConnectError::NoCertificate);
+    assert_eq!(fails(PORT, &good.clone().carrier(None)), ConnectError::NoCarrier);
     assert_eq!(fails(0, &good), ConnectError::BadRemote);
-    assert_eq!(fails(PORT, &ConnectConfig { carrier: Some(0), ..good.clone() }), ConnectError::BadRemote);
+    assert_eq!(fails(PORT, &good.clone().carrier(Some(0))), ConnectError::BadRemote);
     let v6 = certified(certificate(1, 2, "2001:db8::5".parse().unwrap()), now);
-    assert_eq!(fails(PORT, &ConnectConfig { asap: Some(v6), ..good }), ConnectError::NoAddress);
+    assert_eq!(fails(PORT, &good.asap(Some(v6))), ConnectError::NoAddress);
     let armed = arm(&mut p);
     for wrong in ["0.0.0.0", "224.0.0.1", "2001:db8::1"] {
         let wrong = wrong.parse().unwrap();
@@ -479,7 +477,7 @@ fn the_thesis_own_form_takes_any_answer() {
     let (mut p, listener) = pair(false);
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
-    let config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(asap).replay_safe(true);
     let armed = p.client.lab_arm_on_ip(PORT, REQUEST, &config, p.now).unwrap();
     // The SYN is delivered to the server as if it had come from the client.
     let segment = Segment::parse(&armed.segment).unwrap();

@@ -334,7 +334,7 @@ fn a_small_send_buffer_signs_what_it_takes() {
     let address = p.local().ip();
     let certificate = certificate_with(1, 2, address, (NOW_MS / 1000) as u32, 1800, 1);
     let asap = Some(crate::certified::certified(certificate, Instant::ZERO));
-    let config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(asap).replay_safe(true);
     p.port = crate::peer::PORT;
     let (_, taken) = p.stack.connect(p.remote(), &data, &config, p.now).unwrap();
     let syn = p.expect();
@@ -347,7 +347,7 @@ fn stale_cookies_do_not_keep_a_certificate_back() {
     let mut p = primed::primed();
     shows_that_it_understands(&mut p);
     for n in 0..3 {
-        let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(true).replay_safe(true);
         let id = p.connect_with(primed::DATA, &config);
         p.expect().is_syn().data(primed::DATA);
         p.send(syn_ack(1).cookie(&[n; 8]));

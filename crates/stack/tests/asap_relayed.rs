@@ -207,7 +207,7 @@ fn one_address_gets_few_of_them() {
 #[test]
 fn they_do_not_use_up_the_budget_of_others() {
     let tune = |config: &mut firstflight_stack::Config| {
-        config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
         config.limits.asap.relayed_per_second = 0;
     };
     let relays = |policy: &mut AsapPolicy| policy.relayed = Some(Arc::new(PendingLimit::new(64)));

@@ -69,7 +69,7 @@ fn a_store_is_not_asked_about_what_waits_no_more() {
 #[test]
 fn what_has_no_block_is_not_used_up_either() {
     let tune = |config: &mut firstflight_stack::Config| {
-        config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
     };
     let mut s = server_with(
         tune,

@@ -47,7 +47,7 @@ fn request(p: &mut Pair, listener: ListenerId) -> Duration {
     const REQUEST: usize = 2_000;
     p.log.clear();
     let begun = p.now;
-    let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true);
     let (id, _) = p.client.connect(p.server_addr(), &[7; REQUEST], &config, p.now).unwrap();
     let mut children: Vec<(ConnId, usize)> = Vec::new();
     p.run(Duration::from_secs(60), |p| {

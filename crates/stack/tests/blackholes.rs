@@ -163,11 +163,11 @@ fn ordinary() -> ConnectConfig {
 }
 
 fn fast() -> ConnectConfig {
-    ConnectConfig { fast_open: true, ..ConnectConfig::default() }
+    ConnectConfig::default().fast_open(true)
 }
 
 fn replay_safe() -> ConnectConfig {
-    ConnectConfig { replay_safe: true, ..fast() }
+    fast().replay_safe(true)
 }
 
 /// What a middlebox on the bad server's path sees in a packet.

@@ -16,7 +16,7 @@ const THEIRS: u16 = 5000;
 const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
 
 fn carrier(config: &mut Config) {
-    config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+    config.carrier = Some(CarrierConfig::new(OURS).probe(false));
 }
 
 fn on(v6: bool) -> Peer {
@@ -200,7 +200,7 @@ fn the_inner_checksum_is_ignored() {
 #[test]
 fn a_link_that_is_a_socket_has_checked_everything() {
     let mut p = Peer::with(|config| {
-        config.carrier = Some(CarrierConfig { from_socket: true, ..CarrierConfig::new(OURS) });
+        config.carrier = Some(CarrierConfig::new(OURS).from_socket(true));
         // A socket bound to all addresses takes datagrams for any of them.
         config.addresses = vec!["10.9.9.9".parse().unwrap()];
     });
@@ -266,7 +266,7 @@ fn without_a_carrier_udp_is_not_spoken() {
     p.send(seg().syn().mss(1176));
     p.quiet();
     assert_eq!(p.stack.counters().dropped(Drop::Protocol), 1);
-    let config = ConnectConfig { carrier: Some(THEIRS), ..ConnectConfig::default() };
+    let config = ConnectConfig::default().carrier(Some(THEIRS));
     let result = p.stack.connect(p.remote(), b"", &config, p.now);
     assert_eq!(result, Err(ConnectError::NoCarrier));
     // Port 0 disables the carrier.
@@ -280,7 +280,7 @@ fn a_stack_connects_to_its_own_address_only_behind_another_port() {
     let mut p = new();
     let own = p.local();
     for (carrier, result) in [(OURS, false), (0, false), (THEIRS, true)] {
-        let config = ConnectConfig { carrier: Some(carrier), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().carrier(Some(carrier));
         assert_eq!(p.stack.connect(own, b"", &config, p.now).is_ok(), result, "{carrier}");
     }
 }
@@ -377,7 +377,7 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
 fn an_icmp_error_from_our_own_address_counts_over_a_socket_only() {
     for from_socket in [false, true] {
         let mut p = Peer::with(|config| {
-            config.carrier = Some(CarrierConfig { from_socket, ..CarrierConfig::new(OURS) });
+            config.carrier = Some(CarrierConfig::new(OURS).from_socket(from_socket));
         });
         p.outer = Some((THEIRS, OURS));
         let id = p.connect(b"", false);

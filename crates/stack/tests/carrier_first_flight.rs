@@ -50,7 +50,7 @@ fn stream(len: usize) -> Vec<u8> {
 fn visit(p: &mut Pair, data: &[u8]) -> ConnId {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
-    let config = ConnectConfig { asap, replay_safe: true, carrier: p.carrier, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(p.carrier);
     p.client.connect(p.server_addr(), data, &config, p.now).unwrap().0
 }
 
@@ -66,8 +66,7 @@ fn visit_by_cookie(p: &mut Pair, listener: ListenerId, data: &[u8]) -> ConnId {
     p.client.release(fetch, p.now);
     p.idle(Duration::from_secs(1));
     p.log.clear();
-    let config =
-        ConnectConfig { fast_open: true, replay_safe: true, carrier: p.carrier, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true).carrier(p.carrier);
     p.client.connect(p.server_addr(), data, &config, p.now).unwrap().0
 }
 
@@ -152,8 +151,7 @@ fn what_is_not_replay_safe_follows_only_if_it_runs_once() {
         let data = stream(HELLO);
         let mut asap = certified(certificate(1, 2, p.client.config().addresses[0]), p.now);
         asap.once = once;
-        let config =
-            ConnectConfig { asap: Some(asap), replay_safe, carrier: p.carrier, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().asap(Some(asap)).replay_safe(replay_safe).carrier(p.carrier);
         let id = p.client.connect(p.server_addr(), &data, &config, p.now).unwrap().0;
         serve(&mut p, listener, id, &data);
         assert_eq!(!followers(&p).is_empty(), follows);
@@ -242,7 +240,7 @@ fn what_is_refused_arrives_once_by_the_handshake() {
     p.verifies = true;
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(2, 2, address), p.now));
-    let config = ConnectConfig { asap, replay_safe: true, carrier: p.carrier, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(p.carrier);
     p.log.clear();
     let id = p.client.connect(p.server_addr(), &data, &config, p.now).unwrap().0;
     let (child, there, _) = serve(&mut p, listener, id, &data);
@@ -259,13 +257,11 @@ fn on_200_paths_that_lose_reorder_and_copy_every_byte_arrives_once() {
         println!("seed {seed}");
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         let mut below = |n: u64| dice.next_u64() % n;
-        let path = PathConfig {
-            loss: below(150) as f64 / 1000.0,
-            reorder: below(300) as f64 / 1000.0,
-            reorder_delay: Duration::from_millis(1 + below(60)),
-            duplicate: below(200) as f64 / 1000.0,
-            ..PathConfig::with_delay(Duration::from_millis(1 + below(60)))
-        };
+        let path = PathConfig::with_delay(Duration::from_millis(1 + below(60)))
+            .loss(below(150) as f64 / 1000.0)
+            .reorder(below(300) as f64 / 1000.0)
+            .reorder_delay(Duration::from_millis(1 + below(60)))
+            .duplicate(below(200) as f64 / 1000.0);
         let (mut p, listener) = pair(path, seed, below(2) == 0);
         p.keep_log = false;
         // Sometimes nobody verifies.

@@ -21,7 +21,7 @@ const OURS: u16 = 4433;
 const THEIRS: u16 = 5000;
 
 fn carrier(config: &mut Config) {
-    config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+    config.carrier = Some(CarrierConfig::new(OURS).probe(false));
 }
 
 fn stream(len: usize) -> Vec<u8> {

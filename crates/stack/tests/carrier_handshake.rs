@@ -128,12 +128,7 @@ fn a_second_attempt_is_for_raw_ip_only() {
     let mut p = new();
     fetch_cookie(&mut p);
     p.port = PORT;
-    let config = ConnectConfig {
-        fast_open: true,
-        replay_safe: true,
-        carrier: Some(THEIRS),
-        ..ConnectConfig::default()
-    };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true).carrier(Some(THEIRS));
     p.connect_with(b"data", &config);
     p.pass(10_000);
     let syns = p.drain();
@@ -148,7 +143,7 @@ fn a_port_in_use_towards_one_udp_port_is_free_towards_another() {
     let local = std::net::SocketAddr::new(p.local().ip(), CLIENT_PORT);
     let remote = std::net::SocketAddr::new(p.remote().ip(), PORT);
     let mut connect = |carrier| {
-        let config = ConnectConfig { carrier, local: Some(local), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().carrier(carrier).local(Some(local));
         p.stack.connect(remote, b"", &config, p.now).map(|_| ())
     };
     assert_eq!(connect(Some(THEIRS)), Ok(()));

@@ -15,7 +15,7 @@ const RESET: [u8; 4] = [9, 0, 0, 2];
 
 /// Keep-alives that are equally far apart.
 fn regular() -> CarrierConfig {
-    CarrierConfig { first_keep_alive: Duration::MAX, ..CarrierConfig::new(OURS) }
+    CarrierConfig::new(OURS).first_keep_alive(Duration::MAX)
 }
 
 fn new() -> Peer {
@@ -92,7 +92,7 @@ fn keep_alives_last_as_long_as_the_application_holds_the_connection() {
 fn keep_alives_can_be_ended_some_time_after_the_last_segment() {
     let mut p = Peer::with(|config| {
         let keep_alive_for = Some(Duration::from_secs(20 * 60));
-        config.carrier = Some(CarrierConfig { keep_alive_for, ..regular() });
+        config.carrier = Some(regular().keep_alive_for(keep_alive_for));
     });
     p.outer = Some((THEIRS, OURS));
     let id = opened(&mut p);
@@ -165,7 +165,7 @@ fn who_was_connected_to_sends_no_keep_alives() {
 fn keep_alives_can_be_turned_off_and_set() {
     for (every, count) in [(None, 0), (Some(Duration::from_secs(5)), 6)] {
         let mut p = Peer::with(|config| {
-            config.carrier = Some(CarrierConfig { keep_alive: every, ..regular() });
+            config.carrier = Some(regular().keep_alive(every));
         });
         p.outer = Some((THEIRS, OURS));
         opened(&mut p);

@@ -15,7 +15,7 @@ type Shared<T> = Rc<Cell<T>>;
 fn pair(path: PathConfig, seed: u64, v6: bool, probe: bool) -> Pair {
     let mut pair = Pair::new(path, seed, v6, |config, end| {
         let port = if end == End::Client { 5000 } else { SERVER };
-        config.carrier = Some(CarrierConfig { probe, ..CarrierConfig::new(port) });
+        config.carrier = Some(CarrierConfig::new(port).probe(probe));
     });
     pair.carrier = Some(SERVER);
     pair
@@ -106,7 +106,7 @@ fn a_path_that_shrinks_is_noticed() {
 fn bytes_arrive_as_sent_on_paths_that_lose() {
     for seed in 0..100 {
         println!("seed {seed}");
-        let path = PathConfig { loss: 0.02, ..PathConfig::with_delay(DELAY) };
+        let path = PathConfig::with_delay(DELAY).loss(0.02);
         let mut p = pair(path, seed, seed % 2 == 0, true);
         narrow(&mut p, if seed % 3 == 0 { 1300 } else { 1500 });
         transfer(&mut p, &stream(150_000), |_, _, _| {});

@@ -96,15 +96,13 @@ fn a_server_that_forgot_is_found_out_by_a_keep_alive() {
 /// Every client behind one pair of UDP ports gets its own bytes, on a path that loses, reorders and copies.
 #[test]
 fn many_connections_share_two_ports() {
-    let path = PathConfig {
-        loss: 0.02,
-        reorder: 0.05,
-        reorder_delay: Duration::from_millis(3),
-        duplicate: 0.02,
-        corrupt: 0.01,
-        rate_bits_per_s: Some(50_000_000),
-        ..PathConfig::with_delay(DELAY)
-    };
+    let path = PathConfig::with_delay(DELAY)
+        .loss(0.02)
+        .reorder(0.05)
+        .reorder_delay(Duration::from_millis(3))
+        .duplicate(0.02)
+        .corrupt(0.01)
+        .rate_bits_per_s(Some(50_000_000));
     for (seed, v6) in [(11, false), (12, true)] {
         println!("seed {seed}");
         let mut p = Pair::in_udp(path.clone(), seed, v6);

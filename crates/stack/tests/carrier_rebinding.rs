@@ -126,11 +126,8 @@ fn bulk(path: PathConfig, seed: u64, every: Duration, sizes: [usize; 2]) -> (Pai
 
 #[test]
 fn a_download_an_upload_and_both_go_on_over_many_ports_with_loss() {
-    let path = |loss| PathConfig {
-        loss,
-        rate_bits_per_s: Some(20_000_000),
-        queue_bytes: 100_000,
-        ..PathConfig::with_delay(DELAY)
+    let path = |loss| {
+        PathConfig::with_delay(DELAY).loss(loss).rate_bits_per_s(Some(20_000_000)).queue_bytes(100_000)
     };
     for (seed, sizes) in [(1, [0, 8_000_000]), (2, [8_000_000, 0]), (3, [4_000_000, 4_000_000])] {
         for loss in [0.0, 0.02] {
@@ -430,7 +427,7 @@ fn new_connections_probe_an_idle_one_once_in_ten_seconds() {
     let mut to = p.server_addr();
     to.set_port(81);
     for _ in 0..30 {
-        let config = firstflight_stack::ConnectConfig { carrier: p.carrier, ..Default::default() };
+        let config = firstflight_stack::ConnectConfig::default().carrier(p.carrier);
         let id = p.client.connect(to, b"", &config, p.now).unwrap().0;
         let server = p.accept(listener);
         p.connected(id);

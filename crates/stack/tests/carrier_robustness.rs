@@ -47,7 +47,7 @@ proptest! {
         from_socket: bool,
     ) {
         let tune = |config: &mut firstflight_stack::Config| {
-            config.carrier = Some(CarrierConfig { from_socket, ..CarrierConfig::new(OURS) });
+            config.carrier = Some(CarrierConfig::new(OURS).from_socket(from_socket));
             config.limits.replies = 8;
         };
         let mut p = if v6 { Peer::v6(tune) } else { Peer::with(tune) };

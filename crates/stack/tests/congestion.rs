@@ -52,7 +52,7 @@ fn a_buffer_of_a_quarter_of_the_product_is_enough_for_bbr() {
 #[test]
 fn one_per_cent_of_random_loss_costs_bbr_little() {
     let clean = alone(bottleneck(4), Algorithm::Bbr).total();
-    let lossy = Algorithm::ALL.map(|a| alone(PathConfig { loss: 0.01, ..bottleneck(4) }, a).total());
+    let lossy = Algorithm::ALL.map(|a| alone(bottleneck(4).loss(0.01), a).total());
     let [newreno, cubic, bbr] = lossy;
     assert!(bbr >= clean * 0.7, "{bbr} of {clean}");
     assert!(cubic < clean * 0.7 && newreno < cubic, "{lossy:?}");
@@ -103,7 +103,7 @@ fn a_path_that_becomes_longer_is_learnt_by_probe_rtt() {
 #[test]
 fn a_path_that_becomes_shorter_keeps_no_queue() {
     for seed in 1..=4 {
-        let path = PathConfig { delay: Duration::from_millis(80), ..bottleneck(16) };
+        let path = bottleneck(16).delay(Duration::from_millis(80));
         let mut flows = Flows::new(path, seed, false);
         flows.start(Algorithm::Bbr);
         flows.run(secs(8));
@@ -137,7 +137,7 @@ fn bbr_finds_what_becomes_free_and_gives_back_what_is_gone() {
 #[test]
 fn a_loss_in_the_round_trip_after_a_loss_does_not_open_the_window() {
     // Two round trips of queue: losses are repaired while new ones happen.
-    let path = PathConfig { delay: Duration::from_millis(50), queue_bytes: 125_000, ..bottleneck(4) };
+    let path = bottleneck(4).delay(Duration::from_millis(50)).queue_bytes(125_000);
     let mut flows = Flows::new(path, 1, false);
     flows.start(Algorithm::Cubic);
     flows.run(secs(8));
@@ -194,12 +194,10 @@ fn pacing_fills_the_pipe_as_well() {
 #[test]
 fn the_timer_wheel_does_not_limit_the_rate() {
     // A segment of 1,500 bytes takes 12 µs, a tick of the wheel half a millisecond.
-    let path = PathConfig {
-        delay: Duration::from_millis(5),
-        rate_bits_per_s: Some(1_000_000_000),
-        queue_bytes: 1_250_000,
-        ..PathConfig::default()
-    };
+    let path = PathConfig::default()
+        .delay(Duration::from_millis(5))
+        .rate_bits_per_s(Some(1_000_000_000))
+        .queue_bytes(1_250_000);
     let mut flows = Flows::with(path, 1, |tcp| {
         tcp.send_buffer = 8 << 20;
         tcp.receive_buffer = 8 << 20;

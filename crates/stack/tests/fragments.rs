@@ -14,7 +14,7 @@ const UDP_PORT: u16 = 4433;
 
 /// A path whose routers fragment what is larger than this.
 fn narrow(mtu: usize) -> PathConfig {
-    PathConfig { mtu, fragments: true, ..PathConfig::with_delay(Duration::from_millis(10)) }
+    PathConfig::with_delay(Duration::from_millis(10)).mtu(mtu).fragments(true)
 }
 
 /// Uploads 1 MB. The server's counters show the result.
@@ -23,7 +23,7 @@ fn upload(path: PathConfig, v6: bool, carried: bool, seed: u64) -> Pair {
         config.mtu = 1500;
         if carried {
             let datagram = if v6 { 1452 } else { 1472 };
-            config.carrier = Some(CarrierConfig { datagram, ..CarrierConfig::new(UDP_PORT) });
+            config.carrier = Some(CarrierConfig::new(UDP_PORT).datagram(datagram));
         }
     });
     p.carrier = carried.then_some(UDP_PORT);
@@ -68,15 +68,13 @@ fn an_upload_in_small_fragments_arrives() {
 #[test]
 fn an_upload_in_fragments_survives_a_bad_path() {
     for seed in 0..8 {
-        let path = PathConfig {
-            loss: 0.01,
-            duplicate: 0.02,
-            reorder: 0.05,
-            reorder_delay: Duration::from_millis(4),
-            corrupt: 0.005,
-            jitter: Duration::from_millis(1),
-            ..narrow(700)
-        };
+        let path = narrow(700)
+            .loss(0.01)
+            .duplicate(0.02)
+            .reorder(0.05)
+            .reorder_delay(Duration::from_millis(4))
+            .corrupt(0.005)
+            .jitter(Duration::from_millis(1));
         let mut p = upload(path, seed % 2 == 0, false, seed);
         assert!(p.server.counters().dropped(Drop::FragmentDuplicate) > 0);
         // Incomplete packets are given up, and the driver is woken for that.

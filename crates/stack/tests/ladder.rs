@@ -20,7 +20,7 @@ fn world() -> Peer {
 }
 
 fn connect(p: &mut Peer, data: &[u8]) -> ConnId {
-    let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true);
     p.connect_with(data, &config)
 }
 
@@ -100,7 +100,7 @@ fn without_leave_there_is_no_other_port() {
     // Nor with a fixed local port, nor beyond the connection limit.
     let mut p = world();
     let local = Some("10.0.0.1:5555".parse().unwrap());
-    let config = ConnectConfig { fast_open: true, replay_safe: true, local, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true).local(local);
     let start = p.ms();
     p.connect_with(DATA, &config);
     p.sends_at(start + 1_000, &[start, start + T6]);

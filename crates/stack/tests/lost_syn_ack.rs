@@ -50,8 +50,7 @@ fn fetch(udp: bool, acks: usize) -> u64 {
         }
         true
     }));
-    let config =
-        ConnectConfig { fast_open: true, replay_safe: true, carrier: p.carrier, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true).carrier(p.carrier);
     let began = p.now;
     let id = p.client.connect(p.server_addr(), REQUEST, &config, p.now).unwrap().0;
     let server = p.accept(listener);

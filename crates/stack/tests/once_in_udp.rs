@@ -28,12 +28,7 @@ fn visit(p: &mut Pair) -> ConnId {
     let address = p.client.config().addresses[0];
     let mut asap = certified(certificate(1, 2, address), p.now);
     asap.once = true;
-    let config = ConnectConfig {
-        asap: Some(asap),
-        replay_safe: false,
-        carrier: Some(SERVER_UDP),
-        ..ConnectConfig::default()
-    };
+    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(false).carrier(Some(SERVER_UDP));
     p.client.connect(p.server_addr(), REQUEST, &config, p.now).unwrap().0
 }
 

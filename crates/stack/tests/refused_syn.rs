@@ -39,7 +39,7 @@ fn refuse(p: &mut Peer, by: By, syn: &Got) {
 
 /// Connects with data that may run twice.
 fn connect(p: &mut Peer) -> ConnId {
-    let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true);
     p.connect_with(DATA, &config)
 }
 

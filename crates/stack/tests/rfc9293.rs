@@ -131,7 +131,7 @@ fn the_local_address_is_the_applications_choice_or_the_stacks() {
         let mut p = Peer::with(|c| c.addresses = addresses.iter().map(|a| a.parse().unwrap()).collect());
         p.port = PORT;
         let local = local.map(address);
-        let id = p.connect_with(b"", &ConnectConfig { local, ..ConnectConfig::default() });
+        let id = p.connect_with(b"", &ConnectConfig::default().local(local));
         p.expect().is_syn();
         p.send(seg().syn().ack(1).mss(1460));
         p.expect().is_ack();
@@ -139,7 +139,7 @@ fn the_local_address_is_the_applications_choice_or_the_stacks() {
         p.expect().data(b"x");
     }
     let mut p = Peer::new();
-    let foreign = ConnectConfig { local: Some(address("10.0.0.9:0")), ..ConnectConfig::default() };
+    let foreign = ConnectConfig::default().local(Some(address("10.0.0.9:0")));
     let refused = p.stack.connect(address("10.0.0.2:80"), b"", &foreign, p.now);
     assert_eq!(refused, Err(ConnectError::LocalInUse));
 }
@@ -151,7 +151,7 @@ fn a_port_in_syn_sent_or_syn_received_can_be_listened_on() {
     let mut p = Peer::new();
     p.port = 90;
     let local = Some(address("10.0.0.1:80"));
-    let connecting = p.connect_with(b"", &ConnectConfig { local, ..ConnectConfig::default() });
+    let connecting = p.connect_with(b"", &ConnectConfig::default().local(local));
     p.expect().is_syn();
     let listener = p.listen();
     p.flow(crate::peer::CLIENT_PORT, 1);

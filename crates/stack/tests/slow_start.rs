@@ -53,11 +53,9 @@ fn download(
 }
 
 fn bottleneck(mbit: u64, rtt_ms: u64, queue: usize) -> PathConfig {
-    PathConfig {
-        rate_bits_per_s: Some(mbit * 1_000_000),
-        queue_bytes: queue,
-        ..PathConfig::with_delay(Duration::from_micros(rtt_ms * 500))
-    }
+    PathConfig::with_delay(Duration::from_micros(rtt_ms * 500))
+        .rate_bits_per_s(Some(mbit * 1_000_000))
+        .queue_bytes(queue)
 }
 
 /// The queue is as long as the path, so slow start loses every second segment of hundreds. The receiver keeps all

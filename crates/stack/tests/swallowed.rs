@@ -203,7 +203,7 @@ fn the_fallback_sequence_believes_the_fin() {
         p.send(seg().syn().ack(AFTER).mss(1_460).data(b"response"));
         p.expect();
         crate::peer::primed::end_at(&mut p, id, 9);
-        let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(true).replay_safe(true);
         p.port = PORT;
         p.connect_with(DATA, &config);
         let start = p.ms();

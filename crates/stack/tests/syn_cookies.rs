@@ -47,7 +47,7 @@ fn syn_cookies_when_the_syn_queue_is_full() {
 #[test]
 fn syn_cookie_speaks_for_the_listeners_settings() {
     let mut p = Peer::new();
-    let own = firstflight_tcp::Config { timestamps: false, mss: 1000, ..Default::default() };
+    let own = firstflight_tcp::Config::default().timestamps(false).mss(1000);
     p.listen_with(|c| {
         c.syn_backlog = 0;
         c.tcp = Some(std::sync::Arc::new(own));

@@ -238,7 +238,7 @@ fn the_cookie_stays() {
 #[test]
 fn the_second_attempt_goes_on_too() {
     let mut p = primed();
-    let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true);
     p.port = PORT;
     let id = p.connect_with(DATA, &config);
     let first = p.expect();
@@ -263,7 +263,7 @@ fn a_restarted_client_gets_its_port_again_from_our_server() {
         let mut pair = Pair::perfect(DELAY);
         let listener = pair.listen(None);
         let at = SocketAddr::new(addresses(false).0, 40_000);
-        let config = ConnectConfig { local: Some(at), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().local(Some(at));
         let (id, _) = pair.client.connect(pair.server_addr(), b"", &config, pair.now).unwrap();
         let child = pair.accept(listener);
         // The server closes first, so it keeps the TIME-WAIT.

@@ -106,21 +106,19 @@ impl App {
 
 fn path(dice: &mut Dice) -> PathConfig {
     let hostile = dice.chance(70);
-    PathConfig {
-        delay: Duration::from_micros(dice.pick(&[50, 1_000, 10_000, 50_000, 150_000])),
-        jitter: Duration::from_micros(dice.pick(&[0, 0, 500, 5_000])),
-        rate_bits_per_s: dice.pick(&[None, None, Some(1_000_000), Some(20_000_000)]),
-        queue_bytes: dice.pick(&[8_000, 30_000, 256_000]),
-        loss: if hostile { dice.below(200) as f64 / 1000.0 } else { 0.0 },
-        reorder: if hostile { dice.below(200) as f64 / 1000.0 } else { 0.0 },
-        reorder_delay: Duration::from_micros(dice.pick(&[100, 2_000, 30_000])),
-        duplicate: if hostile { dice.below(100) as f64 / 1000.0 } else { 0.0 },
+    PathConfig::default()
+        .delay(Duration::from_micros(dice.pick(&[50, 1_000, 10_000, 50_000, 150_000])))
+        .jitter(Duration::from_micros(dice.pick(&[0, 0, 500, 5_000])))
+        .rate_bits_per_s(dice.pick(&[None, None, Some(1_000_000), Some(20_000_000)]))
+        .queue_bytes(dice.pick(&[8_000, 30_000, 256_000]))
+        .loss(if hostile { dice.below(200) as f64 / 1000.0 } else { 0.0 })
+        .reorder(if hostile { dice.below(200) as f64 / 1000.0 } else { 0.0 })
+        .reorder_delay(Duration::from_micros(dice.pick(&[100, 2_000, 30_000])))
+        .duplicate(if hostile { dice.below(100) as f64 / 1000.0 } else { 0.0 })
         // The link below corrupts one bit at a time: the Internet checksum finds every single flip, but not every
         // pair.
-        corrupt: 0.0,
-        mtu: dice.pick(&[1500, 1500, 1280, 576, 9000]),
-        ..PathConfig::default()
-    }
+        .corrupt(0.0)
+        .mtu(dice.pick(&[1500, 1500, 1280, 576, 9000]))
 }
 
 /// How segments travel.

@@ -2,6 +2,7 @@
 
 use crate::congestion::Algorithm;
 use core::time::Duration;
+use firstflight_wire::setters;
 
 /// Size of the buffers before the path shows that it needs more, bytes.
 pub(crate) const FIRST_BUFFER: u32 = 1 << 20;
@@ -38,6 +39,7 @@ pub enum EcnPolicy {
 
 /// Settings of a connection, shared by all connections made with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// Largest payload we take in one segment, announced in the SYN, bytes (RFC 9293 §3.7.1).
     pub mss: u16,
@@ -127,6 +129,40 @@ pub struct Config {
     /// Let the SYN-ACK carry data that the application wrote before it left (RFC 9293 §3.5 allows
     /// it). Off by default: Linux clients discard such data, which costs them a retransmission.
     pub data_in_syn_ack: bool,
+}
+
+setters! {
+    Config {
+        mss: u16,
+        send_buffer: u32,
+        first_send_buffer: u32,
+        receive_buffer: u32,
+        window_scaling: bool,
+        scale: Option<u8>,
+        first_window: Option<u32>,
+        timestamps: bool,
+        require_timestamps: bool,
+        answer_unsent_acks: bool,
+        retry_refused: bool,
+        sack: bool,
+        ecn: EcnPolicy,
+        congestion: Algorithm,
+        mtu_probing: bool,
+        pacing: bool,
+        nodelay: bool,
+        delayed_ack: Duration,
+        quick_acks: u32,
+        quick_delay: Duration,
+        syn_retries: u8,
+        retries: u8,
+        max_rto: Duration,
+        user_timeout: Option<Duration>,
+        keepalive: Option<Keepalive>,
+        fin_wait2: Duration,
+        time_wait: Duration,
+        push_bursts: Option<u32>,
+        data_in_syn_ack: bool,
+    }
 }
 
 impl Default for Config {

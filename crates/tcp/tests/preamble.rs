@@ -165,7 +165,7 @@ fn what_follows_the_syn_is_taken_if_the_child_may() {
     for (early, follow) in [(true, 1000), (true, 0), (false, 0)] {
         let pool = &mut Pool::new(1 << 20);
         let plan = SynPlan { preamble: PREAMBLE.to_vec(), data_limit: 8, follow: 16, ..SynPlan::default() };
-        let config = Arc::new(Config { timestamps: false, ..Config::default() });
+        let config = Arc::new(Config::default().timestamps(false));
         let (mut a, taken) = Connection::connect(config, ends(40_000, 80, 1000), plan, DATA, pool, ms(0));
         assert_eq!(taken, DATA.len());
         let bytes = sent(&mut a, ms(0));

@@ -69,8 +69,8 @@ fn a_connection_that_is_over_gives_all_memory_back() {
     let default = Config::default();
     let configs = [
         default.clone(),
-        Config { congestion: Algorithm::NewReno, nodelay: true, first_window: Some(3000), ..default.clone() },
-        Config { congestion: Algorithm::Bbr, pacing: true, push_bursts: Some(2), ..default },
+        default.clone().congestion(Algorithm::NewReno).nodelay(true).first_window(Some(3000)),
+        default.congestion(Algorithm::Bbr).pacing(true).push_bursts(Some(2)),
     ]
     .map(Arc::new);
     for config in &configs {

@@ -6,6 +6,7 @@ use crate::token::{GroupMember, TokenKey};
 use firstflight_credential::asap::{PrivateKey, PublicKey};
 use firstflight_wire::asap::CertificateBody;
 use firstflight_wire::asap::message::{Tokens, VantageId};
+use firstflight_wire::setters;
 use ipnet::IpNet;
 use std::net::SocketAddr;
 
@@ -16,6 +17,7 @@ pub const LONGEST_DURATION: u32 = 24 * 60 * 60;
 
 /// A verifier: an issuer of certificates, a vantage point of another one, or both.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Config {
     /// If set, it issues certificates.
     pub issuer: Option<Issuer>,
@@ -29,6 +31,16 @@ pub struct Config {
     pub probe_from: Vec<SocketAddr>,
     /// Its limits.
     pub limits: Limits,
+}
+
+setters! {
+    Config {
+        issuer: Option<Issuer>,
+        vantage: Option<VantagePoint>,
+        allowed: Vec<IpNet>,
+        probe_from: Vec<SocketAddr>,
+        limits: Limits,
+    }
 }
 
 /// The settings of an issuer.

@@ -6,6 +6,7 @@
 
 use firstflight_credential::Bucket;
 use firstflight_wire::Instant;
+use firstflight_wire::setters;
 use ipnet::IpNet;
 use lru::LruCache;
 use std::net::IpAddr;
@@ -23,6 +24,7 @@ pub struct Rate {
 
 /// The limits of a verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Requests of an IPv4 address.
     pub v4: Rate,
@@ -32,6 +34,15 @@ pub struct Limits {
     pub signatures_per_second: u32,
     /// Prefixes remembered at one time. A prefix that was forgotten has its whole burst again.
     pub prefixes: NonZeroUsize,
+}
+
+setters! {
+    Limits {
+        v4: Rate,
+        v6: [Rate; 3],
+        signatures_per_second: u32,
+        prefixes: NonZeroUsize,
+    }
 }
 
 impl Default for Limits {

@@ -11,7 +11,7 @@ async fn a_scrape_shows_what_happened() {
     describe();
     let key = PrivateKey::from_seed(&[1; 32]);
     let allowed = vec!["127.0.0.0/8".parse().unwrap()];
-    let config = Config { issuer: Some(Issuer::new(key.clone())), allowed, ..Config::default() };
+    let config = Config::default().issuer(Some(Issuer::new(key.clone()))).allowed(allowed);
     let at = ["127.0.0.1:0".parse().unwrap()];
     let service = Service::bind(config, &at, STREAM_LIMITS).await.unwrap();
     let known = IssuerAddress::new(service.addresses()[0], key.public());

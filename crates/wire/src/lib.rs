@@ -27,6 +27,7 @@ pub mod icmp;
 pub mod ip;
 pub mod pretty;
 mod seq;
+mod setters;
 pub mod tcp;
 mod time;
 pub mod udp;

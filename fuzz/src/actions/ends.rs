@@ -5,14 +5,14 @@ use firstflight_stack::{ConnId, IoError, Stack, StateName};
 use firstflight_wire::Instant;
 
 /// The byte at `offset` of the stream that `side` sends on the connection from the client's `port`.
-pub(super) fn byte(side: usize, port: u16, offset: usize) -> u8 {
+pub fn byte(side: usize, port: u16, offset: usize) -> u8 {
     let offset = offset + side * 0x4321 + usize::from(port) * 0x1_0001;
     ((offset.wrapping_mul(0x9e37_79b9) >> 11) ^ (offset >> 3)) as u8
 }
 
 /// One end of a connection, held by an application.
 #[derive(Debug)]
-pub(super) struct End {
+pub struct End {
     /// 0 is the client.
     pub side: usize,
     pub id: ConnId,
@@ -29,13 +29,13 @@ pub(super) struct End {
 }
 
 impl End {
-    pub(super) fn new(side: usize, id: ConnId, port: u16) -> Self {
+    pub fn new(side: usize, id: ConnId, port: u16) -> Self {
         let (written, read, finished, shut) = (0, 0, false, false);
         Self { side, id, port, written, read, finished, shut, failed: None, woken: true }
     }
 
     /// Whether nothing more will happen.
-    pub(super) fn over(&self) -> bool {
+    pub fn over(&self) -> bool {
         self.failed.is_some() || (self.finished && self.shut)
     }
 
@@ -45,7 +45,7 @@ impl End {
         }
     }
 
-    pub(super) fn write(&mut self, stack: &mut Stack, len: usize, now: Instant) {
+    pub fn write(&mut self, stack: &mut Stack, len: usize, now: Instant) {
         let len = len.min(MAX_WRITTEN.saturating_sub(self.written));
         let bytes: Vec<u8> = (0..len).map(|i| byte(self.side, self.port, self.written + i)).collect();
         match stack.write(self.id, &bytes, now) {
@@ -60,7 +60,7 @@ impl End {
     }
 
     /// Reads up to `limit` bytes, or until there is no more data.
-    pub(super) fn read(&mut self, stack: &mut Stack, limit: usize, now: Instant) {
+    pub fn read(&mut self, stack: &mut Stack, limit: usize, now: Instant) {
         let mut left = limit;
         let mut buf = [0; 2048];
         while left > 0 {
@@ -85,7 +85,7 @@ impl End {
     }
 
     /// Writes up to `total` bytes as space permits, then closes, and reads the available data.
-    pub(super) fn finish(&mut self, stack: &mut Stack, total: usize, now: Instant) {
+    pub fn finish(&mut self, stack: &mut Stack, total: usize, now: Instant) {
         let mut before = usize::MAX;
         while !self.shut && self.written < total && self.written != before {
             before = self.written;
@@ -97,7 +97,7 @@ impl End {
         self.read(stack, usize::MAX, now);
     }
 
-    pub(super) fn shutdown(&mut self, stack: &mut Stack, now: Instant) {
+    pub fn shutdown(&mut self, stack: &mut Stack, now: Instant) {
         self.shut = true;
         if let Err(error) = stack.shutdown(self.id, now) {
             self.fail(error);
@@ -105,19 +105,19 @@ impl End {
     }
 
     /// Whether something that it sent is not acknowledged.
-    pub(super) fn is_waiting(&self, stack: &Stack) -> bool {
+    pub fn is_waiting(&self, stack: &Stack) -> bool {
         let state = stack.info(self.id).map(|info| info.state);
         let live = !matches!(state, None | Some(StateName::Closed | StateName::TimeWait));
         live && stack.variables(self.id).is_some_and(|v| v.snd_una != v.snd_nxt)
     }
 
     /// Whether it believes that the peer's window is closed.
-    pub(super) fn has_no_window(&self, stack: &Stack) -> bool {
+    pub fn has_no_window(&self, stack: &Stack) -> bool {
         stack.variables(self.id).is_some_and(|v| v.snd_wnd == 0)
     }
 
     /// Whether everything that it wrote, the end of the stream included, is acknowledged as far as it knows.
-    pub(super) fn has_said_all(&self, stack: &Stack) -> bool {
+    pub fn has_said_all(&self, stack: &Stack) -> bool {
         let Some(info) = stack.info(self.id) else { return true };
         info.totals.bytes_acked == self.written as u64 && info.state == StateName::FinWait2
     }

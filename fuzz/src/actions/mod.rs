@@ -119,7 +119,7 @@ enum Action {
 }
 
 /// Runs what `data` describes.
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
     let Ok(setup) = Setup::arbitrary(&mut bytes) else { return };
     let mut world = World::new(&setup);
@@ -180,7 +180,7 @@ impl World {
             config.tcp.send_buffer = u32::from(side.send_buffer).max(500);
             config.tcp.receive_buffer = u32::from(side.receive_buffer).max(500) * 4;
             let buffer_bytes = if setup.tight { 1 << 14 } else { 1 << 22 };
-            config.limits = Limits { connections: 16, time_wait: 8, buffer_bytes, ..Limits::default() };
+            config.limits = Limits::default().connections(16).time_wait(8).buffer_bytes(buffer_bytes);
             let mut stack = Stack::new(config, Instant::ZERO);
             let mono = Instant::ZERO;
             stack.handle_clock(Clock { mono, unix_ms: 1_800_000_000_000, uncertainty: Duration::ZERO });
@@ -288,11 +288,11 @@ impl World {
         if self.connections >= MAX_CONNECTIONS {
             return;
         }
-        let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(fast_open);
         // The port is known only after the connect, and the bytes depend on it.
         let port = 50_000 + self.connections as u16;
         let local = SocketAddr::new(self.stacks[0].config().addresses[0], port);
-        let config = ConnectConfig { local: Some(local), ..config };
+        let config = config.local(Some(local));
         let data: Vec<u8> = (0..usize::from(len) % 3_000).map(|i| ends::byte(0, port, i)).collect();
         let Ok((id, taken)) = self.stacks[0].connect(self.server, &data, &config, self.now) else { return };
         self.connections += 1;

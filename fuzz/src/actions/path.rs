@@ -10,7 +10,7 @@ const MAX_WAITING: usize = 400;
 
 /// Changes that an attacker who sees a packet makes to it.
 #[derive(Debug, Clone, Copy, Arbitrary)]
-pub(super) struct Forged {
+pub struct Forged {
     flags: Option<u8>,
     seq: i8,
     far: bool,
@@ -29,27 +29,27 @@ struct Waiting {
 
 /// The path in both directions.
 #[derive(Debug, Default)]
-pub(super) struct Path {
+pub struct Path {
     waiting: Vec<Waiting>,
     pub losses: usize,
     perfect: bool,
 }
 
 impl Path {
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// From now on no packet is lost.
-    pub(super) fn perfect(&mut self) {
+    pub fn perfect(&mut self) {
         self.perfect = true;
     }
 
-    pub(super) fn send(&mut self, to: usize, packet: &[u8]) {
+    pub fn send(&mut self, to: usize, packet: &[u8]) {
         if self.waiting.len() < MAX_WAITING || self.perfect {
             self.waiting.push(Waiting { to, bytes: packet.to_vec(), corrupt: false });
         } else {
@@ -62,19 +62,19 @@ impl Path {
     }
 
     /// Loses a packet.
-    pub(super) fn take(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
+    pub fn take(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
         let taken = self.take_to_deliver(which);
         self.losses += usize::from(taken.is_some());
         taken
     }
 
-    pub(super) fn take_to_deliver(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
+    pub fn take_to_deliver(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
         let Waiting { to, bytes, .. } = self.waiting.remove(self.index(which)?);
         Some((to, bytes))
     }
 
     /// Delivers a packet once more, after all others.
-    pub(super) fn duplicate(&mut self, which: usize) {
+    pub fn duplicate(&mut self, which: usize) {
         if let Some(at) = self.index(which)
             && self.waiting.len() < MAX_WAITING
         {
@@ -84,7 +84,7 @@ impl Path {
 
     /// Changes one byte of a packet. The checksum detects that, so the packet is as good as lost. Two bytes are never
     /// changed, because two changes can cancel out in the checksum.
-    pub(super) fn corrupt(&mut self, which: usize, at: usize, with: u8) {
+    pub fn corrupt(&mut self, which: usize, at: usize, with: u8) {
         let Some(index) = self.index(which).filter(|_| with != 0) else { return };
         let Waiting { bytes, corrupt, .. } = &mut self.waiting[index];
         if !std::mem::replace(corrupt, true) {
@@ -95,7 +95,7 @@ impl Path {
     }
 
     /// A packet without text that resembles one under way, with correct checksums.
-    pub(super) fn forge(&self, which: usize, forged: &Forged) -> Option<(usize, Vec<u8>)> {
+    pub fn forge(&self, which: usize, forged: &Forged) -> Option<(usize, Vec<u8>)> {
         let Waiting { to, bytes, .. } = self.waiting.get(self.index(which)?)?;
         let packet = Packet::parse(bytes).ok()?;
         let segment = Segment::parse(packet.payload).ok()?;

@@ -57,7 +57,7 @@ enum Step {
 }
 
 /// Runs what `data` describes.
-pub(crate) fn run(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
     let Ok(run) = Run::arbitrary(&mut bytes) else { return };
     let mut world = World::new(&run);
@@ -273,7 +273,7 @@ impl World {
             return;
         }
         let local = SocketAddr::new(self.ips[0], PORT);
-        let config = ConnectConfig { local: Some(local), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().local(Some(local));
         if let Some(id) = self.id.take() {
             self.stack.release(id, self.now);
             assert_eq!(self.drain().len(), 0, "a connection that is over sends something");

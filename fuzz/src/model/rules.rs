@@ -11,7 +11,7 @@ use super::state::{Allowed, Arriving, State, Tcb};
 const TS_VALID_MS: u64 = 24 * 86_400_000;
 
 /// `a < b` modulo 2³² (RFC 9293 §3.4).
-pub(super) fn lt(a: u32, b: u32) -> bool {
+pub fn lt(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
@@ -31,7 +31,7 @@ fn closed(seg: &Arriving) -> Allowed {
 
 impl Tcb {
     /// A segment arrives at `now_ms`.
-    pub(super) fn arrives(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
+    pub fn arrives(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         match self.state {
             State::Closed => closed(seg),
             State::Listen => self.in_listen(seg, now_ms),

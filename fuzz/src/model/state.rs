@@ -2,7 +2,7 @@
 
 /// The states of RFC 9293 §3.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
     Closed,
     Listen,
     SynSent,
@@ -18,7 +18,7 @@ pub(super) enum State {
 
 /// A segment that arrives.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Arriving {
+pub struct Arriving {
     pub seq: u32,
     pub ack: Option<u32>,
     pub syn: bool,
@@ -38,14 +38,14 @@ pub(super) struct Arriving {
 
 impl Arriving {
     /// SEG.LEN.
-    pub(super) fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         self.payload + u32::from(self.syn) + u32::from(self.fin)
     }
 }
 
 /// The variables of a connection (§3.3.1, RFC 5961 §5.2, RFC 7323 §4.3).
 #[derive(Debug, Clone)]
-pub(super) struct Tcb {
+pub struct Tcb {
     pub state: State,
     /// Whether there is a listener. Without a connection the state is then LISTEN instead of CLOSED.
     pub passive: bool,
@@ -92,7 +92,7 @@ pub(super) struct Tcb {
 
 impl Tcb {
     /// Starts without a connection.
-    pub(super) fn new(passive: bool, wants_timestamps: bool, wants_scale: bool, offered: u32) -> Self {
+    pub fn new(passive: bool, wants_timestamps: bool, wants_scale: bool, offered: u32) -> Self {
         Self {
             state: if passive { State::Listen } else { State::Closed },
             passive,
@@ -129,19 +129,19 @@ impl Tcb {
     }
 
     /// Whether the peer's SYN was seen and the connection is not over.
-    pub(super) fn synchronized(&self) -> bool {
+    pub fn synchronized(&self) -> bool {
         !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait)
     }
 
     /// Removes the connection.
-    pub(super) fn gone(&mut self) {
+    pub fn gone(&mut self) {
         self.state = if self.passive { State::Listen } else { State::Closed };
     }
 }
 
 /// The correct answers to a segment. At least one of them must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Allowed {
+pub struct Allowed {
     /// No answer.
     pub nothing: bool,
     /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, or segments with text that contain the same.
@@ -159,43 +159,43 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    pub(super) fn nothing() -> Self {
+    pub fn nothing() -> Self {
         Self { nothing: true, ..Self::default() }
     }
 
-    pub(super) fn ack() -> Self {
+    pub fn ack() -> Self {
         Self { ack: true, ..Self::default() }
     }
 
-    pub(super) fn ack_later() -> Self {
+    pub fn ack_later() -> Self {
         Self { ack: true, nothing: true, later: true, ..Self::default() }
     }
 
-    pub(super) fn challenge() -> Self {
+    pub fn challenge() -> Self {
         Self { ack: true, throttled: true, ..Self::default() }
     }
 
-    pub(super) fn syn_ack() -> Self {
+    pub fn syn_ack() -> Self {
         Self { syn_ack: true, ..Self::default() }
     }
 
-    pub(super) fn reset(seq: u32, ack: Option<u32>) -> Self {
+    pub fn reset(seq: u32, ack: Option<u32>) -> Self {
         Self { reset: Some((seq, ack)), ..Self::default() }
     }
 
-    pub(super) fn or_nothing(self) -> Self {
+    pub fn or_nothing(self) -> Self {
         Self { nothing: true, ..self }
     }
 
-    pub(super) fn or_ack(self) -> Self {
+    pub fn or_ack(self) -> Self {
         Self { ack: true, ..self }
     }
 
-    pub(super) fn and_syn_again(self) -> Self {
+    pub fn and_syn_again(self) -> Self {
         Self { syn_again: true, ..self }
     }
 
-    pub(super) fn or_syn_ack(self) -> Self {
+    pub fn or_syn_ack(self) -> Self {
         Self { syn_ack: true, ..self }
     }
 }

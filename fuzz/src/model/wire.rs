@@ -9,7 +9,7 @@ use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, Timestamps, fill
 
 /// A segment, relative to its connection's variables.
 #[derive(Debug, Clone, Arbitrary)]
-pub(super) struct Spec {
+pub struct Spec {
     flags: Bits,
     seq: Number,
     ack: Number,
@@ -27,7 +27,7 @@ enum Bits {
 
 /// The kind of segment that a peer sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Arbitrary)]
-pub(super) enum Kind {
+pub enum Kind {
     Syn,
     SynAck,
     Ack,
@@ -75,7 +75,7 @@ impl Kind {
     }
 
     /// A segment of a correct peer, with `len` bytes of text where text is possible.
-    pub(super) fn right(self, len: u8) -> Spec {
+    pub fn right(self, len: u8) -> Spec {
         let text = matches!(self, Self::Data | Self::Fin);
         Spec {
             flags: Bits::Of(self),
@@ -91,7 +91,7 @@ impl Kind {
 
 /// A segment of the stack.
 #[derive(Debug, Clone)]
-pub(super) struct Sent {
+pub struct Sent {
     pub seq: u32,
     pub ack: Option<u32>,
     pub syn: bool,
@@ -103,7 +103,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    pub(super) fn read(packet: &[u8]) -> Self {
+    pub fn read(packet: &[u8]) -> Self {
         let packet = Packet::parse(packet).expect("the stack sends IP");
         let segment = Segment::parse_checked(packet.payload, packet.src, packet.dst).expect("and TCP");
         assert_eq!((segment.src_port, segment.dst_port), (PORT, PEER_PORT));
@@ -120,17 +120,17 @@ impl Sent {
         }
     }
 
-    pub(super) fn is_syn(&self) -> bool {
+    pub fn is_syn(&self) -> bool {
         self.syn && self.ack.is_none() && !self.rst && !self.fin
     }
 
     /// The number after its last one.
-    pub(super) fn end(&self) -> u32 {
+    pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.text.len() as u32 + u32::from(self.syn) + u32::from(self.fin))
     }
 
     /// Whether it is an ACK without anything else.
-    pub(super) fn is_bare(&self) -> bool {
+    pub fn is_bare(&self) -> bool {
         self.text.is_empty() && !self.syn && !self.fin && !self.rst
     }
 }
@@ -147,7 +147,7 @@ impl World {
     }
 
     /// The packet, and what the model must know of it.
-    pub(super) fn build(&mut self, spec: &Spec) -> (Vec<u8>, Arriving) {
+    pub fn build(&mut self, spec: &Spec) -> (Vec<u8>, Arriving) {
         let flags = match spec.flags {
             Bits::Of(kind) => kind.flags(),
             Bits::Any(bits) => Flags::from_bits(bits & 0x3f),

@@ -61,7 +61,7 @@ impl Client {
     pub fn new(number: u8, now: Instant) -> Self {
         let address = IpAddr::from([10, number, 0, 2]);
         let mut config = Config::new(vec![address], [90 + number; 32]);
-        config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
         config.limits.connections = 64;
         let key = PrivateKey::from_seed(&[30 + number; 32]);
         let public = *key.public().as_bytes();
@@ -84,7 +84,7 @@ impl Client {
         let certificate = Arc::clone(&self.certificate);
         let asap = Certified { certificate, now, identity: identity(), known: true, once, mss: None };
         let carrier = (way != Way::Ip).then_some(OUTER);
-        ConnectConfig { asap: Some(asap), replay_safe: !once, carrier, ..ConnectConfig::default() }
+        ConnectConfig::default().asap(Some(asap)).replay_safe(!once).carrier(carrier)
     }
 
     /// Connects directly to `server`.

@@ -90,10 +90,9 @@ impl NameServer {
             addresses: vec![Ipv4Addr::new(192, 0, 2, 80)],
             keys: CarriageKeys::new(KEY_ID, carriage_key()),
             to,
-            limits: ReassemblyLimits {
-                sets: NonZeroU16::MIN.saturating_add(SETS - 1),
-                lifetime: Duration::from_secs(3),
-            },
+            limits: ReassemblyLimits::default()
+                .sets(NonZeroU16::MIN.saturating_add(SETS - 1))
+                .lifetime(Duration::from_secs(3)),
             opens_per_second: CarriageConfig::OPENS_PER_SECOND,
         };
         self.front.carry(config, &mut self.random).expect("a zone, an address, a server");

@@ -284,15 +284,13 @@ fn start(
     let mut secret = [number as u8; 32];
     secret[..4].copy_from_slice(&epoch.to_be_bytes());
     let mut config = Config::new(vec![address], secret);
-    config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OUTER) });
+    config.carrier = Some(CarrierConfig::new(OUTER).probe(false));
     let connections = if setup.few_connections.0 { 3 } else { 64 };
-    config.limits = Limits {
-        connections,
-        trace: 4096,
-        parked: if setup.few_parked.0 { 1 } else { 16 },
-        time_wait: 8,
-        ..Limits::default()
-    };
+    config.limits = Limits::default()
+        .connections(connections)
+        .trace(4096)
+        .parked(if setup.few_parked.0 { 1 } else { 16 })
+        .time_wait(8);
     if setup.small_budget.0 {
         (config.limits.asap.per_second, config.limits.asap.relayed_per_second) = (30, 20);
     }

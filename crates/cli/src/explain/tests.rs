@@ -226,7 +226,7 @@ async fn record_two_visits(virtual_time: &VirtualTime) -> [Vec<u8>; 2] {
     let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
     listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
     let listener = server.listen(listen).unwrap();
-    let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    let fast = ConnectConfig::default().fast_open(true);
     for _ in 0..2 {
         let (stream, served) =
             tokio::join!(client.connect(at, FirstFlight::safely_replayable(DATA), &fast), listener.accept());

@@ -138,20 +138,19 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         _ => (None, None),
     };
     let shown = asap.as_ref().map(|certified| Arc::clone(&certified.certificate));
-    let connect = ConnectConfig {
-        fast_open,
-        asap,
-        // With Fast Open the outcome is about the cookie.
-        held_back: why.filter(|_| !fast_open),
-        carrier: errand
-            .carrier
-            .map(|port| port.or(published.and_then(|published| published.udp_port)).unwrap_or(target.port)),
-        ..ConnectConfig::default()
-    };
+    let connect =
+        ConnectConfig::default()
+            .fast_open(fast_open)
+            .asap(asap)
+            // With Fast Open the outcome is about the cookie.
+            .held_back(why.filter(|_| !fast_open))
+            .carrier(errand.carrier.map(|port| {
+                port.or(published.and_then(|published| published.udp_port)).unwrap_or(target.port)
+            }));
     let (stream, watch) = observe(Racing::new(Plan {
         endpoint: errand.endpoint.clone(),
         addresses: target.addresses.clone(),
-        config: ConnectAnyConfig { connect, ..ConnectAnyConfig::default() },
+        config: ConnectAnyConfig::default().connect(connect),
         replay_safe: errand.replay_safe,
         via: via.map(|(via, name)| {
             let to = Named { name: name.clone(), port: target.port, udp_port: errand.carrier.flatten() };

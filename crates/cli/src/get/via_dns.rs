@@ -224,7 +224,7 @@ impl ViaDns {
         let addresses = self.addresses(to).await?;
         let at = |carrier| {
             let (server, addresses) = (Server { port: to.port, service: None }, addresses.clone());
-            let config = ConnectConfig { carrier, ..config.clone() };
+            let config = config.clone().carrier(carrier);
             async move { self.path.connect(server, || ready(Ok(addresses.clone())), first, &config).await }
         };
         // The record may have arrived with the address.
@@ -419,7 +419,7 @@ mod tests {
             once: false,
             mss: None,
         };
-        let config = ConnectConfig { asap: Some(certified), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().asap(Some(certified));
         let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
         let carriage = Some(Carriage { key_id: std::num::NonZeroU8::MIN, key: [9; 32], zone });
         let service = Some(UdpService { port: 9.try_into().unwrap(), carriage });

@@ -139,7 +139,7 @@ mod tests {
         let mut publisher = Publisher::new(server.clone());
         let running = tokio::spawn(exporter.run(move || publisher.publish()));
 
-        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let fast = ConnectConfig::default().fast_open(true);
         for expected in 1..=3 {
             let first = FirstFlight::empty();
             let (ours, theirs) = tokio::join!(client.connect(port, first, &fast), listener.accept());

@@ -56,7 +56,7 @@ async fn a_request_that_waits_ends_with_its_connection() {
 /// The status of `request` in a SYN whose ACK never comes.
 async fn status(early_unsafe: EarlyUnsafe, request: &[u8]) -> String {
     let site = TestSite::new().await;
-    let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    let fast = ConnectConfig::default().fast_open(true);
     let first = FirstFlight::safely_replayable(request);
     let (stream, ()) = tokio::join!(site.client.connect(site.at, first, &fast), site.serve(1, early_unsafe));
     let mut status = [0; 12];
@@ -91,7 +91,7 @@ async fn answer_after_half_close(site: &TestSite, request: &[u8], config: &Conne
 async fn a_client_that_half_closes_after_its_request_gets_the_whole_response() {
     let site = TestSite::new().await;
     site.confirm();
-    let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    let fast = ConnectConfig::default().fast_open(true);
     // Larger than all buffers on the path.
     let large = vec![b'x'; 1_000_000];
     let posted = format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", large.len());

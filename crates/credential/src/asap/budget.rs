@@ -13,6 +13,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::VerifierId;
+use firstflight_wire::setters;
 
 /// How long the requests of a source prefix are verified one by one after an invalid one, and the requests of
 /// all clients after too many failed batches.
@@ -33,6 +34,7 @@ const REMEMBERED: usize = 4096;
 
 /// Bounds of one shard's verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BudgetConfig {
     /// Signatures verified a second. One takes 25 to 40 µs of a core.
     pub per_second: u32,
@@ -40,6 +42,14 @@ pub struct BudgetConfig {
     pub relayed_per_second: u32,
     /// Certificates remembered as verified.
     pub certificates: usize,
+}
+
+setters! {
+    BudgetConfig {
+        per_second: u32,
+        relayed_per_second: u32,
+        certificates: usize,
+    }
 }
 
 impl Default for BudgetConfig {

@@ -43,7 +43,7 @@ pub fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> Con
         once: false,
         mss: None,
     };
-    ConnectConfig { asap: Some(certified), carrier: Some(carrier), ..ConnectConfig::default() }
+    ConnectConfig::default().asap(Some(certified)).carrier(Some(carrier))
 }
 
 /// The client's certificate. It begins `age` seconds ago and was obtained at `obtained` on the client's clock.

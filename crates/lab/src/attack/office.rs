@@ -100,7 +100,7 @@ impl Office {
                     let key = key(&mut world.random);
                     certificates.push(Arc::new(certified::certificate(key, office, issued, (LASTS, 1))?));
                 }
-                let config = ConnectConfig { fast_open: false, ..connect(certificates.get(n)?, world.now) };
+                let config = connect(certificates.get(n)?, world.now).fast_open(false);
                 world.visit_with(client, server, name, &config);
             }
             world.run(world.now + Duration::from_secs(1));

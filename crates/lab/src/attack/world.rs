@@ -197,7 +197,7 @@ impl World {
 
     /// An honest client sends a request, identified by `name`.
     pub fn visit(&mut self, client: usize, server: IpAddr, name: u128) -> bool {
-        let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(true);
         self.visit_with(client, server, name, &config)
     }
 

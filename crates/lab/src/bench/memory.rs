@@ -79,7 +79,7 @@ fn closed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
 /// Makes `n` first flights that wait for the client's ACK.
 fn unconfirmed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     connect_in_batches(pair, 1, true)?;
-    let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().fast_open(true);
     let mut sent = 0;
     while sent < n {
         for _ in 0..BATCH.min(n - sent) {
@@ -101,7 +101,7 @@ fn unconfirmed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
 
 /// Each connection has its own port, because a repeated port would replace its TIME-WAIT.
 fn connect_in_batches(pair: &mut Pair, n: usize, close: bool) -> Result<(), BenchError> {
-    let mut config = ConnectConfig { fast_open: close, ..ConnectConfig::default() };
+    let mut config = ConnectConfig::default().fast_open(close);
     let mut opened = 0;
     while opened < n {
         let batch = IN_FLIGHT.min(n - opened);

@@ -135,10 +135,7 @@ pub struct Connections {
 impl Connections {
     /// Both ends, with `idle` established connections in addition, and the cookie known.
     pub fn new(open: Open, idle: usize) -> Result<Self, BenchError> {
-        let tcp = firstflight_tcp::Config {
-            data_in_syn_ack: open == Open::CookieAndDataInSynAck,
-            ..firstflight_tcp::Config::default()
-        };
+        let tcp = firstflight_tcp::Config::default().data_in_syn_ack(open == Open::CookieAndDataInSynAck);
         let mut world = Self {
             pair: Pair::new(tcp, 1024)?,
             open,

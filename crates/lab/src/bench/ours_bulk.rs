@@ -19,12 +19,10 @@ pub struct Bulk {
 impl Bulk {
     /// An open connection whose congestion window has grown, with or without timestamps (RFC 7323).
     pub fn new(timestamps: bool) -> Result<Self, BenchError> {
-        let tcp = firstflight_tcp::Config {
-            send_buffer: BULK_BUFFER as u32,
-            receive_buffer: BULK_BUFFER as u32,
-            timestamps,
-            ..firstflight_tcp::Config::default()
-        };
+        let tcp = firstflight_tcp::Config::default()
+            .send_buffer(BULK_BUFFER as u32)
+            .receive_buffer(BULK_BUFFER as u32)
+            .timestamps(timestamps);
         let mut pair = Pair::new(tcp, 1024)?;
         let now = pair.now;
         let (sender, _) = pair

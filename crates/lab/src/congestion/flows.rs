@@ -71,7 +71,7 @@ pub struct Flows {
 impl Flows {
     /// Starts without flows. The return path is not limited.
     pub fn new(path: PathConfig, seed: u64, pacing: bool) -> Result<Self, Failed> {
-        let back = PathConfig { rate_bits_per_s: None, loss: 0.0, ..path.clone() };
+        let back = path.clone().rate_bits_per_s(None).loss(0.0);
         let stack = |ip: IpAddr, end: u8| {
             let mut secret = [end; 32];
             secret[..8].copy_from_slice(&seed.to_le_bytes());
@@ -90,7 +90,7 @@ impl Flows {
     pub fn start(&mut self, algorithm: Algorithm) -> Result<(), Failed> {
         let mut tcp = self.sender.config().tcp.clone();
         tcp.congestion = algorithm;
-        let config = ConnectConfig { tcp: Some(Arc::new(tcp)), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().tcp(Some(Arc::new(tcp)));
         let (sender, _) = self.sender.connect(RECEIVER, b"", &config, self.now).map_err(Failed::Connect)?;
         self.flows.push(Flow { sender, receiver: None, read: 0 });
         Ok(())

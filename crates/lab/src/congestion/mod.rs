@@ -55,13 +55,11 @@ impl Place {
     fn path(&self, mbit: u64) -> PathConfig {
         let rate = mbit * 1_000_000;
         let product = rate / 8 * self.rtt / 1000;
-        PathConfig {
-            delay: Duration::from_millis(self.rtt / 2),
-            rate_bits_per_s: Some(rate),
-            queue_bytes: (product * self.quarters / 4) as usize,
-            loss: self.loss,
-            ..PathConfig::default()
-        }
+        PathConfig::default()
+            .delay(Duration::from_millis(self.rtt / 2))
+            .rate_bits_per_s(Some(rate))
+            .queue_bytes((product * self.quarters / 4) as usize)
+            .loss(self.loss)
     }
 }
 

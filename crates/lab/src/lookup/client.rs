@@ -86,10 +86,10 @@ impl Client {
     fn config(&self, now: Instant) -> ConnectConfig {
         let asap = certified::connect(&self.certificate, now);
         match self.way {
-            Way::Today => ConnectConfig { fast_open: self.cookie, ..ConnectConfig::default() },
-            Way::FastOpen => ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() },
+            Way::Today => ConnectConfig::default().fast_open(self.cookie),
+            Way::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
             Way::Asap | Way::Thesis => asap,
-            Way::Carriage => ConnectConfig { carrier: Some(SERVER_UDP), ..asap },
+            Way::Carriage => asap.carrier(Some(SERVER_UDP)),
         }
     }
 

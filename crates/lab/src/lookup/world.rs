@@ -75,7 +75,7 @@ pub fn clock(now: Instant) -> Clock {
 /// A stack at `ip` with TCP in UDP at `port`.
 pub fn stack(ip: IpAddr, port: u16, secret: u8) -> Stack {
     let mut config = Config::new(vec![ip], [secret; 32]);
-    config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(port) });
+    config.carrier = Some(CarrierConfig::new(port).probe(false));
     config.tcp.nodelay = true;
     let mut stack = Stack::new(config, Instant::ZERO);
     stack.handle_clock(clock(Instant::ZERO));

@@ -67,7 +67,7 @@ fn line(options: &WireAccuracy, packets: u32) -> Result<Line, WireError> {
     let perfect = PathConfig::with_delay(options.delay);
     let (sent, arrivals, cpu) = over_a_wire(options, perfect.clone(), f64::from(packets))?;
     let late = quantiles(&arrivals, options.delay)?;
-    let limited = PathConfig { rate_bits_per_s: Some(u64::from(packets) * PACKET as u64 * 8), ..perfect };
+    let limited = perfect.rate_bits_per_s(Some(u64::from(packets) * PACKET as u64 * 8));
     let (_, through, _) = over_a_wire(options, limited, f64::from(packets) * 1.25)?;
     Ok(Line {
         packets,

@@ -104,22 +104,20 @@ impl Impairments {
     /// The paths from A to B, and from B to A. Their delays add up exactly to the round-trip time.
     pub fn paths(&self) -> (PathConfig, PathConfig) {
         let half = self.rtt / 2;
-        let both = PathConfig {
-            jitter: self.jitter,
-            queue_bytes: self.queue,
-            loss: self.loss,
-            loss_burst: self.loss_burst,
-            reorder: self.reorder,
-            reorder_delay: self.reorder_delay,
-            duplicate: self.dup,
-            corrupt: self.corrupt,
-            corrupt_bits: self.corrupt_bits,
-            mtu: usize::from(self.fragment.unwrap_or(self.mtu)),
-            fragments: self.fragment.is_some(),
-            ..PathConfig::default()
-        };
-        let up = PathConfig { delay: half, rate_bits_per_s: self.rate_up, ..both.clone() };
-        let down = PathConfig { delay: self.rtt - half, rate_bits_per_s: self.rate_down, ..both };
+        let both = PathConfig::default()
+            .jitter(self.jitter)
+            .queue_bytes(self.queue)
+            .loss(self.loss)
+            .loss_burst(self.loss_burst)
+            .reorder(self.reorder)
+            .reorder_delay(self.reorder_delay)
+            .duplicate(self.dup)
+            .corrupt(self.corrupt)
+            .corrupt_bits(self.corrupt_bits)
+            .mtu(usize::from(self.fragment.unwrap_or(self.mtu)))
+            .fragments(self.fragment.is_some());
+        let up = both.clone().delay(half).rate_bits_per_s(self.rate_up);
+        let down = both.delay(self.rtt - half).rate_bits_per_s(self.rate_down);
         (up, down)
     }
 }

@@ -1,11 +1,13 @@
 //! The settings of a path, and their checks.
 
+use firstflight_wire::setters;
 use std::time::Duration;
 
 /// The settings of one direction of a path. The default is a perfect wire: no delay, no rate limit, no loss.
 ///
 /// Order along the path: filter, MTU, queue and rate, loss, corruption, duplication, delay with jitter, holding back.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PathConfig {
     /// Propagation delay of this direction (one way, not a round trip).
     pub delay: Duration,
@@ -39,6 +41,24 @@ pub struct PathConfig {
     /// If set, packets larger than `mtu` are fragmented instead, whatever their DF flag says: IPv4 packets as
     /// a router does it, IPv6 packets as their sender would do it.
     pub fragments: bool,
+}
+
+setters! {
+    PathConfig {
+        delay: Duration,
+        jitter: Duration,
+        rate_bits_per_s: Option<u64>,
+        queue_bytes: usize,
+        loss: f64,
+        loss_burst: f64,
+        reorder: f64,
+        reorder_delay: Duration,
+        duplicate: f64,
+        corrupt: f64,
+        corrupt_bits: u8,
+        mtu: usize,
+        fragments: bool,
+    }
 }
 
 impl Default for PathConfig {

@@ -39,7 +39,7 @@ pub(crate) fn server_listening(
     asap: impl FnOnce(&mut AsapPolicy),
 ) -> Server {
     let tune = |config: &mut firstflight_stack::Config| {
-        config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
     };
     let both = |policy: &mut AsapPolicy| {
         policy.relayed = Some(Arc::new(PendingLimit::with_clients(64, 4)));

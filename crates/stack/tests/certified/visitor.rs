@@ -57,7 +57,7 @@ pub(crate) fn visit_with(p: &mut Peer, data: &[u8], tune: impl FnOnce(&mut Conne
     let certificate = certificate_with(1, 2, address, (NOW_MS / 1000) as u32, 200_000, 1);
     let now = Instant::ZERO + Duration::from_millis(p.ms());
     let asap = Some(certified(certificate, now));
-    let mut config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
+    let mut config = ConnectConfig::default().asap(asap).replay_safe(true);
     tune(&mut config);
     let id = p.connect_with(data, &config);
     let syn = p.expect();

@@ -13,12 +13,10 @@ const SLICE: Duration = Duration::from_millis(5);
 
 /// A bottleneck of 10 Mbit/s with a round-trip time of 40 ms; its buffer in quarters of the bandwidth-delay product.
 pub(crate) fn bottleneck(quarters: usize) -> PathConfig {
-    PathConfig {
-        delay: Duration::from_millis(20),
-        rate_bits_per_s: Some(10_000_000),
-        queue_bytes: 50_000 * quarters / 4,
-        ..PathConfig::default()
-    }
+    PathConfig::default()
+        .delay(Duration::from_millis(20))
+        .rate_bits_per_s(Some(10_000_000))
+        .queue_bytes(50_000 * quarters / 4)
 }
 
 /// One flow from the client to the server.
@@ -67,7 +65,7 @@ impl Flows {
 
     /// Flows with these settings for all connections.
     pub(crate) fn with(path: PathConfig, seed: u64, tune: impl Fn(&mut firstflight_tcp::Config)) -> Self {
-        let back = PathConfig { loss: 0.0, queue_bytes: 1 << 20, ..path.clone() };
+        let back = path.clone().loss(0.0).queue_bytes(1 << 20);
         let mut pair = Pair::new(path, seed, false, |config, _| tune(&mut config.tcp));
         *pair.wire.b_to_a.config_mut() = back;
         let listener = pair.listen(None);
@@ -78,7 +76,7 @@ impl Flows {
     pub(crate) fn start(&mut self, algorithm: Algorithm) {
         let mut tcp = self.pair.client.config().tcp.clone();
         tcp.congestion = algorithm;
-        let config = ConnectConfig { tcp: Some(Arc::new(tcp)), ..ConnectConfig::default() };
+        let config = ConnectConfig::default().tcp(Some(Arc::new(tcp)));
         let (address, now) = (self.pair.server_addr(), self.pair.now);
         let (client, _) = self.pair.client.connect(address, b"", &config, now).unwrap();
         self.flows.push(Flow { algorithm, client, server: None, read: 0 });

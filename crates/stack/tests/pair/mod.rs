@@ -131,7 +131,7 @@ impl Pair {
     }
 
     pub(crate) fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
-        let config = ConnectConfig { fast_open, carrier: self.carrier, ..ConnectConfig::default() };
+        let config = ConnectConfig::default().fast_open(fast_open).carrier(self.carrier);
         let (id, taken) = self.client.connect(self.server_addr(), data, &config, self.now).unwrap();
         assert_eq!(taken, data.len());
         id

@@ -400,7 +400,7 @@ impl Peer {
     pub(crate) fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
         self.port = PORT;
         let carrier = self.outer.map(|(theirs, _)| theirs);
-        self.connect_with(data, &ConnectConfig { fast_open, carrier, ..ConnectConfig::default() })
+        self.connect_with(data, &ConnectConfig::default().fast_open(fast_open).carrier(carrier))
     }
 
     pub(crate) fn connect_with(&mut self, data: &[u8], config: &ConnectConfig) -> ConnId {

@@ -31,7 +31,7 @@ fn syn_ack(ack: u32) -> Seg {
 }
 
 fn fast() -> ConnectConfig {
-    ConnectConfig { fast_open: true, ..ConnectConfig::default() }
+    ConnectConfig::default().fast_open(true)
 }
 
 /// A connect with this configuration, and its answer.
@@ -78,18 +78,18 @@ pub(super) fn no_data() -> Outcome {
 
 /// The caller keeps the data back, as `firstflight` does for data that must not run twice.
 pub(super) fn not_replay_safe() -> Outcome {
-    let held = ConnectConfig { held_back: Some(Reason::NotReplaySafe), ..fast() };
+    let held = fast().held_back(Some(Reason::NotReplaySafe));
     connect(primed(), b"", &held, syn_ack(1))
 }
 
 /// Connects like `firstflight` to the later ones of several addresses.
 pub(super) fn not_first_address() -> Outcome {
-    let later = ConnectConfig { held_back: Some(Reason::NotFirstAddress), ..ConnectConfig::default() };
+    let later = ConnectConfig::default().held_back(Some(Reason::NotFirstAddress));
     connect(primed(), b"", &later, syn_ack(1))
 }
 
 fn at_most_once_without_cookie() -> Outcome {
-    let held = ConnectConfig { held_back: Some(Reason::NotReplaySafe), ..fast() };
+    let held = fast().held_back(Some(Reason::NotReplaySafe));
     connect(Peer::new(), b"", &held, syn_ack(1).cookie(&primed::COOKIE))
 }
 
@@ -306,7 +306,7 @@ pub(super) fn overlap_blackhole() -> Outcome {
     }));
     let certificate = certified::certificate(1, 2, pair.client.config().addresses[0]);
     let asap = Some(certified::certified(certificate, pair.now));
-    let config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
+    let config = ConnectConfig::default().asap(asap).replay_safe(true);
     let (id, _) = pair.client.connect(pair.server_addr(), visitor::DATA, &config, pair.now).unwrap();
     pair.connected(id);
     assert_eq!(pair.client.info(id).unwrap().outcome, Outcome::Handshake(Reason::UntrustedVerifier));
@@ -356,7 +356,7 @@ fn refused_cookies_lately() -> Outcome {
 /// A RST answers the SYN with data. The plain SYN after it opens the connection.
 pub(super) fn syn_refused() -> Outcome {
     let mut p = primed();
-    let id = p.connect_with(primed::DATA, &ConnectConfig { replay_safe: true, ..fast() });
+    let id = p.connect_with(primed::DATA, &fast().replay_safe(true));
     p.expect().is_syn();
     p.send(seg().rst().ack(primed::AFTER));
     p.expect().is_syn();

@@ -51,11 +51,8 @@ fn key() -> PrivateKey {
 
 async fn certify(mut stream: impl Duplex, address: IpAddr) {
     let mut rng = secure_rng().unwrap();
-    let config = Config {
-        issuer: Some(Issuer::new(key())),
-        allowed: vec!["192.0.2.0/24".parse().unwrap()],
-        ..Config::default()
-    };
+    let config =
+        Config::default().issuer(Some(Issuer::new(key()))).allowed(vec!["192.0.2.0/24".parse().unwrap()]);
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let clock = Clock {
         mono: boot_clock().unwrap(),

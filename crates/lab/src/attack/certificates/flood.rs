@@ -96,7 +96,7 @@ impl Flood {
     pub fn run(self) -> Damage {
         let mut world = World::seeded(self.seed);
         let server = address(1);
-        world.budget = BudgetConfig { per_second: self.budget, ..BudgetConfig::default() };
+        world.budget = BudgetConfig::default().per_second(self.budget);
         let pending = Arc::new(PendingLimit::new(256));
         let asap = policy(true, guard(&clock_at(world.now)), &pending);
         world.serve(server, 300, |config| config.asap = asap);

@@ -144,7 +144,7 @@ fn parent() -> Option<ZoneData> {
 
 fn stack(now: Instant) -> Option<(Stack, ListenerId)> {
     let mut config = Config::new(vec![SERVER], [2; 32]);
-    config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OUTER) });
+    config.carrier = Some(CarrierConfig::new(OUTER).probe(false));
     let mut stack = Stack::new(config, now);
     stack.handle_clock(clock_at(now));
     let began = clock_at(now).unix_ms - 600_000;

@@ -84,7 +84,7 @@ impl Upload {
         let server = SocketAddr::new(address(1), PORT);
         let (id, _) = stack.connect(server, &[], &ConnectConfig::default(), now).ok()?;
         let down = PathConfig::with_delay(DELAY);
-        let up = PathConfig { rate_bits_per_s: Some(RATE_UP), mtu: MTU, fragments: true, ..down.clone() };
+        let up = down.clone().rate_bits_per_s(Some(RATE_UP)).mtu(MTU).fragments(true);
         let (up, down) = (Path::new(up, 1).ok()?, Path::new(down, 1).ok()?);
         Some(Self { stack, up, down, id, began: now, left: UPLOAD, arrived: 0, done: None })
     }

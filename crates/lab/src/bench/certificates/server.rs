@@ -3,7 +3,7 @@
 use super::super::ours::SERVICE;
 use super::super::{BenchError, EXCHANGE_US, REQUEST, cpu_time};
 use super::Seen;
-use super::signatures::{NOW, NOW_MS, UNLIMITED, client, clock, guard};
+use super::signatures::{NOW, NOW_MS, client, clock, guard, unlimited};
 use crate::attack::world::spoof;
 use crate::certified::{LASTS, certificate, identity, key, policy, syn_with};
 use firstflight_credential::{CookieKey, FastOpenPolicy, Flow, KeyRing, PendingLimit, Scheme};
@@ -114,7 +114,7 @@ struct Server {
 impl Server {
     fn new() -> Result<Self, BenchError> {
         let mut config = Config::new(vec![SERVICE.ip()], [2; 32]);
-        config.limits.asap = UNLIMITED;
+        config.limits.asap = unlimited();
         let mut stack = Stack::new(config, NOW);
         stack.handle_clock(clock());
         let pending = Arc::new(PendingLimit::with_clients(4 * CLIENTS as u32, u32::MAX));

@@ -35,8 +35,9 @@ pub fn client(n: usize) -> IpAddr {
 }
 
 /// A budget that is never used up.
-pub const UNLIMITED: BudgetConfig =
-    BudgetConfig { per_second: 1_000_000_000, relayed_per_second: 0, certificates: 1 << 16 };
+pub fn unlimited() -> BudgetConfig {
+    BudgetConfig::default().per_second(1_000_000_000).relayed_per_second(0).certificates(1 << 16)
+}
 
 /// A guard that started long ago.
 pub fn guard() -> Arc<ReplayTable> {
@@ -75,7 +76,7 @@ impl Signatures {
             .map(|(n, key)| certificate(key, client(n), (NOW, NOW_MS / 1000), (LASTS, 1)))
             .collect();
         let certificates = certificates.ok_or(BenchError::Wrong("a certificate for the bench".into()))?;
-        let mut shard = AsapShard::new(UNLIMITED);
+        let mut shard = AsapShard::new(unlimited());
         let new = examine(&certificates, &mut shard, &mut random)?;
         let verdicts = verify(&new, &mut random);
         shard.learn(&new, &verdicts, NOW);

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::ip::{Fragment, Protocol};
+use firstflight_wire::setters;
 use firstflight_wire::{Instant, ParseError};
 use table::Table;
 
@@ -29,6 +30,7 @@ const LEAST_LONGEST: usize = 1500;
 /// fragments of an honest packet arrive close together, so it is complete before it becomes the oldest. Packets longer
 /// than the link's MTU and longer than 1,500 bytes are refused; a peer that keeps to the announced MSS sends none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FragmentLimits {
     /// Bytes of all incomplete packets together, including what is needed to keep track of them. 0 drops all fragments.
     pub bytes: usize,
@@ -42,6 +44,15 @@ pub struct FragmentLimits {
     /// Linux takes 30 s and 60 s. The shorter it is, the fewer old fragments meet an identification that is used again
     /// (RFC 4963).
     pub lifetime: Duration,
+}
+
+setters! {
+    FragmentLimits {
+        bytes: usize,
+        bytes_per_source: usize,
+        per_packet: usize,
+        lifetime: Duration,
+    }
 }
 
 impl FragmentLimits {
