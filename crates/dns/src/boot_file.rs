@@ -2,13 +2,11 @@
 //! section 9).
 
 use crate::relay::Boot;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use firstflight_files::{FixedFile, LockError, ReadError};
+use std::io;
 use std::path::Path;
 
-/// The number's digits and a line feed. The content always has this length, so a write never leaves the rest
-/// of an earlier one.
+/// The number's digits and a line feed.
 const LEN: usize = 11;
 
 /// A file with the last [`Boot`]. One front at a time holds its lock.
@@ -16,7 +14,7 @@ const LEN: usize = 11;
 /// If you remove the file, you must make new relay keys.
 #[derive(Debug)]
 pub struct BootFile {
-    file: File,
+    file: FixedFile<LEN>,
     last: Option<Boot>,
 }
 
@@ -26,17 +24,14 @@ impl BootFile {
     /// # Errors
     /// When it cannot be read or written, another front holds it, or it is not such a file.
     pub fn open(path: &Path) -> Result<Self, BootError> {
-        let fail = BootError::Io;
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(path).map_err(fail)?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => BootError::Held,
-            TryLockError::Error(error) => BootError::Io(error),
+        let file = FixedFile::open(path).map_err(|error| match error {
+            LockError::Held => BootError::Held,
+            LockError::Io(error) => BootError::Io(error),
         })?;
-        let mut text = String::new();
-        let read = (&mut file).take(LEN as u64 + 1).read_to_string(&mut text);
-        read.map_err(fail)?;
+        let text = file.read().map_err(|error| match error {
+            ReadError::Io(error) => BootError::Io(error),
+            ReadError::Open(_) | ReadError::TooLong | ReadError::NotText => BootError::NotBoot,
+        })?;
         let last = match text.as_str() {
             // The file is new, or an earlier start failed before it sent a datagram.
             "" => None,
@@ -45,11 +40,6 @@ impl BootFile {
                 Some(Boot(number.and_then(|number| number.parse().ok()).ok_or(BootError::NotBoot)?))
             }
         };
-        if let Some(directory) = path.parent() {
-            // Sync the directory. If a crash lost the file, the front would forget its last start.
-            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)?;
-        }
         Ok(Self { file, last })
     }
 
@@ -59,9 +49,11 @@ impl BootFile {
     /// When it cannot be written, or there are no larger numbers left.
     pub fn next(&mut self, now: u32) -> Result<Boot, BootError> {
         let next = Boot::after(self.last, now).ok_or(BootError::Exhausted)?;
-        self.file.rewind().map_err(BootError::Io)?;
-        self.file.write_all(format!("{:010}\n", next.0).as_bytes()).map_err(BootError::Io)?;
-        self.file.sync_all().map_err(BootError::Io)?;
+        // Ten digits hold every number.
+        let mut text = [b'\n'; LEN];
+        let digits = format!("{:010}", next.0);
+        text.iter_mut().zip(digits.bytes()).for_each(|(place, digit)| *place = digit);
+        self.file.write(&text).map_err(BootError::Io)?;
         self.last = Some(next);
         Ok(next)
     }

@@ -1,8 +1,12 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use crate::write::place;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 fn names(directory: &Path) -> Vec<String> {
     let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
@@ -76,10 +80,100 @@ fn where_nothing_can_be_written_is_known_before() {
 fn one_process_holds_a_lock() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
-    let held = lock(&path).unwrap();
-    assert!(matches!(lock(&path), Err(LockError::Held)));
+    let held = StateFile::lock(&path).unwrap();
+    assert!(matches!(StateFile::lock(&path), Err(LockError::Held)));
+    // A write replaces the file, and the lock stays.
+    assert!(held.read(5).unwrap().is_none());
+    held.replace(b"state").unwrap();
+    assert_eq!(*held.read(5).unwrap().unwrap(), "state");
+    assert!(matches!(StateFile::lock(&path), Err(LockError::Held)));
+    held.remove().unwrap();
+    assert!(held.read_secret(5).unwrap().is_none());
     drop(held);
-    assert!(lock(&path).is_ok());
+    assert!(StateFile::lock(&path).is_ok());
+}
+
+#[test]
+fn a_file_of_fixed_length_is_locked_and_written_in_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let mut file = FixedFile::<4>::open(&path).unwrap();
+    assert_eq!(file.read().unwrap().as_str(), "");
+    file.write(b"1234").unwrap();
+    assert!(matches!(FixedFile::<4>::open(&path), Err(LockError::Held)));
+    // The directory has changed its owner, or the process has.
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o500)).unwrap();
+    file.write(b"5678").unwrap();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
+    assert_eq!((file.read().unwrap().as_str(), file.read().unwrap().as_str()), ("5678", "5678"));
+    drop(file);
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    fs::write(&path, "12345").unwrap();
+    assert!(matches!(FixedFile::<4>::open(&path).unwrap().read(), Err(ReadError::TooLong)));
+}
+
+#[test]
+fn files_set_aside_keep_their_content_and_have_different_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let aside = ["first", "second"].map(|text| {
+        create(&path, text.as_bytes()).unwrap();
+        set_aside(&path).unwrap()
+    });
+    assert_eq!(aside.each_ref().map(|path| fs::read_to_string(path).unwrap()), ["first", "second"]);
+    assert!(!path.exists());
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Names {
+    names: Vec<String>,
+}
+
+const FORMAT: Format = Format { version: 2, longest: 100, secret: true };
+
+#[test]
+fn a_file_of_another_version_is_not_read_as_one_of_this_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("names");
+    assert!(FORMAT.read::<Names>(&path).unwrap().is_none());
+    let names = Names { names: vec!["alice".into()] };
+    FORMAT.write(&path, &names).unwrap();
+    assert_eq!(FORMAT.read(&path).unwrap(), Some(names));
+    for version in [1, 3] {
+        // It may lack what this version has.
+        replace(&path, format!("{{\"version\":{version}}}").as_bytes()).unwrap();
+        let error = FORMAT.read::<Names>(&path).unwrap_err();
+        assert!(matches!(error, FormatError::Version { found, expected: 2 } if found == version), "{error}");
+    }
+}
+
+#[test]
+fn a_damaged_file_is_not_quoted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("names");
+    let verdict = |text: &[u8]| {
+        replace(&path, text).unwrap();
+        FORMAT.read::<Names>(&path).unwrap_err().to_string()
+    };
+    assert_eq!(verdict(b""), "it is cut off");
+    assert_eq!(verdict(b"{\"version\":2,\"names\":[\"ali"), "it is cut off");
+    assert_eq!(verdict(b"names"), "it is not JSON");
+    assert_eq!(verdict(b"\xff"), "it is not JSON");
+    assert_eq!(verdict(b"{\"version\":2,\"names\":\"secret\"}"), "it has other fields");
+    assert_eq!(verdict(&[b' '; 101]), "it is too long");
+}
+
+#[test]
+fn a_file_with_secrets_is_refused_if_others_can_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("names");
+    let names = Names { names: Vec::new() };
+    FORMAT.write(&path, &names).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    let error = FORMAT.read::<Names>(&path).unwrap_err();
+    assert!(matches!(error, FormatError::Open(0o640)) && error.to_string().contains("chmod 600"), "{error}");
+    let open = Format { secret: false, ..FORMAT };
+    assert_eq!(open.read(&path).unwrap(), Some(names));
 }
 
 #[test]
@@ -89,4 +183,16 @@ fn digits_there_and_back() {
     for bad in ["", "007ff", "007fff0", "007fg0", "00 fff", "+07fff", "éééé"] {
         assert!(from_hex::<3>(bad).is_none(), "{bad}");
     }
+}
+
+#[test]
+fn a_file_is_not_read_beyond_its_longest_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("text");
+    create(&path, b"four").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(read(&path, 4).unwrap().as_str(), "four");
+    assert!(matches!(read(&path, 3), Err(ReadError::TooLong)));
+    // A device has no length, and this one has no end.
+    assert!(matches!(read(Path::new("/dev/zero"), 3), Err(ReadError::TooLong)));
 }

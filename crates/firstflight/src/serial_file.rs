@@ -6,11 +6,10 @@
 //! serials only if the clock was set back as well.
 
 use crate::credential::{OneTimeKeys, SerialTable};
-use firstflight_files::{LockError, OpenMode, ReadError, from_hex, to_hex};
+use firstflight_files::{LockError, OpenMode, ReadError, StateFile, from_hex, to_hex};
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
@@ -52,13 +51,10 @@ pub enum SerialFileError {
 
 /// An open state file that this process owns.
 pub struct SerialFile {
-    path: PathBuf,
+    file: StateFile,
     keys: Zeroizing<[u8; 32]>,
     issuer: u16,
     mark: u64,
-    /// Held as long as this value exists. The lock is on a second file, because writing replaces the state file
-    /// itself.
-    _lock: File,
 }
 
 impl SerialFile {
@@ -68,11 +64,11 @@ impl SerialFile {
     /// # Errors
     /// When the file is not usable; see [`SerialFileError`].
     pub fn open(path: &Path, issuer: u16, shared: Option<&[u8; 32]>) -> Result<Self, SerialFileError> {
-        let lock = firstflight_files::lock(path).map_err(|error| match error {
+        let file = StateFile::lock(path).map_err(|error| match error {
             LockError::Held => SerialFileError::Locked,
             LockError::Io(error) => SerialFileError::Io(error),
         })?;
-        let (keys, mark) = match read(path)? {
+        let (keys, mark) = match read(&file)? {
             Some(state) if state.issuer != issuer => return Err(SerialFileError::Issuer(state.issuer)),
             Some(state) => (state.keys, state.mark),
             None => {
@@ -82,7 +78,7 @@ impl SerialFile {
             }
         };
         let keys = shared.map_or(keys, |shared| Zeroizing::new(*shared));
-        let mut file = Self { path: path.to_owned(), keys, issuer, mark, _lock: lock };
+        let mut file = Self { file, keys, issuer, mark };
         // Write now, to find out whether the file can be written.
         file.write(file.mark.max(from_clock()))?;
         Ok(file)
@@ -117,7 +113,7 @@ impl SerialFile {
     fn write(&mut self, mark: u64) -> io::Result<()> {
         let keys = to_hex(&*self.keys);
         let text = Zeroizing::new(format!("{TITLE}\nkeys {}\nissuer {}\nmark {mark}\n", *keys, self.issuer));
-        firstflight_files::replace(&self.path, text.as_bytes())?;
+        self.file.replace(text.as_bytes())?;
         self.mark = mark;
         Ok(())
     }
@@ -145,7 +141,7 @@ async fn keep_ahead(mut file: SerialFile, table: Weak<SerialTable>) {
             }
             Err(error) if !failing => {
                 failing = true;
-                let file = file.path.display();
+                let file = file.file.path().display();
                 tracing::error!(%file, %error, "cannot write the mark: soon no one-time cookie is granted any more");
             }
             Err(_) => {}
@@ -160,15 +156,13 @@ struct State {
     mark: u64,
 }
 
-fn read(path: &Path) -> Result<Option<State>, SerialFileError> {
-    let text = match firstflight_files::read_secret(path, LONGEST) {
-        Ok(text) => text,
-        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(ReadError::Io(error)) => return Err(error.into()),
-        Err(ReadError::Open(mode)) => return Err(SerialFileError::Readable(mode)),
-        Err(ReadError::TooLong | ReadError::NotText) => return Err(SerialFileError::Damaged),
-    };
-    parse(&text).map(Some).ok_or(SerialFileError::Damaged)
+fn read(file: &StateFile) -> Result<Option<State>, SerialFileError> {
+    let text = file.read_secret(LONGEST).map_err(|error| match error {
+        ReadError::Io(error) => SerialFileError::Io(error),
+        ReadError::Open(mode) => SerialFileError::Readable(mode),
+        ReadError::TooLong | ReadError::NotText => SerialFileError::Damaged,
+    })?;
+    text.map(|text| parse(&text).ok_or(SerialFileError::Damaged)).transpose()
 }
 
 fn parse(text: &str) -> Option<State> {
@@ -193,7 +187,7 @@ fn from_clock() -> u64 {
 impl fmt::Debug for SerialFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SerialFile")
-            .field("path", &self.path)
+            .field("path", &self.file.path())
             .field("issuer", &self.issuer)
             .field("mark", &self.mark)
             .finish_non_exhaustive()

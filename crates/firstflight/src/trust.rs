@@ -25,6 +25,7 @@
 use crate::credential::asap::{NotAKey, PublicKey, TrustError, TrustStore, Trusted};
 use crate::keys::{EVERY, Warning};
 use crate::shared::Shared;
+use firstflight_files::ReadError;
 use firstflight_stack::ListenerId;
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -32,10 +33,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 
 /// Maximum size of a trust file, bytes.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// The first line of a file whose last line is [`END`].
 const BEGIN: &str = "# begin";
 /// Last line of such a file.
@@ -163,13 +163,14 @@ pub async fn follow(mut listeners: Vec<TrustHandle>, mut file: TrustFile) {
 }
 
 async fn read(path: &Path) -> Result<String, TrustFileError> {
-    let mut text = String::new();
-    let file = tokio::fs::File::open(path).await.map_err(TrustFileError::Read)?;
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).await.map_err(TrustFileError::Read)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(TrustFileError::TooLong);
+    let path = path.to_owned();
+    let reading = tokio::task::spawn_blocking(move || firstflight_files::read(&path, MAX_BYTES));
+    match reading.await.map_err(io::Error::other).map_err(TrustFileError::Read)? {
+        Ok(mut text) => Ok(std::mem::take(&mut *text)),
+        Err(ReadError::TooLong) => Err(TrustFileError::TooLong),
+        Err(ReadError::Io(error)) => Err(TrustFileError::Read(error)),
+        Err(error) => Err(TrustFileError::Read(io::Error::new(io::ErrorKind::InvalidData, error))),
     }
-    Ok(text)
 }
 
 /// Whether a file has both marks.

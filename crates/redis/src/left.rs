@@ -11,52 +11,42 @@
 //! several places of the engine (a deadline, a plain SYN, no room).
 
 use crate::error::StateError;
-use firstflight_files::LockError;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use firstflight_files::{LockError, ReadError, StateFile};
+use std::io;
+use std::path::Path;
 
 /// First line of the file.
 const TITLE: &str = "firstflight shared store, version 1";
 /// The longest file. A longer file is not a state file.
-const LONGEST: u64 = 256;
+const LONGEST: usize = 256;
 
 /// The state file. This process is its only user until this is dropped.
 #[derive(Debug)]
-pub(crate) struct LeftFile {
-    path: PathBuf,
-    _lock: File,
-}
+pub(crate) struct LeftFile(StateFile);
 
 impl LeftFile {
     /// Locks the file at `path`, and removes the ticket from it, if there is one.
     pub fn take(path: &Path) -> Result<(Self, Option<String>), StateError> {
-        let lock = firstflight_files::lock(path).map_err(|error| match error {
+        let file = StateFile::lock(path).map_err(|error| match error {
             LockError::Held => StateError::Locked,
             LockError::Io(error) => StateError::Io(error),
         })?;
-        let ticket = match File::open(path) {
-            Ok(file) => {
-                let mut text = String::new();
-                file.take(LONGEST).read_to_string(&mut text).map_err(|error| match error.kind() {
-                    ErrorKind::InvalidData => StateError::Damaged,
-                    _ => StateError::Io(error),
-                })?;
-                let ticket = parse(&text).ok_or(StateError::Damaged)?;
-                fs::remove_file(path)?;
-                Some(ticket)
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error.into()),
-        };
+        let text = file.read(LONGEST).map_err(|error| match error {
+            ReadError::Io(error) => StateError::Io(error),
+            ReadError::Open(_) | ReadError::TooLong | ReadError::NotText => StateError::Damaged,
+        })?;
+        let ticket = text.map(|text| parse(&text).ok_or(StateError::Damaged)).transpose()?;
+        if ticket.is_some() {
+            file.remove()?;
+        }
         // Fail now, and not at the end, if the file cannot be written.
         firstflight_files::check_writable(path)?;
-        Ok((Self { path: path.to_owned(), _lock: lock }, ticket))
+        Ok((Self(file), ticket))
     }
 
     /// Keeps `ticket` for the next start.
     pub fn put(&self, ticket: &str) -> io::Result<()> {
-        firstflight_files::replace(&self.path, format!("{TITLE}\nleft {ticket}\n").as_bytes())
+        self.0.replace(format!("{TITLE}\nleft {ticket}\n").as_bytes())
     }
 }
 

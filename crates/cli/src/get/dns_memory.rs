@@ -7,20 +7,19 @@ use firstflight::carriage::{self, Cause};
 use firstflight::credential::NetworkId;
 use firstflight::wire::Instant;
 use firstflight::wire::asap::Zone;
+use firstflight_files::Format;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The format's version.
-const VERSION: u32 = 1;
 /// Maximum number of servers. The entries that expire first are removed first.
 const SERVERS: usize = 1024;
 /// Maximum number of networks, and of resolvers.
 const NETWORKS: usize = 256;
-/// Largest file that is read, bytes.
-const LARGEST: u64 = 4 << 20;
+/// The file.
+const FORMAT: Format = Format { version: 1, longest: 4 << 20, secret: false };
 /// How long a network is not verified again after unknown servers could not reach this client.
 const CLOSED_FOR: Duration = Duration::from_secs(60 * 60);
 /// How long a server's record is not queried again after it was queried because first flights were lost, seconds.
@@ -29,7 +28,6 @@ const ASKED_AGAIN: u64 = 10 * 60;
 /// The file's content. Times are Unix times in seconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsMemory {
-    version: u32,
     servers: Vec<Known>,
     stops: Vec<Stop>,
     closed: Vec<Closed>,
@@ -87,26 +85,12 @@ impl DnsMemory {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |error| Error::DnsMemory(path.to_owned(), error);
         firstflight_files::check_writable(path).map_err(fail)?;
-        let text = match std::fs::metadata(path) {
-            Ok(found) if found.len() > LARGEST => return Err(fail(io::Error::other("it is too large"))),
-            Ok(_) => std::fs::read(path).map_err(fail)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(fail(error)),
-        };
-        let memory: Self = serde_json::from_slice(&text).map_err(|error| fail(error.into()))?;
-        if memory.version != VERSION {
-            return Err(fail(io::Error::other("it is of another version, or no such file")));
-        }
-        Ok(memory)
+        Ok(FORMAT.read(path).map_err(|error| fail(io::Error::other(error)))?.unwrap_or_default())
     }
 
     /// Replaces the file atomically, with mode 0600.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let fail = |error| Error::DnsMemory(path.to_owned(), error);
-        let content = Self { version: VERSION, ..self.clone() };
-        let mut text = serde_json::to_vec_pretty(&content).map_err(|error| fail(error.into()))?;
-        text.push(b'\n');
-        firstflight_files::replace(path, &text).map_err(fail)
+        FORMAT.write(path, self).map_err(|error| Error::DnsMemory(path.to_owned(), error))
     }
 
     /// The parameter that the server of `name` at `port` published, if its record has not expired.

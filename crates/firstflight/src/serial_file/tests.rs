@@ -5,6 +5,7 @@ use super::*;
 use crate::credential::Serial;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory that is deleted when this is dropped.
@@ -33,7 +34,7 @@ impl Place {
     }
 
     fn mark(&self) -> u64 {
-        read(&self.file()).unwrap().unwrap().mark
+        parse(&fs::read_to_string(self.file()).unwrap()).unwrap().mark
     }
 }
 

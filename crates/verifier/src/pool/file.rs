@@ -6,26 +6,23 @@ use super::state::State;
 use crate::clock::boot_clock;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_files::{Format, FormatError, OpenMode};
 use firstflight_service::key_file::{from_hex, to_hex};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{CERTIFICATE_LEN, CertificateBody};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroize;
 
-/// The format's version.
-const VERSION: u32 = 1;
-/// The largest file that is read, bytes.
-const LARGEST: u64 = 16 << 20;
+/// The file. It has the clients' private keys.
+const FORMAT: Format = Format { version: 1, longest: 16 << 20, secret: true };
 /// This id changes at every start of the machine (Linux, `random(4)`).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 #[derive(Serialize, Deserialize)]
 struct Content {
-    version: u32,
     boot: String,
     certificates: Vec<Saved>,
 }
@@ -142,41 +139,21 @@ pub(super) fn save(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFile
 
 /// The content of a file. `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Content>, PoolFileError> {
-    let mut text = Zeroizing::new(Vec::new());
-    match File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut text)) {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(PoolFileError::Read(path.to_owned(), error)),
-    }
-    let content: Content = serde_json::from_slice(&text)
-        .map_err(|error| PoolFileError::Invalid(path.to_owned(), mistake(&error)))?;
-    if content.version != VERSION {
-        return Err(PoolFileError::Invalid(path.to_owned(), "another version"));
-    }
-    Ok(Some(content))
+    FORMAT.read(path).map_err(|error| match error {
+        FormatError::Io(error) => PoolFileError::Read(path.to_owned(), error),
+        FormatError::Open(mode) => PoolFileError::Open(path.to_owned(), mode),
+        error => PoolFileError::Format(path.to_owned(), error),
+    })
 }
 
-/// Replaces a file atomically.
 fn write(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
-    let content = Content { version: VERSION, boot: boot_id(), certificates };
-    let fail = |error| PoolFileError::Write(path.to_owned(), error);
-    let text = Zeroizing::new(serde_json::to_vec(&content).map_err(|error| fail(error.into()))?);
-    firstflight_files::replace(path, &text).map_err(fail)
+    let content = Content { boot: boot_id(), certificates };
+    FORMAT.write(path, &content).map_err(|error| PoolFileError::Write(path.to_owned(), error))
 }
 
 /// Empty on a system without such an id. A file from there is then loaded only on a system without one.
 fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
-}
-
-/// The kind of mistake, in words that do not quote the file.
-fn mistake(error: &serde_json::Error) -> &'static str {
-    match error.classify() {
-        serde_json::error::Category::Io => "it cannot be read",
-        serde_json::error::Category::Syntax => "it is not JSON",
-        serde_json::error::Category::Data => "it has other fields",
-        serde_json::error::Category::Eof => "it is cut off",
-    }
 }
 
 /// Why a pool's file cannot be used.
@@ -186,8 +163,14 @@ pub enum PoolFileError {
     /// It cannot be read.
     #[error("cannot read the certificates in {0}: {1}")]
     Read(PathBuf, io::Error),
+    /// Other users can read or change it. Contains its mode. Its creator is at fault.
+    #[error("{0} {mode}", mode = OpenMode(*.1))]
+    Open(PathBuf, u32),
     /// It is not a pool of this version.
     #[error("{0} holds no certificates of this version: {1}")]
+    Format(PathBuf, FormatError),
+    /// It does not hold one certificate that is still valid.
+    #[error("{0} holds no certificate: {1}")]
     Invalid(PathBuf, &'static str),
     /// It cannot be written.
     #[error("cannot write the certificates to {0}: {1}")]

@@ -307,6 +307,22 @@ proptest! {
 }
 
 #[test]
+fn a_pool_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    file::save(&path, file::to_save(&bench.state)).unwrap();
+    for mode in [0o640, 0o604, 0o620] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let error = file::load(&path, &mut bench.state, at(2)).unwrap_err();
+        assert!(matches!(error, PoolFileError::Open(_, found) if found == mode), "{error}");
+        assert!(error.to_string().contains("chmod 600"), "{error}");
+    }
+}
+
+#[test]
 fn a_pool_comes_back_from_its_file() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
@@ -330,7 +346,7 @@ fn a_pool_comes_back_from_its_file() {
     assert_eq!(early.state.fresh(), 0);
     // The machine was restarted in the meantime.
     let text = std::fs::read_to_string(&path).unwrap();
-    let boot = text.split("\"boot\":\"").nth(1).unwrap().split('"').next().unwrap();
+    let boot = text.split("\"boot\": \"").nth(1).unwrap().split('"').next().unwrap();
     std::fs::write(&path, text.replace(boot, "another")).unwrap();
     let mut later = Bench::new(vec![issuer(1, true)]);
     file::load(&path, &mut later.state, at(2)).unwrap();
@@ -338,7 +354,7 @@ fn a_pool_comes_back_from_its_file() {
     for bad in ["", "{", "[]", "{\"version\":2,\"boot\":\"\",\"certificates\":[]}"] {
         std::fs::write(&path, bad).unwrap();
         assert!(
-            matches!(file::load(&path, &mut later.state, at(2)), Err(PoolFileError::Invalid(..))),
+            matches!(file::load(&path, &mut later.state, at(2)), Err(PoolFileError::Format(..))),
             "{bad}"
         );
     }

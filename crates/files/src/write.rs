@@ -1,0 +1,94 @@
+//! Writing, removing and renaming.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tempfile::NamedTempFile;
+
+/// Writes a new file of mode 0600. On an error no file of this name is left, so the next attempt can succeed.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] when there is a file of this name; others when it cannot be written.
+pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
+    place(path, |file| file.write_all(content), |file| file.persist_noclobber(path))
+}
+
+/// Writes a file of mode 0600, and replaces an existing one. On an error the existing file is unchanged.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    place(path, |file| file.write_all(content), |file| file.persist(path))
+}
+
+/// Checks whether [`replace`] can create a file in the directory of `path`: it creates one and removes it.
+///
+/// # Errors
+/// When it cannot, or `path` is a directory.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    File::open(directory(path))?;
+    scratch(path).map(drop)
+}
+
+/// Removes a file. When this returns, the file does not come back after a crash.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    sync(path)
+}
+
+/// Renames a damaged file to `PATH.corrupt-NUMBER`, a name that is not in use, and returns that name.
+///
+/// # Errors
+/// When it cannot be renamed.
+pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut number = seconds;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".corrupt-{number}"));
+        let aside = PathBuf::from(name);
+        if aside.symlink_metadata().is_ok() {
+            number += 1;
+            continue;
+        }
+        fs::rename(path, &aside)?;
+        return sync(path).map(|()| aside);
+    }
+}
+
+/// Flushes the directory that `path` lies in, so that its names are on the disk.
+pub(crate) fn sync(path: &Path) -> io::Result<()> {
+    File::open(directory(path))?.sync_all()
+}
+
+/// Writes a file under a temporary name, flushes it to the disk, and moves it to `path` by `rename`.
+pub(crate) fn place(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+    rename: impl FnOnce(NamedTempFile) -> Result<File, tempfile::PersistError>,
+) -> io::Result<()> {
+    let directory = File::open(directory(path))?;
+    // The temporary file is removed when it is dropped.
+    let mut file = scratch(path)?;
+    write(file.as_file_mut())?;
+    file.as_file().sync_all()?;
+    rename(file).map_err(|error| error.error)?;
+    directory.sync_all()
+}
+
+/// An empty file of mode 0600 in the directory of `path`.
+fn scratch(path: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(".firstflight-").tempfile_in(directory(path))
+}
+
+/// The directory that `path` lies in.
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
