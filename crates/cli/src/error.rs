@@ -4,6 +4,7 @@ use crate::asap::InspectError;
 use crate::dns::DnsError;
 use crate::explain::OpenError;
 use crate::get::target::TargetError;
+use crate::key_fault;
 use crate::serve::replays::ReplayError;
 use crate::verifier::VerifierError;
 use firstflight::CacheError;
@@ -14,11 +15,10 @@ use firstflight::keys::KeyFileError;
 use firstflight::link::memory::MemoryLinkError;
 use firstflight::link::{PcapWriterError, TunError};
 use firstflight::trust::TrustFileError;
-use firstflight_files::OpenMode;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ pub enum Error {
     #[error("{0}: {1}")]
     Key(&'static str, KeyParseError),
     /// The key file cannot be read or is not valid.
-    #[error("{}", key_file(.0, .1))]
+    #[error("{}", key_fault::unusable(.0, .1, "firstflight keys new -o FILE"))]
     KeyFile(PathBuf, KeyFileError),
     /// The clock is not accurate enough for a key schedule.
     #[error("{0}")]
@@ -205,18 +205,6 @@ impl Error {
             | Self::DemoTimeout(..) => ExitCode::from(1),
             _ => ExitCode::from(2),
         }
-    }
-}
-
-/// The message about a key file, with the command that makes one if there is none.
-fn key_file(path: &Path, error: &KeyFileError) -> String {
-    let path = path.display();
-    match error {
-        KeyFileError::Read(error) => {
-            format!("cannot read the key file {path}: {error}; make one with `firstflight keys new -o FILE`")
-        }
-        KeyFileError::Open(mode) => format!("key file {path} {}", OpenMode(*mode)),
-        error => format!("key file {path}: {error}"),
     }
 }
 

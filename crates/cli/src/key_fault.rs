@@ -1,15 +1,25 @@
-//! Errors of a service's key file.
+//! Errors of key files.
 
-use firstflight_verifier::KeyFileError;
+use firstflight_files::{KeyFileError, ReadError};
+use firstflight_verifier::LineError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file and its error.
+/// The message about a key file. If it cannot be read, says that the command `maker` makes one.
+pub fn unusable<C: fmt::Display>(path: &Path, error: &KeyFileError<C>, maker: &str) -> String {
+    let advice = match error {
+        KeyFileError::Read(ReadError::Io(_)) => format!("; make one with `{maker}`"),
+        _ => String::new(),
+    };
+    format!("key file {} {error}{advice}", path.display())
+}
+
+/// The file of a service, and its error.
 #[derive(Debug)]
 pub enum KeyFault {
     /// It cannot be used. The command given here makes a new one.
-    Unusable(PathBuf, KeyFileError, &'static str),
+    Unusable(PathBuf, KeyFileError<LineError>, &'static str),
     /// The new file already exists.
     Exists(PathBuf),
     /// The new file cannot be written.
@@ -29,10 +39,7 @@ impl KeyFault {
 impl fmt::Display for KeyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unusable(path, error @ KeyFileError::Read(_), maker) => {
-                write!(f, "key file {} {error}; make one with `{maker}`", path.display())
-            }
-            Self::Unusable(path, error, _) => write!(f, "key file {} {error}", path.display()),
+            Self::Unusable(path, error, maker) => f.write_str(&unusable(path, error, maker)),
             Self::Exists(path) => write!(
                 f,
                 "{} exists already, and its key would be lost: choose another file, or remove it",

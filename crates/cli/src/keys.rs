@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::utc::Time;
 use clap::Subcommand;
 use firstflight::credential::{CookieKeys, FarmSecrets, Schedule, Scheme};
-use firstflight::keys::KeyFileError;
+use firstflight::keys::{KeyError, KeyFile, KeyFileError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -101,10 +101,11 @@ impl Source {
 
     fn read(&self) -> Result<Stored, Error> {
         let failed = |error| Error::KeyFile(self.file.clone(), error);
-        let text = firstflight_files::read_secret(&self.file, KeyFileError::MAX_BYTES);
+        let invalid = |error| failed(KeyFileError::Content(error));
+        let text = firstflight_files::read_secret(&self.file, KeyFile::MAX_BYTES);
         let text = text.map_err(|error| failed(error.into()))?;
         if text.contains(':') {
-            let secrets: FarmSecrets = text.parse().map_err(|error| failed(KeyFileError::Secret(error)))?;
+            let secrets: FarmSecrets = text.parse().map_err(|error| invalid(KeyError::Secret(error)))?;
             let schedule =
                 Schedule::new(secrets, Scheme::Linux, self.period.duration(), Schedule::DEFAULT_LEAD);
             return Ok(Stored::Secrets(Box::new(schedule.map_err(Error::Schedule)?)));
@@ -112,7 +113,7 @@ impl Source {
         if !text.contains('-') {
             return Err(Error::NotKeys(self.file.clone()));
         }
-        text.parse().map(Stored::Keys).map_err(|error| failed(KeyFileError::Key(error)))
+        text.parse().map(Stored::Keys).map_err(|error| invalid(KeyError::Key(error)))
     }
 
     /// The keys that are valid at that time.

@@ -12,7 +12,8 @@ use crate::stop::Stop;
 use clap::Subcommand;
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
-    Config, Group, Issuer, STREAM_LIMITS, Service, TokenKey, VantagePoint, VerifierKeys, read_token_keys,
+    Config, Group, Issuer, KeyFileError, LineError, STREAM_LIMITS, Service, TokenKey, VantagePoint,
+    VerifierKeys, read_token_keys,
 };
 use firstflight_wire::asap::message::VantageId;
 use ipnet::IpNet;
@@ -138,7 +139,7 @@ impl Run {
 fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
     let fail = |error| VerifierError::unusable(path, error);
     let keys = read_token_keys(path).map_err(fail)?;
-    keys.into_iter().next().ok_or_else(|| fail(firstflight_verifier::KeyFileError::NoKey))
+    keys.into_iter().next().ok_or_else(|| fail(KeyFileError::Content(LineError::NoKey)))
 }
 
 async fn serve(run: Run) -> Result<ExitCode, Error> {

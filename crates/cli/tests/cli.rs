@@ -381,7 +381,7 @@ fn mistakes_of_serve() {
     serve(&["--root", "/", "--port", "0"], "'--port <N>'");
     serve(&["--root", "/", "--key", "0-0"], "found 2 words, not 4");
     serve(&["--root", "/", "--backup-key", "x"], "--backup-key: a cookie key is");
-    serve(&["--root", "/", "--key-file", "/nonexistent"], "cannot read the key file /nonexistent");
+    serve(&["--root", "/", "--key-file", "/nonexistent"], "key file /nonexistent cannot be read");
     serve(&["--root", "/", "--scheme", "md5"], "linux, paper");
     serve(&["--root", "/", "--no-fast-open", "--no-cookie"], "cannot be used with");
     serve(&["--root", "/", "--early-unsafe", "maybe"], "reject, wait, allow");

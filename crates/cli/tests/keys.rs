@@ -176,7 +176,7 @@ fn mistakes_of_keys() {
     let dir = Dir::new("mistakes");
     let keys = dir.file("keys", KEYS);
     let secret = dir.file("secret", SECRET);
-    refused(&["show", "/nonexistent"], "cannot read the key file /nonexistent");
+    refused(&["show", "/nonexistent"], "key file /nonexistent cannot be read");
     refused(&["show", &dir.file("empty", "")], "holds neither cookie keys nor a farm secret");
     refused(&["show", &dir.file("long", &"-".repeat(5000))], "at most 4096 bytes");
     refused(&["show", &dir.file("bad", "0badc0de-0badc0de")], "found 2 words, not 4");

@@ -14,8 +14,8 @@ use crate::keys::CarriageKeys;
 use crate::relay::RelayKey;
 use crate::seal::CarriageKey;
 use core::num::NonZeroU8;
-use firstflight_service::KeyFileError;
 use firstflight_service::key_file::{create, from_hex, lines, read, to_hex};
+use firstflight_service::{KeyFileError, LineError};
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -37,10 +37,13 @@ impl CarriageKeyFile {
     /// # Errors
     /// When it cannot be read, users other than its owner can read it, or it is not such a file.
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
-        let text = read(path)?;
+        read(path, Self::parse)
+    }
+
+    fn parse(text: &str) -> Result<Self, LineError> {
         let (mut current, mut former) = (None, Vec::new());
-        for (number, words) in lines(&text) {
-            let bad = || KeyFileError::Line(number);
+        for (number, words) in lines(text) {
+            let bad = || LineError::Line(number);
             let key = |id: &str, secret| {
                 let id: NonZeroU8 = id.parse().map_err(|_| bad())?;
                 let secret = from_hex(secret).ok_or_else(bad)?;
@@ -55,14 +58,14 @@ impl CarriageKeyFile {
                 _ => return Err(bad()),
             }
         }
-        let (id, key) = current.ok_or(KeyFileError::NoKey)?;
+        let (id, key) = current.ok_or(LineError::NoKey)?;
         let ids = core::iter::once(id).chain(former.iter().map(|(id, ..)| *id));
         let mut seen = [false; 256];
         for id in ids {
             if let Some(place) = seen.get_mut(usize::from(id.get()))
                 && core::mem::replace(place, true)
             {
-                return Err(KeyFileError::Twice(id.get()));
+                return Err(LineError::Twice(id.get()));
             }
         }
         Ok(Self { id, key, former })
@@ -131,18 +134,21 @@ impl CarriageKeyFile {
 /// # Errors
 /// As [`CarriageKeyFile::read`].
 pub fn read_relay_keys(path: &Path) -> Result<Vec<(u8, RelayKey)>, KeyFileError> {
-    let text = read(path)?;
+    read(path, parse_relay_keys)
+}
+
+fn parse_relay_keys(text: &str) -> Result<Vec<(u8, RelayKey)>, LineError> {
     let mut keys: Vec<(u8, RelayKey)> = Vec::new();
-    for (number, words) in lines(&text) {
-        let ["relay", id, secret] = words[..] else { return Err(KeyFileError::Line(number)) };
-        let id: u8 = id.parse().map_err(|_| KeyFileError::Line(number))?;
-        let secret = from_hex(secret).ok_or(KeyFileError::Line(number))?;
+    for (number, words) in lines(text) {
+        let ["relay", id, secret] = words[..] else { return Err(LineError::Line(number)) };
+        let id: u8 = id.parse().map_err(|_| LineError::Line(number))?;
+        let secret = from_hex(secret).ok_or(LineError::Line(number))?;
         if keys.iter().any(|(other, _)| *other == id) {
-            return Err(KeyFileError::Twice(id));
+            return Err(LineError::Twice(id));
         }
         keys.push((id, RelayKey::from_bytes(&secret)));
     }
-    if keys.is_empty() { Err(KeyFileError::NoKey) } else { Ok(keys) }
+    if keys.is_empty() { Err(LineError::NoKey) } else { Ok(keys) }
 }
 
 /// Writes a new file with one key of a front and a server.
@@ -161,6 +167,7 @@ pub fn create_relay_key(path: &Path, id: u8, key: &RelayKey) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstflight_files::ReadError;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -216,7 +223,7 @@ mod tests {
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = read_relay_keys(&path).unwrap_err();
-            assert!(matches!(error, KeyFileError::Open(found) if found == mode), "{error}");
+            assert!(matches!(error, KeyFileError::Read(ReadError::Open(found)) if found == mode), "{error}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         assert!(read_relay_keys(&path).is_ok());

@@ -1,6 +1,6 @@
 //! Files in JSON.
 
-use crate::read::{self, OpenMode, ReadError};
+use crate::read::{self, ReadError};
 use crate::{state, write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,15 +24,9 @@ pub struct Format {
 /// Why a file in JSON was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
-    /// The file system refuses: the path or its permissions are at fault.
-    #[error(transparent)]
-    Io(io::Error),
-    /// Other users can read or change it. Contains its mode. Its creator is at fault.
-    #[error("it {}", OpenMode(*.0))]
-    Open(u32),
-    /// It is longer than a file of its kind can be: its content is at fault.
-    #[error("it is too long")]
-    TooLong,
+    /// It cannot be read, or other users can.
+    #[error("it {0}")]
+    Read(#[from] ReadError),
     /// It is of another version: a newer or an older program wrote it.
     #[error("its version is {found}, not {expected}")]
     Version {
@@ -49,7 +43,7 @@ pub enum FormatError {
 /// The mistake in a text that is not valid. Its message does not quote the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
-    /// It is not UTF-8, or not JSON.
+    /// It is not JSON.
     NotJson,
     /// It is JSON with other fields or values.
     OtherFields,
@@ -86,12 +80,7 @@ impl Format {
     /// See [`FormatError`].
     pub fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, FormatError> {
         let read = if self.secret { read::read_secret } else { read::read };
-        let text = state::existing(read(path, self.longest)).map_err(|error| match error {
-            ReadError::Io(error) => FormatError::Io(error),
-            ReadError::Open(mode) => FormatError::Open(mode),
-            ReadError::TooLong => FormatError::TooLong,
-            ReadError::NotText => FormatError::Damaged(Mistake::NotJson),
-        })?;
+        let text = state::existing(read(path, self.longest))?;
         let Some(text) = text else { return Ok(None) };
         // Before the other fields: another version may lack them.
         let Version { version: found } = parse(&text)?;

@@ -16,6 +16,7 @@
 mod fixed;
 mod format;
 mod hex;
+mod key_file;
 mod read;
 mod state;
 mod write;
@@ -23,6 +24,7 @@ mod write;
 pub use fixed::FixedFile;
 pub use format::{Format, FormatError, Mistake};
 pub use hex::{from_hex, to_hex};
+pub use key_file::KeyFileError;
 pub use read::{OpenMode, ReadError, read, read_secret};
 pub use state::{LockError, StateFile};
 pub use write::{check_writable, create, remove, replace, set_aside};

@@ -10,20 +10,21 @@ use zeroize::{Zeroize, Zeroizing};
 /// Where systemd puts the credentials of a service.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
-/// Why a file was not read.
+/// Why a file was not read. The message continues a sentence that begins with the file's name, and never quotes the
+/// file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file system refuses: the path or its permissions are at fault.
-    #[error(transparent)]
+    #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
     /// Other users can read or change it. Contains its mode. Its creator is at fault.
     #[error("{}", OpenMode(*.0))]
     Open(u32),
-    /// It is longer than a file of its kind can be: its content is at fault.
-    #[error("it is too long")]
-    TooLong,
+    /// It is longer than a file of its kind can be. Contains the longest length, bytes. Its content is at fault.
+    #[error("has more than {0} bytes")]
+    TooLong(usize),
     /// It is not UTF-8: its content is at fault.
-    #[error("it is not text")]
+    #[error("is not text")]
     NotText,
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn text(file: File, longest: usize) -> Result<Zeroizing<String>, Read
     let mut bytes = Zeroizing::new(Vec::with_capacity(length.saturating_add(1)));
     file.take(longest as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > longest {
-        return Err(ReadError::TooLong);
+        return Err(ReadError::TooLong(longest));
     }
     let text = String::from_utf8(std::mem::take(&mut *bytes));
     text.map(Zeroizing::new).map_err(|error| {

@@ -10,7 +10,8 @@
 
 mod file;
 
-pub use file::{Form, KeyFile, KeyFileError};
+pub use file::{Form, KeyError, KeyFile, KeyFileError};
+pub use firstflight_files::ReadError;
 
 use crate::credential::{ClockError, Current, KeyRing, KeySource};
 use crate::shared::{Shared, wall_clock};
@@ -84,7 +85,7 @@ pub async fn follow_file(listeners: Vec<KeyHandle>, mut file: KeyFile) {
                     follower.forget();
                 }
             }
-            Err(error) => warning.say(&error),
+            Err(error) => warning.say(&format_args!("the key file {} {error}", file.path().display())),
         }
     }
 }

@@ -160,7 +160,7 @@ fn read(file: &StateFile) -> Result<Option<State>, SerialFileError> {
     let text = file.read_secret(LONGEST).map_err(|error| match error {
         ReadError::Io(error) => SerialFileError::Io(error),
         ReadError::Open(mode) => SerialFileError::Readable(mode),
-        ReadError::TooLong | ReadError::NotText => SerialFileError::Damaged,
+        ReadError::TooLong(_) | ReadError::NotText => SerialFileError::Damaged,
     })?;
     text.map(|text| parse(&text).ok_or(SerialFileError::Damaged)).transpose()
 }

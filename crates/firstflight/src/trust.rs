@@ -167,9 +167,12 @@ async fn read(path: &Path) -> Result<String, TrustFileError> {
     let reading = tokio::task::spawn_blocking(move || firstflight_files::read(&path, MAX_BYTES));
     match reading.await.map_err(io::Error::other).map_err(TrustFileError::Read)? {
         Ok(mut text) => Ok(std::mem::take(&mut *text)),
-        Err(ReadError::TooLong) => Err(TrustFileError::TooLong),
+        Err(ReadError::TooLong(_)) => Err(TrustFileError::TooLong),
         Err(ReadError::Io(error)) => Err(TrustFileError::Read(error)),
-        Err(error) => Err(TrustFileError::Read(io::Error::new(io::ErrorKind::InvalidData, error))),
+        Err(error) => {
+            let why = format!("it {error}");
+            Err(TrustFileError::Read(io::Error::new(io::ErrorKind::InvalidData, why)))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use firstflight::credential::{
     CookieKey, CookieKeys, FarmSecret, FarmSecrets, FastOpenPolicy, KeyParseError, Outcome, PendingLimit,
     Reason, Schedule, Scheme, SecretFileError,
 };
-use firstflight::keys::{self, Form, KeyFile, KeyFileError};
+use firstflight::keys::{self, Form, KeyError, KeyFile, KeyFileError, ReadError};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, link};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ fn key(byte: u8) -> CookieKey {
 #[tokio::test]
 async fn a_key_file_is_read_again_and_a_bad_one_changes_nothing() {
     let path = TempFile::new("reload");
-    assert!(matches!(path.open(Form::Keys).await, Err(KeyFileError::Read(_))));
+    assert!(matches!(path.open(Form::Keys).await, Err(KeyFileError::Read(ReadError::Io(_)))));
     path.write(&key(1).to_text());
     let mut file = path.open(Form::Keys).await.unwrap();
     let primary = |file: &KeyFile| keys::current(file).unwrap().primary;
@@ -67,7 +67,7 @@ async fn a_key_file_is_read_again_and_a_bad_one_changes_nothing() {
         assert_eq!(primary(&file), key(2).fingerprint(), "{bad}");
     }
     std::fs::remove_file(&path.0).unwrap();
-    assert!(matches!(file.reload().await, Err(KeyFileError::Read(_))));
+    assert!(matches!(file.reload().await, Err(KeyFileError::Read(ReadError::Io(_)))));
     assert_eq!(primary(&file), key(2).fingerprint());
     path.write(&key(3).to_text());
     assert!(file.reload().await.unwrap());
@@ -82,7 +82,7 @@ async fn a_key_file_that_others_can_read_is_refused_and_the_keys_of_before_stay(
     path.write(&key(2).to_text());
     for mode in [0o644, 0o640, 0o604, 0o620, 0o602] {
         path.mode(mode);
-        let refused = |error: &KeyFileError| matches!(error, KeyFileError::Open(found) if *found == mode);
+        let refused = |error: &KeyFileError| matches!(error, KeyFileError::Read(ReadError::Open(found)) if *found == mode);
         assert!(refused(&path.open(Form::Keys).await.unwrap_err()));
         assert!(refused(&file.reload().await.unwrap_err()));
         assert_eq!(keys::current(&file).unwrap().primary, key(1).fingerprint());
@@ -92,7 +92,7 @@ async fn a_key_file_that_others_can_read_is_refused_and_the_keys_of_before_stay(
     path.write(&format!("a:{}", "07".repeat(32)));
     path.mode(0o644);
     let form = Form::Schedule { period: Duration::from_secs(86_400), lead: Schedule::DEFAULT_LEAD };
-    assert!(matches!(path.open(form).await, Err(KeyFileError::Open(0o644))));
+    assert!(matches!(path.open(form).await, Err(KeyFileError::Read(ReadError::Open(0o644)))));
 }
 
 #[tokio::test]
@@ -110,13 +110,16 @@ async fn a_file_of_farm_secrets_gives_scheduled_keys() {
 
     path.write(&key(1).to_text());
     let error = path.open(form).await.unwrap_err();
-    assert!(matches!(error, KeyFileError::Secret(SecretFileError::Line { line: 1, .. })), "{error}");
+    assert!(
+        matches!(error, KeyFileError::Content(KeyError::Secret(SecretFileError::Line { line: 1, .. }))),
+        "{error}"
+    );
     path.write("a:00");
     let error = path.open(Form::Keys).await.unwrap_err();
-    assert!(matches!(error, KeyFileError::Key(KeyParseError::Words { .. })), "{error}");
+    assert!(matches!(error, KeyFileError::Content(KeyError::Key(KeyParseError::Words { .. }))), "{error}");
     let hour = Form::Schedule { period: Duration::from_secs(3600), lead };
     path.write(&format!("a:{}", "07".repeat(32)));
-    assert!(matches!(path.open(hour).await, Err(KeyFileError::Schedule(_))));
+    assert!(matches!(path.open(hour).await, Err(KeyFileError::Content(KeyError::Schedule(_)))));
 }
 
 /// First visits of a client to a server whose keys are replaced between the visits.

@@ -1,9 +1,7 @@
 //! Key files: lines of text that only their owner may read. The callers interpret the lines.
 
-use firstflight_files::{OpenMode, ReadError};
 use std::io;
 use std::path::Path;
-use zeroize::Zeroizing;
 
 pub use firstflight_files::{from_hex, to_hex};
 
@@ -17,18 +15,14 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
         .map(|(number, line)| (number, line.split_whitespace().collect()))
 }
 
-/// Reads a file.
+/// Reads a file, and what `parse` finds in its text.
 ///
 /// # Errors
-/// When it cannot be read, users other than its owner can use it, or it is not a text of at most the longest
-/// length.
-pub fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    firstflight_files::read_secret(path, LARGEST).map_err(|error| match error {
-        ReadError::Io(error) => KeyFileError::Read(error),
-        ReadError::Open(mode) => KeyFileError::Open(mode),
-        ReadError::TooLong => KeyFileError::TooLong,
-        ReadError::NotText => KeyFileError::NotText,
-    })
+/// When it cannot be read, users other than its owner can use it, it is not a text of at most the longest length, or
+/// `parse` fails.
+pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, LineError>) -> Result<T, KeyFileError> {
+    let text = firstflight_files::read_secret(path, LARGEST)?;
+    parse(&text).map_err(KeyFileError::Content)
 }
 
 /// Writes a new file, for its owner only. On an error no file of this name is left.
@@ -40,21 +34,12 @@ pub fn create(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Why a file gives no keys. The error never quotes the file.
-#[derive(Debug, thiserror::Error)]
+pub type KeyFileError = firstflight_files::KeyFileError<LineError>;
+
+/// What is wrong with the lines of a key file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyFileError {
-    /// It cannot be read.
-    #[error("cannot be read: {0}")]
-    Read(io::Error),
-    /// Users other than its owner may read or change it. Holds its mode.
-    #[error("{}", OpenMode(*.0))]
-    Open(u32),
-    /// It is longer than a key file can be.
-    #[error("is longer than a key file can be ({LARGEST} bytes)")]
-    TooLong,
-    /// It is not UTF-8.
-    #[error("is not text: it is no key file")]
-    NotText,
+pub enum LineError {
     /// This line is not valid in a key file of this kind, or is one line too many.
     #[error("line {0} is none of a key file of this kind")]
     Line(usize),
@@ -69,6 +54,7 @@ pub enum KeyFileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstflight_files::ReadError;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -78,13 +64,18 @@ mod tests {
         let path = directory.path().join("key");
         create(&path, "# x\n\n key 1 \n").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let text = read(&path).unwrap();
-        assert_eq!(lines(&text).collect::<Vec<_>>(), [(3, vec!["key", "1"])]);
+        let read_lines = |text: &str| {
+            assert_eq!(lines(text).collect::<Vec<_>>(), [(3, vec!["key", "1"])]);
+            Ok(())
+        };
+        read(&path, read_lines).unwrap();
         assert_eq!(create(&path, "").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(read(&path), Err(KeyFileError::Open(0o640))));
+        let refused = read(&path, |_| Ok(())).unwrap_err();
+        assert!(matches!(refused, KeyFileError::Read(ReadError::Open(0o640))), "{refused}");
         let long = directory.path().join("long");
         create(&long, &"x".repeat(LARGEST + 1)).unwrap();
-        assert!(matches!(read(&long), Err(KeyFileError::TooLong)));
+        let refused = read(&long, |_| Ok(())).unwrap_err();
+        assert!(matches!(refused, KeyFileError::Read(ReadError::TooLong(LARGEST))), "{refused}");
     }
 }

@@ -8,7 +8,7 @@ pub mod key_file;
 mod sockets;
 mod stream;
 
-pub use key_file::KeyFileError;
+pub use key_file::{KeyFileError, LineError};
 pub use sockets::{Messages, Sockets};
 pub use stream::StreamLimits;
 

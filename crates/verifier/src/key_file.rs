@@ -12,8 +12,8 @@
 
 use crate::token::TokenKey;
 use firstflight_credential::asap::{PrivateKey, PublicKey};
-use firstflight_service::KeyFileError;
 use firstflight_service::key_file::{create, from_hex, lines, read, to_hex};
+use firstflight_service::{KeyFileError, LineError};
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -33,21 +33,24 @@ impl VerifierKeys {
     /// # Errors
     /// When it cannot be read, users other than its owner can read it, or it is not such a file.
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
-        let text = read(path)?;
+        read(path, Self::parse)
+    }
+
+    fn parse(text: &str) -> Result<Self, LineError> {
         let (mut key, mut retired) = (None, Vec::new());
-        for (number, words) in lines(&text) {
+        for (number, words) in lines(text) {
             match words[..] {
                 ["key", seed] if key.is_none() => {
-                    let seed = from_hex(seed).ok_or(KeyFileError::Line(number))?;
+                    let seed = from_hex(seed).ok_or(LineError::Line(number))?;
                     key = Some(PrivateKey::from_seed(&seed));
                 }
                 ["retired", public] => {
-                    retired.push(public.parse().map_err(|_| KeyFileError::Line(number))?);
+                    retired.push(public.parse().map_err(|_| LineError::Line(number))?);
                 }
-                _ => return Err(KeyFileError::Line(number)),
+                _ => return Err(LineError::Line(number)),
             }
         }
-        Ok(Self { key: key.ok_or(KeyFileError::NoKey)?, retired })
+        Ok(Self { key: key.ok_or(LineError::NoKey)?, retired })
     }
 
     /// Writes a new file.
@@ -72,18 +75,21 @@ impl VerifierKeys {
 /// # Errors
 /// As [`VerifierKeys::read`].
 pub fn read_token_keys(path: &Path) -> Result<Vec<TokenKey>, KeyFileError> {
-    let text = read(path)?;
+    read(path, parse_token_keys)
+}
+
+fn parse_token_keys(text: &str) -> Result<Vec<TokenKey>, LineError> {
     let mut keys: Vec<TokenKey> = Vec::new();
-    for (number, words) in lines(&text) {
-        let ["token", which, secret] = words[..] else { return Err(KeyFileError::Line(number)) };
-        let which: u8 = which.parse().map_err(|_| KeyFileError::Line(number))?;
-        let secret = from_hex(secret).ok_or(KeyFileError::Line(number))?;
+    for (number, words) in lines(text) {
+        let ["token", which, secret] = words[..] else { return Err(LineError::Line(number)) };
+        let which: u8 = which.parse().map_err(|_| LineError::Line(number))?;
+        let secret = from_hex(secret).ok_or(LineError::Line(number))?;
         if keys.iter().any(|key| key.number() == which) {
-            return Err(KeyFileError::Line(number));
+            return Err(LineError::Line(number));
         }
         keys.push(TokenKey::new(which, *secret));
     }
-    if keys.is_empty() { Err(KeyFileError::NoKey) } else { Ok(keys) }
+    if keys.is_empty() { Err(LineError::NoKey) } else { Ok(keys) }
 }
 
 /// Writes a new file with one key of a vantage point.
@@ -102,6 +108,7 @@ pub fn create_token_key(path: &Path, key: &TokenKey) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstflight_files::ReadError;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -131,7 +138,7 @@ mod tests {
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = VerifierKeys::read(&path).unwrap_err();
-            assert!(matches!(error, KeyFileError::Open(found) if found == mode), "{error}");
+            assert!(matches!(error, KeyFileError::Read(ReadError::Open(found)) if found == mode), "{error}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         assert!(VerifierKeys::read(&path).is_ok());

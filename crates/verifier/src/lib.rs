@@ -32,7 +32,7 @@ pub use clock::boot_clock;
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
 pub use counters::Counters;
 pub use expiry::{BACKDATED, SHORTEST, duration, seen_for};
-pub use firstflight_service::{KeyFileError, StreamLimits, secure_rng};
+pub use firstflight_service::{KeyFileError, LineError, StreamLimits, secure_rng};
 pub use global::is_global;
 pub use group::{Group, GroupError, VantageAddress};
 pub use key_file::{VerifierKeys, create_token_key, read_token_keys};

@@ -3,8 +3,8 @@
 use super::{DnsError, RelayTo};
 use firstflight_dns::service::{FrontHandle, unix_ms};
 use firstflight_dns::{
-    Boot, BootFile, CarriageKeyFile, CarriageKeys, ForwardSender, KeyFileError, RelayKey, RelaySender,
-    RelayServer, read_relay_keys,
+    Boot, BootFile, CarriageKeyFile, CarriageKeys, ForwardSender, KeyFileError, LineError, RelayKey,
+    RelaySender, RelayServer, read_relay_keys,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn unix() -> u64 {
 fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), DnsError> {
     let fail = |error| DnsError::unusable(path, error);
     let keys = read_relay_keys(path).map_err(fail)?;
-    let first = keys.first().cloned().ok_or_else(|| fail(KeyFileError::NoKey))?;
+    let first = keys.first().cloned().ok_or_else(|| fail(KeyFileError::Content(LineError::NoKey)))?;
     Ok((first, keys))
 }
 

@@ -90,7 +90,7 @@ pub enum ReplayError {
     #[error("--one-time-state {0}: {1}")]
     State(PathBuf, SerialFileError),
     /// The shared keys cannot be read, or other users can read them.
-    #[error("--store-keys {}{} {}", .0.display(), if matches!(.1, ReadError::Open(_)) { "" } else { ":" }, .1)]
+    #[error("--store-keys {0} {1}")]
     KeysUnreadable(PathBuf, ReadError),
     /// The file does not contain valid keys.
     #[error(
@@ -185,7 +185,7 @@ impl FarmKeys {
     fn read(path: &Path) -> Result<Self, ReplayError> {
         let malformed = || ReplayError::KeysMalformed(path.to_owned());
         let text = firstflight_files::read_secret(path, LONGEST_KEYS).map_err(|error| match error {
-            ReadError::TooLong | ReadError::NotText => malformed(),
+            ReadError::TooLong(_) | ReadError::NotText => malformed(),
             error => ReplayError::KeysUnreadable(path.to_owned(), error),
         })?;
         let keys = || {

@@ -1,7 +1,7 @@
 //! Reading and writing the cache file.
 
 use super::CachedServer;
-use firstflight_files::{Format, FormatError};
+use firstflight_files::{Format, FormatError, ReadError};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ struct Content<S> {
 
 pub(super) fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
     let content = FORMAT.read(path).map_err(|error| match error {
-        FormatError::Io(error) => CacheError::Read(path.to_owned(), error),
+        FormatError::Read(ReadError::Io(error)) => CacheError::Read(path.to_owned(), error),
         error => CacheError::Invalid(path.to_owned(), error),
     })?;
     let content: Content<Vec<CachedServer>> = content.ok_or_else(|| CacheError::Missing(path.to_owned()))?;

@@ -4,15 +4,13 @@ use crate::credential::{
     ClockError, CookieKeys, Current, FarmSecrets, Fixed, KeyParseError, KeySource, Schedule, ScheduleError,
     Scheme, SecretFileError,
 };
-use firstflight_files::{OpenMode, ReadError};
+use firstflight_files::ReadError;
 use firstflight_wire::Clock;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
-
-const MAX_BYTES: usize = KeyFileError::MAX_BYTES;
 
 /// What a key file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +42,9 @@ enum Keys {
 }
 
 impl KeyFile {
+    /// Maximum size of a key file, bytes. A key file has one or two lines; a longer file is something else.
+    pub const MAX_BYTES: usize = 4096;
+
     /// Reads a file.
     ///
     /// # Errors
@@ -52,7 +53,7 @@ impl KeyFile {
     pub async fn open(path: impl Into<PathBuf>, form: Form, scheme: Scheme) -> Result<Self, KeyFileError> {
         let path = path.into();
         let text = read(&path).await?;
-        let keys = parse(&text, form, scheme)?;
+        let keys = parse(&text, form, scheme).map_err(KeyFileError::Content)?;
         Ok(Self { path, form, scheme, text, keys })
     }
 
@@ -62,7 +63,7 @@ impl KeyFile {
     /// # Errors
     /// As [`KeyFile::open`]. The keys then stay unchanged.
     pub async fn reload(&mut self) -> Result<bool, KeyFileError> {
-        let metadata = tokio::fs::metadata(&self.path).await.map_err(KeyFileError::Read)?;
+        let metadata = tokio::fs::metadata(&self.path).await.map_err(ReadError::Io)?;
         if !metadata.is_file() {
             return Ok(false);
         }
@@ -70,7 +71,7 @@ impl KeyFile {
         if text == self.text {
             return Ok(false);
         }
-        self.keys = parse(&text, self.form, self.scheme)?;
+        self.keys = parse(&text, self.form, self.scheme).map_err(KeyFileError::Content)?;
         self.text = text;
         Ok(true)
     }
@@ -99,64 +100,39 @@ impl KeySource for KeyFile {
 
 async fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     let path = path.to_owned();
-    let reading = tokio::task::spawn_blocking(move || firstflight_files::read_secret(&path, MAX_BYTES));
-    Ok(reading.await.map_err(|error| KeyFileError::Read(io::Error::other(error)))??)
+    let reading =
+        tokio::task::spawn_blocking(move || firstflight_files::read_secret(&path, KeyFile::MAX_BYTES));
+    Ok(reading.await.map_err(|error| ReadError::Io(io::Error::other(error)))??)
 }
 
-fn parse(text: &str, form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> {
+fn parse(text: &str, form: Form, scheme: Scheme) -> Result<Keys, KeyError> {
     match form {
         Form::Keys => {
-            let keys: CookieKeys = text.parse().map_err(KeyFileError::Key)?;
+            let keys: CookieKeys = text.parse().map_err(KeyError::Key)?;
             Ok(Keys::Fixed(Fixed::new(&keys, scheme)))
         }
         Form::Schedule { period, lead } => {
-            let secrets: FarmSecrets = text.parse().map_err(KeyFileError::Secret)?;
-            let schedule = Schedule::new(secrets, scheme, period, lead).map_err(KeyFileError::Schedule)?;
+            let secrets: FarmSecrets = text.parse().map_err(KeyError::Secret)?;
+            let schedule = Schedule::new(secrets, scheme, period, lead).map_err(KeyError::Schedule)?;
             Ok(Keys::Schedule(Box::new(schedule)))
         }
     }
 }
 
 /// Why a key file gives no keys. The error never quotes the file.
+pub type KeyFileError = firstflight_files::KeyFileError<KeyError>;
+
+/// Why the content of a key file gives no keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyFileError {
-    /// It cannot be read. The file system, or the person who set its permissions, is at fault.
-    #[error("cannot read the key file: {0}")]
-    Read(#[source] io::Error),
-    /// Other users can read or change it. Contains its mode. The creator of the file is at fault.
-    #[error("the key file {}", OpenMode(*.0))]
-    Open(u32),
-    /// It is longer than a key file may be. For this and all following errors except the last, the file's content is
-    /// at fault.
-    #[error("a key file has at most {MAX_BYTES} bytes: this one has more")]
-    TooLong,
-    /// It is not UTF-8.
-    #[error("a key file is text: this one is not")]
-    NotText,
-    /// It holds no cookie keys.
-    #[error("{0}")]
+pub enum KeyError {
+    /// It holds no cookie keys: the file's content is at fault.
+    #[error("is not valid: {0}")]
     Key(#[source] KeyParseError),
-    /// It holds no farm secrets.
-    #[error("{0}")]
+    /// It holds no farm secrets: the file's content is at fault.
+    #[error("is not valid: {0}")]
     Secret(#[source] SecretFileError),
     /// The schedule cannot be created. The caller is at fault.
-    #[error("{0}")]
+    #[error("gives no schedule: {0}")]
     Schedule(#[source] ScheduleError),
-}
-
-impl KeyFileError {
-    /// Maximum size of a key file, bytes. A key file has one or two lines; a longer file is something else.
-    pub const MAX_BYTES: usize = 4096;
-}
-
-impl From<ReadError> for KeyFileError {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Io(error) => Self::Read(error),
-            ReadError::Open(mode) => Self::Open(mode),
-            ReadError::TooLong => Self::TooLong,
-            ReadError::NotText => Self::NotText,
-        }
-    }
 }

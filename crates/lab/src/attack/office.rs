@@ -7,7 +7,6 @@ use crate::certified::{self, LASTS, connect, key};
 use crate::table::Table;
 use firstflight_credential::asap::ClientCertificate;
 use firstflight_credential::{GuardKey, PendingLimit, ReplayTable, Window};
-use firstflight_stack::ConnectConfig;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use super::state::State;
 use crate::clock::boot_clock;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
-use firstflight_files::{Format, FormatError, OpenMode};
+use firstflight_files::{Format, FormatError, OpenMode, ReadError};
 use firstflight_service::key_file::{from_hex, to_hex};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{CERTIFICATE_LEN, CertificateBody};
@@ -140,8 +140,8 @@ pub(super) fn save(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFile
 /// The content of a file. `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Content>, PoolFileError> {
     FORMAT.read(path).map_err(|error| match error {
-        FormatError::Io(error) => PoolFileError::Read(path.to_owned(), error),
-        FormatError::Open(mode) => PoolFileError::Open(path.to_owned(), mode),
+        FormatError::Read(ReadError::Io(error)) => PoolFileError::Read(path.to_owned(), error),
+        FormatError::Read(ReadError::Open(mode)) => PoolFileError::Open(path.to_owned(), mode),
         error => PoolFileError::Format(path.to_owned(), error),
     })
 }
