@@ -38,7 +38,7 @@ pub(crate) struct Driver<L> {
 }
 
 impl<L: Link> Driver<L> {
-    pub fn new(shared: Arc<Shared>, link: L, jobs: Jobs, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, link: L, jobs: Jobs, seed: [u8; 32]) -> Self {
         let mtu = link.mtu().max(1280);
         let timer = shared.lock().time.timer();
         Self {

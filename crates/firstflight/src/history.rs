@@ -24,7 +24,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    pub fn new(network: NetworkId, remote: SocketAddr, config: &ConnectConfig) -> Self {
+    pub(crate) fn new(network: NetworkId, remote: SocketAddr, config: &ConnectConfig) -> Self {
         Self { network, remote, carrier: config.carrier }
     }
 }
@@ -38,7 +38,7 @@ pub(crate) struct History {
 
 impl History {
     /// Notes that `way` failed, or that an attempt that began later succeeded first.
-    pub fn lost(&mut self, way: Way, now: Instant) {
+    pub(crate) fn lost(&mut self, way: Way, now: Instant) {
         self.won(&way);
         if self.lost.len() >= CAPACITY {
             self.lost.pop_front();
@@ -47,22 +47,22 @@ impl History {
     }
 
     /// Notes that `way` succeeded first.
-    pub fn won(&mut self, way: &Way) {
+    pub(crate) fn won(&mut self, way: &Way) {
         self.lost.retain(|(known, _)| known != way);
     }
 
     /// Whether `way` should be tried after others.
-    pub fn is_slow(&self, way: &Way, now: Instant) -> bool {
+    pub(crate) fn is_slow(&self, way: &Way, now: Instant) -> bool {
         self.lost.iter().any(|(known, at)| known == way && now.saturating_since(*at) < REMEMBERED)
     }
 
     /// Forgets everything.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.lost.clear();
     }
 
     /// Forgets what was learnt on `network`.
-    pub fn leave(&mut self, network: NetworkId) {
+    pub(crate) fn leave(&mut self, network: NetworkId) {
         self.lost.retain(|(known, _)| known.network != network);
     }
 }

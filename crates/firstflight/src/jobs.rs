@@ -57,7 +57,7 @@ impl Drop for Question {
 
 impl Jobs {
     /// Asks `store`, and waits at most `within` for each answer. Without a store every question is refused.
-    pub fn new(store: Option<Arc<dyn SharedStore>>, within: Duration) -> Self {
+    pub(crate) fn new(store: Option<Arc<dyn SharedStore>>, within: Duration) -> Self {
         let store = store.map(|store| {
             let (questions, asked) = mpsc::channel(OPEN);
             let (answered, answers) = mpsc::channel(OPEN);
@@ -68,7 +68,7 @@ impl Jobs {
     }
 
     /// Passes answers to the stack, and takes the stack's new questions.
-    pub fn exchange(&mut self, inner: &mut Inner, cx: &mut Context<'_>) {
+    pub(crate) fn exchange(&mut self, inner: &mut Inner, cx: &mut Context<'_>) {
         if let Some(store) = &mut self.store {
             while let Poll::Ready(Some((job, answer))) = store.answers.poll_recv(cx) {
                 count(&mut inner.store, &job.request, answer);

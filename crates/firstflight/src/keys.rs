@@ -138,11 +138,11 @@ pub(crate) struct Warning {
 }
 
 impl Warning {
-    pub const fn new(therefore: &'static str) -> Self {
+    pub(crate) const fn new(therefore: &'static str) -> Self {
         Self { therefore, said: None }
     }
 
-    pub fn say(&mut self, problem: &dyn Display) {
+    pub(crate) fn say(&mut self, problem: &dyn Display) {
         let problem = problem.to_string();
         if self.said.as_ref() != Some(&problem) {
             tracing::warn!("{}: {problem}", self.therefore);
@@ -150,7 +150,7 @@ impl Warning {
         }
     }
 
-    pub fn over(&mut self) {
+    pub(crate) fn over(&mut self) {
         self.said = None;
     }
 }

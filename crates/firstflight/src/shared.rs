@@ -63,7 +63,7 @@ pub(crate) enum Interest {
 
 impl Inner {
     /// Monotonic time since the endpoint began.
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         self.time.now()
     }
 
@@ -73,36 +73,36 @@ impl Inner {
     }
 
     /// Gives the stack the wall clock.
-    pub fn set_clock(&mut self) {
+    pub(crate) fn set_clock(&mut self) {
         self.stack.handle_clock(self.clock());
     }
 
     /// Loads what `cache` holds and keeps its file up to date.
-    pub fn keep(&mut self, cache: CredentialCache) {
+    pub(crate) fn keep(&mut self, cache: CredentialCache) {
         let clock = self.clock();
         self.keeper = Some(Keeper::load(cache, &mut self.stack, &clock));
     }
 
     /// When the cache file should be written next.
-    pub fn save_due(&self) -> Option<Instant> {
+    pub(crate) fn save_due(&self) -> Option<Instant> {
         self.keeper.as_ref()?.due(&self.stack)
     }
 
     /// What should be written to the cache file, if anything.
-    pub fn save(&mut self) -> Option<Snapshot> {
+    pub(crate) fn save(&mut self) -> Option<Snapshot> {
         let clock = self.clock();
         self.keeper.as_mut()?.snapshot(&self.stack, &clock)
     }
 
     /// What must be written to the cache file at the end.
-    pub fn save_last(&mut self) -> Option<Snapshot> {
+    pub(crate) fn save_last(&mut self) -> Option<Snapshot> {
         let clock = self.clock();
         self.keeper.as_mut()?.last(&self.stack, &clock)
     }
 
     /// If the link's socket is bound to all addresses, tells the stack the source address that the kernel would choose
     /// for `remote`. The next connect uses it.
-    pub fn find_source(&mut self, remote: SocketAddr) -> io::Result<()> {
+    pub(crate) fn find_source(&mut self, remote: SocketAddr) -> io::Result<()> {
         let [v4, v6] = self.any_address;
         if if remote.is_ipv4() { v4 } else { v6 } {
             self.stack.prefer_address(firstflight_link::udp::source_for(remote)?.ip());
@@ -111,7 +111,7 @@ impl Inner {
     }
 
     /// Wakes the driver, because something should be sent or a timer changed.
-    pub fn kick(&mut self) {
+    pub(crate) fn kick(&mut self) {
         if let Some(waker) = self.driver.take() {
             waker.wake();
         }
@@ -119,7 +119,7 @@ impl Inner {
 
     /// The error of connection `id` as an [`io::Error`]. A connect is refused when ICMP reports that the server's port
     /// is closed.
-    pub fn io_error(&self, id: ConnId, error: IoError) -> io::Error {
+    pub(crate) fn io_error(&self, id: ConnId, error: IoError) -> io::Error {
         let network = || self.stack.info(id)?.network_error;
         match error {
             IoError::Closed(CloseReason::Unreachable)
@@ -132,7 +132,7 @@ impl Inner {
     }
 
     /// Registers a task that waits.
-    pub fn wait(&mut self, id: ConnId, interest: Interest, cx: &Context<'_>) {
+    pub(crate) fn wait(&mut self, id: ConnId, interest: Interest, cx: &Context<'_>) {
         let waiting = self.waiting.entry(id).or_default();
         match interest {
             Interest::Read => waiting.read = Some(cx.waker().clone()),
@@ -146,7 +146,7 @@ impl Inner {
     }
 
     /// Registers a task that waits for a connection of a listener.
-    pub fn wait_accept(&mut self, id: ListenerId, cx: &Context<'_>) {
+    pub(crate) fn wait_accept(&mut self, id: ListenerId, cx: &Context<'_>) {
         let list = self.accepting.entry(id).or_default();
         if !list.iter().any(|w| w.will_wake(cx.waker())) {
             list.push(cx.waker().clone());
@@ -154,17 +154,17 @@ impl Inner {
     }
 
     /// Registers a task that waits until no connection is left.
-    pub fn wait_idle(&mut self, cx: &Context<'_>) {
+    pub(crate) fn wait_idle(&mut self, cx: &Context<'_>) {
         self.idle.push(cx.waker().clone());
     }
 
     /// Removes the tasks that wait for this connection.
-    pub fn forget(&mut self, id: ConnId) {
+    pub(crate) fn forget(&mut self, id: ConnId) {
         self.waiting.remove(&id);
     }
 
     /// Wakes the tasks that wait for the stack's events.
-    pub fn dispatch(&mut self) {
+    pub(crate) fn dispatch(&mut self) {
         while let Some(event) = self.stack.poll_event() {
             match event {
                 Event::Acceptable(id) => {
@@ -199,7 +199,7 @@ impl Inner {
     }
 
     /// Records that the driver has stopped, and wakes all tasks.
-    pub fn stop(&mut self, error: Option<io::ErrorKind>) {
+    pub(crate) fn stop(&mut self, error: Option<io::ErrorKind>) {
         self.stopped = Some(error);
         let waiting = self.waiting.drain().map(|(_, w)| w);
         for waiting in waiting {
@@ -210,7 +210,7 @@ impl Inner {
     }
 
     /// Returns an error once the driver has stopped.
-    pub fn check(&self) -> io::Result<()> {
+    pub(crate) fn check(&self) -> io::Result<()> {
         match self.stopped {
             None => Ok(()),
             Some(kind) => {
@@ -246,7 +246,7 @@ fn take_unspecified(config: &mut firstflight_stack::Config) -> [bool; 2] {
 pub(crate) struct Shared(Mutex<Inner>);
 
 impl Shared {
-    pub fn new(mut config: firstflight_stack::Config, has_store: bool, time: Time) -> Arc<Self> {
+    pub(crate) fn new(mut config: firstflight_stack::Config, has_store: bool, time: Time) -> Arc<Self> {
         let any_address = take_unspecified(&mut config);
         let mut inner = Inner {
             stack: Stack::new(config, time.now()),
@@ -267,7 +267,7 @@ impl Shared {
         Arc::new(Self(Mutex::new(inner)))
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

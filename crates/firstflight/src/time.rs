@@ -141,14 +141,14 @@ pub(crate) enum Timer {
 
 impl Timer {
     /// Waits from `now` until `at`.
-    pub fn reset(&mut self, now: Instant, at: Instant) {
+    pub(crate) fn reset(&mut self, now: Instant, at: Instant) {
         match self {
             Self::System(sleep) => sleep.as_mut().reset(tokio::time::Instant::now() + (at - now)),
             Self::Virtual(sleep) => sleep.reset(Instant::ZERO + (at - BEGINNING)),
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::System(sleep) => sleep.as_mut().poll(cx),
             Self::Virtual(sleep) => Pin::new(sleep).poll(cx),

@@ -1,6 +1,7 @@
 //! `firstflight-lab`: benchmarks of the workspace against references measured in the same run, attacks on it in
 //! virtual time, experiments on its theory, and a wire for tests on emulated networks.
 #![forbid(unsafe_code)]
+#![allow(unreachable_pub, reason = "a program has no public items")]
 
 mod attack;
 mod bench;

@@ -4,6 +4,7 @@
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds instead of the default, `FIRSTFLIGHT_SEED=n` one of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[allow(unreachable_pub, reason = "public in the library of the fuzz targets")]
 #[path = "../../../fuzz/src/once/mod.rs"]
 mod once;
 

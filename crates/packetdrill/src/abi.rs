@@ -25,7 +25,7 @@ type User = *mut c_void;
 
 /// The table. The order of its fields is packetdrill's.
 #[repr(C)]
-pub struct Interface {
+pub(crate) struct Interface {
     userdata: User,
     free: extern "C" fn(User),
     socket: extern "C" fn(User, c_int, c_int, c_int) -> c_int,
@@ -64,7 +64,7 @@ pub struct Interface {
 
 /// Called for each script. Starts a new world.
 #[unsafe(no_mangle)]
-pub extern "C" fn packetdrill_interface_init(flags: *const c_char, table: *mut Interface) {
+pub(crate) extern "C" fn packetdrill_interface_init(flags: *const c_char, table: *mut Interface) {
     let text = if flags.is_null() {
         String::new()
     } else {
@@ -113,7 +113,7 @@ pub extern "C" fn packetdrill_interface_init(flags: *const c_char, table: *mut I
 
 /// Replaces libc's function.
 #[unsafe(no_mangle)]
-pub extern "C" fn close(fd: c_int) -> c_int {
+pub(crate) extern "C" fn close(fd: c_int) -> c_int {
     if descriptor::is_ours(fd) {
         return close_call(ptr::null_mut(), fd);
     }
@@ -122,7 +122,7 @@ pub extern "C" fn close(fd: c_int) -> c_int {
 
 /// Replaces libc's function.
 #[unsafe(no_mangle)]
-pub extern "C" fn getsockopt(
+pub(crate) extern "C" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,

@@ -4,7 +4,7 @@ use libc::{AF_INET, AF_INET6, EAFNOSUPPORT, EINVAL, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Reads an address. An IPv4 address in IPv6 form counts as IPv4.
-pub fn parse(bytes: &[u8]) -> Result<SocketAddr, c_int> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<SocketAddr, c_int> {
     let [a, b, port @ ..] = bytes else { return Err(EINVAL) };
     let family = c_int::from(u16::from_ne_bytes([*a, *b]));
     let [c, d, rest @ ..] = port else { return Err(EINVAL) };
@@ -23,7 +23,7 @@ pub fn parse(bytes: &[u8]) -> Result<SocketAddr, c_int> {
 }
 
 /// Writes an address in the form of a socket's family (`v6`).
-pub fn emit(address: SocketAddr, v6: bool) -> Vec<u8> {
+pub(crate) fn emit(address: SocketAddr, v6: bool) -> Vec<u8> {
     let port = address.port().to_be_bytes();
     let mut out = Vec::with_capacity(28);
     match address.ip() {

@@ -43,7 +43,7 @@ fn flight(machine: &Connection) -> (usize, usize) {
 }
 
 /// Whether the congestion window is full.
-pub fn is_full(machine: &Connection) -> bool {
+pub(crate) fn is_full(machine: &Connection) -> bool {
     let (cwnd, in_flight) = flight(machine);
     in_flight >= cwnd
 }
@@ -71,14 +71,14 @@ fn path(machine: &Connection, now: u64) -> Path {
 
 impl World {
     /// The size of a socket's send buffer as `getsockopt` reports it, bytes.
-    pub fn send_buffer(&self, socket: &Socket) -> usize {
+    pub(crate) fn send_buffer(&self, socket: &Socket) -> usize {
         let set = socket.options.send_buffer.map(|set| set as usize);
         set.unwrap_or(socket.grown.max(self.sysctl.wmem[1] as usize))
     }
 
     /// Grows a buffer whose size was not set to twice the congestion window, using the larger of the present and the
     /// initial window (`tcp_sndbuf_expand`).
-    pub fn expand(&mut self, id: ConnId) {
+    pub(crate) fn expand(&mut self, id: ConnId) {
         let most = self.sysctl.wmem[2] as usize;
         let Some(machine) = self.machine(id) else { return };
         let each = (usize::from(machine.mss()) + HEADERS + SHARED).next_power_of_two() + BUFFER;
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Updates the packets in the buffers to what the stack now holds.
-    pub fn follow_queues(&mut self) {
+    pub(crate) fn follow_queues(&mut self) {
         let now = self.micros();
         let known: Vec<(c_int, usize, usize, Path)> = self
             .sockets()
@@ -110,7 +110,7 @@ impl World {
 
     /// How much a write may add now: the rest of the last waiting packet, or a whole packet if another one fits. The
     /// second number is the packet size that this is based on.
-    pub fn room(&self, fd: c_int) -> Result<(usize, usize), c_int> {
+    pub(crate) fn room(&self, fd: c_int) -> Result<(usize, usize), c_int> {
         let socket = self.socket(fd)?;
         let Some(machine) = socket.connection().and_then(|id| self.machine(id)) else { return Ok((0, 0)) };
         let goal = goal(machine);
@@ -130,7 +130,7 @@ impl World {
 
     /// Whether the socket is writable (`__sk_stream_is_writeable`): a third of the buffer is free, and not too much
     /// is unsent.
-    pub fn is_writable(&self, socket: &Socket) -> bool {
+    pub(crate) fn is_writable(&self, socket: &Socket) -> bool {
         let (size, cost) = (self.send_buffer(socket), socket.queue.cost());
         size.saturating_sub(cost) >= cost / 2
             && cost < size
@@ -139,7 +139,7 @@ impl World {
 
     /// Called after an acknowledgement: notifies sockets that waited for space and now have it (`tcp_check_space`).
     /// Grows a buffer if the buffer, not the congestion window, was the limit.
-    pub fn offer_room(&mut self) {
+    pub(crate) fn offer_room(&mut self) {
         let wanting: Vec<c_int> = self.sockets().filter(|(_, s)| s.wants_room).map(|(fd, _)| fd).collect();
         for fd in wanting {
             let Ok(socket) = self.socket(fd) else { continue };

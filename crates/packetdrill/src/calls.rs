@@ -20,7 +20,7 @@ const PORT: u16 = 8080;
 
 impl World {
     /// Makes a socket for the descriptor `fd`.
-    pub fn make_socket(
+    pub(crate) fn make_socket(
         &mut self,
         fd: c_int,
         domain: c_int,
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// `bind`.
-    pub fn bind(&mut self, fd: c_int, address: SocketAddr) -> Result<(), c_int> {
+    pub(crate) fn bind(&mut self, fd: c_int, address: SocketAddr) -> Result<(), c_int> {
         let socket = self.socket_mut(fd)?;
         if socket.kind != Kind::Fresh || socket.local.is_some() {
             return Err(EINVAL);
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// `listen`.
-    pub fn listen(&mut self, fd: c_int, backlog: usize) -> Result<(), c_int> {
+    pub(crate) fn listen(&mut self, fd: c_int, backlog: usize) -> Result<(), c_int> {
         self.follow_sysctl();
         let socket = self.socket(fd)?;
         if let Kind::Listener { id, .. } = socket.kind {
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// `accept`: the next connection, for the descriptor that `make` creates.
-    pub fn accept(
+    pub(crate) fn accept(
         &mut self,
         fd: c_int,
         flags: c_int,
@@ -108,7 +108,12 @@ impl World {
 
     /// `connect`, or the connecting part of a `sendto` with MSG_FASTOPEN. `data` may ride in the SYN. Returns how
     /// much of it was taken.
-    pub fn connect(&mut self, fd: c_int, remote: SocketAddr, first: First<'_>) -> Result<usize, c_int> {
+    pub(crate) fn connect(
+        &mut self,
+        fd: c_int,
+        remote: SocketAddr,
+        first: First<'_>,
+    ) -> Result<usize, c_int> {
         self.follow_sysctl();
         self.settle(fd)?;
         let socket = self.socket_mut(fd)?;
@@ -163,7 +168,7 @@ impl World {
     }
 
     /// `connect` to `AF_UNSPEC`: gives the connection up; the socket can connect again.
-    pub fn disconnect(&mut self, fd: c_int) -> Result<(), c_int> {
+    pub(crate) fn disconnect(&mut self, fd: c_int) -> Result<(), c_int> {
         let now = self.now();
         let socket = self.socket_mut(fd)?;
         let was = std::mem::replace(&mut socket.kind, Kind::Fresh);
@@ -201,7 +206,7 @@ impl World {
     }
 
     /// The state of a connect: done, under way (`EINPROGRESS`), or failed.
-    pub fn connected(&mut self, fd: c_int) -> Result<(), c_int> {
+    pub(crate) fn connected(&mut self, fd: c_int) -> Result<(), c_int> {
         self.settle(fd)?;
         let socket = self.socket_mut(fd)?;
         match socket.kind {
@@ -215,7 +220,7 @@ impl World {
     }
 
     /// Records the state of a socket's connection: complete, or over and why.
-    pub fn settle(&mut self, fd: c_int) -> Result<(), c_int> {
+    pub(crate) fn settle(&mut self, fd: c_int) -> Result<(), c_int> {
         let Kind::Connection { id, .. } = self.socket(fd)?.kind else { return Ok(()) };
         let machine = self.machine(id);
         let confirmed = machine.is_some_and(|m| m.is_confirmed());
@@ -237,12 +242,12 @@ impl World {
     ///
     /// # Errors
     /// `ENOTCONN`.
-    pub fn connection_of(&self, fd: c_int) -> Result<ConnId, c_int> {
+    pub(crate) fn connection_of(&self, fd: c_int) -> Result<ConnId, c_int> {
         self.socket(fd)?.connection().ok_or(ENOTCONN)
     }
 
     /// `shutdown`.
-    pub fn shutdown(&mut self, fd: c_int, how: c_int) -> Result<(), c_int> {
+    pub(crate) fn shutdown(&mut self, fd: c_int, how: c_int) -> Result<(), c_int> {
         self.settle(fd)?;
         if ![SHUT_RD, SHUT_WR, SHUT_RDWR].contains(&how) {
             return Err(EINVAL);
@@ -277,7 +282,7 @@ impl World {
     }
 
     /// `close`.
-    pub fn close(&mut self, fd: c_int) -> Result<(), c_int> {
+    pub(crate) fn close(&mut self, fd: c_int) -> Result<(), c_int> {
         let now = self.now();
         let descriptor = self.remove(fd).ok_or(libc::EBADF)?;
         let Descriptor::Socket(socket) = descriptor else { return Ok(()) };
@@ -294,7 +299,7 @@ impl World {
     }
 
     /// `fcntl` for the command that scripts use: the flags.
-    pub fn fcntl(&mut self, fd: c_int, command: c_int, argument: u64) -> Result<c_int, c_int> {
+    pub(crate) fn fcntl(&mut self, fd: c_int, command: c_int, argument: u64) -> Result<c_int, c_int> {
         let socket = self.socket_mut(fd)?;
         match command {
             libc::F_GETFL => Ok(libc::O_RDWR | if socket.nonblocking { libc::O_NONBLOCK } else { 0 }),
@@ -308,7 +313,7 @@ impl World {
     }
 
     /// `ioctl`: SIOCINQ, SIOCOUTQ and SIOCOUTQNSD.
-    pub fn ioctl(&mut self, fd: c_int, request: u64) -> Result<c_int, c_int> {
+    pub(crate) fn ioctl(&mut self, fd: c_int, request: u64) -> Result<c_int, c_int> {
         const SIOCINQ: u64 = 0x541b;
         const SIOCOUTQ: u64 = 0x5411;
         const SIOCOUTQNSD: u64 = 0x894b;
@@ -326,7 +331,7 @@ impl World {
     }
 
     /// The address of a deferred connect, which a `sendto` without an address uses.
-    pub fn deferred(&self, fd: c_int) -> Result<Option<SocketAddr>, c_int> {
+    pub(crate) fn deferred(&self, fd: c_int) -> Result<Option<SocketAddr>, c_int> {
         match self.socket(fd)?.kind {
             Kind::Deferred { remote } => Ok(Some(remote)),
             _ => Ok(None),
@@ -334,7 +339,11 @@ impl World {
     }
 
     /// Whether MSG_FASTOPEN can be used now, and the address to connect to; `None` if the connection is open.
-    pub fn fast_open_to(&mut self, fd: c_int, to: Option<SocketAddr>) -> Result<Option<SocketAddr>, c_int> {
+    pub(crate) fn fast_open_to(
+        &mut self,
+        fd: c_int,
+        to: Option<SocketAddr>,
+    ) -> Result<Option<SocketAddr>, c_int> {
         self.follow_sysctl();
         if self.sysctl.fast_open & CLIENT == 0 {
             return Err(EOPNOTSUPP);
@@ -351,7 +360,7 @@ impl World {
 
 /// The data that a connect may send in its SYN.
 #[derive(Debug, Clone, Copy)]
-pub enum First<'a> {
+pub(crate) enum First<'a> {
     /// None: the call is a `connect`.
     None,
     /// Data of a `sendto` with MSG_FASTOPEN, or of the first write after a deferred connect.

@@ -44,7 +44,13 @@ fn keys(value: &[u8]) -> Result<CookieKeys, c_int> {
 
 impl World {
     /// `setsockopt`.
-    pub fn set_option(&mut self, fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), c_int> {
+    pub(crate) fn set_option(
+        &mut self,
+        fd: c_int,
+        level: c_int,
+        name: c_int,
+        value: &[u8],
+    ) -> Result<(), c_int> {
         self.follow_sysctl();
         self.settle(fd)?;
         match level {
@@ -132,7 +138,7 @@ impl World {
     }
 
     /// `getsockopt`. The caller cuts the value to its buffer.
-    pub fn get_option(&mut self, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>, c_int> {
+    pub(crate) fn get_option(&mut self, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>, c_int> {
         self.settle(fd)?;
         let int = |n: c_int| Ok(n.to_ne_bytes().to_vec());
         let sysctl = Arc::clone(&self.sysctl);

@@ -17,7 +17,7 @@ struct Packet {
 
 /// The state of the path when packets leave.
 #[derive(Debug, Clone, Copy)]
-pub struct Path {
+pub(crate) struct Path {
     /// Data of a segment, bytes.
     pub segment: usize,
     /// Maximum number of segments in a packet.
@@ -42,7 +42,7 @@ pub struct Path {
 
 /// The packets of one socket: first those that left and are not acknowledged, then those that wait.
 #[derive(Debug, Clone, Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     packets: VecDeque<Packet>,
     len: usize,
     unsent: usize,
@@ -52,23 +52,23 @@ pub struct Queue {
 
 impl Queue {
     /// The memory of all packets (`sk_wmem_queued`), bytes.
-    pub fn cost(&self) -> usize {
+    pub(crate) fn cost(&self) -> usize {
         self.len + self.packets.len() * OVERHEAD
     }
 
     /// Bytes that have not left.
-    pub fn unsent(&self) -> usize {
+    pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }
 
     /// How many bytes can be added to the last packet, if packets hold up to `goal` bytes.
-    pub fn rest(&self, goal: usize) -> usize {
+    pub(crate) fn rest(&self, goal: usize) -> usize {
         let last = self.packets.back().filter(|packet| packet.sent.is_none() && !packet.complete);
         last.map_or(0, |packet| goal.saturating_sub(packet.len))
     }
 
     /// The application wrote `len` bytes, not more than fit into a packet of `goal` bytes.
-    pub fn append(&mut self, len: usize, goal: usize) {
+    pub(crate) fn append(&mut self, len: usize, goal: usize) {
         if len == 0 {
             return;
         }
@@ -83,7 +83,7 @@ impl Queue {
     }
 
     /// Prevents adding to the last packet.
-    pub fn complete(&mut self) {
+    pub(crate) fn complete(&mut self) {
         if let Some(last) = self.packets.back_mut() {
             last.complete = true;
         }
@@ -91,7 +91,7 @@ impl Queue {
 
     /// Updates the queue: the stack holds `queued` bytes and has not sent `unsent` of them. Acknowledged data is
     /// removed, and data that left is cut as the kernel does.
-    pub fn follow(&mut self, queued: usize, unsent: usize, path: &Path) {
+    pub(crate) fn follow(&mut self, queued: usize, unsent: usize, path: &Path) {
         if queued > self.len {
             // Data in the SYN is not a write.
             self.append(queued - self.len, usize::MAX);

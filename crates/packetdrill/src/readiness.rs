@@ -33,13 +33,13 @@ impl Interest {
 
 /// A set of descriptors.
 #[derive(Debug, Default)]
-pub struct Epoll {
+pub(crate) struct Epoll {
     interests: BTreeMap<c_int, Interest>,
 }
 
 impl Epoll {
     /// Removes a descriptor that was closed.
-    pub fn forget(&mut self, fd: c_int) {
+    pub(crate) fn forget(&mut self, fd: c_int) {
         self.interests.remove(&fd);
     }
 }
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Fills in the events that the descriptors are ready for; `None` if none is ready.
-    pub fn poll(&mut self, fds: &mut [libc::pollfd]) -> Option<c_int> {
+    pub(crate) fn poll(&mut self, fds: &mut [libc::pollfd]) -> Option<c_int> {
         let mut ready = 0;
         for entry in fds.iter_mut() {
             entry.revents = match entry.fd {
@@ -118,12 +118,12 @@ impl World {
     }
 
     /// `epoll_create`.
-    pub fn make_epoll(&mut self, fd: c_int) {
+    pub(crate) fn make_epoll(&mut self, fd: c_int) {
         self.insert(fd, Descriptor::Epoll(Epoll::default()));
     }
 
     /// `epoll_ctl`.
-    pub fn epoll_control(
+    pub(crate) fn epoll_control(
         &mut self,
         epoll: c_int,
         operation: c_int,
@@ -152,7 +152,11 @@ impl World {
     ///
     /// # Errors
     /// If the descriptor is not an epoll set.
-    pub fn epoll_events(&mut self, epoll: c_int, most: usize) -> Result<Option<Vec<(u32, u64)>>, c_int> {
+    pub(crate) fn epoll_events(
+        &mut self,
+        epoll: c_int,
+        most: usize,
+    ) -> Result<Option<Vec<(u32, u64)>>, c_int> {
         let interests: Vec<(c_int, Interest)> =
             self.epoll_mut(epoll)?.interests.iter().map(|(fd, interest)| (*fd, *interest)).collect();
         let mut events = Vec::new();

@@ -12,19 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// `tcp_fastopen`: clients may use it.
-pub const CLIENT: u32 = 0x1;
+pub(crate) const CLIENT: u32 = 0x1;
 /// `tcp_fastopen`: listeners may use it.
-pub const SERVER: u32 = 0x2;
+pub(crate) const SERVER: u32 = 0x2;
 /// `tcp_fastopen`: clients send data without a cookie.
-pub const CLIENT_NO_COOKIE: u32 = 0x4;
+pub(crate) const CLIENT_NO_COOKIE: u32 = 0x4;
 /// `tcp_fastopen`: listeners take data without a cookie.
-pub const SERVER_NO_COOKIE: u32 = 0x200;
+pub(crate) const SERVER_NO_COOKIE: u32 = 0x200;
 /// `tcp_fastopen`: every listener uses it.
-pub const SERVER_ALWAYS: u32 = 0x400;
+pub(crate) const SERVER_ALWAYS: u32 = 0x400;
 
 /// The content of `--so_flags`: `local=ADDRESS,mtu=BYTES,settings=linux`.
 #[derive(Debug, Clone)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// The stack's address.
     pub local: Option<IpAddr>,
     /// The link's MTU, bytes.
@@ -35,7 +35,7 @@ pub struct Flags {
 
 impl Flags {
     /// Parses the flags. Unknown ones are ignored.
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut flags = Self { local: None, mtu: 1500, as_linux: false };
         for (name, value) in text.split(',').filter_map(|word| word.split_once('=')) {
             match name {
@@ -51,7 +51,7 @@ impl Flags {
 
 /// Values set with `setsockopt`. `None` means that the kernel's setting applies.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// TCP_NODELAY.
     pub nodelay: bool,
     /// TCP_CORK.
@@ -93,7 +93,7 @@ pub struct Options {
 }
 
 /// Settings of the stack.
-pub fn stack_config(flags: &Flags, sysctl: &Sysctl) -> Config {
+pub(crate) fn stack_config(flags: &Flags, sysctl: &Sysctl) -> Config {
     let mut config = Config::new(flags.local.into_iter().collect(), [7; 32]);
     config.mtu = flags.mtu;
     config.answer_echo = false;
@@ -104,7 +104,7 @@ pub fn stack_config(flags: &Flags, sysctl: &Sysctl) -> Config {
 }
 
 /// Settings of one connection.
-pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstflight_tcp::Config {
+pub(crate) fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstflight_tcp::Config {
     let headers = if flags.local.is_some_and(|ip| ip.is_ipv6()) { 60 } else { 40 };
     let link = flags.mtu.saturating_sub(headers).min(0xffff) as u16;
     firstflight_tcp::Config::default()
@@ -140,7 +140,7 @@ fn scale(sysctl: &Sysctl, options: &Options) -> u8 {
 }
 
 /// A congestion control by its name.
-pub fn algorithm(name: &str) -> Option<Algorithm> {
+pub(crate) fn algorithm(name: &str) -> Option<Algorithm> {
     match name {
         "cubic" => Some(Algorithm::Cubic),
         "reno" => Some(Algorithm::NewReno),
@@ -150,13 +150,13 @@ pub fn algorithm(name: &str) -> Option<Algorithm> {
 
 /// A key in the form of `TCP_FASTOPEN_KEY`: the bytes of the kernel's text form, with each word in reverse byte
 /// order.
-pub fn key(bytes: [u8; 16]) -> CookieKey {
+pub(crate) fn key(bytes: [u8; 16]) -> CookieKey {
     CookieKey::from_bytes(bytes)
 }
 
 impl World {
     /// The Fast Open policy of a listener with these options.
-    pub fn fast_open_policy(&self, options: &Options, backlog: usize) -> Option<FastOpenPolicy> {
+    pub(crate) fn fast_open_policy(&self, options: &Options, backlog: usize) -> Option<FastOpenPolicy> {
         let always = self.sysctl.fast_open & SERVER_ALWAYS != 0;
         let places = options.fast_open.or(always.then_some(backlog as u32)).filter(|n| *n > 0)?;
         if self.sysctl.fast_open & SERVER == 0 {
@@ -173,7 +173,7 @@ impl World {
     }
 
     /// Applies changed options of a listener, or changed kernel settings.
-    pub fn set_fast_open(&mut self, id: ListenerId) {
+    pub(crate) fn set_fast_open(&mut self, id: ListenerId) {
         let found = self.sockets().find_map(|(_, socket)| match socket {
             Socket { kind: Kind::Listener { id: own, backlog }, options, .. } if *own == id => {
                 Some(self.fast_open_policy(options, *backlog))

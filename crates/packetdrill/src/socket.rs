@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 /// The state of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Created, perhaps bound.
     Fresh,
     /// It listens.
@@ -36,7 +36,7 @@ pub enum Kind {
 
 /// What prevents a connection from sending more, as `tcp_info` counts the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Held {
+pub(crate) enum Held {
     /// There is nothing to send.
     #[default]
     Idle,
@@ -50,7 +50,7 @@ pub enum Held {
 
 /// How long each of these was the limit.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Times {
+pub(crate) struct Times {
     held: Held,
     since: u64,
     /// Time busy for any reason, limited by the peer's window, and limited by the send buffer, µs.
@@ -59,7 +59,7 @@ pub struct Times {
 
 impl Times {
     /// Records that the limit is `held` from now (µs) on.
-    pub fn turn(&mut self, held: Held, now: u64) {
+    pub(crate) fn turn(&mut self, held: Held, now: u64) {
         let passed = now - self.since;
         let counts = match self.held {
             Held::Idle => [false; 3],
@@ -74,7 +74,7 @@ impl Times {
     }
 
     /// The times up to now.
-    pub fn until(mut self, now: u64) -> [u64; 3] {
+    pub(crate) fn until(mut self, now: u64) -> [u64; 3] {
         self.turn(self.held, now);
         self.spent
     }
@@ -82,7 +82,7 @@ impl Times {
 
 /// A socket.
 #[derive(Debug, Clone)]
-pub struct Socket {
+pub(crate) struct Socket {
     /// The state of the socket.
     pub kind: Kind,
     /// Whether it is an `AF_INET6` socket.
@@ -117,7 +117,7 @@ pub struct Socket {
 
 impl Socket {
     /// A new socket.
-    pub fn new(v6: bool, nonblocking: bool, kind: Kind, options: Options) -> Self {
+    pub(crate) fn new(v6: bool, nonblocking: bool, kind: Kind, options: Options) -> Self {
         Self {
             kind,
             v6,
@@ -138,7 +138,7 @@ impl Socket {
     }
 
     /// Its connection.
-    pub fn connection(&self) -> Option<ConnId> {
+    pub(crate) fn connection(&self) -> Option<ConnId> {
         match self.kind {
             Kind::Connection { id, .. } => Some(id),
             _ => None,
@@ -146,7 +146,7 @@ impl Socket {
     }
 
     /// Its listener.
-    pub fn listener(&self) -> Option<ListenerId> {
+    pub(crate) fn listener(&self) -> Option<ListenerId> {
         match self.kind {
             Kind::Listener { id, .. } => Some(id),
             _ => None,
@@ -154,7 +154,7 @@ impl Socket {
     }
 
     /// Handles a change reported by the stack.
-    pub fn note(&mut self, ready: Readiness, now: u64) {
+    pub(crate) fn note(&mut self, ready: Readiness, now: u64) {
         let over = ready.contains(Readiness::CLOSED);
         if ready.contains(Readiness::READABLE) || over {
             self.edges[0] += 1;
@@ -172,14 +172,14 @@ impl Socket {
     }
 
     /// Takes the pending error.
-    pub fn take_error(&mut self) -> Result<(), c_int> {
+    pub(crate) fn take_error(&mut self) -> Result<(), c_int> {
         self.error.take().map_or(Ok(()), Err)
     }
 }
 
 /// The error that Linux reports for a connection that ended in this way; `None` if it ended in order, or by the
 /// application.
-pub fn errno(reason: CloseReason, half_closed: bool) -> Option<c_int> {
+pub(crate) fn errno(reason: CloseReason, half_closed: bool) -> Option<c_int> {
     match reason {
         CloseReason::Finished | CloseReason::Aborted => None,
         CloseReason::Refused => Some(ECONNREFUSED),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// The settings that the stack follows. They are read again before every call that they affect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sysctl {
+pub(crate) struct Sysctl {
     /// `tcp_fastopen`, a set of bits.
     pub fast_open: u32,
     /// `tcp_fastopen_key`: one key or two.
@@ -65,7 +65,7 @@ fn three(name: &str, otherwise: [u32; 3]) -> [u32; 3] {
 
 impl Sysctl {
     /// Reads the present settings.
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         Self {
             fast_open: number("tcp_fastopen", 1),
             fast_open_key: text("tcp_fastopen_key").unwrap_or_default(),

@@ -15,10 +15,10 @@ const SIZE: usize = 512;
 
 /// `tcpi_options`.
 mod option {
-    pub const TIMESTAMPS: u8 = 1;
-    pub const SACK: u8 = 2;
-    pub const WINDOW_SCALE: u8 = 4;
-    pub const SYN_DATA: u8 = 32;
+    pub(super) const TIMESTAMPS: u8 = 1;
+    pub(super) const SACK: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 4;
+    pub(super) const SYN_DATA: u8 = 32;
 }
 
 /// The kernel's number of a state.
@@ -79,7 +79,7 @@ impl Info {
 
 impl World {
     /// The state of a socket in the kernel's layout.
-    pub fn tcp_info(&self, fd: c_int) -> Vec<u8> {
+    pub(crate) fn tcp_info(&self, fd: c_int) -> Vec<u8> {
         let Ok(socket) = self.socket(fd) else { return Vec::new() };
         let connection = socket.connection();
         let known = connection.and_then(|id| Some((self.machine(id)?, self.stack.info(id)?)));

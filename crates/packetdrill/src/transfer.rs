@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 /// A `write` in progress. A blocking one continues where the last attempt ended.
 #[derive(Debug)]
-pub struct Sending<'a> {
+pub(crate) struct Sending<'a> {
     data: &'a [u8],
     flags: c_int,
     to: Option<SocketAddr>,
@@ -26,7 +26,7 @@ pub struct Sending<'a> {
 
 /// The result of a receive.
 #[derive(Debug, Default)]
-pub struct Received {
+pub(crate) struct Received {
     /// The data. Empty with MSG_TRUNC alone.
     pub data: Vec<u8>,
     /// The call's result.
@@ -37,24 +37,24 @@ pub struct Received {
 
 impl<'a> Sending<'a> {
     /// A `sendto`, or a call that is a special case of it.
-    pub fn new(data: &'a [u8], flags: c_int, to: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(data: &'a [u8], flags: c_int, to: Option<SocketAddr>) -> Self {
         Self { data, flags, to, done: 0, opened: false, syn: false, full: false }
     }
 
     /// The result of a call that no longer blocks.
-    pub fn outcome(&self, error: c_int) -> Result<usize, c_int> {
+    pub(crate) fn outcome(&self, error: c_int) -> Result<usize, c_int> {
         if self.done > 0 { Ok(self.done) } else { Err(error) }
     }
 }
 
 impl World {
     /// Whether a call on this socket may block.
-    pub fn blocks(&self, fd: c_int, flags: c_int) -> Result<bool, c_int> {
+    pub(crate) fn blocks(&self, fd: c_int, flags: c_int) -> Result<bool, c_int> {
         Ok(!self.socket(fd)?.nonblocking && flags & libc::MSG_DONTWAIT == 0)
     }
 
     /// Sends what fits. `EAGAIN` and `EINPROGRESS` mean that the rest has to wait.
-    pub fn send(&mut self, fd: c_int, sending: &mut Sending<'_>) -> Result<usize, c_int> {
+    pub(crate) fn send(&mut self, fd: c_int, sending: &mut Sending<'_>) -> Result<usize, c_int> {
         if !sending.opened {
             self.open(fd, sending)?;
         }
@@ -158,7 +158,7 @@ impl World {
     }
 
     /// Receives up to `len` bytes. `EAGAIN` means that no data has arrived yet.
-    pub fn receive(&mut self, fd: c_int, len: usize, flags: c_int) -> Result<Received, c_int> {
+    pub(crate) fn receive(&mut self, fd: c_int, len: usize, flags: c_int) -> Result<Received, c_int> {
         self.settle(fd)?;
         let socket = self.socket(fd)?;
         let id = match socket.kind {

@@ -27,7 +27,7 @@ const BEGIN: u64 = 1_000_000_000;
 const PACKET: usize = 65_600;
 
 /// What a descriptor refers to.
-pub enum Descriptor {
+pub(crate) enum Descriptor {
     /// A TCP socket.
     Socket(Box<Socket>),
     /// An epoll set.
@@ -54,7 +54,7 @@ struct Sleeper {
 }
 
 /// One script's world.
-pub struct World {
+pub(crate) struct World {
     /// The clock, µs.
     clock: u64,
     /// The stack under test.
@@ -90,7 +90,7 @@ fn state_file(name: &str) -> Option<PathBuf> {
 }
 
 /// Starts a new world. The calling thread becomes the script's thread.
-pub fn begin(flags: &str) {
+pub(crate) fn begin(flags: &str) {
     let flags = Flags::parse(flags);
     let sysctl = Arc::new(Sysctl::read());
     let now = Instant::from_micros(BEGIN);
@@ -115,7 +115,7 @@ fn make_stack(flags: &Flags, sysctl: &Sysctl, now: Instant) -> Stack {
 }
 
 /// Ends the world and drops everything behind its descriptors.
-pub fn end() {
+pub(crate) fn end() {
     *lock() = None;
 }
 
@@ -132,7 +132,7 @@ fn settled() -> Guard {
 ///
 /// # Errors
 /// `EBADF` without a world.
-pub fn call<T>(f: impl FnOnce(&mut World) -> Result<T, c_int>) -> Result<T, c_int> {
+pub(crate) fn call<T>(f: impl FnOnce(&mut World) -> Result<T, c_int>) -> Result<T, c_int> {
     let mut guard = settled();
     let world = guard.as_mut().ok_or(EBADF)?;
     let result = f(world);
@@ -145,7 +145,7 @@ pub fn call<T>(f: impl FnOnce(&mut World) -> Result<T, c_int>) -> Result<T, c_in
 ///
 /// # Errors
 /// `EBADF` without a world.
-pub fn block<T>(
+pub(crate) fn block<T>(
     until: impl FnOnce(u64) -> Option<u64>,
     mut attempt: impl FnMut(&mut World) -> Option<T>,
 ) -> Result<Option<T>, c_int> {
@@ -186,7 +186,7 @@ pub fn block<T>(
 }
 
 /// The time, µs. Each call advances it by 1 µs.
-pub fn time() -> u64 {
+pub(crate) fn time() -> u64 {
     let mut guard = lock();
     let Some(world) = guard.as_mut() else { return BEGIN };
     let me = thread::current().id();
@@ -212,7 +212,7 @@ fn let_return() {
 }
 
 /// Lets `micros` pass. packetdrill's other thread may continue in the meantime.
-pub fn sleep(micros: u64) {
+pub(crate) fn sleep(micros: u64) {
     let_return();
     let Some(target) = settled().as_ref().map(|world| world.clock.saturating_add(micros)) else { return };
     loop {
@@ -228,7 +228,7 @@ pub fn sleep(micros: u64) {
 }
 
 /// Handles an incoming packet.
-pub fn packet_in(packet: &[u8]) {
+pub(crate) fn packet_in(packet: &[u8]) {
     let mut guard = settled();
     let Some(world) = guard.as_mut() else { return };
     world.follow_sysctl();
@@ -246,7 +246,7 @@ pub fn packet_in(packet: &[u8]) {
 }
 
 /// The next outgoing packet and its time (µs). Advances the clock to it. `None` if there will be none.
-pub fn packet_out() -> Option<(Vec<u8>, u64)> {
+pub(crate) fn packet_out() -> Option<(Vec<u8>, u64)> {
     loop {
         let mut guard = settled();
         let world = guard.as_mut()?;
@@ -262,12 +262,12 @@ pub fn packet_out() -> Option<(Vec<u8>, u64)> {
 
 impl World {
     /// The present time, for the stack.
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::from_micros(self.clock)
     }
 
     /// The present time, µs.
-    pub fn micros(&self) -> u64 {
+    pub(crate) fn micros(&self) -> u64 {
         self.clock
     }
 
@@ -310,7 +310,7 @@ impl World {
     }
 
     /// Takes packets and events out of the stack.
-    pub fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         let now = self.now();
         let mut buffer = vec![0; PACKET];
         while let Some(len) = self.stack.poll_transmit(now, &mut buffer) {
@@ -390,7 +390,7 @@ impl World {
     }
 
     /// Reads the kernel's settings and applies them to the listeners.
-    pub fn follow_sysctl(&mut self) {
+    pub(crate) fn follow_sysctl(&mut self) {
         self.follow_commands();
         let fresh = Sysctl::read();
         if *self.sysctl == fresh {
@@ -406,12 +406,12 @@ impl World {
     // --- descriptors ---------------------------------------------------------------------------
 
     /// Registers a descriptor.
-    pub fn insert(&mut self, fd: c_int, descriptor: Descriptor) {
+    pub(crate) fn insert(&mut self, fd: c_int, descriptor: Descriptor) {
         self.descriptors.insert(fd, descriptor);
     }
 
     /// Removes a descriptor.
-    pub fn remove(&mut self, fd: c_int) -> Option<Descriptor> {
+    pub(crate) fn remove(&mut self, fd: c_int) -> Option<Descriptor> {
         for other in self.descriptors.values_mut() {
             if let Descriptor::Epoll(epoll) = other {
                 epoll.forget(fd);
@@ -421,7 +421,7 @@ impl World {
     }
 
     /// All sockets.
-    pub fn sockets(&self) -> impl Iterator<Item = (c_int, &Socket)> {
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (c_int, &Socket)> {
         self.descriptors.iter().filter_map(|(fd, d)| match d {
             Descriptor::Socket(socket) => Some((*fd, &**socket)),
             Descriptor::Epoll(_) => None,
@@ -429,7 +429,7 @@ impl World {
     }
 
     /// All sockets, mutably.
-    pub fn sockets_mut(&mut self) -> impl Iterator<Item = &mut Socket> {
+    pub(crate) fn sockets_mut(&mut self) -> impl Iterator<Item = &mut Socket> {
         self.descriptors.values_mut().filter_map(|d| match d {
             Descriptor::Socket(socket) => Some(&mut **socket),
             Descriptor::Epoll(_) => None,
@@ -440,7 +440,7 @@ impl World {
     ///
     /// # Errors
     /// `EBADF` or `ENOTSOCK`.
-    pub fn socket(&self, fd: c_int) -> Result<&Socket, c_int> {
+    pub(crate) fn socket(&self, fd: c_int) -> Result<&Socket, c_int> {
         match self.descriptors.get(&fd) {
             Some(Descriptor::Socket(socket)) => Ok(socket),
             Some(Descriptor::Epoll(_)) => Err(ENOTSOCK),
@@ -452,7 +452,7 @@ impl World {
     ///
     /// # Errors
     /// `EBADF` or `ENOTSOCK`.
-    pub fn socket_mut(&mut self, fd: c_int) -> Result<&mut Socket, c_int> {
+    pub(crate) fn socket_mut(&mut self, fd: c_int) -> Result<&mut Socket, c_int> {
         match self.descriptors.get_mut(&fd) {
             Some(Descriptor::Socket(socket)) => Ok(socket),
             Some(Descriptor::Epoll(_)) => Err(ENOTSOCK),
@@ -464,7 +464,7 @@ impl World {
     ///
     /// # Errors
     /// `EBADF` or `EINVAL`.
-    pub fn epoll_mut(&mut self, fd: c_int) -> Result<&mut Epoll, c_int> {
+    pub(crate) fn epoll_mut(&mut self, fd: c_int) -> Result<&mut Epoll, c_int> {
         match self.descriptors.get_mut(&fd) {
             Some(Descriptor::Epoll(epoll)) => Ok(epoll),
             Some(Descriptor::Socket(_)) => Err(libc::EINVAL),
@@ -473,7 +473,7 @@ impl World {
     }
 
     /// The state machine of a connection, while it exists.
-    pub fn machine(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
+    pub(crate) fn machine(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
         self.stack.connection(id)
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Reply {
 
 impl Connection {
     /// Connects, and checks which process answers and whether it keeps all keys.
-    pub async fn open(client: &Client, prefix: &str) -> Result<Self, Failure> {
+    pub(crate) async fn open(client: &Client, prefix: &str) -> Result<Self, Failure> {
         // The callers limit the time.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -98,7 +98,7 @@ impl Connection {
     }
 
     /// Begins a new memory in the same process: nothing from before is valid for any member of the farm.
-    pub async fn begin_anew(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn begin_anew(&mut self) -> Result<(), Failure> {
         let random = random()?;
         let mark = mark(&self.prefix, &self.process);
         let () = redis::cmd("SET").arg(&mark).arg(&random).query_async(&mut self.link).await?;
@@ -107,7 +107,7 @@ impl Connection {
     }
 
     /// Notes in the store that a member stops and owes nothing. Returns the ticket for its next start.
-    pub async fn leave(&self) -> Result<String, Failure> {
+    pub(crate) async fn leave(&self) -> Result<String, Failure> {
         let ticket = random()? + &random()?;
         let command = set(self.left(&ticket), "left", millis(LEFT_LASTS));
         let () = command.query_async(&mut self.link.clone()).await?;
@@ -115,7 +115,7 @@ impl Connection {
     }
 
     /// Whether a member left `ticket` in this process and has not come back since. A ticket is valid once.
-    pub async fn come_back(&self, ticket: &str) -> Result<bool, Failure> {
+    pub(crate) async fn come_back(&self, ticket: &str) -> Result<bool, Failure> {
         let mut command = set(self.left(ticket), "back", millis(LEFT_LASTS));
         command.arg("GET");
         let found: Option<String> = command.query_async(&mut self.link.clone()).await?;
@@ -127,7 +127,7 @@ impl Connection {
     }
 
     /// Executes `commands`, and ignores their replies.
-    pub async fn tell(&self, commands: impl Iterator<Item = Cmd>) -> Result<(), Failure> {
+    pub(crate) async fn tell(&self, commands: impl Iterator<Item = Cmd>) -> Result<(), Failure> {
         let mut pipeline = redis::pipe();
         for command in commands {
             pipeline.add_command(command);
@@ -140,7 +140,7 @@ impl Connection {
 
     /// The reply to `command`, if the memory is still the same and has lost nothing. Everything is one transaction,
     /// because a server can be replaced, or evict keys, between two commands.
-    pub async fn ask(&self, command: &Cmd) -> Result<Reply, Failure> {
+    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Reply, Failure> {
         let policy = self.policy_is_due();
         let mut question = redis::pipe();
         question.atomic();

@@ -59,7 +59,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub fn as_store_error(&self) -> StoreError {
+    pub(crate) fn as_store_error(&self) -> StoreError {
         match self {
             Self::TimedOut => StoreError::TimedOut,
             Self::Evicts(_) => StoreError::Unfit,
@@ -68,12 +68,12 @@ impl Failure {
     }
 
     /// Whether the operator must act.
-    pub fn is_lasting(&self) -> bool {
+    pub(crate) fn is_lasting(&self) -> bool {
         matches!(self, Self::Evicts(_) | Self::Replica | Self::NoInfo)
     }
 
     /// The mistake, if waiting does not mend the failure. The failure itself, if waiting may mend it.
-    pub fn into_mistake(self) -> Result<ConnectError, Self> {
+    pub(crate) fn into_mistake(self) -> Result<ConnectError, Self> {
         match self {
             Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),
             Self::Redis(error) => match error.kind() {

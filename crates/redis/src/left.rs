@@ -26,7 +26,7 @@ pub(crate) struct LeftFile(StateFile);
 
 impl LeftFile {
     /// Locks the file at `path`, and removes the ticket from it, if there is one.
-    pub fn take(path: &Path) -> Result<(Self, Option<String>), StateError> {
+    pub(crate) fn take(path: &Path) -> Result<(Self, Option<String>), StateError> {
         let file = StateFile::lock(path).map_err(|error| match error {
             LockError::Held => StateError::Locked,
             LockError::Io(error) => StateError::Io(error),
@@ -45,7 +45,7 @@ impl LeftFile {
     }
 
     /// Keeps `ticket` for the next start.
-    pub fn put(&self, ticket: &str) -> io::Result<()> {
+    pub(crate) fn put(&self, ticket: &str) -> io::Result<()> {
         self.0.replace(format!("{TITLE}\nleft {ticket}\n").as_bytes())
     }
 }

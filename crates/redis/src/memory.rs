@@ -25,7 +25,7 @@ pub(crate) enum Anonymous {
 impl Identity {
     /// The process that answered, by the sections `server`, `replication` and `stats` of its `INFO`. A
     /// process counts as another one after it evicted keys.
-    pub fn process(info: &str) -> Result<String, Anonymous> {
+    pub(crate) fn process(info: &str) -> Result<String, Anonymous> {
         if field(info, "role").ok_or(Anonymous::Incomplete)? != "master" {
             return Err(Anonymous::Replica);
         }
@@ -42,15 +42,15 @@ impl Identity {
         }
     }
 
-    pub fn new(process: String, mark: String) -> Self {
+    pub(crate) fn new(process: String, mark: String) -> Self {
         Self { process, mark }
     }
 
-    pub fn set_mark(&mut self, mark: String) {
+    pub(crate) fn set_mark(&mut self, mark: String) {
         self.mark = mark;
     }
 
-    pub fn is(&self, process: &str, mark: Option<&str>) -> bool {
+    pub(crate) fn is(&self, process: &str, mark: Option<&str>) -> bool {
         self.process == process && mark == Some(&self.mark)
     }
 }
@@ -76,7 +76,7 @@ pub(crate) struct Memories {
 impl Memories {
     /// Returns since when the memory `identity`, which answers now, is known to remember everything. A memory
     /// that returns after another one may lack what the other one accepted.
-    pub fn met(&mut self, identity: &Identity, now: Instant) -> Instant {
+    pub(crate) fn met(&mut self, identity: &Identity, now: Instant) -> Instant {
         match &self.current {
             Some((known, since)) if known == identity => *since,
             _ => {

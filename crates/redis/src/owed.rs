@@ -24,7 +24,7 @@ pub(crate) struct Owed {
 
 impl Owed {
     /// Remembers a question, if it must be reported later.
-    pub fn add(&mut self, request: JobRequest) {
+    pub(crate) fn add(&mut self, request: JobRequest) {
         if !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
             return;
         }
@@ -38,28 +38,28 @@ impl Owed {
     }
 
     /// Whether there were more than could be kept, and no new memory has begun for that yet.
-    pub const fn is_too_many(&self) -> bool {
+    pub(crate) const fn is_too_many(&self) -> bool {
         self.dropped > self.begun
     }
 
     /// Whether nothing must be reported.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.requests.is_empty() && !self.is_too_many()
     }
 
     /// Whether `request` asks for an id or a cookie that is still to be reported as used.
-    pub fn holds(&self, request: &JobRequest) -> bool {
+    pub(crate) fn holds(&self, request: &JobRequest) -> bool {
         let used_up = matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. });
         used_up && (self.is_too_many() || self.requests.iter().any(|owed| is_same(owed, request)))
     }
 
-    pub fn requests(&self) -> &[JobRequest] {
+    pub(crate) fn requests(&self) -> &[JobRequest] {
         &self.requests
     }
 
     /// The questions in `told`, an earlier copy of this value, were reported. If they were too many, a new
     /// memory has begun.
-    pub fn settle(&mut self, told: &Self) {
+    pub(crate) fn settle(&mut self, told: &Self) {
         self.begun = self.begun.max(told.dropped);
         // Some may have been dropped in the meantime, or another task may have reported the same ones.
         let end = told.settled + told.requests.len() as u64;

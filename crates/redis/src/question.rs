@@ -27,7 +27,7 @@ struct Stamp {
 
 impl Question {
     /// `None` if the store cannot answer such a question.
-    pub fn new(
+    pub(crate) fn new(
         request: JobRequest,
         prefix: &str,
         connection: &Connection,
@@ -73,7 +73,7 @@ impl Question {
     ///
     /// An id that is refused here was still set, because the data is sent by the ordinary handshake and
     /// copies of the SYN may arrive later.
-    pub fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
+    pub(crate) fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
         let Some(stamp) = &self.stamp else { return Some((self.read)(reply.value.as_deref())) };
         if let Some(unix_ms) = stamp.unix_ms
             && reply.store_ms?.abs_diff(unix_ms) > millis(RemoteGuard::CLOCKS_APART)

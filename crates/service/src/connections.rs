@@ -15,7 +15,7 @@ const NETWORK_BITS: (u8, u8) = (24, 56);
 const CLIENT_BITS: (u8, u8) = (32, 64);
 
 /// The connections of one listener, by an `Id` that the caller chose.
-pub struct Connections<Id> {
+pub(crate) struct Connections<Id> {
     limits: StreamLimits,
     held: HashMap<Id, Holder>,
     clients: HashMap<IpAddr, usize>,
@@ -35,13 +35,13 @@ struct Holder {
 
 impl<Id: Copy + Eq + Hash> Connections<Id> {
     /// An empty table.
-    pub fn new(limits: StreamLimits) -> Self {
+    pub(crate) fn new(limits: StreamLimits) -> Self {
         Self { limits, held: HashMap::new(), clients: HashMap::new(), networks: HashMap::new(), clock: 0 }
     }
 
     /// The number of connections.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
 
@@ -51,7 +51,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
     /// A client or a network that has reached its limit loses one of its own connections. If the listener has reached
     /// its limit, the network with the most connections loses one. So an attacker's connections displace each other
     /// before they displace a client that is alone in its network.
-    pub fn make_room(&mut self, from: IpAddr) -> Option<Id> {
+    pub(crate) fn make_room(&mut self, from: IpAddr) -> Option<Id> {
         let (client, network) = (prefix(from, CLIENT_BITS), prefix(from, NETWORK_BITS));
         let count = |counts: &HashMap<IpAddr, usize>, of| counts.get(&of).copied().unwrap_or_default();
         let victim = if count(&self.clients, client) >= self.limits.per_client {
@@ -79,7 +79,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
     }
 
     /// Adds a connection from `from`, for which there is room.
-    pub fn add(&mut self, id: Id, from: IpAddr) {
+    pub(crate) fn add(&mut self, id: Id, from: IpAddr) {
         let (client, network) = (prefix(from, CLIENT_BITS), prefix(from, NETWORK_BITS));
         *self.clients.entry(client).or_default() += 1;
         *self.networks.entry(network).or_default() += 1;
@@ -88,7 +88,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
     }
 
     /// Notes that a whole message came on a connection.
-    pub fn active(&mut self, id: Id) {
+    pub(crate) fn active(&mut self, id: Id) {
         if let Some(holder) = self.held.get_mut(&id) {
             self.clock += 1;
             holder.active = self.clock;
@@ -96,7 +96,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
     }
 
     /// Removes a connection that has ended, if it is still in the table.
-    pub fn remove(&mut self, id: Id) {
+    pub(crate) fn remove(&mut self, id: Id) {
         let Some(holder) = self.held.remove(&id) else { return };
         for (counts, of) in [(&mut self.clients, holder.client), (&mut self.networks, holder.network)] {
             if let Some(count) = counts.get_mut(&of) {

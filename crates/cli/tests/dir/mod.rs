@@ -6,23 +6,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// A directory.
-pub struct Dir(PathBuf);
+pub(crate) struct Dir(PathBuf);
 
 impl Dir {
     /// A new directory for each name of a test file.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let name = format!("firstflight-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
 
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
     /// A file that only its owner can read.
-    pub fn file(&self, name: &str, text: &str) -> String {
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -37,17 +37,17 @@ impl Drop for Dir {
 }
 
 /// One file, with the usual permissions, that is deleted when this is dropped.
-pub struct TempFile(pub PathBuf);
+pub(crate) struct TempFile(pub PathBuf);
 
 impl TempFile {
-    pub fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
         let name = format!("firstflight-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, content).unwrap();
         Self(path)
     }
 
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }

@@ -6,18 +6,18 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
-pub fn command(args: &[&str]) -> Command {
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
     command.args(args);
     command
 }
 
-pub fn run(args: &[&str]) -> Output {
+pub(crate) fn run(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
 /// Runs the command, which must succeed, and returns its output.
-pub fn prints(args: &[&str]) -> String {
+pub(crate) fn prints(args: &[&str]) -> String {
     let output = run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -25,7 +25,7 @@ pub fn prints(args: &[&str]) -> String {
 
 /// Checks that the command prints nothing on stdout and one line on stderr that says what to do, and exits with this
 /// code. The secrets that tests use or mistype begin with `0badc0d`.
-pub fn fails(args: &[&str], code: i32, says: &str) {
+pub(crate) fn fails(args: &[&str], code: i32, says: &str) {
     let output = run(args);
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
@@ -36,7 +36,7 @@ pub fn fails(args: &[&str], code: i32, says: &str) {
 }
 
 /// Waits until something has happened, for at least a minute.
-pub fn until(mut happened: impl FnMut() -> bool) {
+pub(crate) fn until(mut happened: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if happened() {
             return;
@@ -47,20 +47,20 @@ pub fn until(mut happened: impl FnMut() -> bool) {
 }
 
 /// A service that is running. Dropping it kills the service.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Running {
-    pub fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut child = command(args).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Self { child, lines }
     }
 
     /// Starts the command with stderr written to the file `to`.
-    pub fn start_logging(args: &[&str], to: &str) -> Self {
+    pub(crate) fn start_logging(args: &[&str], to: &str) -> Self {
         let log = std::fs::File::create(to).unwrap();
         let mut child = command(args).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
@@ -68,14 +68,14 @@ impl Running {
     }
 
     /// The next line of its output.
-    pub fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
     /// Skips its output up to this line.
-    pub fn line_is(&mut self, expected: &str) {
+    pub(crate) fn line_is(&mut self, expected: &str) {
         loop {
             let line = self.line();
             assert!(!line.is_empty(), "it ended without {expected:?}");
@@ -86,20 +86,20 @@ impl Running {
     }
 
     /// The address in its next line, at which it listens.
-    pub fn address(&mut self) -> String {
+    pub(crate) fn address(&mut self) -> String {
         let line = self.line();
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
     /// Sends this signal to it, such as `HUP`.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
     /// Ends it with SIGTERM, repeated until it exits: at the first signal, `serve` waits for its connections. Returns
     /// the lines that were not read.
-    pub fn stop(mut self) -> Vec<String> {
+    pub(crate) fn stop(mut self) -> Vec<String> {
         let status = loop {
             self.signal("TERM");
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -9,34 +9,34 @@ fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
 }
 
 /// A network's id.
-pub mod network {
+pub(super) mod network {
     use super::{Deserializer, Error, text};
     use data_encoding::HEXLOWER;
     use firstflight_credential::NetworkId;
     use serde::Serializer;
 
-    pub fn serialize<S: Serializer>(id: &NetworkId, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(id: &NetworkId, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&HEXLOWER.encode(&id.0))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<NetworkId, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<NetworkId, D::Error> {
         let bytes = text(from)?.try_into();
         bytes.map(NetworkId).map_err(|_| D::Error::custom("a network id has 16 bytes"))
     }
 }
 
 /// A cookie.
-pub mod cookie {
+pub(super) mod cookie {
     use super::{Deserializer, Error, text};
     use data_encoding::HEXLOWER;
     use firstflight_wire::tcp::Cookie;
     use serde::Serializer;
 
-    pub fn serialize<S: Serializer>(cookie: &Cookie, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(cookie: &Cookie, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&HEXLOWER.encode(cookie.as_bytes()))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cookie, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cookie, D::Error> {
         Cookie::new(&text(from)?).ok_or_else(|| D::Error::custom("a cookie has 4 to 16 bytes"))
     }
 }

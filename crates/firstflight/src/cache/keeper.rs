@@ -26,7 +26,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Loads the content of `cache` into `stack`.
-    pub fn load(cache: CredentialCache, stack: &mut Stack, clock: &Clock) -> Self {
+    pub(crate) fn load(cache: CredentialCache, stack: &mut Stack, clock: &Clock) -> Self {
         for server in cache.servers.iter().filter(|server| server.network.is_known()) {
             stack.restore_credential(server.network, server.server, server.entry(clock));
         }
@@ -40,19 +40,19 @@ impl Keeper {
     }
 
     /// When [`Keeper::snapshot`] has something to write. `None` if nothing changed.
-    pub fn due(&self, stack: &Stack) -> Option<Instant> {
+    pub(crate) fn due(&self, stack: &Stack) -> Option<Instant> {
         (stack.credentials().changes() != self.saved).then_some(self.next)
     }
 
     /// The content to write, if anything changed since the last snapshot.
-    pub fn snapshot(&mut self, stack: &Stack, clock: &Clock) -> Option<Snapshot> {
+    pub(crate) fn snapshot(&mut self, stack: &Stack, clock: &Clock) -> Option<Snapshot> {
         self.due(stack)?;
         Some(self.take(stack, clock))
     }
 
     /// The content to write at the end. The last snapshot may never be written, because the runtime drops what it has not
     /// begun when it shuts down.
-    pub fn last(&mut self, stack: &Stack, clock: &Clock) -> Option<Snapshot> {
+    pub(crate) fn last(&mut self, stack: &Stack, clock: &Clock) -> Option<Snapshot> {
         let pending = self.written.try_lock().map_or(true, |written| *written < self.number);
         (pending || self.due(stack).is_some()).then(|| self.take(stack, clock))
     }
@@ -83,7 +83,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Writes the snapshot, unless a newer one was already written. Blocks.
-    pub fn write(self) {
+    pub(crate) fn write(self) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if *written > self.number {
             return;

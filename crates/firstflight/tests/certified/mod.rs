@@ -11,15 +11,15 @@ use firstflight::{Certified, ConnectConfig};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-pub const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-pub const PORT: u16 = 80;
+pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const PORT: u16 = 80;
 
-pub fn identity() -> Identity {
+pub(crate) fn identity() -> Identity {
     Identity::name("www.example.com", PORT)
 }
 
 /// Trusts `verifier`. The replay guard behaves as if it had started ten minutes ago.
-pub fn policy(verifier: &PrivateKey) -> AsapPolicy {
+pub(crate) fn policy(verifier: &PrivateKey) -> AsapPolicy {
     let now = firstflight::unix_ms();
     let key = firstflight::random_guard_key().unwrap();
     AsapPolicy {
@@ -34,7 +34,7 @@ pub fn policy(verifier: &PrivateKey) -> AsapPolicy {
 }
 
 /// Settings for a connection to [`identity`] at this UDP port, with `certificate` for its first flight.
-pub fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> ConnectConfig {
+pub(crate) fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> ConnectConfig {
     let certified = Certified {
         certificate: Arc::clone(certificate),
         now: Instant::ZERO,
@@ -47,7 +47,7 @@ pub fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> Con
 }
 
 /// The client's certificate. It begins `age` seconds ago and was obtained at `obtained` on the client's clock.
-pub fn certificate(verifier: &PrivateKey, age: u32, obtained: Instant) -> ClientCertificate {
+pub(crate) fn certificate(verifier: &PrivateKey, age: u32, obtained: Instant) -> ClientCertificate {
     let key = PrivateKey::from_seed(&[2; 32]);
     let flags = CertificateFlags::new(1, true, false).unwrap();
     let begins = (firstflight::unix_ms() / 1000) as u32 - age;

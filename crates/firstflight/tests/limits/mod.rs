@@ -32,17 +32,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Carriage zones. The front serves zone A. The key is the same for all zones; it matters only when a flight is
 /// opened.
-pub const A: &[u8] = b"\x01f\x01a\x03com\x00";
-pub const B: &[u8] = b"\x01f\x01b\x03com\x00";
-pub const C: &[u8] = b"\x01f\x01c\x03com\x00";
-pub const D: &[u8] = b"\x01f\x01d\x03com\x00";
+pub(crate) const A: &[u8] = b"\x01f\x01a\x03com\x00";
+pub(crate) const B: &[u8] = b"\x01f\x01b\x03com\x00";
+pub(crate) const C: &[u8] = b"\x01f\x01c\x03com\x00";
+pub(crate) const D: &[u8] = b"\x01f\x01d\x03com\x00";
 /// Number of names of a first flight.
-pub const NAMES: usize = 6;
+pub(crate) const NAMES: usize = 6;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80));
 /// An address of the server's host without a listener.
-pub const REFUSES: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 81));
+pub(crate) const REFUSES: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 81));
 const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const UDP_PORT: u16 = 4433;
 const REQUEST: &[u8] = b"GET / HTTP/1.1";
@@ -54,14 +54,14 @@ const LATE: Duration = Duration::from_millis(50);
 const ASK_AGAIN: Duration = Duration::from_millis(333);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
+pub(crate) enum Question {
     Address,
     Name,
 }
 
 /// What the resolver does with a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub(crate) enum Act {
     Pass,
     /// It passes the question on 50 ms later.
     Late,
@@ -76,7 +76,7 @@ pub enum Act {
 
 /// A rate limiter in front of the resolver, like dnsdist's `MaxQPSIPRule`: a token bucket that holds one second's
 /// questions.
-pub struct Limit {
+pub(crate) struct Limit {
     rate: f64,
     left: f64,
     since: Duration,
@@ -84,18 +84,18 @@ pub struct Limit {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Excess {
+pub(crate) enum Excess {
     Drop,
     Refuse,
 }
 
 impl Limit {
-    pub fn new(rate: u32, excess: Excess) -> Self {
+    pub(crate) fn new(rate: u32, excess: Excess) -> Self {
         Self { rate: rate.into(), left: rate.into(), since: Duration::ZERO, excess }
     }
 
     /// Decides about a question that arrives at time `at`.
-    pub fn decide(&mut self, at: Duration) -> Act {
+    pub(crate) fn decide(&mut self, at: Duration) -> Act {
         self.left = (self.left + (at - self.since).as_secs_f64() * self.rate).min(self.rate);
         self.since = at;
         if self.left >= 1.0 {
@@ -110,12 +110,12 @@ impl Limit {
 }
 
 /// Runs a test in virtual time.
-pub fn run(test: impl AsyncFnOnce(VirtualTime)) {
+pub(crate) fn run(test: impl AsyncFnOnce(VirtualTime)) {
     let time = VirtualTime::new(Duration::from_millis(firstflight::unix_ms()));
     block_on_virtual(&time, test(time.clone())).unwrap();
 }
 
-pub fn zone(bytes: &[u8]) -> Zone<'_> {
+pub(crate) fn zone(bytes: &[u8]) -> Zone<'_> {
     Zone::new(bytes).unwrap()
 }
 
@@ -236,7 +236,7 @@ impl Resolver {
     }
 }
 
-pub struct World {
+pub(crate) struct World {
     pub path: DnsPath,
     /// The addresses that the server's name resolves to.
     pub addresses: Vec<IpAddr>,
@@ -250,14 +250,17 @@ pub struct World {
 
 /// A fetch that succeeded.
 #[derive(Debug)]
-pub struct Fetched {
+pub(crate) struct Fetched {
     pub way: Way,
     pub held_back: Option<HeldBack>,
     pub took: Duration,
 }
 
 impl World {
-    pub fn new(time: &VirtualTime, rule: impl FnMut(Question, Duration) -> Act + Send + 'static) -> Self {
+    pub(crate) fn new(
+        time: &VirtualTime,
+        rule: impl FnMut(Question, Duration) -> Act + Send + 'static,
+    ) -> Self {
         let path = PathConfig::with_delay(Duration::from_millis(25));
         let (near, far) = virtual_time_pair(path.clone(), path, 1, time).unwrap();
         let time = Time::from(time.clone());
@@ -303,42 +306,42 @@ impl World {
     }
 
     /// Sets what the resolver does with names of `zone` from now on.
-    pub fn set_zone(&self, zone: &'static [u8], act: Act) {
+    pub(crate) fn set_zone(&self, zone: &'static [u8], act: Act) {
         self.resolver.0.lock().unwrap().zones.insert(zone, act);
     }
 
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.resolver.elapsed()
     }
 
-    pub fn executed(&self) -> u64 {
+    pub(crate) fn executed(&self) -> u64 {
         self.executed.load(Ordering::Relaxed)
     }
 
     /// Connections of the client.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.client.connections()
     }
 
-    pub fn sent(&self) -> Vec<Question> {
+    pub(crate) fn sent(&self) -> Vec<Question> {
         self.resolver.0.lock().unwrap().sent.clone()
     }
 
-    pub async fn pause(&self, duration: Duration) {
+    pub(crate) async fn pause(&self, duration: Duration) {
         self.time.sleep(duration).await;
     }
 
     /// Fetches from the server, whose carriage zone is `zone`.
-    pub async fn fetch(&self, zone: &[u8]) -> io::Result<Fetched> {
+    pub(crate) async fn fetch(&self, zone: &[u8]) -> io::Result<Fetched> {
         self.fetch_from(Some(self::zone(zone))).await
     }
 
     /// Fetches from the server, which is not known to take requests inside lookups.
-    pub async fn ordinary(&self) -> io::Result<Fetched> {
+    pub(crate) async fn ordinary(&self) -> io::Result<Fetched> {
         self.fetch_from(None).await
     }
 
-    pub async fn four_at_once(&self) -> [Fetched; 4] {
+    pub(crate) async fn four_at_once(&self) -> [Fetched; 4] {
         let fetched = tokio::join!(self.fetch(A), self.fetch(A), self.fetch(A), self.fetch(A));
         [fetched.0.unwrap(), fetched.1.unwrap(), fetched.2.unwrap(), fetched.3.unwrap()]
     }

@@ -8,16 +8,16 @@ fn serial(counter: u64) -> Serial {
     Serial::new(3, counter).unwrap()
 }
 
-pub fn redeem(counter: u64) -> JobRequest {
+pub(crate) fn redeem(counter: u64) -> JobRequest {
     JobRequest::Redeem { serial: serial(counter) }
 }
 
-pub fn activate(counter: u64) -> JobRequest {
+pub(crate) fn activate(counter: u64) -> JobRequest {
     JobRequest::Activate { serial: serial(counter) }
 }
 
-pub const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
+pub(crate) const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
     Ok(JobResult::Refuse(reason))
 }
 
-pub const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
+pub(crate) const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);

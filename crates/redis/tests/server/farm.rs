@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// With a long time limit: these tests check the answers, not their time.
-pub fn options(state: Option<&Path>) -> Options {
+pub(crate) fn options(state: Option<&Path>) -> Options {
     Options { within: Duration::from_secs(10), state: state.map(Path::to_owned), ..Options::default() }
 }
 
-pub async fn member(redis: &Redis, state: Option<&Path>) -> RedisStore {
+pub(crate) async fn member(redis: &Redis, state: Option<&Path>) -> RedisStore {
     RedisStore::connect(&redis.url(), options(state)).await.unwrap()
 }
 
 /// Asks until the member has connected to the memory that answers.
-pub async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, StoreError> {
+pub(crate) async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, StoreError> {
     while store.ask(activate(1 << 40)).await.is_err() {
         while !store.is_connected() {
             tokio::task::yield_now().await;
@@ -32,7 +32,7 @@ pub async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, S
 }
 
 /// Two members of one farm, one with a state file at `path` and one without. Cookies 1 to 9 are valid.
-pub struct Farm {
+pub(crate) struct Farm {
     runtime: Runtime,
     pub redis: Redis,
     pub path: PathBuf,
@@ -40,7 +40,7 @@ pub struct Farm {
 }
 
 impl Farm {
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let redis = Redis::start(&[])?;
         let runtime = runtime();
         let other = runtime.block_on(member(&redis, None));
@@ -48,7 +48,7 @@ impl Farm {
     }
 
     /// Starts the member with the state file, then activates the cookies.
-    pub fn member(&self, runtime: &Runtime, state: Option<&Path>) -> RedisStore {
+    pub(crate) fn member(&self, runtime: &Runtime, state: Option<&Path>) -> RedisStore {
         let options = Options { state: state.map(Path::to_owned), ..Options::default() };
         let store = runtime.block_on(RedisStore::connect(&self.redis.url(), options)).unwrap();
         for counter in 1..10 {
@@ -58,17 +58,17 @@ impl Farm {
     }
 
     /// The answer to the other member.
-    pub fn other(&self, request: JobRequest) -> Result<JobResult, StoreError> {
+    pub(crate) fn other(&self, request: JobRequest) -> Result<JobResult, StoreError> {
         self.runtime.block_on(ask(&self.other, request))
     }
 
     /// A member stops in order.
-    pub fn close(&self, runtime: &Runtime, store: RedisStore) -> bool {
+    pub(crate) fn close(&self, runtime: &Runtime, store: RedisStore) -> bool {
         runtime.block_on(Arc::new(store).close())
     }
 
     /// Lets Redis answer again, and waits until everything owed was reported.
-    pub fn end_of_outage(&self, runtime: &Runtime, store: &RedisStore) {
+    pub(crate) fn end_of_outage(&self, runtime: &Runtime, store: &RedisStore) {
         self.signal(Signal::SIGCONT);
         runtime.block_on(async {
             while !store.is_connected() || store.owes() {
@@ -77,12 +77,12 @@ impl Farm {
         });
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.redis.pid()), signal).unwrap();
     }
 
     /// `store` refuses cookie 1 while Redis does not answer: Redis has not heard of it.
-    pub fn refuse(&self, runtime: &Runtime, store: &RedisStore) {
+    pub(crate) fn refuse(&self, runtime: &Runtime, store: &RedisStore) {
         self.signal(Signal::SIGSTOP);
         runtime.block_on(async {
             // This question times out. From then on the connection counts as lost.
@@ -94,6 +94,6 @@ impl Farm {
 }
 
 /// A runtime for one process. Dropping it ends its tasks as a kill does.
-pub fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }

@@ -2,15 +2,15 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-pub mod farm;
-pub mod proxy;
+pub(crate) mod farm;
+pub(crate) mod proxy;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-pub struct Redis {
+pub(crate) struct Redis {
     process: Option<Child>,
     directory: PathBuf,
     options: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Redis {
 
 impl Redis {
     /// A Redis without persistence. `None` and a printed reason if there is no redis-server on this host.
-    pub fn start(options: &[&str]) -> Option<Self> {
+    pub(crate) fn start(options: &[&str]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
             println!("skipped: no redis-server here (Debian package redis-server)");
@@ -34,12 +34,12 @@ impl Redis {
         Some(redis)
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
     /// The path of a file beside its socket, removed with it.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
@@ -48,7 +48,7 @@ impl Redis {
     }
 
     /// Stops the process as a power failure does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
             process.wait().unwrap();
@@ -56,7 +56,7 @@ impl Redis {
         let _ = std::fs::remove_file(self.socket());
     }
 
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.kill();
         let mut command = Command::new("redis-server");
         command
@@ -72,12 +72,12 @@ impl Redis {
         }
     }
 
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.process.as_ref().unwrap().id().cast_signed()
     }
 
     /// The lines of a section of INFO that contain `word`.
-    pub fn info(&self, section: &str, word: &str) -> String {
+    pub(crate) fn info(&self, section: &str, word: &str) -> String {
         let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
         let all: String = redis::cmd("INFO").arg(section).query(&mut connection).unwrap();
@@ -85,7 +85,7 @@ impl Redis {
     }
 
     /// The reply to a command.
-    pub fn cli(&self, command: &[&str]) -> String {
+    pub(crate) fn cli(&self, command: &[&str]) -> String {
         self.try_cli(command).unwrap()
     }
 
@@ -99,7 +99,7 @@ impl Redis {
     }
 
     /// Makes Redis evict keys. It evicts only keys that expire, so the mark of its memory stays.
-    pub fn evict(&self) {
+    pub(crate) fn evict(&self) {
         self.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-random"]);
         self.cli(&["CONFIG", "SET", "maxmemory", "1"]);
         // Redis refuses this command for lack of memory after it has evicted all such keys.
@@ -109,7 +109,7 @@ impl Redis {
         assert!(self.cli(&["KEYS", "*:memory"]).contains("memory"), "the mark is gone too");
     }
 
-    pub fn evicted(&self) -> u64 {
+    pub(crate) fn evicted(&self) -> u64 {
         self.info("stats", "evicted_keys").split(':').nth(1).unwrap().trim().parse().unwrap()
     }
 }

@@ -22,13 +22,13 @@ struct Shared {
     changed: Condvar,
 }
 
-pub struct Proxy {
+pub(crate) struct Proxy {
     path: PathBuf,
     shared: Arc<Shared>,
 }
 
 impl Proxy {
-    pub fn start(redis: &Redis) -> Self {
+    pub(crate) fn start(redis: &Redis) -> Self {
         let (path, behind) = (redis.file("proxy"), redis.socket());
         let listener = UnixListener::bind(&path).unwrap();
         let shared = Arc::<Shared>::default();
@@ -51,32 +51,32 @@ impl Proxy {
         Self { path, shared }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis+unix://{}", self.path.display())
     }
 
     /// Releases the held request, and holds up the next one that contains `needle`.
-    pub fn hold(&self, needle: &str) {
+    pub(crate) fn hold(&self, needle: &str) {
         self.change(|state| (state.hold, state.holds) = (Some(needle.to_owned()), false));
     }
 
     /// Lets everything pass.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.change(|state| (state.hold, state.holds) = (None, false));
     }
 
     /// Whether a request is held up.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.shared.state.lock().unwrap().holds
     }
 
     /// Whether new connections end at once.
-    pub fn refuse(&self, refuses: bool) {
+    pub(crate) fn refuse(&self, refuses: bool) {
         self.change(|state| state.refuses = refuses);
     }
 
     /// Ends the existing connections.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.change(|state| {
             for stream in state.open.drain(..) {
                 let _ = stream.shutdown(Shutdown::Both);
