@@ -11,10 +11,10 @@ use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{Stream, first_data};
 use crate::time::Time;
 use firstflight_credential::NetworkId;
-use firstflight_link::{Link, UdpLink};
-use firstflight_stack::{
-    CarrierConfig, Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError, RelayedFlight,
-};
+use firstflight_link::Link;
+#[cfg(feature = "udp")]
+use firstflight_link::UdpLink;
+use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError, RelayedFlight};
 use sha2::{Digest, Sha256};
 use std::future::poll_fn;
 use std::io;
@@ -76,7 +76,7 @@ impl Endpoint {
     }
 
     /// Starts an engine that carries TCP in UDP datagrams through the operating system's sockets, which needs no
-    /// privileges. The carrier uses the link's port. Its datagrams count as checked ([`CarrierConfig::from_socket`]).
+    /// privileges. The carrier uses the link's port. Its datagrams count as checked ([`firstflight_stack::CarrierConfig::from_socket`]).
     /// The link's own addresses are added to those of `config`, which may be empty. The other settings of
     /// [`Config::carrier`] are kept. Connect with [`ConnectConfig::carrier`]. If the socket is bound to all addresses
     /// ([`UdpLink::bind_all`]), a connect uses the source address that the kernel's routes choose for the server.
@@ -94,6 +94,7 @@ impl Endpoint {
     ///     endpoint.connect("192.0.2.1:80".parse().unwrap(), FirstFlight::empty(), &config).await
     /// }
     /// ```
+    #[cfg(feature = "udp")]
     pub fn over_udp(mut config: Config, link: UdpLink) -> Self {
         Self::prepare_udp(&mut config, &link);
         Self::new(config, link)
@@ -101,8 +102,9 @@ impl Endpoint {
 
     /// Adapts `config` to `link`, as [`Endpoint::over_udp`] does. Use it when the link is wrapped, for example to
     /// record packets.
+    #[cfg(feature = "udp")]
     pub fn prepare_udp(config: &mut Config, link: &UdpLink) {
-        let carrier = config.carrier.unwrap_or(CarrierConfig::new(link.port()));
+        let carrier = config.carrier.unwrap_or(firstflight_stack::CarrierConfig::new(link.port()));
         config.carrier = Some(carrier.port(link.port()).from_socket(true));
         for ip in link.local_ips() {
             if !config.addresses.contains(&ip) {

@@ -18,7 +18,7 @@ const DISCARD: u16 = 9;
 
 /// An id for the network of the default route, derived from the kind of its interface and the gateway's link-layer
 /// address. Another network has another gateway, even if it uses the same IP addresses. The IPv4 default route is
-/// used; without one, the IPv6 default route. Linux only. Returns `None` when the id cannot be determined, for
+/// used; without one, the IPv6 default route. Linux only; the IPv6 route needs the feature `tun`. Returns `None` when the id cannot be determined, for
 /// example without a gateway.
 ///
 /// Right after this host has joined a network, it may not have spoken to the gateway yet. Then this function sends
@@ -127,12 +127,12 @@ fn default_route_v6(table: &str) -> Option<(String, Ipv6Addr)> {
 
 /// The link-layer address of a gateway on the interface with this index, in the format of `/proc/net/arp`.
 fn link_address_v6(index: u32, gateway: IpAddr) -> Option<String> {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "tun"))]
     {
         let address = firstflight_link::tun::link_address(index, gateway).ok().flatten()?;
         Some(address.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":"))
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", feature = "tun")))]
     {
         let _ = (index, gateway);
         None

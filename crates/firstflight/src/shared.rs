@@ -105,7 +105,7 @@ impl Inner {
     pub(crate) fn find_source(&mut self, remote: SocketAddr) -> io::Result<()> {
         let [v4, v6] = self.any_address;
         if if remote.is_ipv4() { v4 } else { v6 } {
-            self.stack.prefer_address(firstflight_link::udp::source_for(remote)?.ip());
+            self.stack.prefer_address(firstflight_link::source_for(remote)?.ip());
         }
         Ok(())
     }

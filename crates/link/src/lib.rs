@@ -17,6 +17,7 @@ pub mod memory;
 pub mod path;
 #[cfg(feature = "pcap")]
 pub mod pcap;
+mod route;
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub mod tun;
 #[cfg(feature = "udp")]
@@ -28,6 +29,7 @@ pub use memory::{MemoryLink, real_time_pair, virtual_time_pair};
 pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
 #[cfg(feature = "pcap")]
 pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
+pub use route::source_for;
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use tun::{Tun, TunConfig, TunDevice, TunError};
 #[cfg(feature = "udp")]

@@ -20,6 +20,7 @@ mod reports;
 #[cfg(test)]
 mod tests;
 
+use crate::source_for;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -195,22 +196,6 @@ impl UdpLink {
     fn sockets(&self) -> impl Iterator<Item = &Socket> {
         self.v4.iter().chain(&self.v6)
     }
-}
-
-/// The source address that the kernel would use for `remote`, with port 0. A link-local address includes its
-/// interface (scope).
-///
-/// # Errors
-/// Those of the system, for example if there is no route to `remote`.
-pub fn source_for(remote: SocketAddr) -> io::Result<SocketAddr> {
-    let any: IpAddr =
-        if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a UDP socket sends nothing. It only looks up the route.
-    let route = std::net::UdpSocket::bind(SocketAddr::new(any, 0))?;
-    route.connect(remote)?;
-    let mut local = route.local_addr()?;
-    local.set_port(0);
-    Ok(local)
 }
 
 impl Socket {

@@ -472,6 +472,7 @@ fn a_keep_alive_goes_to_who_has_no_connection() {
 
 /// The thesis' own form: on IP, any sender that acknowledges the right numbers is believed. For its experiments
 /// only.
+#[cfg(feature = "lab")]
 #[test]
 fn the_thesis_own_form_takes_any_answer() {
     let (mut p, listener) = pair(false);

@@ -5,7 +5,7 @@ use super::record::{Names, Published};
 use crate::error::Error;
 use firstflight::carriage::{DnsPath, Manners, Proof, Report, Server};
 use firstflight::credential::NetworkId;
-use firstflight::link::udp::source_for;
+use firstflight::link::source_for;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
 use firstflight_wire::asap::{Carriage, ServiceParam};
 use std::collections::HashMap;

@@ -112,11 +112,6 @@ impl<L: Link> Tapped<L> {
         &self.link
     }
 
-    /// The link below. Packets that are sent or received directly by it are not recorded.
-    pub fn link_mut(&mut self) -> &mut L {
-        &mut self.link
-    }
-
     /// The capture.
     pub fn tap(&self) -> &PcapTap {
         &self.tap

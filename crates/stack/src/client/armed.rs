@@ -27,5 +27,6 @@ pub(crate) enum Expected {
     /// A proof with this key.
     Proof(ReplyKey),
     /// The acknowledgement of the right numbers, as in the thesis.
+    #[cfg(feature = "lab")]
     LabNumbers,
 }

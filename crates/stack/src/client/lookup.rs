@@ -67,6 +67,7 @@ impl Client {
     }
 
     /// See [`Stack::lab_arm_on_ip`](crate::Stack::lab_arm_on_ip).
+    #[cfg(feature = "lab")]
     pub(crate) fn lab_arm_on_ip(
         &mut self,
         flows: &mut Flows,
@@ -163,6 +164,7 @@ impl Client {
     }
 
     /// See [`Stack::lab_expect_unproved_answer`](crate::Stack::lab_expect_unproved_answer).
+    #[cfg(feature = "lab")]
     pub(crate) fn lab_expect_unproved_answer(&mut self, flows: &mut Flows, id: ConnId) -> bool {
         self.armed_mut(flows, id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
     }
@@ -267,6 +269,7 @@ impl Client {
             (Expected::Proof(expected), Hint::Proof(proof)) => {
                 expected.verifies(server, segment.seq, reply.status, &proof)
             }
+            #[cfg(feature = "lab")]
             (Expected::LabNumbers, _) => true,
             _ => false,
         };

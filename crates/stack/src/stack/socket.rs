@@ -131,7 +131,7 @@ impl Stack {
     /// Like [`Stack::arm`], with a SYN on IP, signed like one that comes from its client. This is the thesis' own
     /// form, for its experiments. Use it only in a simulator or in a network made for such experiments: anyone who
     /// sees the lookup can answer.
-    #[doc(hidden)]
+    #[cfg(feature = "lab")]
     pub fn lab_arm_on_ip(
         &mut self,
         port: u16,
@@ -153,7 +153,7 @@ impl Stack {
     /// Like [`Stack::expect_answer`], but accepts any server that acknowledges the right numbers. Anyone who has
     /// seen the lookup knows them. This is the thesis' own form, for its experiments. Use it only in a simulator or
     /// in a network made for such experiments.
-    #[doc(hidden)]
+    #[cfg(feature = "lab")]
     pub fn lab_expect_unproved_answer(&mut self, id: ConnId) -> bool {
         self.client.lab_expect_unproved_answer(&mut self.flows, id)
     }

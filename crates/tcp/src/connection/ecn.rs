@@ -33,12 +33,6 @@ impl Connection {
         if self.marks.capable { Ecn::Ect0 } else { Ecn::NotEct }
     }
 
-    /// Whether this connection uses ECN (RFC 3168 §6.1.1).
-    #[must_use]
-    pub fn uses_ecn(&self) -> bool {
-        self.marks.agreed
-    }
-
     /// Flags of the SYN after `retransmits` retransmissions. Only the first SYN asks for ECN, because some
     /// paths drop SYNs with these flags (RFC 3168 §6.1.1.1).
     pub(super) fn ecn_of_syn(&self, retransmits: u8) -> Flags {

@@ -297,12 +297,6 @@ impl Connection {
         crate::push::burst(room, self.window(), least, self.rtt.srtt(), self.rtt.min_rtt())
     }
 
-    /// Whether the application has released the connection.
-    #[must_use]
-    pub fn is_released(&self) -> bool {
-        self.facts.released
-    }
-
     /// The record that outlives the connection in TIME-WAIT.
     #[must_use]
     pub fn time_wait(&self) -> crate::time_wait::TimeWait {

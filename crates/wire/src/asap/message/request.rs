@@ -71,12 +71,6 @@ impl Request {
         MESSAGE_HEADER_LEN + FIXED + self.tokens.len() * Token::LEN + 64 + old
     }
 
-    /// Length including padding, bytes.
-    #[must_use]
-    pub const fn padded_length(&self) -> usize {
-        self.len as usize
-    }
-
     /// The input that both keys sign: a context, the verifier's key, and the message up to the first signature.
     /// So a request is valid only for one verifier, and for the address to which its challenge was sent.
     #[must_use]
