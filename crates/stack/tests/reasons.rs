@@ -126,3 +126,20 @@ fn the_reason_is_the_decision_that_kept_the_data_back() {
         assert_eq!(scenario(), Outcome::Handshake(*reason));
     }
 }
+
+/// The column "seen at" of the page for users names the ends that report each reason.
+#[test]
+fn the_page_names_the_ends_that_say_each_reason() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/outcomes.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    for reason in Reason::ALL {
+        let ends = match said(*reason) {
+            (By(_), By(_)) => "both",
+            (By(_), Never(_)) => "client",
+            (Never(_), By(_)) => "server",
+            (Never(_), Never(_)) => "neither",
+        };
+        let row = format!("| `{}` | {ends} |", reason.as_str());
+        assert!(page.lines().any(|line| line.starts_with(&row)), "docs/outcomes.md needs a row {row}");
+    }
+}
