@@ -1,0 +1,85 @@
+//! Compares `docs/metrics.md` with the series of the programs: their names and types.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Notes the name and the type of each series that a program describes.
+#[derive(Default)]
+struct Described(Mutex<BTreeMap<String, &'static str>>);
+
+impl Described {
+    fn note(&self, key: &KeyName, kind: &'static str) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(key.as_str().to_owned(), kind);
+    }
+}
+
+impl Recorder for Described {
+    fn describe_counter(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.note(&key, "counter");
+    }
+
+    fn describe_gauge(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.note(&key, "gauge");
+    }
+
+    fn describe_histogram(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
+        self.note(&key, "histogram");
+    }
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR")))
+        .expect("the file is readable")
+}
+
+/// The cells of each row of the page whose first cell is the name of a series.
+fn rows() -> Vec<Vec<String>> {
+    let page = read("docs/metrics.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `firstflight_"));
+    rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).skip(1).collect())
+        .collect()
+}
+
+#[test]
+fn the_page_has_the_name_and_type_of_each_series_and_no_other() {
+    let described = Described::default();
+    metrics::with_local_recorder(&described, || {
+        firstflight::metrics::describe();
+        firstflight_dns::metrics::describe();
+        firstflight_dns::metrics::describe_relay();
+        firstflight_verifier::metrics::describe();
+    });
+    let described = described.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let rows = rows();
+    let page: BTreeMap<String, &str> = rows.iter().map(|row| (row[0].clone(), row[1].as_str())).collect();
+    assert_eq!(page.len(), rows.len(), "a series has two rows");
+    assert_eq!(page, described);
+}
+
+/// A series that no `describe` names would be missing above.
+#[test]
+fn the_page_has_each_name_in_the_sources() {
+    let rows = rows();
+    for path in ["crates/firstflight", "crates/dns", "crates/verifier"] {
+        let source = read(&format!("{path}/src/metrics.rs"));
+        for name in source.split("\"firstflight_").skip(1) {
+            let name = format!("firstflight_{}", name.split('"').next().unwrap_or_default());
+            assert!(rows.iter().any(|row| row[0] == name), "docs/metrics.md has no row for {name}");
+        }
+    }
+}
