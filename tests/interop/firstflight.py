@@ -6,7 +6,7 @@ import os
 from net import FAMILIES, Pair
 from process import Process, run
 
-#: Set by run.py.
+#: Set from `--bin`.
 BINARY = None
 
 TUN = "ff0"

@@ -38,7 +38,10 @@ def url(address, port, path="/"):
 
 
 class Namespace:
-    """A network namespace that exists during its `with` block. Its name contains the run's pid."""
+    """A network namespace that exists during its `with` block.
+
+    Its name contains the pid of the process that runs the test, so tests of two processes do not share a namespace.
+    """
 
     def __init__(self, label):
         self.name = f"ffinterop-{os.getpid()}-{label}"

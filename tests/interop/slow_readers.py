@@ -20,8 +20,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
 import firstflight  # noqa: E402
-from case import Context  # noqa: E402
 from net import Pair  # noqa: E402
+from testbed import Testbed  # noqa: E402
 
 PAIR = Pair(77)
 
@@ -78,7 +78,7 @@ def settled(pid, seconds=2.0, most=60.0):
 
 
 def measure(count, size, watch, options):
-    with Context() as t:
+    with Testbed() as t:
         root = t.root(file=size)
         ns = t.namespace("slow")
         serve = t.serve(ns, PAIR, root, *options)

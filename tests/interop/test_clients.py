@@ -5,12 +5,14 @@ import signal
 import socket
 import time
 
-from case import FAMILIES, body, case, check, equal
+import pytest
+
 from firstflight import PORT, TUN
 from kernel import client_socket
 from net import Pair
 from process import run
 from slow_readers import alive
+from testbed import body
 
 PAIR = Pair(78)
 #: Number of clients that are connected, and of clients that connect while the server is stopped. Together they send
@@ -32,26 +34,24 @@ def half_closed(ns, family, request):
         return read_all(sock)
 
 
-@case(family=FAMILIES)
-def a_client_that_half_closes_gets_the_response(t, family):
-    root = t.root(small=1000, large=5_000_000)
-    ns = t.namespace("half")
-    serve = t.serve(ns, PAIR, root)
+def test_a_client_that_half_closes_gets_the_response(testbed, family):
+    root = testbed.root(small=1000, large=5_000_000)
+    ns = testbed.namespace("half")
+    serve = testbed.serve(ns, PAIR, root)
     for name in ("small", "large"):
         for head in (f"GET /{name} HTTP/1.0\r\n\r\n", f"GET /{name} HTTP/1.1\r\nHost: x\r\n\r\n"):
             answer = half_closed(ns, family, head.encode())
-            check(answer.startswith(b"HTTP/1."), f"began with {answer[:40]}")
-            equal(answer.partition(b"\r\n\r\n")[2], body(root, name), f"body after {head!r}")
+            assert answer.startswith(b"HTTP/1."), f"began with {answer[:40]}"
+            assert answer.partition(b"\r\n\r\n")[2] == body(root, name), f"body after {head!r}"
     serve.terminate()
     (counters,) = serve.counters()
-    equal(counters["connections_cut_off"], 0, "connections cut off")
+    assert counters["connections_cut_off"] == 0, "connections cut off"
 
 
-@case()
-def clients_that_half_close_and_do_not_read_are_let_go(t):
-    root = t.root(file=20_000_000)
-    ns = t.namespace("half")
-    t.serve(ns, PAIR, root, "--send-timeout", 3)
+def test_clients_that_half_close_and_do_not_read_are_let_go(testbed):
+    root = testbed.root(file=20_000_000)
+    ns = testbed.namespace("half")
+    testbed.serve(ns, PAIR, root, "--send-timeout", 3)
     held = []
     for _ in range(20):
         sock = client_socket(ns, 4)
@@ -59,19 +59,18 @@ def clients_that_half_close_and_do_not_read_are_let_go(t):
         sock.sendall(b"GET /file HTTP/1.0\r\n\r\n")
         sock.shutdown(socket.SHUT_WR)
         held.append(sock)
-    # The loop has no time limit, because the test run has one.
+    # The loop has no time limit, because each test has one.
     while alive(ns) > 0:
         time.sleep(0.1)
     for sock in held:
         sock.close()
 
 
-@case()
-def idle_connections_end_at_once(t):
+def test_idle_connections_end_at_once(testbed):
     """Clients that keep their side open do not delay the end. Nothing is cut off before the grace period is over."""
-    root = t.root(file=1000)
-    ns = t.namespace("idle")
-    serve = t.serve(ns, PAIR, root)
+    root = testbed.root(file=1000)
+    ns = testbed.namespace("idle")
+    serve = testbed.serve(ns, PAIR, root)
     silent, idle = client_socket(ns, 4), client_socket(ns, 4)
     silent.connect((PAIR.peer[4], PORT))
     idle.connect((PAIR.peer[4], PORT))
@@ -81,24 +80,23 @@ def idle_connections_end_at_once(t):
         answer += idle.recv(65536)
     serve.terminate()
     (counters,) = serve.counters()
-    equal(counters["connections_cut_off"], 0, "connections cut off")
-    equal((idle.recv(1), silent.recv(1)), (b"", b""), "what clients read then")
+    assert counters["connections_cut_off"] == 0, "connections cut off"
+    assert (idle.recv(1), silent.recv(1)) == (b"", b""), "what clients read then"
     silent.close()
     idle.close()
 
 
-@case()
-def a_slow_body_is_given_up(t):
-    root = t.root(file=1000)
-    ns = t.namespace("slow")
-    serve = t.serve(ns, PAIR, root, "--body-timeout", 1)
+def test_a_slow_body_is_given_up(testbed):
+    root = testbed.root(file=1000)
+    ns = testbed.namespace("slow")
+    serve = testbed.serve(ns, PAIR, root, "--body-timeout", 1)
     with client_socket(ns, 4, timeout=60) as sock:
         sock.connect((PAIR.peer[4], PORT))
         sock.sendall(b"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nslow")
         answer = read_all(sock)
-    check(answer.startswith(b"HTTP/1.1 408 "), f"began with {answer[:40]}")
+    assert answer.startswith(b"HTTP/1.1 408 "), f"began with {answer[:40]}"
     (request,) = serve.requests(1)
-    equal(request["status"], 408, "status in the log")
+    assert request["status"] == 408, "status in the log"
 
 
 def device(ns):
@@ -108,13 +106,13 @@ def device(ns):
     return link["txqlen"], link["stats64"]["tx"]["dropped"] + sum(one.get("drops", 0) for one in disciplines)
 
 
-@case(needs=("tc",))
-def a_burst_waits_in_the_queue(t):
+@pytest.mark.needs("tc")
+def test_a_burst_waits_in_the_queue(testbed):
     """While the server is stopped, the kernel queues a burst of packets from its clients."""
-    root = t.root(file=1000)
-    ns = t.namespace("burst")
-    serve = t.serve(ns, PAIR, root, "--connections-per-client", 0)
-    equal(device(ns), (4 * 4096, 0), "length of the queue, packets dropped")
+    root = testbed.root(file=1000)
+    ns = testbed.namespace("burst")
+    serve = testbed.serve(ns, PAIR, root, "--connections-per-client", 0)
+    assert device(ns) == (4 * 4096, 0), "length of the queue, packets dropped"
     request = b"GET /file HTTP/1.0\r\nX: " + b"x" * 8000 + b"\r\n\r\n"
     open_ones = [client_socket(ns, 4, timeout=100) for _ in range(OPEN)]
     for sock in open_ones:
@@ -133,6 +131,6 @@ def a_burst_waits_in_the_queue(t):
         sock.setblocking(True)
         sock.sendall(request)
     for sock in open_ones + new_ones:
-        check(read_all(sock).endswith(body(root, "file")), "an answer is not whole")
+        assert read_all(sock).endswith(body(root, "file")), "an answer is not whole"
         sock.close()
-    equal(device(ns), (4 * 4096, 0), "length of the queue, packets dropped")
+    assert device(ns) == (4 * 4096, 0), "length of the queue, packets dropped"

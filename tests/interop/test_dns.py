@@ -5,8 +5,9 @@ import os
 import socket
 import time
 
+import pytest
+
 import firstflight
-from case import case, check, equal
 from firstflight import check_no_panic
 from net import workdir
 from process import Process, run
@@ -41,16 +42,16 @@ class Scene:
     """The front of the vectors' zone, the server as a socket, and unbound, which asks the front. Or the front is a
     part of the server."""
 
-    def __init__(self, t, in_server=False):
+    def __init__(self, testbed, in_server=False):
         with open(VECTORS, encoding="utf-8") as file:
             self.vectors = json.load(file)
         self.vector = self.vectors["vectors"][0]
         self.zone = bytes.fromhex(self.vector["zone"])
         self.name = ".".join(labels_of(self.zone))
-        self.ns = t.namespace("dns")
-        self.directory = t.enter_context(workdir())
+        self.ns = testbed.namespace("dns")
+        self.directory = testbed.enter_context(workdir())
         with self.ns.entered():
-            self.server = t.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            self.server = testbed.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self.server.bind((LOOPBACK, 0))
         self.server.settimeout(10)
         key = self.file("key", f"key {self.vectors['key_id']} {self.vectors['private_key']}\n")
@@ -69,7 +70,7 @@ class Scene:
                 "--first-start", "--dns-listen", f"{LOOPBACK}:{PORT}", "--dns-zone", zone, "--dns-origin", self.name,
                 "--carriage-zone", self.name, "--carriage-key", key, "--carriage-address", SERVER, "--json-log", "-v",
             ]  # fmt: skip
-        self.front = t.start(Process(command, ns=self.ns))
+        self.front = testbed.start(Process(command, ns=self.ns))
         self.front.wait_until(lambda: "carriage zone" in self.front.text(), "the front's lines")
 
     def file(self, name, text):
@@ -83,7 +84,7 @@ class Scene:
         out = run("dig", f"@{LOOPBACK}", "-p", str(PORT), "+nocookie", *arguments, ns=self.ns).stdout
         return [" ".join(line.split()) for line in out.splitlines() if line.strip()]
 
-    def resolver(self, t):
+    def resolver(self, testbed):
         config = self.file(
             "unbound.conf",
             f'server:\n interface: {LOOPBACK}\n port: {RESOLVER_PORT}\n username: ""\n chroot: ""\n pidfile: ""\n'
@@ -91,19 +92,19 @@ class Scene:
             ' module-config: "iterator"\nremote-control:\n control-enable: no\n'
             f'stub-zone:\n name: "{self.name}"\n stub-addr: {LOOPBACK}@{PORT}\n',
         )
-        resolver = t.start(Process(["unbound", "-d", "-c", config], ns=self.ns))
+        resolver = testbed.start(Process(["unbound", "-d", "-c", config], ns=self.ns))
         resolver.wait_until(lambda: "start of service" in resolver.text(), "unbound")
 
 
-@case(needs=("dig",))
-def names_of_a_zone(t):
-    scene = Scene(t)
+@pytest.mark.needs("dig")
+def test_names_of_a_zone(testbed):
+    scene = Scene(testbed)
     name = scene.name
 
     def has(arguments, *expected):
         lines = scene.dig(*arguments)
         for text in expected:
-            check(any(text in line for line in lines), f"{text!r} in {lines}")
+            assert any(text in line for line in lines), f"{text!r} in {lines}"
 
     has(["www." + name, "A"], "status: NOERROR", "flags: qr aa rd;", f"www.{name}. 86400 IN A 192.0.2.80")
     has(["www." + name, "HTTPS"], r'key65300="\001\255"')
@@ -119,11 +120,11 @@ def names_of_a_zone(t):
     check_no_panic(scene.front)
 
 
-def ask_for_fragments(t, scene):
+def ask_for_fragments(testbed, scene):
     """Asks unbound for the vector's first flight. Every name is answered."""
-    scene.resolver(t)
+    scene.resolver(testbed)
     with scene.ns.entered():
-        client = t.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        client = testbed.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     client.settimeout(10)
     # Leave out one of the fragments. The parity replaces it.
     labels = [bytes.fromhex(label) for label in scene.vector["labels"]][1:]
@@ -133,32 +134,32 @@ def ask_for_fragments(t, scene):
     for _ in labels:
         answer = client.recv(2048)
         label = labels[int.from_bytes(answer[:2])]
-        equal((answer[3] & 15, answer[6:8]), (0, b"\0\1"), "code and answers")
-        equal(answer[13:76], label, "label")
-        check(answer.endswith(b"\0\0\0\0\0\4" + socket.inet_aton(SERVER)), "address with TTL 0")
+        assert (answer[3] & 15, answer[6:8]) == (0, b"\0\1"), "code and answers"
+        assert answer[13:76] == label, "label"
+        assert answer.endswith(b"\0\0\0\0\0\4" + socket.inet_aton(SERVER)), "address with TTL 0"
 
 
-@case(needs=("unbound",))
-def a_first_flight_through_unbound(t):
-    scene = Scene(t)
-    ask_for_fragments(t, scene)
+@pytest.mark.needs("unbound")
+def test_a_first_flight_through_unbound(testbed):
+    scene = Scene(testbed)
+    ask_for_fragments(testbed, scene)
     datagram = scene.server.recv(2048)
-    equal(len(datagram), len(bytes.fromhex(scene.vector["relay"])), "length of the relay datagram")
-    equal(datagram[:4], bytes.fromhex(scene.vector["relay"])[:4], "its beginning")
-    check(abs(int.from_bytes(datagram[16:22]) / 1000 - time.time()) < 60, "its time")
+    assert len(datagram) == len(bytes.fromhex(scene.vector["relay"])), "length of the relay datagram"
+    assert datagram[:4] == bytes.fromhex(scene.vector["relay"])[:4], "its beginning"
+    assert abs(int.from_bytes(datagram[16:22]) / 1000 - time.time()) < 60, "its time"
     check_no_panic(scene.front)
 
 
-@case(needs=("unbound", "dig"))
-def a_first_flight_through_unbound_to_the_server_itself(t):
-    scene = Scene(t, in_server=True)
-    ask_for_fragments(t, scene)
+@pytest.mark.needs("unbound", "dig")
+def test_a_first_flight_through_unbound_to_the_server_itself(testbed):
+    scene = Scene(testbed, in_server=True)
+    ask_for_fragments(testbed, scene)
     # The vector's certificate expired long ago: the listener gets the first flight and does not answer.
     scene.front.wait_until(lambda: "a first flight by DNS" in scene.front.text(), "a first flight")
-    check(any("IN A 192.0.2.80" in line for line in scene.dig("www." + scene.name, "A")), "an ordinary name")
-    equal(scene.front.terminate(), 0, "exit status")
+    assert any("IN A 192.0.2.80" in line for line in scene.dig("www." + scene.name, "A")), "an ordinary name"
+    assert scene.front.terminate() == 0, "exit status"
     (names,) = [record for record in scene.front.records() if record["event"] == "names"]
     (counters,) = [record for record in scene.front.records() if record["event"] == "counters"]
-    equal((names["put_together"], names["taken"]), (1, 1), "first flights put together and taken")
-    equal((counters["passive_opens"], counters["packets_out"]), (0, 0), "connections and packets")
+    assert (names["put_together"], names["taken"]) == (1, 1), "first flights put together and taken"
+    assert (counters["passive_opens"], counters["packets_out"]) == (0, 0), "connections and packets"
     check_no_panic(scene.front)

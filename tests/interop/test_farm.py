@@ -4,47 +4,49 @@ import json
 import os
 import time
 
+import pytest
+
 import firstflight
 import kernel
 import siphash
-from case import FAMILIES, body, case, check, equal
 from firstflight import PORT
 from net import Pair
 from process import run
+from testbed import body
 
 KEY = "0f1e2d3c-4b5a6978-8796a5b4-c3d2e1f0"
 PAIR = Pair(75)
 
 
-def first_visit(t, client, family, root, ours):
+def first_visit(testbed, client, family, root, ours):
     """Starts a server at the pair's peer address and visits it. Returns (SYN data accepted, cookie, end)."""
     address = PAIR.peer[family]
     if ours:
-        end = t.serve(client, PAIR, root, "--key", KEY)
+        end = testbed.serve(client, PAIR, root, "--key", KEY)
     else:
-        server = t.namespace("server")
-        t.cable(client, server, PAIR)
+        server = testbed.namespace("server")
+        testbed.cable(client, server, PAIR)
         kernel.set_key(server, KEY)
-        end = t.kernel_server(server, family, PORT, root)
+        end = testbed.kernel_server(server, family, PORT, root)
     reply = kernel.fetch(client, "sendto", address, PORT, "/small")
-    equal(reply.body, body(root, "small"), "body")
+    assert reply.body == body(root, "small"), "body"
     return reply.info.syn_data, kernel.cached_cookie(client, address), end
 
 
-@case(family=FAMILIES, farm=("kernel-then-ours", "ours-then-kernel"))
-def cookie_of_the_other_server(t, family, farm):
+@pytest.mark.parametrize("farm", ("kernel-then-ours", "ours-then-kernel"))
+def test_cookie_of_the_other_server(testbed, family, farm):
     """A client's cookie from one member of a farm is accepted at its first visit to the other member."""
-    root = t.root(small=5000)
-    client = t.namespace("client")
+    root = testbed.root(small=5000)
+    client = testbed.namespace("client")
     kernel_first = farm == "kernel-then-ours"
-    taken, granted, server = first_visit(t, client, family, root, ours=not kernel_first)
-    equal(taken, False, "SYN data at the first server")
-    equal(granted, siphash.cookie(KEY, PAIR.host[family], PAIR.peer[family]), "cookie")
+    taken, granted, server = first_visit(testbed, client, family, root, ours=not kernel_first)
+    assert taken is False, "SYN data at the first server"
+    assert granted == siphash.cookie(KEY, PAIR.host[family], PAIR.peer[family]), "cookie"
     server.terminate()
     if kernel_first:
         client.ip("link", "del", "veth0")
-    taken, cookie, _ = first_visit(t, client, family, root, ours=kernel_first)
-    equal((taken, cookie), (True, granted), "at the second server")
+    taken, cookie, _ = first_visit(testbed, client, family, root, ours=kernel_first)
+    assert (taken, cookie) == (True, granted), "at the second server"
 
 
 #: Hours of a key's period. A change during the test is unlikely.
@@ -59,18 +61,18 @@ def keys(*arguments):
 def farm_secret(root):
     path = os.path.join(root, "secret")
     keys("new", "--secret", "-o", path)
-    equal(os.stat(path).st_mode & 0o777, 0o600, "mode of the secret")
+    assert os.stat(path).st_mode & 0o777 == 0o600, "mode of the secret"
     return path
 
 
-@case(family=FAMILIES, member=("now", "before-the-turn", "after-the-turn", "two-turns-later"))
-def kernel_member_of_a_scheduled_farm(t, family, member):
+@pytest.mark.parametrize("member", ("now", "before-the-turn", "after-the-turn", "two-turns-later"))
+def test_kernel_member_of_a_scheduled_farm(testbed, family, member):
     """A kernel with exported keys accepts a cookie of `serve --key-schedule` until the key has changed twice."""
-    root = t.root(small=5000)
+    root = testbed.root(small=5000)
     secret = farm_secret(root)
     address = PAIR.peer[family]
-    client = t.namespace("client")
-    serve = t.serve(client, PAIR, root, "--key-schedule", secret, "--key-period", PERIOD)
+    client = testbed.namespace("client")
+    serve = testbed.serve(client, PAIR, root, "--key-schedule", secret, "--key-period", PERIOD)
     kernel.fetch(client, "sendto", address, PORT, "/small")
     granted = kernel.cached_cookie(client, address)
     serve.terminate()
@@ -85,17 +87,17 @@ def kernel_member_of_a_scheduled_farm(t, family, member):
     }
     exported = keys("export", secret, "--format", "linux", "--period", PERIOD, "--at", at[member])
     primary = exported.split(",")[0]
-    server = t.namespace("server")
-    t.cable(client, server, PAIR)
+    server = testbed.namespace("server")
+    testbed.cable(client, server, PAIR)
     kernel.set_key(server, exported)
-    t.kernel_server(server, family, PORT, root)
+    testbed.kernel_server(server, family, PORT, root)
     reply = kernel.fetch(client, "sendto", address, PORT, "/small")
-    equal(reply.body, body(root, "small"), "body")
-    equal(reply.info.syn_data, member != "two-turns-later", "SYN data taken")
+    assert reply.body == body(root, "small"), "body"
+    assert reply.info.syn_data == (member != "two-turns-later"), "SYN data taken"
     # Cookies of the backup key are replaced, and so are invalid ones.
     fresh = siphash.cookie(primary, PAIR.host[family], address)
-    equal(kernel.cached_cookie(client, address), fresh, "cookie afterwards")
-    equal(fresh == granted, member in ("now", "before-the-turn"), "the same key")
+    assert kernel.cached_cookie(client, address) == fresh, "cookie afterwards"
+    assert (fresh == granted) == (member in ("now", "before-the-turn")), "the same key"
 
 
 def replace(path, text):
@@ -105,25 +107,24 @@ def replace(path, text):
     os.replace(path + ".new", path)
 
 
-@case(family=FAMILIES)
-def key_file_replaced_under_load(t, family):
+def test_key_file_replaced_under_load(testbed, family):
     """At least 200 requests while the keys change. All are answered, and all but the first are accepted in the SYN."""
-    root = t.root(small=5000)
+    root = testbed.root(small=5000)
     address = PAIR.peer[family]
     path = os.path.join(root, "key")
     old, new = keys("new"), keys("new")
     replace(path, old)
-    ns = t.namespace("serve")
-    serve = t.serve(ns, PAIR, root, "--key-file", path)
+    ns = testbed.namespace("serve")
+    serve = testbed.serve(ns, PAIR, root, "--key-file", path)
     cookie = {key: siphash.cookie(key, PAIR.host[family], address) for key in (old, new)}
     early = []
 
     def load(until, count):
         deadline = time.monotonic() + 30
         while count > 0 or kernel.cached_cookie(ns, address) != until:
-            check(time.monotonic() < deadline, f"no cookie of the new key after {len(early)} requests")
+            assert time.monotonic() < deadline, f"no cookie of the new key after {len(early)} requests"
             reply = kernel.fetch(ns, "sendto", address, PORT, "/small")
-            equal((reply.status, reply.body), (200, body(root, "small")), f"request {len(early)}")
+            assert (reply.status, reply.body) == (200, body(root, "small")), f"request {len(early)}"
             early.append(reply.info.syn_data)
             count -= 1
 
@@ -133,7 +134,7 @@ def key_file_replaced_under_load(t, family):
     load(cookie[old], 50)
     replace(path, f"{new},{old}")
     load(cookie[new], 100)
-    equal((early[0], all(early[1:])), (False, True), "first flights taken")
+    assert (early[0], all(early[1:])) == (False, True), "first flights taken"
     logged = serve.requests(len(early))
-    equal({record["status"] for record in logged}, {200}, "status in the log")
-    equal(serve.text().count("stay as they are"), 1, "warnings")
+    assert {record["status"] for record in logged} == {200}, "status in the log"
+    assert serve.text().count("stay as they are") == 1, "warnings"

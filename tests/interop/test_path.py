@@ -3,11 +3,13 @@
 import os
 import time
 
+import pytest
+
 import kernel
-from case import FAMILIES, body, case, check, equal, sha256
 from firstflight import PORT, TUN, early_bytes, explain, is_accepted, show
 from net import Pair, url
 from process import Process, run
+from testbed import body, sha256
 
 PAIR = Pair(78)
 
@@ -19,26 +21,26 @@ STRIP = "counter reset tcp option fastopen"
 
 
 def whole(record, content):
-    equal((record["status"], record["sha256"]), (200, sha256(content)), f"response of {show(record)}")
+    assert (record["status"], record["sha256"]) == (200, sha256(content)), f"response of {show(record)}"
 
 
-def visits(t, family, rule, middle_visits):
+def visits(testbed, family, rule, middle_visits):
     """Visits with `get`: one to get the cookie, one that uses it, then `middle_visits` with the rule in force."""
-    root = t.root(small=5000)
-    ns = t.namespace("get")
-    server = t.kernel_server(ns, family, 80, root)
+    root = testbed.root(small=5000)
+    ns = testbed.namespace("get")
+    server = testbed.kernel_server(ns, family, 80, root)
     target = url(PAIR.host[family], 80, "/small")
     path = os.path.join(root, "get.pcapng")
-    client = t.client(ns, PAIR, target, "--repeat", 2 + middle_visits, "--interval", 1500, "--pcap", path)
+    client = testbed.client(ns, PAIR, target, "--repeat", 2 + middle_visits, "--interval", 1500, "--pcap", path)
     server.events("request", 2)
     ns.nft(rule)
-    equal(client.finish(), 0, "exit status of get")
+    assert client.finish() == 0, "exit status of get"
     fetches = client.fetches()
-    equal(len(fetches), 2 + middle_visits, "fetches")
+    assert len(fetches) == 2 + middle_visits, "fetches"
     for record in fetches:
         whole(record, body(root, "small"))
-    check(is_accepted(fetches[1]), f"not accepted before the rule: {show(fetches[1])}")
-    check(ns.nft_matched(), "the rule met no packet")
+    assert is_accepted(fetches[1]), f"not accepted before the rule: {show(fetches[1])}"
+    assert ns.nft_matched(), "the rule met no packet"
     same_from_outside(path, fetches)
     return fetches[2:]
 
@@ -46,7 +48,7 @@ def visits(t, family, rule, middle_visits):
 def same_from_outside(path, fetches):
     """Checks that `explain` reports from the packets what the engine reported about itself."""
     connections, _ = explain(path)
-    equal([told(record) for record in connections], [told(record) for record in fetches], "explanations")
+    assert [told(record) for record in connections] == [told(record) for record in fetches], "explanations"
 
 
 def told(record):
@@ -56,104 +58,109 @@ def told(record):
 
 
 #= rfc7413 4.2.2-b test
-@case(family=FAMILIES, needs=("nft",))
-def path_drops_syn_with_cookie(t, family):
-    (record,) = visits(t, family, f"{FROM_DEVICE} tcp option fastopen length > 2 counter drop", 1)
-    check(not is_accepted(record), f"accepted: {show(record)}")
-    equal(record["reason"], "syn-timed-out", "reason")
-    check(record["syn_retransmits"] > 0, f"no SYN retransmitted: {show(record)}")
+@pytest.mark.needs("nft")
+def test_path_drops_syn_with_cookie(testbed, family):
+    (record,) = visits(testbed, family, f"{FROM_DEVICE} tcp option fastopen length > 2 counter drop", 1)
+    assert not is_accepted(record), f"accepted: {show(record)}"
+    assert record["reason"] == "syn-timed-out", "reason"
+    assert record["syn_retransmits"] > 0, f"no SYN retransmitted: {show(record)}"
 
 
-@case(family=FAMILIES, needs=("nft",))
-def path_drops_every_syn_for_a_while(t, family):
+@pytest.mark.needs("nft")
+def test_path_drops_every_syn_for_a_while(testbed, family):
     """The request for a cookie is lost, and so is its first repetition: the visit is late, but it succeeds."""
-    root = t.root(small=5000)
-    ns = t.namespace("get")
+    root = testbed.root(small=5000)
+    ns = testbed.namespace("get")
     ns.nft(f"{FROM_DEVICE} {SYN} counter drop")
-    t.kernel_server(ns, family, 80, root)
-    client = t.client(ns, PAIR, url(PAIR.host[family], 80, "/small"))
+    testbed.kernel_server(ns, family, 80, root)
+    client = testbed.client(ns, PAIR, url(PAIR.host[family], 80, "/small"))
     client.wait_until(lambda: ns.nft_matched(2), "two SYNs")
     ns.nft_flush()
-    equal(client.finish(), 0, "exit status of get")
+    assert client.finish() == 0, "exit status of get"
     (record,) = client.fetches()
     whole(record, body(root, "small"))
-    check(record["syn_retransmits"] >= 2, f"SYNs sent again: {show(record)}")
+    assert record["syn_retransmits"] >= 2, f"SYNs sent again: {show(record)}"
 
 
-@case(family=FAMILIES, needs=("nft",))
-def path_strips_option_of_syn(t, family):
-    (record,) = visits(t, family, f"{FROM_DEVICE} {SYN} {STRIP}", 1)
-    check(not is_accepted(record), f"accepted: {show(record)}")
-    check(record["reason"] in ("option-stripped", "data-not-acknowledged"), f"reason: {show(record)}")
+@pytest.mark.needs("nft")
+def test_path_strips_option_of_syn(testbed, family):
+    (record,) = visits(testbed, family, f"{FROM_DEVICE} {SYN} {STRIP}", 1)
+    assert not is_accepted(record), f"accepted: {show(record)}"
+    assert record["reason"] in ("option-stripped", "data-not-acknowledged"), f"reason: {show(record)}"
 
 
-@case(family=FAMILIES, needs=("nft",))
-def path_strips_option_of_syn_ack(t, family):
+@pytest.mark.needs("nft")
+def test_path_strips_option_of_syn_ack(testbed, family):
     """The server's grant never arrives, in neither form of the option, so every visit is a handshake."""
-    root = t.root(small=5000)
-    ns = t.namespace("get")
+    root = testbed.root(small=5000)
+    ns = testbed.namespace("get")
     ns.nft(f"{TO_DEVICE} {SYN_ACK} {STRIP}; oifname {TUN} {SYN_ACK} reset tcp option 254")
-    t.kernel_server(ns, family, 80, root)
-    fetches = t.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 3)
+    testbed.kernel_server(ns, family, 80, root)
+    fetches = testbed.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 3)
     for record in fetches:
         whole(record, body(root, "small"))
-        check(not is_accepted(record), f"accepted: {show(record)}")
-    check(ns.nft_matched(), "the rule met no packet")
+        assert not is_accepted(record), f"accepted: {show(record)}"
+    assert ns.nft_matched(), "the rule met no packet"
 
 
-@case(family=FAMILIES, needs=("nft",))
-def serve_behind_stripping_path(t, family):
+@pytest.mark.needs("nft")
+def test_serve_behind_stripping_path(testbed, family):
     """`serve` gets SYNs with data and without option: an ordinary handshake, and the data is delivered only once."""
-    root = t.root(small=5000)
-    ns = t.namespace("serve")
-    serve = t.serve(ns, PAIR, root)
+    root = testbed.root(small=5000)
+    ns = testbed.namespace("serve")
+    serve = testbed.serve(ns, PAIR, root)
     address = PAIR.peer[family]
     for early in (False, True):
-        equal(kernel.fetch(ns, "sendto", address, PORT, "/small").info.syn_data, early, "before")
+        assert kernel.fetch(ns, "sendto", address, PORT, "/small").info.syn_data == early, "before"
     ns.nft(f"{TO_DEVICE} {SYN} {STRIP}")
     reply = kernel.fetch(ns, "sendto", address, PORT, "/small")
-    equal((reply.body, reply.info.syn_data), (body(root, "small"), False), "behind the rule")
-    check(ns.nft_matched(), "the rule met no packet")
+    assert (reply.body, reply.info.syn_data) == (body(root, "small"), False), "behind the rule"
+    assert ns.nft_matched(), "the rule met no packet"
     record = serve.requests(3)[-1]
-    check(not is_accepted(record) and early_bytes(record) == 0, f"log: {show(record)}")
+    assert not is_accepted(record) and early_bytes(record) == 0, f"log: {show(record)}"
 
 
-@case(family=FAMILIES, needs=("nft", "curl"))
-def path_dark_while_serve_sends(t, family):
+@pytest.mark.needs("nft", "curl")
+def test_path_dark_while_serve_sends(testbed, family):
     """During a download, nothing that the engine sends arrives for a while. Its retransmission timer recovers."""
     # Larger than the kernel's receive buffer, so that the download is not over before the rule is in force.
-    root = t.root(large=40_000_000)
-    ns = t.namespace("serve")
-    t.serve(ns, PAIR, root)
+    root = testbed.root(large=40_000_000)
+    ns = testbed.namespace("serve")
+    testbed.serve(ns, PAIR, root)
     file = os.path.join(root, "got")
     target = url(PAIR.peer[family], PORT, "/large")
-    curl = t.start(Process(["curl", "-gsS", "--fail", "-m", "60", "--limit-rate", "20M", "-o", file, target], ns=ns))
+    curl = testbed.start(
+        Process(["curl", "-gsS", "--fail", "-m", "60", "--limit-rate", "20M", "-o", file, target], ns=ns)
+    )
     kernel.wait_for_traffic(ns, TUN, 500_000)
     ns.nft(f"{FROM_DEVICE} counter drop")
     # Wait until something was sent in vain.
     kernel.wait_for_traffic(ns, TUN, 1_000)
     time.sleep(1)
     ns.nft_flush()
-    equal(curl.wait(), 0, "exit status of curl")
-    equal(sha256(body(root, "got")), sha256(body(root, "large")), "digest")
+    assert curl.wait() == 0, "exit status of curl"
+    assert sha256(body(root, "got")) == sha256(body(root, "large")), "digest"
 
 
-@case(family=FAMILIES, sender=("get", "serve"), needs=("nft", "curl"))
-def path_loses_packets(t, family, sender):
+@pytest.mark.needs("nft", "curl")
+@pytest.mark.parametrize("sender", ("get", "serve"))
+def test_path_loses_packets(testbed, family, sender):
     """One packet in 33 is lost in each direction while the engine sends 4 MB."""
-    root = t.root(large=4_000_000)
-    ns = t.namespace(sender)
+    root = testbed.root(large=4_000_000)
+    ns = testbed.namespace(sender)
     lossy = "numgen random mod 33 == 0 counter drop"
     ns.nft(f"{FROM_DEVICE} {lossy}")
     ns.nft(f"{TO_DEVICE} {lossy}", chain="other")
     digest = sha256(body(root, "large"))
     if sender == "serve":
-        t.serve(ns, PAIR, root)
+        testbed.serve(ns, PAIR, root)
         file = os.path.join(root, "got")
         run("curl", "-gsS", "--fail", "-m", 60, "-o", file, url(PAIR.peer[family], PORT, "/large"), ns=ns, timeout=70)
-        equal(sha256(body(root, "got")), digest, "digest")
+        assert sha256(body(root, "got")) == digest, "digest"
     else:
-        server = t.kernel_server(ns, family, 80, root)
-        t.get(ns, PAIR, url(PAIR.host[family], 80, "/sink"), "--upload", os.path.join(root, "large"), "--timeout", 60)
-        equal(server.events("request", 1)[0]["sha256"], digest, "digest")
-    check(ns.nft_matched(10), "hardly a packet was lost")
+        server = testbed.kernel_server(ns, family, 80, root)
+        testbed.get(
+            ns, PAIR, url(PAIR.host[family], 80, "/sink"), "--upload", os.path.join(root, "large"), "--timeout", 60
+        )
+        assert server.events("request", 1)[0]["sha256"] == digest, "digest"
+    assert ns.nft_matched(10), "hardly a packet was lost"

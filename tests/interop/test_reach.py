@@ -2,16 +2,14 @@
 
 import json
 
+import pytest
+
 import firstflight
-from case import FAMILIES, case, check, equal
 from firstflight import at, show
 from net import Pair
 from process import run
-from test_asap import FAR, NEAR, VERIFIER_PORT, Scene
+from scene import FAR, NEAR, SECOND, STRANGER, VERIFIER_PORT, Scene
 
-#: The second verifier, and the source of probes: addresses on the far side that the client has never contacted.
-SECOND = {4: "10.62.0.3", 6: "fd00:62::3"}
-STRANGER = {4: "10.62.0.4", 6: "fd00:62::4"}
 #: The UDP port that is tested.
 CLIENT_PORT = 5000
 
@@ -56,10 +54,11 @@ def rules(ns, family, kinds):
             run("nft", text, ns=ns)
 
 
-@case(family=FAMILIES, network=tuple(NETWORKS), needs=("nft",))
-def reach_behind(t, family, network):
+@pytest.mark.needs("nft")
+@pytest.mark.parametrize("network", NETWORKS)
+def test_reach_behind(testbed, family, network):
     kinds, one_port, strangers = NETWORKS[network]
-    scene = Scene(t, masquerade=False)
+    scene = Scene(testbed, masquerade=False)
     for address in (SECOND, STRANGER):
         scene.far.ip("addr", "add", Pair.cidr(address[family]), "dev", "veth1", *(["nodad"] if family == 6 else []))
     scene.far.ip(f"-{family}", "route", "add", NEAR.net[family], "via", FAR.host[family])
@@ -72,5 +71,5 @@ def reach_behind(t, family, network):
     )
     found = json.loads(asked.stdout)
     mapping = "endpoint-independent" if one_port else "endpoint-dependent"
-    equal((found["mapping"], found["strangers"]), (mapping, strangers), f"behind {network}: {show(found)}")
-    check(found["open"] == (one_port and strangers), show(found))
+    assert (found["mapping"], found["strangers"]) == (mapping, strangers), f"behind {network}: {show(found)}"
+    assert found["open"] == (one_port and strangers), show(found)

@@ -9,8 +9,9 @@ import subprocess
 import time
 from collections import Counter
 
+import pytest
+
 import firstflight
-from case import case, check, equal
 from process import Process, run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -111,7 +112,7 @@ class Shell(Process):
         self.popen.stdin.flush()
         self.wait_until(statuses, f"end of `{command}`", 60)
         said = [text for _, text in self.lines[began:]]
-        equal(statuses()[0][1], "0", f"exit status of `{command}`, which said {said}")
+        assert statuses()[0][1] == "0", f"exit status of `{command}`, which said {said}"
         if command.endswith("&"):
             self.wait_ready(command, began)
 
@@ -119,7 +120,7 @@ class Shell(Process):
         if port := re.search(r"http\.server (\d+)", command):
             until = time.monotonic() + 20
             while f":{port[1]} " not in run("ss", "-Hltn", ns=self.ns).stdout:
-                check(time.monotonic() < until, f"nobody listens on port {port[1]}")
+                assert time.monotonic() < until, f"nobody listens on port {port[1]}"
                 time.sleep(0.05)
         else:
             said = lambda: [text for _, text in list(self.lines)[began:]]  # noqa: E731
@@ -128,7 +129,7 @@ class Shell(Process):
                 lambda: any(line.startswith(("listening on", "firstflight: ")) for line in said()),
                 f"`listening on` of `{command}`",
             )
-            check(any(line.startswith("listening on") for line in said()), f"`{command}` said {said()}")
+            assert any(line.startswith("listening on") for line in said()), f"`{command}` said {said()}"
 
     def __exit__(self, *failure):
         # Its background processes are in its process group.
@@ -149,20 +150,20 @@ def compare(shell, block):
         pass
     printed = block.masked(shell.printed())
     where = f"the block that begins with `{block.commands[0]}`"
-    equal(sorted((shown - printed).elements()), [], f"shown but not printed, in {where}")
-    equal(sorted((printed - shown).elements()), [], f"printed but not shown, in {where}")
+    assert sorted((shown - printed).elements()) == [], f"shown but not printed, in {where}"
+    assert sorted((printed - shown).elements()) == [], f"printed but not shown, in {where}"
 
 
-@case(needs=("bash", "curl", "ss"))
-def readme_commands_work_in_order(t):
-    ns = t.namespace("readme")
-    programs, directory = t.root(), t.root()
+@pytest.mark.needs("bash", "curl", "ss")
+def test_readme_commands_work_in_order(testbed):
+    ns = testbed.namespace("readme")
+    programs, directory = testbed.root(), testbed.root()
     for name, text in PROGRAMS.items():
         path = os.path.join(programs, name)
         with open(path, "w") as file:
             file.write(f"#!/bin/sh\n{text}\n")
         os.chmod(path, 0o755)
-    shell = t.start(Shell(ns, directory, programs))
+    shell = testbed.start(Shell(ns, directory, programs))
     commands = 0
     for block in blocks():
         shell.seen = len(shell.lines)
@@ -175,4 +176,4 @@ def readme_commands_work_in_order(t):
         last = block.commands[-1]
         if last not in NOT_RUN and not last.endswith(END):
             compare(shell, block)
-    check(commands >= 25, f"only {commands} commands in {PAGES}")
+    assert commands >= 25, f"only {commands} commands in {PAGES}"

@@ -7,10 +7,10 @@ import threading
 import time
 
 import firstflight
-from case import FAMILIES, body, case, check, equal, sha256
 from firstflight import check_no_panic, show
 from net import url
 from process import Process
+from testbed import body, sha256
 
 SERVER = {4: "127.0.0.1", 6: "::1"}
 #: The address at which the client reaches the translator. The port is the server's, because it is also the inner
@@ -78,29 +78,26 @@ class Translator:
             one.close()
 
 
-@case(family=FAMILIES)
-def udp_download_goes_on_when_the_client_gets_other_ports(t, family):
-    root = t.root(large=8_000_000)
-    ns = t.namespace("udp")
+def test_udp_download_goes_on_when_the_client_gets_other_ports(testbed, family):
+    root = testbed.root(large=8_000_000)
+    ns = testbed.namespace("udp")
     ns.ip("addr", "add", f"{INSIDE[6]}/128", "dev", "lo", "nodad")
     at = f"{SERVER[family]}:{PORT}" if family == 4 else f"[{SERVER[family]}]:{PORT}"
-    server = t.start(
-        Process([firstflight.BINARY, "serve", "--udp", at, "--root", root, "--json-log"], ns=ns)
-    )
+    server = testbed.start(Process([firstflight.BINARY, "serve", "--udp", at, "--root", root, "--json-log"], ns=ns))
     server.wait_until(lambda: "listening on" in server.text(), "the `listening on` line")
     with Translator(ns, family) as translator:
         target = url(INSIDE[family], PORT, "/large")
-        client = t.start(Process([firstflight.BINARY, "get", "--json", "--udp", target], ns=ns))
+        client = testbed.start(Process([firstflight.BINARY, "get", "--json", "--udp", target], ns=ns))
         while client.popen.poll() is None:
             time.sleep(0.5)
             translator.rebind()
-        equal(client.wait(60), 0, f"exit status of get: {client.text()}")
-        check(translator.rebindings >= 3, f"only {translator.rebindings} other ports")
+        assert client.wait(60) == 0, f"exit status of get: {client.text()}"
+        assert translator.rebindings >= 3, f"only {translator.rebindings} other ports"
     check_no_panic(client)
     (record,) = [record for record in client.records() if "outcome" in record]
-    equal((record["status"], record["sha256"]), (200, sha256(body(root, "large"))), show(record))
+    assert (record["status"], record["sha256"]) == (200, sha256(body(root, "large"))), show(record)
     server.terminate()
     check_no_panic(server)
     (counters,) = [record for record in server.records() if record.get("event") == "counters"]
-    check(counters["carrier_paths_moved"] >= 3, f"moves: {show(counters)}")
-    equal(counters["resets_sent"], 0, "resets sent")
+    assert counters["carrier_paths_moved"] >= 3, f"moves: {show(counters)}"
+    assert counters["resets_sent"] == 0, "resets sent"

@@ -4,13 +4,13 @@ unbound as the resolver."""
 import json
 import os
 
+import pytest
+
 import firstflight
-from case import FAMILIES, case, check, equal
 from firstflight import Command, at, is_accepted, show
 from net import Pair
 from process import Process, run
-from test_asap import FAR, NEAR, PORT, VERIFIER_PORT, Scene
-from test_reach import SECOND, STRANGER
+from scene import FAR, NEAR, PORT, SECOND, STRANGER, VERIFIER_PORT, Scene
 
 NAME, ZONE = "www.xyz.com", "f.xyz.com"
 RELAY_PORT, RESOLVER_PORT = 4454, 5353
@@ -22,9 +22,9 @@ class Site:
     """A server with its front and two verifiers, and a resolver near the client. With `alone`, the front is a part
     of the server."""
 
-    def __init__(self, t, family, masquerade=False, alone=False):
-        self.t, self.family = t, family
-        self.scene = scene = Scene(t, masquerade=masquerade)
+    def __init__(self, testbed, family, masquerade=False, alone=False):
+        self.testbed, self.family = testbed, family
+        self.scene = scene = Scene(testbed, masquerade=masquerade)
         nodad = ["nodad"] if family == 6 else []
         for address in (SECOND, STRANGER):
             scene.far.ip("addr", "add", Pair.cidr(address[family]), "dev", "veth1", *nodad)
@@ -76,7 +76,7 @@ class Site:
             "--carriage-zone", ZONE, "--carriage-address", FAR.peer[4], "--key", scene.path("carriage.key"),
             "--relay", f"{at(address, RELAY_PORT)}={scene.path('relay')}", "--state", scene.path("boot"),
         ]  # fmt: skip
-        return self.t.start(Command(scene.far, *command))
+        return self.testbed.start(Command(scene.far, *command))
 
     def unbound(self):
         address = NEAR.host[self.family]
@@ -88,7 +88,7 @@ class Site:
             "remote-control:\n control-enable: no\n"
             f'stub-zone:\n name: "xyz.com"\n stub-addr: {FAR.peer[self.family]}@53\n',
         )
-        resolver = self.t.start(Process(["unbound", "-d", "-c", config], ns=self.scene.router))
+        resolver = self.testbed.start(Process(["unbound", "-d", "-c", config], ns=self.scene.router))
         resolver.wait_until(lambda: "start of service" in resolver.text(), "unbound")
 
     def get(self, *options, path="/small", expect=0):
@@ -99,64 +99,64 @@ class Site:
         return self.scene.get(*asked, *self.scene.asks(self.family), *second, *options, expect=expect)
 
 
-@case(family=FAMILIES, needs=("unbound",))
-def requests_travel_inside_lookups(t, family):
-    site = Site(t, family)
+@pytest.mark.needs("unbound")
+def test_requests_travel_inside_lookups(testbed, family):
+    site = Site(testbed, family)
     memory = site.scene.path("names.json")
     records = site.get("--verify-first", "--dns-memory", memory, "--repeat", 3)
     for record in records:
         site.scene.whole(record)
-        check(is_accepted(record) and record["way"] in ("lookup", "direct"), show(record))
-        equal(record["held_back"], None, show(record))
+        assert is_accepted(record) and record["way"] in ("lookup", "direct"), show(record)
+        assert record["held_back"] is None, show(record)
     logged = site.serve.requests(3)
-    check(all(is_accepted(record) for record in logged), "the server's view")
+    assert all(is_accepted(record) for record in logged), "the server's view"
     # Each request is executed once, whichever copy was first.
-    equal(len(site.serve.requests(3)), 3, "requests")
-    equal(os.stat(memory).st_mode & 0o777, 0o600, "mode of the memory")
+    assert len(site.serve.requests(3)) == 3, "requests"
+    assert os.stat(memory).st_mode & 0o777 == 0o600, "mode of the memory"
     with open(memory, encoding="utf-8") as file:
         remembered = json.load(file)
-    equal([known["name"] for known in remembered["servers"]], [NAME], "remembered")
+    assert [known["name"] for known in remembered["servers"]] == [NAME], "remembered"
     # Another process knows the server from the file, and needs no record.
     (again,) = site.get("--verify-first", "--dns-memory", memory, "--parity")
     site.scene.whole(again)
-    check(is_accepted(again) and again["held_back"] is None, show(again))
+    assert is_accepted(again) and again["held_back"] is None, show(again)
     # A request that does not fit goes the direct way.
     (long,) = site.get("--verify-first", "--dns-memory", memory, path="/" + "x" * 120, expect=1)
-    equal((long["way"], long["held_back"], long["status"]), ("ordinary", "too-long", 404), show(long))
+    assert (long["way"], long["held_back"], long["status"]) == ("ordinary", "too-long", 404), show(long)
 
 
-@case(family=FAMILIES, needs=("unbound", "nft"))
-def behind_a_translator_requests_go_as_ever(t, family):
-    site = Site(t, family, masquerade=True)
+@pytest.mark.needs("unbound", "nft")
+def test_behind_a_translator_requests_go_as_ever(testbed, family):
+    site = Site(testbed, family, masquerade=True)
     records = site.get("--verify-first", "--repeat", 2)
     for record in records:
         site.scene.whole(record)
-        equal((record["way"], record["held_back"]), ("ordinary", "not-proved"), show(record))
-        check(is_accepted(record), show(record))
+        assert (record["way"], record["held_back"]) == ("ordinary", "not-proved"), show(record)
+        assert is_accepted(record), show(record)
 
 
-@case(family=FAMILIES, needs=("unbound",))
-def a_server_that_is_its_own_name_server(t, family):
-    site = Site(t, family, alone=True)
+@pytest.mark.needs("unbound")
+def test_a_server_that_is_its_own_name_server(testbed, family):
+    site = Site(testbed, family, alone=True)
     records = site.get("--verify-first", "--repeat", 3)
     for record in records:
         site.scene.whole(record)
-        check(is_accepted(record) and record["way"] in ("lookup", "direct"), show(record))
-        equal(record["held_back"], None, show(record))
-    check(all(is_accepted(record) for record in site.serve.requests(3)), "the server's view")
-    equal(site.serve.terminate(), 0, "exit status")
+        assert is_accepted(record) and record["way"] in ("lookup", "direct"), show(record)
+        assert record["held_back"] is None, show(record)
+    assert all(is_accepted(record) for record in site.serve.requests(3)), "the server's view"
+    assert site.serve.terminate() == 0, "exit status"
     (names,) = [record for record in site.serve.records() if record["event"] == "names"]
-    equal((names["taken"], names["put_together"]), (3, 3), show(names))
+    assert (names["taken"], names["put_together"]) == (3, 3), show(names)
 
 
-@case(family=FAMILIES, needs=("unbound", "nft"))
-def a_box_that_refuses_the_direct_copy_does_not_fail_a_request(t, family):
+@pytest.mark.needs("unbound", "nft")
+def test_a_box_that_refuses_the_direct_copy_does_not_fail_a_request(testbed, family):
     """The copy in the lookup is also lost. A plain SYN to the same address follows."""
-    site = Site(t, family)
+    site = Site(testbed, family)
     memory = site.scene.path("names.json")
     ask = ("--verify-first", "--dns-memory", memory)
     (known,) = site.get(*ask)
-    equal(known["held_back"], None, show(known))
+    assert known["held_back"] is None, show(known)
     site.scene.far.nft(f"type filter hook input priority 0; udp dport {RELAY_PORT} counter drop")
     site.scene.router.nft(
         "type filter hook forward priority 0; "
@@ -164,6 +164,6 @@ def a_box_that_refuses_the_direct_copy_does_not_fail_a_request(t, family):
     )
     (record,) = site.get(*ask)
     site.scene.whole(record)
-    equal((record["way"], record["reason"]), ("direct", "syn-refused"), show(record))
-    equal(len(site.serve.requests(2)), 2, "requests")
-    check(site.scene.far.nft_matched() and site.scene.router.nft_matched(), "nothing was dropped or refused")
+    assert (record["way"], record["reason"]) == ("direct", "syn-refused"), show(record)
+    assert len(site.serve.requests(2)) == 2, "requests"
+    assert site.scene.far.nft_matched() and site.scene.router.nft_matched(), "nothing was dropped or refused"

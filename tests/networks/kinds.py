@@ -7,8 +7,8 @@ import time
 import conntrack
 from firstflight import at
 from lines import DOWN, DROP, LONG_UDP_SYN, PROHIBITED, RST, UP, Line
+from name_server import answering
 from net import Pair
-from test_asap import answering
 from visits import VISITS, Run, Running, Way, get
 from wire import DEVICE
 from words import ACCEPTED, CERTIFYING

@@ -34,8 +34,8 @@ sys.dont_write_bytecode = True
 
 import figures  # noqa: E402
 import firstflight  # noqa: E402
-from case import Context  # noqa: E402
 from networks import lines  # noqa: E402
+from testbed import Testbed  # noqa: E402
 from visits import get  # noqa: E402
 from world import World  # noqa: E402
 
@@ -106,7 +106,7 @@ class Table:
         """Measures a line. Except for the first one, no sample begins after the deadline."""
         found = figures.Figures(line)
         samples = min(line.checked if self.options.check else line.most, self.options.samples)
-        with Context() as context:
+        with Testbed() as context:
             try:
                 world = World(context, label, line.wire)
                 line.servers(world)

@@ -17,12 +17,12 @@ import socket
 import time
 
 import firstflight
-from case import Context
 from dnswire import A, query
 from firstflight import at
 from net import AF, Pair, workdir
 from process import Process, run
 from sealed import KEY_ID
+from testbed import Testbed
 from wire import Wire
 
 #: Round-trip times, ms: the defaults of run.py.
@@ -50,7 +50,7 @@ def more(address, number):
     return separator.join([*address.split(separator)[:-1], str(number)])
 
 
-class World(Context):
+class World(Testbed):
     """Everything except a resolver, in one family. The resolver is started in the namespace `resolver`."""
 
     #: The DS record of the root's key, after `DS`. If set, resolvers validate; None means that nothing is signed.
@@ -206,7 +206,7 @@ class World(Context):
     def web_servers(self):
         """Starts the server over TCP in UDP, the kernel's server over TCP, and two verifiers."""
         family = self.family
-        root = self.root_directory = Context.root(self, small=BODY)
+        root = self.root_directory = Testbed.root(self, small=BODY)
         verifiers = [more(self.server_address, number) for number in (3, 4, 5)]
         for address in verifiers:
             self.server.ip("addr", "add", Pair.cidr(address), "dev", "server", *self.nodad())

@@ -1,4 +1,4 @@
-"""Test cases: a registry, and the context of a test."""
+"""The resources of a test: namespaces, cables, directories, processes."""
 
 import contextlib
 import hashlib
@@ -7,40 +7,12 @@ import random
 
 from firstflight import Get, Serve
 from kernel import KernelServer
-from net import FAMILIES, Namespace, cable, workdir
+from net import Namespace, cable, workdir
 from process import run
 
-CASES = []
 
-
-class Case:
-    def __init__(self, function, variant, needs):
-        self.function, self.variant, self.needs = function, variant, needs
-        tags = [f"v{value}" if value in FAMILIES else str(value) for value in variant.values()]
-        self.name = function.__name__ + (f"[{','.join(tags)}]" if tags else "")
-
-    def run(self, context):
-        self.function(context, **self.variant)
-
-
-def case(needs=(), **variants):
-    """Registers a test, once per combination: `@case(family=FAMILIES, needs=("curl",))`.
-
-    `needs` names commands without which the test is skipped.
-    """
-
-    def register(function):
-        combinations = [{}]
-        for name, values in variants.items():
-            combinations = [{**done, name: value} for done in combinations for value in values]
-        CASES.extend(Case(function, variant, needs) for variant in combinations)
-        return function
-
-    return register
-
-
-class Context(contextlib.ExitStack):
-    """The resources of a test. All of them end with the test, in reverse order."""
+class Testbed(contextlib.ExitStack):
+    """The namespaces, cables, directories and processes of a test. At its end they are removed, in reverse order."""
 
     def __init__(self):
         super().__init__()
@@ -84,7 +56,8 @@ class Context(contextlib.ExitStack):
         """Runs `get` to its end and checks its exit status. Returns its fetch records."""
         client = self.client(ns, pair, *arguments)
         status = client.finish(timeout)
-        equal(status, expect, "exit status of get")
+        if status != expect:
+            raise AssertionError(f"exit status of get: {status}, not {expect}")
         return client.fetches()
 
     def sockets(self, ns):
@@ -106,21 +79,3 @@ def body(root, name):
 
 def sha256(data):
     return hashlib.sha256(data).hexdigest()
-
-
-def check(condition, message):
-    if not condition:
-        raise AssertionError(message)
-
-
-def equal(found, wanted, what):
-    if found != wanted:
-        raise AssertionError(f"{what}: {short(found)}, not {short(wanted)}")
-
-
-def short(value):
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:150]}… ({len(text)} characters)"
-
-
-__all__ = ["CASES", "FAMILIES", "Context", "body", "case", "check", "equal", "sha256"]

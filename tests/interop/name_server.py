@@ -1,0 +1,42 @@
+"""A name server with the data that a test gives it."""
+
+import contextlib
+import socket
+import threading
+
+
+@contextlib.contextmanager
+def answering(ns, address, names):
+    """A name server with this data for each (name, type)."""
+    with ns.entered():
+        served = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        served.bind((address, 53))
+    served.settimeout(0.1)
+    over = threading.Event()
+
+    def serve():
+        while not over.is_set():
+            try:
+                query, client = served.recvfrom(4096)
+            except TimeoutError:
+                continue
+            end = query.index(0, 12) + 1
+            question, kind = query[12 : end + 4], int.from_bytes(query[end : end + 2])
+            found = names.get((query[12:end].lower(), kind))
+            known = any(name == query[12:end].lower() for name, _ in names)
+            flags = 0x8580 if known else 0x8583
+            head = query[:2] + flags.to_bytes(2) + b"\0\1" + (b"\0\1" if found else b"\0\0") + b"\0\0\0\0"
+            answer = b""
+            if found:
+                ttl = (60).to_bytes(4)
+                answer = b"\xc0\x0c" + kind.to_bytes(2) + b"\0\1" + ttl + len(found).to_bytes(2) + found
+            served.sendto(head + question + answer, client)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        served.close()
