@@ -1,6 +1,7 @@
 """A farm of two members that share a Redis: a first flight is executed once, whichever member it reaches."""
 
 import collections
+import operator
 import os
 import secrets
 import signal
@@ -199,8 +200,16 @@ def test_store_lost_under_load(testbed, how):
     assert sum(down) == 0, "accepted without a store"
     assert sum(after) > len(after) // 2, f"{sum(after)} accepted after"
     for member in farm.members:
-        told = [member.text("err").count(words) for words in ("store is lost", "answers again")]
-        assert 0 < told[0] <= 3 and told[0] == told[1], f"{told} losses and returns in the log"
+        # On a busy machine the last question may time out, which is one more loss. Its return follows.
+        member.wait_until(lambda m=member: operator.eq(*losses_and_returns(m)), "return of the store")
+        losses, returns = losses_and_returns(member)
+        assert 0 < losses <= 3 and losses == returns, "losses and returns in the log"
+
+
+def losses_and_returns(member):
+    """How often a member logged that its store is lost, and that it answers again."""
+    text = member.text("err")
+    return text.count("store is lost"), text.count("answers again")
 
 
 @pytest.mark.needs("nft", "redis-server")
