@@ -6,11 +6,10 @@ mod object;
 mod record;
 mod words;
 
-pub use inspect::InspectError;
 pub use words::reply_record;
 
-use crate::error::Error;
 use clap::Subcommand;
+use inspect::InspectError;
 use std::process::ExitCode;
 
 /// Inspect ASAP's options, credential blocks, certificates and messages; publish that a server accepts them
@@ -30,10 +29,21 @@ enum Command {
     Record(record::Args),
 }
 
+/// Why `asap` stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum AsapError {
+    /// The object to inspect is not an object of ASAP.
+    #[error("{0}")]
+    Inspect(InspectError),
+    /// More verifiers than a record has room for.
+    #[error("a record names {0} verifiers at most: leave some out")]
+    TooManyVerifiers(usize),
+}
+
 /// Runs the command.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args) -> Result<ExitCode, AsapError> {
     match &args.command {
-        Command::Inspect(args) => inspect::run(args).map_err(Error::Inspect),
+        Command::Inspect(args) => inspect::run(args).map_err(AsapError::Inspect),
         Command::Record(args) => record::run(args).map(|()| ExitCode::SUCCESS),
     }
 }

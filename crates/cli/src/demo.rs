@@ -2,11 +2,14 @@
 
 mod certified;
 mod clock;
+mod error;
 mod lookup;
 mod overheard;
 mod site;
 mod table;
 mod timeline;
+
+pub use error::DemoError;
 
 use crate::error::Error;
 use crate::network::{Capture, engine_config};
@@ -257,8 +260,8 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
         let visit = time
             .timeout(PATIENCE, visit(&client, &mode, &wallet, &lookups))
             .await
-            .ok_or(Error::DemoTimeout(mode.label, PATIENCE))?
-            .map_err(|error| Error::Demo(mode.label, error))?;
+            .ok_or(DemoError::VisitTimeout(mode.label, PATIENCE))?
+            .map_err(|error| DemoError::Visit(mode.label, error))?;
         timeline.end(mode.label);
         if mode.asap.is_some_and(|shown| shown.replayed) {
             // If the copy were executed, that would have happened by now.
@@ -285,7 +288,7 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     }
     // Lets the last FINs arrive, so that the capture contains them.
     client.shutdown(Duration::from_millis(u64::from(args.rtt) * 2)).await;
-    capture.finish()
+    Ok(capture.finish()?)
 }
 
 /// Settings of an engine that carries TCP on IP and in UDP.

@@ -74,10 +74,15 @@ pub struct Args {
 /// A file of this size takes long enough to read that a progress bar is shown, bytes.
 const LARGE: u64 = 64 << 20;
 
+/// Why `explain` stopped: the file is not a capture.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: {1}")]
+pub struct ExplainError(PathBuf, OpenError);
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let (input, bar) = open(args).map_err(|error| Error::Capture(args.file.clone(), OpenError::Io(error)))?;
-    let capture = Capture::open(input).map_err(|error| Error::Capture(args.file.clone(), error))?;
+    let (input, bar) = open(args).map_err(|error| ExplainError(args.file.clone(), OpenError::Io(error)))?;
+    let capture = Capture::open(input).map_err(|error| ExplainError(args.file.clone(), error))?;
     let mut printer = Printer { json: args.json, bar, any: false };
     let explained = explain(capture, CONNECTIONS, |report| printer.connection(report));
     printer.bar.finish_and_clear();

@@ -3,6 +3,7 @@
 mod background;
 mod certificates;
 mod dns_memory;
+mod error;
 mod fetch;
 mod memory;
 mod place;
@@ -13,6 +14,8 @@ mod supply;
 pub mod target;
 mod verification;
 mod via_dns;
+
+pub use error::GetError;
 
 use crate::error::Error;
 use crate::file_sink::is_stdout;
@@ -133,7 +136,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             Some(([verifier, _], _)) => {
                 verification::open(verifier).map(|(link, part)| (Some(link), Some(part)))
             }
-            None => args.udp_link(&places, &lookups).await.map(|link| (link, None)),
+            None => Ok((args.udp_link(&places, &lookups).await?, None)),
         }
     });
     let (udp, messages) = link?;
@@ -290,17 +293,17 @@ impl Args {
 
     /// The sockets for `--udp`. The first name is looked up before, because the link may be bound to the route to its
     /// server.
-    async fn udp_link(&self, places: &[Place], lookups: &Lookups) -> Result<Option<UdpLink>, Error> {
+    async fn udp_link(&self, places: &[Place], lookups: &Lookups) -> Result<Option<UdpLink>, GetError> {
         let Some(first) = places.first().filter(|_| self.udp) else { return Ok(None) };
         let found = first.addresses(lookups, Duration::from_secs(self.timeout)).await;
-        UdpLink::client(found).map(Some).map_err(Error::UdpClient)
+        UdpLink::client(found).map(Some).map_err(GetError::UdpClient)
     }
 
     /// Checks before anything is sent whether the files can be used.
     async fn check_files(&self) -> Result<(), Error> {
         if let Some(path) = &self.output {
             if self.urls.len() > 1 || self.repeat > 1 {
-                return Err(Error::OutputForMany);
+                return Err(GetError::OutputForMany.into());
             }
             if !is_stdout(path) {
                 let mut options = tokio::fs::OpenOptions::new();
@@ -310,7 +313,7 @@ impl Args {
         }
         if let Some(path) = &self.upload {
             let open = crate::file_body::FileBody::open(path);
-            open.await.map_err(|error| Error::Upload(path.clone(), error))?;
+            open.await.map_err(|error| GetError::Upload(path.clone(), error))?;
         }
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! `firstflight keys`: cookie keys and farm secrets for operators.
 
+mod error;
 mod new;
 mod report;
+
+pub use error::KeysError;
 
 use crate::error::Error;
 use crate::utc::Time;
@@ -108,10 +111,10 @@ impl Source {
             let secrets: FarmSecrets = text.parse().map_err(|error| invalid(KeyError::Secret(error)))?;
             let schedule =
                 Schedule::new(secrets, Scheme::Linux, self.period.duration(), Schedule::DEFAULT_LEAD);
-            return Ok(Stored::Secrets(Box::new(schedule.map_err(Error::Schedule)?)));
+            return Ok(Stored::Secrets(Box::new(schedule.map_err(KeysError::Schedule)?)));
         }
         if !text.contains('-') {
-            return Err(Error::NotKeys(self.file.clone()));
+            return Err(KeysError::NotKeys(self.file.clone()).into());
         }
         text.parse().map(Stored::Keys).map_err(|error| invalid(KeyError::Key(error)))
     }
@@ -126,7 +129,7 @@ impl Source {
 
     fn schedule(&self) -> Result<Schedule, Error> {
         match self.read()? {
-            Stored::Keys(_) => Err(Error::NoSecret(self.file.clone())),
+            Stored::Keys(_) => Err(KeysError::NoSecret(self.file.clone()).into()),
             Stored::Secrets(schedule) => Ok(*schedule),
         }
     }

@@ -100,7 +100,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Reach(args) => block_on(reach::run(args)),
         Command::Dns(args) => block_on(dns::run(args)),
         Command::Explain(args) => explain::run(&args),
-        Command::Asap(args) => asap::run(&args),
+        Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
             completions::run(&args);

@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
-use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, UdpLink};
+use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, UdpLink};
 use firstflight::tcp::congestion::Algorithm;
 use firstflight::{Config, Endpoint, ListenConfig, SharedStore, Time};
 use ipnet::IpNet;
@@ -42,19 +42,19 @@ pub struct Network {
 
 impl Network {
     /// Checks the options without asking the system. `udp` is the command's option for UDP, and whether it was given.
-    pub fn validate(&self, (udp, said): (&'static str, bool)) -> Result<(), Error> {
+    pub fn validate(&self, (udp, said): (&'static str, bool)) -> Result<(), NetworkError> {
         if self.tun.is_none() && !said {
-            return Err(Error::NoLink(udp));
+            return Err(NetworkError::NoLink(udp));
         }
         for &ip in &self.ip {
             if self.host_ip.iter().any(|host| host.addr() == ip) {
-                return Err(Error::SameAddress(ip));
+                return Err(NetworkError::SameAddress(ip));
             }
             if !self.host_ip.iter().any(|host| host.contains(&ip)) {
-                return Err(Error::OutsideSubnet(ip));
+                return Err(NetworkError::OutsideSubnet(ip));
             }
             if self.host_ip.iter().any(|host| is_reserved(host, ip)) {
-                return Err(Error::NotAHost(ip));
+                return Err(NetworkError::NotAHost(ip));
             }
         }
         Ok(())
@@ -93,13 +93,16 @@ impl Network {
                 Endpoint::prepare_udp(&mut config, &link);
                 capture.tap(link)
             }
-            None => capture.tap(Tun::create(
-                TunConfig::default()
-                    .name(name.to_owned())
-                    .host(self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect())
-                    .mtu(self.mtu)
-                    .queue(QUEUE),
-            )?),
+            None => capture.tap(
+                Tun::create(
+                    TunConfig::default()
+                        .name(name.to_owned())
+                        .host(self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect())
+                        .mtu(self.mtu)
+                        .queue(QUEUE),
+                )
+                .map_err(NetworkError::Tun)?,
+            ),
         };
         let endpoint = match store {
             Some(store) => Endpoint::with_store(config, link, store),
@@ -122,16 +125,16 @@ pub struct Capture(Option<(PathBuf, PcapTap)>);
 
 impl Capture {
     /// Starts a capture into `file`, if a file is given.
-    pub fn create(file: Option<&Path>, interface: &str) -> Result<Self, Error> {
+    pub fn create(file: Option<&Path>, interface: &str) -> Result<Self, NetworkError> {
         Self::in_time(file, interface, Time::system())
     }
 
     /// Like [`Capture::create`], with the wall clock of `time`.
-    pub fn in_time(file: Option<&Path>, interface: &str, time: Time) -> Result<Self, Error> {
+    pub fn in_time(file: Option<&Path>, interface: &str, time: Time) -> Result<Self, NetworkError> {
         let Some(path) = file else {
             return Ok(Self(None));
         };
-        let fail = |error| Error::Pcap(path.to_owned(), error);
+        let fail = |error| NetworkError::Pcap(path.to_owned(), error);
         let output = File::create(path).map_err(|error| fail(PcapWriterError::Io(error)))?;
         let tap = PcapTap::with_clock(output, "firstflight", &[interface], move || time.unix());
         let tap = tap.map_err(fail)?;
@@ -147,10 +150,37 @@ impl Capture {
     }
 
     /// Flushes the recorded packets.
-    pub fn finish(&self) -> Result<(), Error> {
+    pub fn finish(&self) -> Result<(), NetworkError> {
         match &self.0 {
-            Some((path, tap)) => tap.flush().map_err(|error| Error::Pcap(path.clone(), error)),
+            Some((path, tap)) => tap.flush().map_err(|error| NetworkError::Pcap(path.clone(), error)),
             None => Ok(()),
         }
     }
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// Neither a TUN device nor UDP was chosen. Contains the name of the option for UDP.
+    #[error(
+        "choose a link: {0} (UDP, which needs no privileges) or --tun NAME --host-ip CIDR --ip ADDR (a TUN device)"
+    )]
+    NoLink(&'static str),
+    /// The TUN device cannot be created.
+    #[error(transparent)]
+    Tun(TunError),
+    /// `--ip` lies in none of the `--host-ip` networks.
+    #[error(
+        "--ip {0} is in no --host-ip network: give both in the same one, as in --host-ip 10.9.0.1/24 --ip 10.9.0.2"
+    )]
+    OutsideSubnet(IpAddr),
+    /// `--ip` is the kernel's own address.
+    #[error("--ip {0} is the kernel's address (--host-ip): choose another one of its network")]
+    SameAddress(IpAddr),
+    /// `--ip` is the network's or the broadcast address.
+    #[error("--ip {0} is its network's own or broadcast address: choose another one of the network")]
+    NotAHost(IpAddr),
+    /// The capture cannot be written.
+    #[error("--pcap {0}: {1}")]
+    Pcap(PathBuf, PcapWriterError),
 }

@@ -5,6 +5,7 @@ mod body;
 mod certificates;
 mod counters;
 pub(crate) mod early;
+mod error;
 mod fast_open;
 pub(crate) mod files;
 pub(crate) mod log;
@@ -14,6 +15,8 @@ mod readers;
 mod relay;
 pub(crate) mod replays;
 mod request_body;
+
+pub use error::ServeError;
 
 use crate::at::At;
 use crate::error::Error;
@@ -121,7 +124,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         None => args.network.addresses().to_vec(),
     };
     let mut fast_open = args.fast_open.prepare().await?;
-    args.replays.prepare(fast_open.policy.as_mut()).map_err(Error::Replays)?;
+    args.replays.prepare(fast_open.policy.as_mut()).map_err(ServeError::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
@@ -204,7 +207,7 @@ async fn start(
     udp: Option<UdpLink>,
 ) -> Result<(Endpoint, Capture, Option<Arc<RedisStore>>), Error> {
     let store = match asks {
-        true => args.replays.store().await.map_err(Error::Replays)?,
+        true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
     };
     let asked = store.clone().map(|store| store as _);

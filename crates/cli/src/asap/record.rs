@@ -1,6 +1,6 @@
 //! `firstflight asap record`: what an operator publishes in the DNS.
 
-use crate::error::Error;
+use super::AsapError;
 use crate::output;
 use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
@@ -72,9 +72,9 @@ fn carriage_zone(text: &str) -> Result<Name, &'static str> {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<(), Error> {
+pub fn run(args: &Args) -> Result<(), AsapError> {
     let ids: Vec<[u8; 4]> = args.verifier_key.iter().map(|key| key.id().0).collect();
-    let ids = VerifierIds::new(&ids).ok_or(Error::TooManyVerifiers(VerifierIds::MAX))?;
+    let ids = VerifierIds::new(&ids).ok_or(AsapError::TooManyVerifiers(VerifierIds::MAX))?;
     let zone = args.carriage_zone.as_ref().map(wire_form);
     let zone = zone.as_deref().and_then(Zone::new);
     let carriage =

@@ -1,6 +1,6 @@
 //! The demonstration's verifiers, and the certificates that the client got from them.
 
-use crate::error::Error;
+use super::DemoError;
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight::wire::asap::CertificateFlags;
 use firstflight::{Certified, Time};
@@ -32,17 +32,17 @@ impl Certifier {
         client: IpAddr,
         time: &Time,
         seeds: &mut ChaCha20Rng,
-    ) -> Result<Arc<ClientCertificate>, Error> {
+    ) -> Result<Arc<ClientCertificate>, DemoError> {
         let seed = super::draw::<32>(seeds);
         let (verifier, key) = (self.key(), PrivateKey::from_seed(&seed));
-        let clock = time.certificate_clock().map_err(Error::NoClock)?;
+        let clock = time.certificate_clock().map_err(DemoError::NoClock)?;
         let now = u32::try_from(time.unix().as_secs()).unwrap_or(u32::MAX);
         let body = CertificateFlags::new(1, true, false)
             .and_then(|flags| certify(&verifier, &key.public(), client, now, LASTS, flags));
         let certificate =
             body.and_then(|body| ClientCertificate::new(body, verifier.public(), client, key, clock));
         // This fails only for durations beyond a certificate's maximum.
-        certificate.map(Arc::new).ok_or_else(|| Error::NoClock(io::ErrorKind::InvalidData.into()))
+        certificate.map(Arc::new).ok_or_else(|| DemoError::NoClock(io::ErrorKind::InvalidData.into()))
     }
 }
 
@@ -76,7 +76,7 @@ pub struct Wallet {
 
 impl Wallet {
     /// One certificate by each verifier.
-    pub fn new(client: IpAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<Self, Error> {
+    pub fn new(client: IpAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<Self, DemoError> {
         let mut certificate = |by: Certifier| by.certify(client, time, seeds);
         Ok(Self { trusted: certificate(CERTIFIER)?, stranger: certificate(STRANGER)?, time: time.clone() })
     }

@@ -1,5 +1,6 @@
 //! The demonstration's clock: virtual, or the system's with `--real-time`.
 
+use super::DemoError;
 use crate::error::Error;
 use firstflight::link::memory::MemoryLinkError;
 use firstflight::link::{MemoryLink, PathConfig, VirtualTime, real_time_pair, virtual_time_pair};
@@ -30,14 +31,14 @@ impl DemoClock {
     }
 
     /// Two links joined by a path in this time.
-    pub fn pair(&self, path: &PathConfig, seed: u64) -> Result<(MemoryLink, MemoryLink), Error> {
+    pub fn pair(&self, path: &PathConfig, seed: u64) -> Result<(MemoryLink, MemoryLink), DemoError> {
         match self {
             Self::System => real_time_pair(path.clone(), path.clone(), seed),
             Self::Virtual(time) => {
                 virtual_time_pair(path.clone(), path.clone(), seed, time).map_err(MemoryLinkError::Path)
             }
         }
-        .map_err(Error::Path)
+        .map_err(DemoError::Path)
     }
 
     /// Runs `work` to completion.

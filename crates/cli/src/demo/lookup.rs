@@ -1,5 +1,6 @@
 //! The demonstration's lookups: a resolver and a name server in this process, each at its own distance.
 
+use super::DemoError;
 use super::timeline::{Log, Part, Place};
 use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
@@ -114,8 +115,8 @@ impl Lookups {
     }
 }
 
-fn fail(what: &'static str) -> Error {
-    Error::Demo(what, io::ErrorKind::InvalidData.into())
+fn fail(what: &'static str) -> DemoError {
+    DemoError::Visit(what, io::ErrorKind::InvalidData.into())
 }
 
 fn front(carriage: CarriageKey, relay: &RelayKey, time: &Time, random: &mut ChaCha20Rng) -> Option<Front> {

@@ -1,5 +1,6 @@
 //! The demonstration's servers. Each serves one object, by cookie or by certificate.
 
+use super::DemoError;
 use super::certified::{CERTIFIER, identity};
 use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, engine, find_blank_line};
 use crate::error::Error;
@@ -76,7 +77,7 @@ fn certificates(at: SocketAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<
     // A new guard refuses what an earlier server may have accepted. There was none, so it begins in the past.
     let began = super::unix_ms(time).saturating_sub(60_000);
     Ok(AsapPolicy {
-        trust: Arc::new(TrustStore::new([trusted]).map_err(Error::Trust)?),
+        trust: Arc::new(TrustStore::new([trusted]).map_err(DemoError::Trust)?),
         identities: [identity(at)].into(),
         guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, GUARD, began)),
         domain: GuardDomain::All,

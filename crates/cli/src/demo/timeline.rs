@@ -11,8 +11,8 @@ mod tests;
 pub use label::Part;
 pub use record::{Log, Place};
 
+use super::DemoError;
 use super::Visit;
-use crate::error::Error;
 use crate::output;
 use firstflight::Time;
 use firstflight::link::Link;
@@ -55,11 +55,11 @@ struct Drawing {
 
 impl Timeline {
     /// A picture in `file`, if a file is given. `rtt` is the round-trip time between client and server.
-    pub fn create(file: Option<&Path>, rtt: Duration, time: &Time) -> Result<Self, Error> {
+    pub fn create(file: Option<&Path>, rtt: Duration, time: &Time) -> Result<Self, DemoError> {
         let Some(path) = file else {
             return Ok(Self(None));
         };
-        let file = File::create(path).map_err(|error| Error::Timeline(path.to_owned(), error))?;
+        let file = File::create(path).map_err(|error| DemoError::Timeline(path.to_owned(), error))?;
         let log = Log::new(time.clone(), rtt);
         Ok(Self(Some(Drawing { path: path.to_owned(), file, rtt, log, visits: Vec::new() })))
     }
@@ -95,13 +95,13 @@ impl Timeline {
     }
 
     /// Draws the picture.
-    pub fn finish(self, visits: &[Visit]) -> Result<(), Error> {
+    pub fn finish(self, visits: &[Visit]) -> Result<(), DemoError> {
         let Some(Drawing { path, mut file, rtt, visits: packets, .. }) = self.0 else {
             return Ok(());
         };
         let picture = Picture { rtt, columns: columns(rtt, visits, packets) };
         let written = write!(file, "{picture}").and_then(|()| file.flush());
-        written.map_err(|error: io::Error| Error::Timeline(path, error))
+        written.map_err(|error: io::Error| DemoError::Timeline(path, error))
     }
 }
 

@@ -1,8 +1,8 @@
 //! A certificate for each server that `get` visits.
 
+use super::GetError;
 use super::record::Published;
 use super::target::{Host, Target};
-use crate::error::Error;
 use crate::output;
 use firstflight::Certified;
 use firstflight::credential::Reason;
@@ -55,7 +55,7 @@ impl Certificates {
     ///
     /// # Errors
     /// When the options contradict each other.
-    pub fn none(&self) -> Result<Certifieds, Error> {
+    pub fn none(&self) -> Result<Certifieds, GetError> {
         let issuer = self.issuer()?.map(|issuer| issuer.id());
         Ok(Certifieds { issuer, known: self.asap_known, once: self.asap_once, held: Mutex::default() })
     }
@@ -79,9 +79,9 @@ impl Certificates {
     ///
     /// # Errors
     /// When its key or its group is not valid.
-    pub fn issuer(&self) -> Result<Option<IssuerAddress>, Error> {
+    pub fn issuer(&self) -> Result<Option<IssuerAddress>, GetError> {
         let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
-        let fail = |text: String| Error::VerifierOption(text);
+        let fail = |text: String| GetError::VerifierOption(text);
         let key: PublicKey = key.parse().map_err(|error| fail(format!("--verifier-key: {error}")))?;
         let mut issuer = IssuerAddress::new(address, key);
         if let Some(path) = &self.group {

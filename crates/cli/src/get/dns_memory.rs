@@ -1,7 +1,7 @@
 //! What `get --via-dns` remembers between runs: what servers publish, which resolvers refuse, change or lose names of
 //! first flights, and on which networks unknown servers cannot reach this client.
 
-use crate::error::Error;
+use super::GetError;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use firstflight::carriage::{self, Cause};
 use firstflight::credential::NetworkId;
@@ -82,15 +82,15 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
 impl DnsMemory {
     /// Reads the file at `path`. A missing file counts as empty. Also checks before anything is sent that the file
     /// can be written.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let fail = |error| Error::DnsMemory(path.to_owned(), error);
+    pub fn open(path: &Path) -> Result<Self, GetError> {
+        let fail = |error| GetError::DnsMemory(path.to_owned(), error);
         firstflight_files::check_writable(path).map_err(fail)?;
         Ok(FORMAT.read(path).map_err(|error| fail(io::Error::other(error)))?.unwrap_or_default())
     }
 
     /// Replaces the file atomically, with mode 0600.
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        FORMAT.write(path, self).map_err(|error| Error::DnsMemory(path.to_owned(), error))
+    pub fn write(&self, path: &Path) -> Result<(), GetError> {
+        FORMAT.write(path, self).map_err(|error| GetError::DnsMemory(path.to_owned(), error))
     }
 
     /// The parameter that the server of `name` at `port` published, if its record has not expired.

@@ -1,5 +1,6 @@
 //! A URL and the addresses of its host, which are looked up when the first fetch needs them.
 
+use super::GetError;
 use super::record::{Names, Published};
 use super::target::{Host, Target};
 use crate::error::Error;
@@ -49,7 +50,7 @@ impl Lookups {
 }
 
 /// Removes addresses that the engine cannot connect to.
-fn keep_reachable(own: &[IpAddr], addresses: &mut Vec<SocketAddr>) -> Result<(), Error> {
+fn keep_reachable(own: &[IpAddr], addresses: &mut Vec<SocketAddr>) -> Result<(), GetError> {
     let Some(&first) = addresses.first() else { return Ok(()) };
     addresses.retain(|remote| {
         let ip = remote.ip();
@@ -57,8 +58,8 @@ fn keep_reachable(own: &[IpAddr], addresses: &mut Vec<SocketAddr>) -> Result<(),
     });
     match addresses.is_empty() {
         false => Ok(()),
-        true if own.contains(&first.ip()) => Err(Error::FetchFromSelf(first.ip())),
-        true => Err(Error::NoRoute(first)),
+        true if own.contains(&first.ip()) => Err(GetError::FetchFromSelf(first.ip())),
+        true => Err(GetError::NoRoute(first)),
     }
 }
 
@@ -76,7 +77,7 @@ impl Place {
     /// # Errors
     /// When the URL is not valid, or the engine cannot connect to its address.
     pub async fn new(url: &str, lookups: &Lookups) -> Result<Self, Error> {
-        let target = Target::parse(url).map_err(|error| Error::Target(url.to_owned(), error))?;
+        let target = Target::parse(url).map_err(|error| GetError::Target(url.to_owned(), error))?;
         let place = Self { target, found: OnceCell::new(), failed: Mutex::default() };
         if matches!(place.target.host, Host::Ip(_)) {
             place.found(lookups).await?;

@@ -1,6 +1,7 @@
 //! What the DNS says about a server: its addresses, and in the HTTPS record (RFC 9460) whether it accepts
 //! certificates.
 
+use super::GetError;
 use crate::error::Error;
 use firstflight_wire::asap::{ServiceParam, VerifierId};
 use futures_util::future::{Either, select};
@@ -64,8 +65,8 @@ impl Names {
     ///
     /// # Errors
     /// When the resolver cannot be used.
-    pub fn at(server: SocketAddr) -> Result<Self, Error> {
-        let fail = |error: String| Error::Resolver(server, io::Error::other(error));
+    pub fn at(server: SocketAddr) -> Result<Self, GetError> {
+        let fail = |error: String| GetError::Resolver(server, io::Error::other(error));
         let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
             connection.port = server.port();
             connection

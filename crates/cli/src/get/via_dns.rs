@@ -1,5 +1,6 @@
 //! Requests inside the lookup of the server's address: `get --via-dns`.
 
+use super::GetError;
 use super::dns_memory::DnsMemory;
 use super::record::{Names, Published};
 use crate::error::Error;
@@ -47,10 +48,10 @@ impl Options {
     ///
     /// # Errors
     /// When both have the same address, or addresses of different families.
-    pub fn verifiers(&self, verifier: SocketAddr) -> Result<[SocketAddr; 2], Error> {
-        let second = self.second_verifier.ok_or(Error::ReachPair)?;
+    pub fn verifiers(&self, verifier: SocketAddr) -> Result<[SocketAddr; 2], GetError> {
+        let second = self.second_verifier.ok_or(GetError::ReachPair)?;
         if verifier.ip() == second.ip() || verifier.is_ipv4() != second.is_ipv4() {
-            return Err(Error::ReachPair);
+            return Err(GetError::ReachPair);
         }
         Ok([verifier, second])
     }
@@ -101,7 +102,7 @@ pub struct Memory {
 
 impl Memory {
     /// Reads the file, if one is named.
-    pub fn open(options: &Options) -> Result<Self, Error> {
+    pub fn open(options: &Options) -> Result<Self, GetError> {
         let file = options.dns_memory.clone();
         let content = file.as_deref().map(DnsMemory::open).transpose()?.unwrap_or_default();
         Ok(Self { content: Mutex::new(content), file })
@@ -324,7 +325,7 @@ impl ViaDns {
         memory.set_losses(|parameter| {
             carriage(parameter).map_or(0, |carriage| self.path.lost_in_a_row(&carriage))
         });
-        self.memory.file.as_ref().map_or(Ok(()), |file| memory.write(file))
+        self.memory.file.as_ref().map_or(Ok(()), |file| memory.write(file).map_err(Error::Get))
     }
 }
 
@@ -351,12 +352,12 @@ fn carriage(parameter: &[u8]) -> Option<Carriage<'_>> {
 
 /// The resolver that may get such names: the one that the user named, or the system's resolver if it is at a loopback
 /// address. Another resolver is not asked directly, because the system may ask it over TLS.
-pub fn resolver(named: Option<SocketAddr>) -> Result<SocketAddr, Error> {
+pub fn resolver(named: Option<SocketAddr>) -> Result<SocketAddr, GetError> {
     if let Some(named) = named {
         return Ok(named);
     }
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    loopback_stub(&text).map(|ip| SocketAddr::new(ip, 53)).ok_or(Error::NoStub)
+    loopback_stub(&text).map(|ip| SocketAddr::new(ip, 53)).ok_or(GetError::NoStub)
 }
 
 /// The first name server of a `resolv.conf`, if it is at a loopback address.

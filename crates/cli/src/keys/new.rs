@@ -1,5 +1,6 @@
 //! `firstflight keys new`.
 
+use super::KeysError;
 use crate::error::Error;
 use crate::output;
 use crate::utc::Time;
@@ -49,7 +50,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Some(path) => {
             let line = Zeroizing::new([text.as_bytes(), b"\n"].concat());
             firstflight_files::create(path, &line).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => Error::KeyExists(path.clone()),
+                io::ErrorKind::AlreadyExists => KeysError::KeyExists(path.clone()).into(),
                 _ => Error::Output(path.clone(), error),
             })?;
             output::line(&format_args!("{}: {told}", path.display()));

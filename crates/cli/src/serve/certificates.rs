@@ -1,5 +1,6 @@
 //! How `serve` treats certificates: which verifiers it trusts, and which identities it has.
 
+use super::ServeError;
 use crate::error::Error;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity};
 use firstflight::credential::{FastOpenPolicy, PendingLimit, Quarantine, ReplayTable, Window};
@@ -65,8 +66,9 @@ impl Certificates {
         fast_open: Option<&FastOpenPolicy>,
     ) -> Result<Prepared, Error> {
         let Some(path) = &self.trust else { return Ok(Prepared { policy: None, file: None }) };
-        let file =
-            TrustFile::open(path).await.map_err(|error| Error::TrustFile(path.clone(), Box::new(error)))?;
+        let file = TrustFile::open(path)
+            .await
+            .map_err(|error| ServeError::TrustFile(path.clone(), Box::new(error)))?;
         let key = firstflight::random_guard_key().map_err(Error::Random)?;
         let now = firstflight::unix_ms();
         let began = if self.first_start { now.saturating_sub(FORGOTTEN_MS) } else { now };
@@ -87,7 +89,7 @@ impl Certificates {
         Ok(Prepared { policy: Some(policy), file: Some(file) })
     }
 
-    fn identities(&self, addresses: &[IpAddr], port: u16) -> Result<Vec<Identity>, Error> {
+    fn identities(&self, addresses: &[IpAddr], port: u16) -> Result<Vec<Identity>, ServeError> {
         let named = self.identities.iter().map(|text| {
             let (name, port) = match text.rsplit_once(':') {
                 Some((name, digits)) => (name, digits.parse().ok()),
@@ -100,13 +102,13 @@ impl Certificates {
             let labels = name.strip_suffix('.').unwrap_or(name).split('.').all(good);
             port.filter(|_| labels)
                 .map(|port| Identity::name(name, port))
-                .ok_or_else(|| Error::Identity(text.clone()))
+                .ok_or_else(|| ServeError::Identity(text.clone()))
         });
         let mut identities: Vec<Identity> = named.collect::<Result<_, _>>()?;
         if identities.is_empty() {
             let own = addresses.iter().filter(|address| !address.is_unspecified());
             identities.extend(own.map(|address| Identity::address(*address, port)));
         }
-        if identities.is_empty() { Err(Error::NoIdentity) } else { Ok(identities) }
+        if identities.is_empty() { Err(ServeError::NoIdentity) } else { Ok(identities) }
     }
 }

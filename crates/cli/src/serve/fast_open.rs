@@ -1,5 +1,6 @@
 //! How `serve` treats first flights, and the source of its keys.
 
+use super::ServeError;
 use crate::error::Error;
 use crate::keys::Period;
 use firstflight::credential::{
@@ -113,7 +114,7 @@ impl FastOpen {
         }
         let file = self.file().await?;
         let ring = match &file {
-            Some(file) => keys::current(file).map_err(Error::Clock)?.ring,
+            Some(file) => keys::current(file).map_err(ServeError::Clock)?.ring,
             None => Arc::new(self.ring()?),
         };
         let pending = PendingLimit::new(self.pending);
@@ -144,21 +145,21 @@ impl FastOpen {
     fn ring(&self) -> Result<KeyRing, Error> {
         let mut keys = self.keys()?;
         if let Some(text) = &self.backup_key {
-            keys = keys.with_backup(text.parse().map_err(|error| Error::Key("--backup-key", error))?);
+            keys = keys.with_backup(text.parse().map_err(|error| ServeError::Key("--backup-key", error))?);
         }
         Ok(keys.ring(self.scheme()))
     }
 
     fn keys(&self) -> Result<CookieKeys, Error> {
         if let Some(text) = &self.key {
-            return text.parse().map_err(|error| Error::Key("--key", error));
+            return text.parse().map_err(|error| ServeError::Key("--key", error).into());
         }
         let Some(text) = std::env::var_os(KEY_VARIABLE) else {
             return firstflight::random_key().map(CookieKeys::new).map_err(Error::Random);
         };
         // Text that is not UTF-8 is not a valid key.
         let text = Zeroizing::new(text.into_string().unwrap_or_default());
-        text.parse().map_err(|error| Error::Key(KEY_VARIABLE, error))
+        text.parse().map_err(|error| ServeError::Key(KEY_VARIABLE, error).into())
     }
 
     fn scheme(&self) -> Scheme {

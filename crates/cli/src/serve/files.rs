@@ -1,6 +1,6 @@
 //! Finds the file for a request and checks that it may be served.
 
-use crate::error::Error;
+use super::ServeError;
 use crate::file_body::{FileBody, elsewhere};
 use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The directory to serve, with links in its path resolved.
-pub async fn root(path: &Path) -> Result<PathBuf, Error> {
-    let fail = |error| Error::Root(path.to_owned(), error);
+pub async fn root(path: &Path) -> Result<PathBuf, ServeError> {
+    let fail = |error| ServeError::Root(path.to_owned(), error);
     let root = tokio::fs::canonicalize(path).await.map_err(fail)?;
     if !tokio::fs::metadata(&root).await.map_err(fail)?.is_dir() {
-        return Err(Error::RootNotDirectory(path.to_owned()));
+        return Err(ServeError::RootNotDirectory(path.to_owned()));
     }
     // The server does not list the directory, but a missing permission should be reported now.
     drop(tokio::fs::read_dir(&root).await.map_err(fail)?);

@@ -50,6 +50,6 @@ async fn only_files_below_the_root() {
 #[tokio::test]
 async fn a_root_that_is_none() {
     let scratch = Scratch::new("root");
-    assert!(matches!(root(&scratch.0.join("nothing")).await, Err(Error::Root(..))));
-    assert!(matches!(root(&scratch.0.join("secret")).await, Err(Error::RootNotDirectory(_))));
+    assert!(matches!(root(&scratch.0.join("nothing")).await, Err(ServeError::Root(..))));
+    assert!(matches!(root(&scratch.0.join("secret")).await, Err(ServeError::RootNotDirectory(_))));
 }

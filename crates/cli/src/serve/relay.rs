@@ -1,6 +1,7 @@
 //! First flights from fronts: name servers that found them in resolvers' queries (`firstflight dns`), or the name
 //! server in this server (`--dns-listen`).
 
+use super::ServeError;
 use crate::error::Error;
 use firstflight::credential::PendingLimit;
 use firstflight::credential::asap::AsapPolicy;
@@ -92,7 +93,7 @@ impl Relay {
     pub fn server(&self, udp: SocketAddr, asap: &mut AsapPolicy) -> Result<Server, Error> {
         let seen_as = self.relay_seen_as.unwrap_or(udp);
         if seen_as.ip().is_unspecified() {
-            return Err(Error::RelaySeenAs(udp));
+            return Err(ServeError::RelaySeenAs(udp).into());
         }
         let address = if udp.ip().is_unspecified() { seen_as.ip() } else { udp.ip() };
         let (all, each) = PENDING;
@@ -119,8 +120,9 @@ struct KeyFile {
 }
 
 impl KeyFile {
-    fn read(&mut self, receiver: &mut RelayReceiver) -> Result<(), Error> {
-        let keys = read_relay_keys(&self.path).map_err(|error| Error::RelayKey(self.path.clone(), error))?;
+    fn read(&mut self, receiver: &mut RelayReceiver) -> Result<(), ServeError> {
+        let keys =
+            read_relay_keys(&self.path).map_err(|error| ServeError::RelayKey(self.path.clone(), error))?;
         for id in self.ids.iter().filter(|id| keys.iter().all(|(other, _)| other != *id)) {
             receiver.remove_key(*id);
         }

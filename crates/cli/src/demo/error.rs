@@ -1,0 +1,41 @@
+//! Why `demo` stops.
+
+use firstflight::credential::asap::TrustError;
+use firstflight::link::memory::MemoryLinkError;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Why `demo` stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// The emulated path cannot be created.
+    #[error("{0}")]
+    Path(MemoryLinkError),
+    /// The trusted verifiers contradict each other.
+    #[error("{0}")]
+    Trust(TrustError),
+    /// There is no clock for certificates.
+    #[error("the system has no clock for certificates: {0}")]
+    NoClock(io::Error),
+    /// The picture of the demonstration cannot be written.
+    #[error("cannot write {}: {}; choose another --timeline", .0.display(), .1)]
+    Timeline(PathBuf, io::Error),
+    /// A visit of the demonstration failed.
+    #[error("the visit {0:?} failed: {1}")]
+    Visit(&'static str, io::Error),
+    /// A visit of the demonstration took too long.
+    #[error("the visit {:?} was not over after {} s: try less --loss or --rtt", .0, .1.as_secs())]
+    VisitTimeout(&'static str, Duration),
+}
+
+impl DemoError {
+    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::NoClock(_) | Self::Visit(..) | Self::VisitTimeout(..) => ExitCode::from(1),
+            Self::Path(_) | Self::Trust(_) | Self::Timeline(..) => ExitCode::from(2),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Why `get` cannot do what was asked.
+
+use super::target::TargetError;
+use crate::error::one_line;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Why `get` stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// A URL that cannot be fetched.
+    #[error("{0:?}: {1}")]
+    Target(String, TargetError),
+    /// `-o` was given for more than one fetch.
+    #[error("-o takes one body: give one URL and no --repeat, or leave -o out")]
+    OutputForMany,
+    /// The file of `--upload` cannot be read.
+    #[error("cannot read {0}: {1}; choose another --upload")]
+    Upload(PathBuf, io::Error),
+    /// The server is this engine itself.
+    #[error("{0} is this command's own --ip: fetch from another address")]
+    FetchFromSelf(IpAddr),
+    /// There is no `--ip` of the server's family.
+    #[error("no route to {}: give an {} --ip (and --host-ip), such as {}", .0, family(.0).0, family(.0).1)]
+    NoRoute(SocketAddr),
+    /// There are no sockets for a client over UDP.
+    #[error("cannot use UDP: {0}")]
+    UdpClient(io::Error),
+    /// A verifier's address without its key, or an invalid key.
+    #[error("{0}")]
+    VerifierOption(String),
+    /// The named resolver cannot be used.
+    #[error("cannot use the resolver {0}: {1}")]
+    Resolver(SocketAddr, io::Error),
+    /// The system's resolver is not at a loopback address.
+    #[error(
+        "the system's resolver is not at a loopback address: name one with --dns, if it may be asked in clear"
+    )]
+    NoStub,
+    /// There is no second verifier, or it has the same address or is of another family.
+    #[error("--second-verifier: name a verifier at another address of the same family than --verifier")]
+    ReachPair,
+    /// The file of what is remembered about lookups.
+    #[error("cannot use {}: {}; choose another --dns-memory", .0.display(), one_line(.1))]
+    DnsMemory(PathBuf, io::Error),
+}
+
+/// The name of the address family, and an address of it as an example.
+fn family(remote: &SocketAddr) -> (&'static str, &'static str) {
+    if remote.is_ipv4() { ("IPv4", "10.9.0.2") } else { ("IPv6", "fd09::2") }
+}

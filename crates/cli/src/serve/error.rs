@@ -1,0 +1,46 @@
+//! Why `serve` cannot do what was asked.
+
+use super::replays::ReplayError;
+use crate::error::one_line;
+use firstflight::credential::{ClockError, KeyParseError};
+use firstflight::trust::TrustFileError;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why `serve` stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// `--root` does not exist or cannot be read.
+    #[error("cannot serve {0}: {1}; name a readable directory with --root")]
+    Root(PathBuf, io::Error),
+    /// `--root` is a file.
+    #[error("--root {0} is not a directory: name the one that holds the files")]
+    RootNotDirectory(PathBuf),
+    /// The text is not a key.
+    #[error("{0}: {1}")]
+    Key(&'static str, KeyParseError),
+    /// The clock is not accurate enough for a key schedule.
+    #[error("{0}")]
+    Clock(ClockError),
+    /// The requested limit of executions of a first flight is not possible.
+    #[error("{0}")]
+    Replays(ReplayError),
+    /// The file of trusted verifiers.
+    #[error("{}: {}", .0.display(), one_line(.1))]
+    TrustFile(PathBuf, Box<TrustFileError>),
+    /// The text is not the name of a server.
+    #[error("{0}: an identity is a host name, or one with a port, as www.example.com:8080")]
+    Identity(String),
+    /// The server listens on all addresses and has no name.
+    #[error("a server at every address is called by a name: say --identity NAME, or name one address")]
+    NoIdentity,
+    /// The file of keys shared with fronts.
+    #[error("key file {0} {1}")]
+    RelayKey(PathBuf, firstflight_dns::KeyFileError),
+    /// Clients do not see the address that `--udp` names.
+    #[error(
+        "--udp {0} is all addresses: say with --relay-seen-as ADDR:PORT which one clients are answered from"
+    )]
+    RelaySeenAs(SocketAddr),
+}
