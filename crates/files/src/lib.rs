@@ -10,6 +10,7 @@
 //!   in place ([`FixedFile`]).
 //! - A file in JSON has a version, and a file of another version is not read as one of this version ([`Format`]).
 //! - Secrets are hexadecimal digits in a file, and no copy of them stays in memory ([`to_hex`], [`from_hex`]).
+//! - A problem with a file that is read every second is reported once ([`LastProblem`]).
 //! - No error quotes the content of a file.
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod fixed;
 mod format;
 mod hex;
 mod key_file;
+mod problem;
 mod read;
 mod state;
 mod write;
@@ -25,6 +27,7 @@ pub use fixed::FixedFile;
 pub use format::{Format, FormatError, Mistake};
 pub use hex::{from_hex, to_hex};
 pub use key_file::KeyFileError;
+pub use problem::LastProblem;
 pub use read::{OpenMode, ReadError, read, read_secret};
 pub use state::{LockError, StateFile};
 pub use write::{check_writable, create, remove, replace, set_aside};

@@ -199,3 +199,13 @@ fn a_file_is_not_read_beyond_its_longest_length() {
     // A device has no length, and this one has no end.
     assert!(matches!(read(Path::new("/dev/zero"), 3), Err(ReadError::TooLong(_))));
 }
+
+#[test]
+fn a_problem_is_reported_once_until_it_is_over() {
+    let mut last = LastProblem::default();
+    assert_eq!(last.new_message(&"a"), Some("a"));
+    assert_eq!(last.new_message(&"a"), None);
+    assert_eq!(last.new_message(&"b"), Some("b"));
+    last.over();
+    assert_eq!(last.new_message(&"b"), Some("b"));
+}

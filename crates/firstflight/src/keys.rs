@@ -15,6 +15,7 @@ pub use firstflight_files::ReadError;
 
 use crate::credential::{ClockError, Current, KeyRing, KeySource};
 use crate::shared::{Shared, wall_clock};
+use firstflight_files::LastProblem;
 use firstflight_stack::ListenerId;
 use firstflight_wire::{Clock, Instant};
 use std::fmt::Display;
@@ -43,7 +44,7 @@ impl KeyHandle {
     }
 
     fn is_alive(&self) -> bool {
-        self.shared.upgrade().is_some_and(|shared| shared.lock().stack.queues(self.id).is_some())
+        Shared::has_listener(&self.shared, self.id)
     }
 }
 
@@ -134,24 +135,22 @@ impl Follower {
 pub(crate) struct Warning {
     /// The consequence of the problem.
     therefore: &'static str,
-    said: Option<String>,
+    last: LastProblem,
 }
 
 impl Warning {
-    pub(crate) const fn new(therefore: &'static str) -> Self {
-        Self { therefore, said: None }
+    pub(crate) fn new(therefore: &'static str) -> Self {
+        Self { therefore, last: LastProblem::default() }
     }
 
     pub(crate) fn say(&mut self, problem: &dyn Display) {
-        let problem = problem.to_string();
-        if self.said.as_ref() != Some(&problem) {
+        if let Some(problem) = self.last.new_message(problem) {
             tracing::warn!("{}: {problem}", self.therefore);
-            self.said = Some(problem);
         }
     }
 
     pub(crate) fn over(&mut self) {
-        self.said = None;
+        self.last.over();
     }
 }
 

@@ -11,7 +11,7 @@ use firstflight_wire::{Clock, Instant};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -246,6 +246,11 @@ fn take_unspecified(config: &mut firstflight_stack::Config) -> [bool; 2] {
 pub(crate) struct Shared(Mutex<Inner>);
 
 impl Shared {
+    /// Whether the endpoint and the listener are still there.
+    pub(crate) fn has_listener(shared: &Weak<Self>, id: ListenerId) -> bool {
+        shared.upgrade().is_some_and(|shared| shared.lock().stack.queues(id).is_some())
+    }
+
     pub(crate) fn new(mut config: firstflight_stack::Config, has_store: bool, time: Time) -> Arc<Self> {
         let any_address = take_unspecified(&mut config);
         let mut inner = Inner {

@@ -65,7 +65,7 @@ impl TrustHandle {
     }
 
     fn is_alive(&self) -> bool {
-        self.shared.upgrade().is_some_and(|shared| shared.lock().stack.queues(self.id).is_some())
+        Shared::has_listener(&self.shared, self.id)
     }
 }
 

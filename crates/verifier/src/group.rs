@@ -10,6 +10,7 @@
 use crate::key_file::read_token_keys;
 use crate::token::GroupMember;
 use firstflight_service::KeyFileError;
+use firstflight_service::key_file::lines;
 use firstflight_wire::asap::message::{Tokens, VantageId};
 use std::io;
 use std::net::SocketAddr;
@@ -48,12 +49,8 @@ impl Group {
     /// When it is not a group file.
     pub fn parse(text: &str, directory: &Path) -> Result<Self, GroupError> {
         let mut group = Self::default();
-        for (line, number) in text.lines().zip(1..) {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let (member, key) = member(line).ok_or(GroupError::Line(number))?;
+        for (number, words) in lines(text) {
+            let (member, key) = member(&words).ok_or(GroupError::Line(number))?;
             if group.members.iter().any(|(other, _)| other.id == member.id) {
                 return Err(GroupError::Twice { line: number, id: member.id });
             }
@@ -86,13 +83,15 @@ impl Group {
     }
 }
 
-fn member(line: &str) -> Option<(VantageAddress, Option<PathBuf>)> {
-    let mut words = line.split_whitespace();
-    let id = VantageId::new(words.next()?.parse().ok()?)?;
-    let name = words.next()?.to_owned();
-    let addresses = words.next()?.split(',').map(|one| one.parse().ok()).collect::<Option<_>>()?;
-    let key = words.next().map(PathBuf::from);
-    words.next().is_none().then_some((VantageAddress { id, name, addresses }, key))
+fn member(words: &[&str]) -> Option<(VantageAddress, Option<PathBuf>)> {
+    let (id, name, addresses, key) = match *words {
+        [id, name, addresses] => (id, name, addresses, None),
+        [id, name, addresses, key] => (id, name, addresses, Some(PathBuf::from(key))),
+        _ => return None,
+    };
+    let id = VantageId::new(id.parse().ok()?)?;
+    let addresses = addresses.split(',').map(|one| one.parse().ok()).collect::<Option<_>>()?;
+    Some((VantageAddress { id, name: name.to_owned(), addresses }, key))
 }
 
 /// Why a group file cannot be used.

@@ -6,6 +6,7 @@ use firstflight_dns::{
     Boot, BootFile, CarriageKeyFile, CarriageKeys, ForwardSender, KeyFileError, LineError, RelayKey,
     RelaySender, RelayServer, read_relay_keys,
 };
+use firstflight_files::LastProblem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -162,7 +163,7 @@ impl KeyFiles {
     /// read or is not valid, its keys stay unchanged and one warning is logged. The keys of the other files may still
     /// change.
     pub async fn follow(mut self, front: FrontHandle) {
-        let mut said: Option<String> = None;
+        let mut last = LastProblem::default();
         loop {
             tokio::time::sleep(EVERY).await;
             let reading = tokio::task::spawn_blocking(move || {
@@ -178,13 +179,11 @@ impl KeyFiles {
                 forward.map(|keys| set_forward_keys(&front, keys)).err(),
             ];
             let Some(problem) = problems.into_iter().flatten().next() else {
-                said = None;
+                last.over();
                 continue;
             };
-            let problem = problem.to_string();
-            if said.as_ref() != Some(&problem) {
+            if let Some(problem) = last.new_message(&problem) {
                 tracing::warn!("the keys stay as they are: {problem}");
-                said = Some(problem);
             }
         }
     }

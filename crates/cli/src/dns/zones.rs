@@ -4,6 +4,7 @@ use super::DnsError;
 use crate::error::Error;
 use firstflight_dns::service::FrontHandle;
 use firstflight_dns::{Name, ZoneData};
+use firstflight_files::LastProblem;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -177,7 +178,7 @@ impl ZoneFiles {
     /// at once, until the front is dropped. If any file has a mistake, nothing changes and one warning is logged.
     /// `says` gets a line for each zone.
     pub async fn follow(mut self, front: FrontHandle, mut hangup: Hangup, says: impl Fn(String)) {
-        let mut said: Option<String> = None;
+        let mut last = LastProblem::default();
         loop {
             let asked = tokio::select! {
                 () = tokio::time::sleep(EVERY) => false,
@@ -204,14 +205,15 @@ impl ZoneFiles {
                     for ((_, origin), serial) in self.zones.iter().zip(serials) {
                         says(format!("zone {origin} read again, serial {serial}"));
                     }
-                    said = None;
+                    last.over();
                 }
                 Err(error) => {
-                    let problem = error.to_string();
-                    if asked || said.as_ref() != Some(&problem) {
+                    if asked {
+                        last.over();
+                    }
+                    if let Some(problem) = last.new_message(&error) {
                         tracing::warn!("the zones stay as they are: {problem}");
                     }
-                    said = Some(problem);
                 }
             }
         }

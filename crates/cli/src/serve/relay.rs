@@ -9,6 +9,7 @@ use firstflight::{Endpoint, RelayedFlight};
 use firstflight_dns::metrics::RelayPublisher;
 use firstflight_dns::relay::{ClockReport, MAX_RELAY, RelayCounters, Relayed};
 use firstflight_dns::{OpenBuffer, RelayReceiver, read_relay_keys};
+use firstflight_files::LastProblem;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -144,7 +145,7 @@ impl Prepared {
     pub async fn run(mut self, endpoint: Endpoint) {
         let mut bytes = [0; MAX_RELAY + 1];
         let mut every = tokio::time::interval(EVERY);
-        let mut trouble = None;
+        let mut last = LastProblem::default();
         loop {
             tokio::select! {
                 received = self.socket.recv_from(&mut bytes) => match received {
@@ -152,13 +153,12 @@ impl Prepared {
                     // The error is about another host's packet, because this socket never sends.
                     Err(error) => self.pause(&error).await,
                 },
-                _ = every.tick() => {
-                    let now = self.keys.read(&mut self.receiver).err().map(|error| error.to_string());
-                    if let Some(error) = now.as_ref().filter(|_| now != trouble) {
+                _ = every.tick() => match self.keys.read(&mut self.receiver) {
+                    Ok(()) => last.over(),
+                    Err(error) => if let Some(error) = last.new_message(&error) {
                         tracing::warn!(%error, "the keys of before are used on");
                     }
-                    trouble = now;
-                }
+                },
             }
         }
     }
