@@ -178,7 +178,7 @@ fn mistakes_of_keys() {
     let secret = dir.file("secret", SECRET);
     refused(&["show", "/nonexistent"], "key file /nonexistent cannot be read");
     refused(&["show", &dir.file("empty", "")], "holds neither cookie keys nor a farm secret");
-    refused(&["show", &dir.file("long", &"-".repeat(5000))], "at most 4096 bytes");
+    refused(&["show", &dir.file("long", &"-".repeat(5000))], "has more than 4096 bytes");
     refused(&["show", &dir.file("bad", "0badc0de-0badc0de")], "found 2 words, not 4");
     refused(&["show", &dir.file("short", "a:0badc0de")], "line 1: a farm secret is id:hex: found 4 bytes");
     refused(&["schedule", &keys], "holds cookie keys, which no schedule changes");
