@@ -233,7 +233,7 @@ pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> 
 }
 
 /// The last step: refuses a first flight that was executed before, as far as the policy demands it.
-#[inline(always)]
+#[inline]
 fn spend(
     policy: &FastOpenPolicy,
     once: Option<Serial>,

@@ -55,18 +55,17 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     }
 
     /// The index of `key`'s node.
-    #[inline(always)]
+    #[inline]
     fn find(&self, key: &K) -> Option<usize> {
         if self.was_last(key) { Some(self.head) } else { self.search(key) }
     }
 
     /// Whether `key` was used last, which is the common case.
-    #[inline(always)]
+    #[inline]
     fn was_last(&self, key: &K) -> bool {
         likely(self.nodes.get(self.head).is_some_and(|node| node.key == *key))
     }
 
-    #[inline(never)]
     fn search(&self, key: &K) -> Option<usize> {
         self.index.get(key).copied()
     }
@@ -119,7 +118,6 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     }
 
     /// Inserts a new key at the front. If the map is full, it reuses the oldest node.
-    #[inline(never)]
     fn insert(&mut self, key: K, value: V) -> Option<usize> {
         let node = Node { key: key.clone(), value, newer: NONE, older: NONE };
         let at = if self.nodes.len() < self.capacity {
@@ -138,7 +136,6 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         Some(at)
     }
 
-    #[inline(never)]
     fn move_front(&mut self, at: usize) {
         if at == self.head {
             return;

@@ -147,7 +147,6 @@ impl PendingLimit {
 
     /// Takes a place of a whole server for one of its listeners. The bound on all its connections is reported
     /// as [`Reason::ServerLimit`]. A client's bound over all listeners is the server's own.
-    #[inline(never)]
     fn reserve_for_listener(self: &Arc<Self>, client: IpAddr) -> Result<Box<Place>, Reason> {
         match self.reserve(client) {
             Ok(place) => Ok(Box::new(place)),

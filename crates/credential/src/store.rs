@@ -170,7 +170,7 @@ impl CredentialStore {
 
     /// Like [`CredentialStore::learn_rtt`], for a connection whose first flight was accepted and answered:
     /// includes [`CredentialStore::note_success`].
-    #[inline(always)]
+    #[inline]
     pub fn learn_visit(
         &mut self,
         network: NetworkId,
@@ -224,7 +224,7 @@ impl CredentialStore {
     /// SYN may carry data, `cookie` is set to the cookie to show, which is taken as by
     /// [`CredentialStore::take_cookie`].
     // Inlined, and the cookie is written in place to avoid a copy.
-    #[inline(always)]
+    #[inline]
     pub fn prospect(
         &mut self,
         network: NetworkId,
@@ -261,7 +261,6 @@ impl CredentialStore {
 
     /// Takes the result of a SYN with the cookie `used`. `fresh` is the cookie that the SYN-ACK carried.
     //= rfc7413 4.2.2-e
-    #[inline(never)]
     pub fn note_answer(
         &mut self,
         network: NetworkId,
@@ -280,7 +279,7 @@ impl CredentialStore {
     /// [`CredentialStore::note_answer`] and [`CredentialStore::learn_mss`] for the same SYN-ACK, in one
     /// lookup.
     #[allow(clippy::too_many_arguments, reason = "two calls in one")]
-    #[inline(always)]
+    #[inline]
     pub fn note_syn_ack(
         &mut self,
         network: NetworkId,

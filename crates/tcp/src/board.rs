@@ -130,7 +130,6 @@ impl Board {
     }
 
     /// The front part of the first segment has arrived.
-    #[inline(never)]
     fn trim(&mut self, ack: SeqNum, each: &mut impl FnMut(&Sent)) {
         let Some(first) = self.list.front_mut() else { return };
         let front = Sent { end: ack, ..*first };

@@ -127,7 +127,6 @@ impl Flight {
     }
 
     /// The board. A single segment gets one, too, because it is about to be marked.
-    #[inline(never)]
     fn board_mut(&mut self) -> Option<&mut Board> {
         if let Records::One(one) = self.records {
             self.records = Records::Many(Box::new(Board::of(one)));
@@ -206,7 +205,7 @@ impl Flight {
 
     /// A segment that was never sent before leaves, behind all others. Two or more segments need a board, which
     /// comes from `boards` if it has one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         if let Records::None = self.records {
             // Fill in place: a copy of a record built elsewhere would wait for its stores.
@@ -250,7 +249,7 @@ impl Flight {
     }
 
     /// Takes out everything under way, if it is at most one segment without marks.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn take_plain(&mut self) -> Option<Option<Sent>> {
         match &self.records {
             Records::None => Some(None),
@@ -366,7 +365,7 @@ impl Flight {
     }
 
     /// Removes everything.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear(&mut self) {
         if !self.is_bare() {
             self.records = Records::None;

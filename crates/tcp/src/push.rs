@@ -25,7 +25,7 @@ struct Ends {
 
 impl Push {
     /// Removes everything.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.0 = None;
     }
@@ -43,7 +43,7 @@ impl Push {
     }
 
     /// Removes the ends up to `una`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn acknowledged(&mut self, una: SeqNum) {
         let Some(ends) = &mut self.0 else { return };
         while ends.list.front().is_some_and(|end| end.le(una)) {

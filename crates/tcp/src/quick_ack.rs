@@ -39,7 +39,7 @@ impl QuickAck {
     /// Data arrived. After a pause longer than `rto` nanoseconds its sender has started again in slow start.
     /// `segments` gives the number of full segments that fit into the offered window. At most `most`
     /// acknowledgements are sent without delay.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn data(&mut self, now: Instant, rto: u64, segments: impl FnOnce() -> u32, most: u32) {
         let anew = self.heard == Instant::FAR_FUTURE || now.nanos_since(self.heard) > rto;
         self.heard = now;

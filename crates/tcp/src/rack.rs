@@ -77,7 +77,7 @@ impl Rack {
     /// acknowledgement that reports it: the segments that one acknowledgement reports may have arrived in the
     /// order of the stream, in whatever order it lists them. `spurious` says that the acknowledgement cannot be
     /// for a retransmission.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn arrived(&mut self, sent: &Sent, highest: SeqNum, now: Instant, spurious: bool) {
         let repeated = sent.marks.has(Marks::REPEATED);
         self.fack = self.fack.max(sent.end);

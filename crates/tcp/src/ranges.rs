@@ -73,12 +73,11 @@ impl RangeSet {
 
     /// The range that contains `seq`.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub(crate) fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         if self.is_empty() { None } else { self.search(seq) }
     }
 
-    #[inline(never)]
     fn search(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         let ranges = self.as_slice();
         let i = ranges.partition_point(|r| r.1.le(seq));
@@ -102,7 +101,7 @@ impl RangeSet {
     }
 
     /// Removes everything.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear(&mut self) {
         if !self.is_empty() {
             self.0 = None;

@@ -88,12 +88,12 @@ impl RttEstimator {
     }
 
     /// Like [`RttEstimator::sample`], for the time from `sent` to `now`.
-    #[inline(always)]
+    #[inline]
     pub fn sample_between(&mut self, sent: Instant, now: Instant) {
         self.sample_us(micros_between(sent, now), now);
     }
 
-    #[inline(always)]
+    #[inline]
     fn sample_us(&mut self, us: u32, now: Instant) {
         let at = now.as_micros() as u32;
         if self.min_us == UNKNOWN {
@@ -145,7 +145,7 @@ impl RttEstimator {
     }
 
     //= rfc8985 6.2-a
-    #[inline(always)]
+    #[inline]
     fn lower_min(&mut self, us: u32, now: Instant) {
         let tick = (now.as_nanos() >> 30) as u16;
         let age = tick.wrapping_sub(self.stretch);
@@ -164,7 +164,7 @@ impl RttEstimator {
     }
 
     /// Like [`RttEstimator::rto`], in nanoseconds.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn rto_nanos(&self) -> u64 {
         //= rfc6298 2.3-d 4-a

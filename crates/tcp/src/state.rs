@@ -172,14 +172,14 @@ pub enum State {
 
 impl State {
     /// Drops the values of this state, so that the next state can be built in place without a copy.
-    #[inline(always)]
+    #[inline]
     pub fn leave(&mut self) {
         *self = Self::TimeWait(TimeWait);
     }
 
     /// Enters SYN-RECEIVED. The caller then writes its values one by one in place. If they were assembled
     /// elsewhere first, the copy would wait for those stores.
-    #[inline(always)]
+    #[inline]
     pub fn receive_syn(&mut self) -> &mut SynRcvd {
         self.leave();
         // Assigned as a whole, the constant would be copied through the stack.

@@ -8,7 +8,7 @@ std::thread_local! {
 }
 
 /// Whether the fast paths may be used.
-#[inline(always)]
+#[inline]
 pub(crate) fn straight() -> bool {
     #[cfg(test)]
     return !LONG.get();

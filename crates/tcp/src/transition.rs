@@ -183,7 +183,7 @@ impl fmt::Debug for Transitions {
 
 impl Transitions {
     /// Notes a transition that took place.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn note(&mut self, transition: Transition) {
         if let Some(free) = self.list.get_mut(usize::from(self.len)) {
             *free = Some(transition);
@@ -200,7 +200,7 @@ impl Transitions {
     }
 
     /// Removes all transitions.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn forget(&mut self) {
         self.len = 0;
     }

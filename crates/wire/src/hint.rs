@@ -4,7 +4,7 @@
 use core::hint::cold_path;
 
 /// Returns `value`, which is usually `Some`.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn expected<T>(value: Option<T>) -> Option<T> {
     if value.is_none() {
@@ -14,7 +14,7 @@ pub fn expected<T>(value: Option<T>) -> Option<T> {
 }
 
 /// Returns `condition`, which is usually true.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub const fn likely(condition: bool) -> bool {
     if !condition {
@@ -24,7 +24,7 @@ pub const fn likely(condition: bool) -> bool {
 }
 
 /// Returns `condition`, which is usually false.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub const fn unlikely(condition: bool) -> bool {
     if condition {

@@ -145,7 +145,6 @@ impl CookieSet {
     }
 
     /// Puts a cookie that was taken out back at its place, unless the set is full.
-    #[inline(never)]
     fn put_back(&mut self, used: &StoredCookie) {
         let known = self.cookies.iter().any(|held| held.cookie == used.cookie);
         if known || self.cookies.len() >= MAX_COOKIES {

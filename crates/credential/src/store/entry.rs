@@ -60,7 +60,6 @@ impl Entry {
         }
     }
 
-    #[inline(never)]
     fn answered_otherwise(
         &mut self,
         used: &StoredCookie,

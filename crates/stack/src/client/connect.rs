@@ -100,7 +100,7 @@ impl Client {
         let index = flows.insert(
             config.tcp.as_ref(),
             with,
-            #[inline(always)]
+            #[inline]
             |slot, pool| {
                 taken = slot.conn.open_active(plan, data, pool);
                 slot.asked = asked;
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn is_taken(flows: &Flows, key: &FlowKey, hash: u64) -> bool {
     flows.find_hashed(hash, key).is_some() || flows.time_wait.find(hash).is_some()
 }

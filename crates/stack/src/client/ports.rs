@@ -127,7 +127,7 @@ impl PortSelector {
     }
 
     /// Moves the counter on, because this candidate is taken into use.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn choose(&mut self, chosen: Candidate, random: u32) {
         if let Some(counter) = self.counters.get_mut(usize::from(chosen.counter)) {
             let next = u32::from(*counter) + chosen.tried + 1 + random % MAX_STEP;

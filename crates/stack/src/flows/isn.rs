@@ -29,7 +29,7 @@ impl IsnGenerator {
     /// learn each other's numbers. Our own UDP port is the same for all connections.
     //= rfc9293 MUST-8 MUST-9 SHLD-1
     //= rfc7323 7-a
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub(crate) fn initial(&self, key: &FlowKey, now: Instant) -> Initial {
         let hash = hash_flow(&self.secret, Purpose::Isn, key);
@@ -77,7 +77,7 @@ pub(crate) enum Purpose {
 /// SipHash-1-3 of a purpose and both ends, without our UDP port. Its result lives as long as a connection and is
 /// seen once, so the shorter variant, the one of hash tables, is enough. SYN cookies, which anyone may try to
 /// forge, use the longer one.
-#[inline(always)]
+#[inline]
 pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, key: &FlowKey) -> u64 {
     let ([local_high, local], [remote_high, remote], ports) = key.words();
     let rest = (u64::from(purpose as u8) << 48) | (ports & 0xffff_ffff_ffff);

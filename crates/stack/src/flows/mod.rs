@@ -129,7 +129,7 @@ impl Flows {
     }
 
     /// Whether there are news to take.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
@@ -202,7 +202,6 @@ impl Flows {
         if unlikely(key.is_carried()) { self.carried_probe_sizes(key) } else { [0; 3] }
     }
 
-    #[inline(never)]
     fn carried_probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
         if self.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
             return [0; 3];
@@ -245,7 +244,7 @@ impl Flows {
     }
 
     /// Whether a packet of no connection is for us and has a valid source. If not, the drop is counted.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
         //= rfc9293 MUST-57
         if unlikely(!self.is_ours(dst)) {
@@ -261,7 +260,7 @@ impl Flows {
     }
 
     /// What remains of a connection with this hash that is over, and whether the peer closed it first.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
         if let Some(record) = self.time_wait.find(hash) {
             return Some((record, false));
@@ -314,7 +313,7 @@ impl Flows {
     }
 
     /// Gives a segment to connection `index`, which is not in SYN-SENT. Returns whether the connection has news.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return false };
         let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
@@ -341,7 +340,7 @@ impl Flows {
     }
 
     /// Frees the slot if the connection is over and nobody owns it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn reap(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
@@ -358,7 +357,7 @@ impl Flows {
 
     /// Inserts a new connection, in CLOSED, into slab and table, and calls `begin` for it. `tcp` are its
     /// settings, if they are not the stack's. They are taken by reference, so that no reference count changes twice.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn insert(
         &mut self,
         tcp: Option<&Arc<firstflight_tcp::Config>>,
@@ -381,7 +380,7 @@ impl Flows {
         index
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
         let Initial { isn, ts_offset } = self.isn.initial(key, now);
         Endpoints {

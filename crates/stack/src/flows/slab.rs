@@ -17,17 +17,17 @@ const fn is_live(generation: u32) -> bool {
 }
 
 impl<T> Entry<T> {
-    #[inline(always)]
+    #[inline]
     fn live(&self) -> Option<&T> {
         expected(is_live(self.generation).then_some(&self.value))
     }
 
-    #[inline(always)]
+    #[inline]
     fn live_mut(&mut self) -> Option<&mut T> {
         expected(is_live(self.generation).then_some(&mut self.value))
     }
 
-    #[inline(always)]
+    #[inline]
     fn live_mut_as(&mut self, generation: u32) -> Option<&mut T> {
         (self.generation == generation && is_live(generation)).then_some(&mut self.value)
     }
@@ -67,7 +67,7 @@ impl<T> Places<T> {
     }
 
     /// Takes a free place into use. Returns its index and its value, which is what the last use left, or `vacant`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn reserve(&mut self, vacant: impl FnOnce() -> T) -> (u32, &mut T) {
         let index = self.free.pop().unwrap_or_else(|| Self::grow(&mut self.entries, vacant));
         self.len += 1;
@@ -78,7 +78,6 @@ impl<T> Places<T> {
     }
 
     #[cold]
-    #[inline(never)]
     fn grow(entries: &mut Vec<Box<Entry<T>>>, vacant: impl FnOnce() -> T) -> u32 {
         let index = entries.len() as u32;
         entries.push(Box::new(Entry { generation: 0, value: vacant() }));
@@ -144,7 +143,7 @@ impl<T> Places<T> {
 
     /// Ends the use of `index`: its id is stale from now on. False if it was not in use. Its value stays until the
     /// next use.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn retire(&mut self, index: u32) -> bool {
         let Some(entry) = self.entry_mut(index).filter(|e| is_live(e.generation)) else { return false };
         entry.generation = entry.generation.wrapping_add(1);

@@ -185,7 +185,6 @@ impl Slot {
     /// A slot without a connection. [`Slot::renew`] puts the first one in.
     #[must_use]
     #[cold]
-    #[inline(never)]
     pub(crate) fn vacant(tcp: &Arc<firstflight_tcp::Config>) -> Self {
         let ends = Endpoints {
             local_port: 0,
@@ -264,7 +263,7 @@ impl Slot {
     }
 
     /// Gives all memory back, because the connection is over.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
         self.asked = None;
@@ -290,7 +289,7 @@ impl Slot {
     }
 
     /// Adds the connection, which has this id, to the events if the application owns it and was not notified yet.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn announce(&mut self, index: u32, generation: u32, journal: &mut Journal) {
         if self.owner == Owner::Application && !self.announced {
             self.announced = true;

@@ -44,7 +44,7 @@ impl Journal {
     }
 
     /// Queues an event of a connection.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn announce(&mut self, index: u32, generation: u32) {
         self.events.push_back(Announced { index, generation });
     }
@@ -66,7 +66,7 @@ impl Journal {
     }
 
     /// Whether trace records are kept.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_tracing(&self) -> bool {
         self.most_traces > 0
     }

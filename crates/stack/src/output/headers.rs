@@ -18,12 +18,11 @@ pub(super) fn wrap(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut
 }
 
 /// A separate function. Inlined, it would cost the IPv4 path registers.
-#[inline(never)]
 fn wrap_v6(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     wrap_as(key.local_ip(), key.remote_ip(), hop_limit, ecn, len, out)
 }
 
-#[inline(always)]
+#[inline]
 fn wrap_as(src: IpAddr, dst: IpAddr, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     let at = ip_header(src, dst, Protocol::Tcp, hop_limit, ecn).emit(len, out).ok()?;
     fill_checksum(out.get_mut(at..at + len)?, src, dst);
@@ -33,7 +32,7 @@ fn wrap_as(src: IpAddr, dst: IpAddr, hop_limit: u8, ecn: Ecn, len: usize, out: &
 /// The IP header of every packet. Packets may not be fragmented, so they need no identification (RFC 6864 §4.1), and it
 /// is zero. A counter would show an off-path attacker how many packets went to others, and so whether a forged segment
 /// was answered.
-#[inline(always)]
+#[inline]
 fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, hop_limit: u8, ecn: Ecn) -> IpHeader {
     //= rfc9293 MUST-49
     IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification: 0 }
@@ -41,7 +40,6 @@ fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, hop_limit: u8, ecn: E
 
 /// Writes the headers of IP, UDP and the carrier in front of a segment of `len` bytes, which is in `out` already,
 /// behind the headers' place. The segment's checksum stays zero.
-#[inline(never)]
 pub(super) fn wrap_carried(
     key: &FlowKey,
     hop_limit: u8,

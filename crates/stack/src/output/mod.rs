@@ -57,13 +57,12 @@ impl Outbox {
     }
 
     /// Whether an answer waits.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has_replies(&self) -> bool {
         !self.replies.is_empty()
     }
 
     /// Writes the next answer into `out` and returns its length. One that does not fit is dropped.
-    #[inline(never)]
     pub(crate) fn poll_reply(&mut self, out: &mut [u8]) -> Option<usize> {
         while let Some(reply) = self.replies.pop_front() {
             if let Some(len) = self.emit(reply, out) {
@@ -74,7 +73,6 @@ impl Outbox {
     }
 
     /// Writes an answer into `out` and returns its length.
-    #[inline(never)]
     pub(crate) fn emit(&self, reply: Reply, out: &mut [u8]) -> Option<usize> {
         match reply {
             Reply::Segment { key, header, mut options } => {
@@ -104,7 +102,7 @@ impl Outbox {
     }
 
     /// [`Self::wrap`] on raw IP.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn wrap_raw(&self, key: &FlowKey, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
         headers::wrap(key, self.hop_limit, ecn, len, out)
     }
@@ -117,25 +115,25 @@ impl Outbox {
     // --- turns -------------------------------------------------------------------------------------
 
     /// Queues a connection that is not queued.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn queue(&mut self, index: u32) {
         self.turns.push_back(index);
     }
 
     /// Takes the connection whose turn it is. Its turn goes on, or it ends.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn poll_turn(&mut self) -> Option<u32> {
         self.turns.pop_front()
     }
 
     /// The connection whose turn it is has sent everything, and leaves the queue.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn end_turn(&mut self) {
         self.burst = 0;
     }
 
     /// The connection whose turn it is has more to send.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn go_on(&mut self, index: u32) {
         self.burst += 1;
         if self.burst >= BURST {

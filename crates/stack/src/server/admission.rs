@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// Decides about a SYN that came from its client.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn admit(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> Verdict {
         let Syn { listener: index, key, segment, now, .. } = *syn;
         if segment.flags.contains(Flags::FIN) {

@@ -151,7 +151,7 @@ impl Server {
         let child = flows.insert(
             tcp,
             Beginning { ends, key: &key, hash, owner, outcome, now },
-            #[inline(always)]
+            #[inline]
             |slot, pool| {
                 slot.conn.open_passive(segment, plan, pool, now);
                 slot.place = place;
@@ -174,7 +174,7 @@ impl Server {
         self.enqueue(flows, child, index);
     }
 
-    #[inline(always)]
+    #[inline]
     fn enqueue(&mut self, flows: &mut Flows, child: u32, index: u32) {
         if let Some(listener) = self.listeners.at_mut(index) {
             listener.accept_queue.push_back(child);
@@ -198,7 +198,7 @@ impl Server {
     }
 
     /// A first flight is accepted again.
-    #[inline(always)]
+    #[inline]
     fn relieved(&mut self, flows: &mut Flows, index: u32) {
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if unlikely(core::mem::replace(&mut listener.limited, false)) {

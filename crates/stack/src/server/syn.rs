@@ -59,7 +59,7 @@ pub(crate) fn policies(config: &ListenConfig) -> Policies<'_> {
 }
 
 /// The ASAP option of a SYN.
-#[inline(always)]
+#[inline]
 pub(crate) fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
     let Some(option) = segment.options.asap() else { return Offered::Nothing };
     cold_path();
@@ -67,7 +67,7 @@ pub(crate) fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
 }
 
 /// A SYN in the form in which `admit` takes it.
-#[inline(always)]
+#[inline]
 pub(crate) fn first_flight<'a>(
     key: &FlowKey,
     segment: &'a Segment<'_>,

@@ -22,13 +22,12 @@ impl Server {
 
     /// The reply of a SYN-ACK to ASAP's option. Every SYN-ACK of the connection carries it, so that none of them
     /// leaves the client in doubt.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn reply_to(&self, syn: &Syn<'_>, refused: Option<Refused>, granted: bool) -> Option<Reply> {
         let nothing = refused.is_none() && syn.segment.options.asap().is_none();
         if likely(nothing) { None } else { self.reply_to_offer(syn, refused, granted) }
     }
 
-    #[inline(never)]
     fn reply_to_offer(&self, syn: &Syn<'_>, refused: Option<Refused>, granted: bool) -> Option<Reply> {
         let offered = offered(&syn.key, syn.segment);
         if let Some(refused) = refused {

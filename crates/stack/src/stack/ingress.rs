@@ -48,7 +48,7 @@ impl Stack {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn handle_ip<A: Into<IpAddr> + Copy>(&mut self, ip: &Packet<'_, A>, packet: &[u8], now: Instant) {
         if unlikely(ip.protocol != Protocol::Tcp) {
             if ip.protocol == Protocol::Udp && self.flows.carrier.is_some() {
@@ -188,7 +188,7 @@ impl Stack {
     }
 
     /// Handles a segment whose four-tuple is not known.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         if unlikely(!self.client.armed.is_empty()) {
             if let Some(index) = self.client.answers_armed(&mut self.flows, key, segment, now) {
@@ -202,7 +202,6 @@ impl Stack {
     }
 
     /// Handles a segment of no connection.
-    #[inline(never)]
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         let key = *key;
         if unlikely(key.is_carried()) {
@@ -305,7 +304,6 @@ impl Stack {
     }
 
     /// Like [`Self::deliver`], for a connection that is being opened, and for a SYN or RST.
-    #[inline(never)]
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.flows.slots.get_mut(index) else { return };
         let (client, owner) = (slot.client, slot.owner);
@@ -360,7 +358,6 @@ impl Stack {
     }
 
     /// Handles a UDP datagram. There is a carrier. `#[inline(never)]` keeps this out of raw TCP's path.
-    #[inline(never)]
     pub(crate) fn handle_udp(&mut self, src: IpAddr, dst: IpAddr, bytes: &[u8], ce: bool, now: Instant) {
         let Some(carrier) = &self.flows.carrier else { return };
         let (port, trusted) = (carrier.port, carrier.from_socket);

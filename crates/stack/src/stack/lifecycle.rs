@@ -16,7 +16,7 @@ const QUARANTINE: Duration = Duration::from_secs(60);
 
 impl Stack {
     /// Takes the news that the parts have noted. Every command and every packet ends with it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn settle(&mut self, now: Instant) {
         if unlikely(self.flows.has_news()) {
             self.take_all_news(now);
@@ -36,7 +36,6 @@ impl Stack {
 
     /// Takes the news of connection `index` (see [`crate::flows::slot::Slot::touch`]), and those that this brings to
     /// others.
-    #[inline(never)]
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
         if unlikely(self.flows.journal.is_tracing()) {
             self.flows.trace_transitions(index);
@@ -76,7 +75,6 @@ impl Stack {
     }
 
     /// The handshake of connection `index` is complete: does what was deferred until now.
-    #[inline(never)]
     fn opened(&mut self, index: u32, now: Instant) {
         if let Some(clients) = &mut self.server.clients
             && let Some(one) = clients.join(&mut self.flows.slots, index, now)
@@ -106,7 +104,7 @@ impl Stack {
     }
 
     /// The connection is over: removes it from the table, and adds a TIME-WAIT record if needed.
-    #[inline(always)]
+    #[inline]
     fn ended(&mut self, index: u32, now: Instant) {
         let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
         if slot.client

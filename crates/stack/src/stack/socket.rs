@@ -220,7 +220,7 @@ impl Stack {
     /// # Errors
     /// See [`firstflight_tcp::Connection::read`].
     // The lookup of the slot is inlined into the caller, the copy of the data is one function.
-    #[inline(always)]
+    #[inline]
     pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
         let slot = self.flows.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = slot.conn.read(&mut self.flows.pool, out);

@@ -60,7 +60,7 @@ struct Curve {
 
 impl Cubic {
     /// The initial state for segments of `mss` bytes.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn new(mss: u32) -> Self {
         let mss = legal_mss(mss);
@@ -70,7 +70,7 @@ impl Cubic {
 
     /// The initial state for another segment size, in place. Requires a state without acknowledgements and
     /// losses, so that the rest is already initial.
-    #[inline(always)]
+    #[inline]
     pub fn settle(&mut self, mss: u32) {
         debug_assert!(self.saved.is_none() && self.state.curve.is_none());
         debug_assert_eq!(self.last_ack, Instant::from_nanos(0));
@@ -80,7 +80,7 @@ impl Cubic {
 
     /// Handles an acknowledgement while the window was not fully used. Returns true if only its time matters,
     /// which is so before the first loss.
-    #[inline(always)]
+    #[inline]
     pub(super) fn passes(&mut self, now: Instant) -> bool {
         if self.state.curve.is_some() {
             return false;

@@ -212,7 +212,7 @@ pub enum Controller {
 
 impl Controller {
     /// The algorithm in its initial state for segments of `mss` bytes. Its random choices follow from `seed`.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn new(algorithm: Algorithm, mss: u32, seed: u32) -> Self {
         match algorithm {
@@ -244,7 +244,6 @@ impl Controller {
     }
 
     #[cold]
-    #[inline(never)]
     fn bbr(mss: u32, seed: u32) -> Self {
         Self::Bbr(Box::new(Bbr::new(mss, seed)))
     }

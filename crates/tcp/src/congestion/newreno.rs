@@ -22,7 +22,7 @@ pub struct NewReno {
 
 impl NewReno {
     /// The initial state for segments of `mss` bytes.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn new(mss: u32) -> Self {
         let mss = legal_mss(mss);

@@ -106,7 +106,7 @@ impl Reader {
 impl Connection {
     /// Fifth step of RFC 9293 §3.10.7.4, for an acknowledgement inside the allowed range. `syn_ack` is the time
     /// when the acknowledged SYN-ACK left.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take_ack(
         &mut self,
         segment: &Segment<'_>,
@@ -140,7 +140,6 @@ impl Connection {
     }
 
     /// The general path: reads everything that an acknowledgement says about the segments under way.
-    #[inline(never)]
     fn take_any_ack(
         &mut self,
         segment: &Segment<'_>,
@@ -175,7 +174,7 @@ impl Connection {
 
     /// Fast path: whether `segment` acknowledges everything under way, and there is nothing to repair or to
     /// undo.
-    #[inline(always)]
+    #[inline]
     fn is_plain(&self, segment: &Segment<'_>) -> bool {
         let ends =
             straight() && segment.ack == self.snd.nxt && self.snd.outstanding() && self.snd.dup_acks == 0;
@@ -186,7 +185,7 @@ impl Connection {
 
     /// The usual acknowledgement when answers are short: everything has arrived. `sent` is the segment that had
     /// a record, if any. Must match the general path.
-    #[inline(always)]
+    #[inline]
     fn take_plain_ack(
         &mut self,
         ack: SeqNum,
@@ -231,7 +230,6 @@ impl Connection {
     /// Takes SACK blocks (RFC 2018). The first block may report data that arrived twice (RFC 2883 §4).
     //= rfc2018 5-a
     //= rfc6675 5-a 5.1-e
-    #[inline(never)]
     fn take_sack(&mut self, segment: &Segment<'_>, reader: &Reader, delivery: &mut Delivery) {
         let sack = segment.options.sack();
         let blocks = sack.as_slice();
@@ -287,7 +285,7 @@ impl Connection {
     }
 
     /// Frees the memory of data below `ack`.
-    #[inline(always)]
+    #[inline]
     fn forget(&mut self, ack: SeqNum, pool: &mut Pool) {
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
@@ -296,7 +294,7 @@ impl Connection {
     }
 
     /// Notes that everything up to `ack` arrived, so the path works.
-    #[inline(always)]
+    #[inline]
     fn progressed(&mut self, ack: SeqNum) {
         self.rtt.reset_backoff();
         self.backoffs = 0;
@@ -321,7 +319,7 @@ impl Connection {
     }
 
     /// Nothing is under way any more.
-    #[inline(always)]
+    #[inline]
     fn all_arrived(&mut self, now: Instant) {
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Probe);
@@ -330,7 +328,6 @@ impl Connection {
     }
 
     /// If a path-MTU probe arrived, raises the MSS.
-    #[inline(never)]
     fn probe_acknowledged(&mut self, ack: SeqNum) {
         if let Some(size) = self.search.as_mut().and_then(|search| search.acknowledged(ack)) {
             self.snd.mss = size;
@@ -380,7 +377,7 @@ impl Connection {
     }
 
     /// Our FIN was acknowledged.
-    #[inline(always)]
+    #[inline]
     fn fin_acked(&mut self, now: Instant) {
         if matches!(self.state, State::FinWait1(_) | State::Closing(_) | State::LastAck(_)) {
             self.transit(Trigger::FinAck);
@@ -402,14 +399,13 @@ impl Connection {
     }
 
     /// Notes an acknowledgement. The user timeout restarts after enough progress, and stops when no data waits.
-    #[inline(always)]
+    #[inline]
     fn note_progress(&mut self, now: Instant) {
         if unlikely(self.timers.runs(Timer::User)) {
             self.took_some(now);
         }
     }
 
-    #[inline(never)]
     fn took_some(&mut self, now: Instant) {
         let waits = self.snd.outstanding() || self.snd.unsent();
         if !waits || self.snd.una.ge(self.expected) {

@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Closes the sending direction: a FIN follows the waiting data (half close). Closing again has no effect.
-    #[inline(always)]
+    #[inline]
     pub fn close(&mut self, now: Instant) {
         if self.snd.fin_queued {
             return;
@@ -287,7 +287,7 @@ impl Connection {
     }
 
     /// Sets `WRITABLE` if a write was refused and at least half the buffer is free again.
-    #[inline(always)]
+    #[inline]
     pub(super) fn offer_room(&mut self) {
         if self.facts.wants_room && self.snd.buffered() <= self.send_limit() as usize / 2 {
             self.facts.wants_room = false;

@@ -246,7 +246,7 @@ impl Connection {
     /// The report about the first flight, if `segment` is an acceptable SYN-ACK for our SYN. The layer above
     /// answers through [`Connection::handle_syn_ack`].
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn syn_ack_report(&self, segment: &Segment<'_>) -> Option<SynAckReport> {
         let State::SynSent(syn) = &self.state else { return None };
         let wanted = Flags::SYN.union(Flags::ACK);
@@ -380,7 +380,7 @@ impl Connection {
     }
 
     /// The handshake is complete.
-    #[inline(always)]
+    #[inline]
     pub(super) fn open(&mut self, now: Instant) {
         self.facts.connected = true;
         self.ready |= Readiness::CONNECTED;

@@ -324,7 +324,7 @@ impl Connection {
     }
 
     /// Gives all memory back. The connection is over, and the application will not read the remaining data.
-    #[inline(always)]
+    #[inline]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.snd.clear(pool);
         self.rcv.clear(pool);
@@ -386,19 +386,19 @@ impl Connection {
 
     // --- the one way to change the state ---------------------------------------------------------
 
-    #[inline(always)]
+    #[inline]
     fn record(&mut self, transition: Transition) {
         self.transitions.note(transition);
     }
 
     /// Makes the transition for `trigger`. A trigger that the table does not allow changes nothing.
-    #[inline(always)]
+    #[inline]
     fn transit(&mut self, trigger: Trigger) {
         self.transit_from(self.state.name(), trigger);
     }
 
     /// Like [`Connection::transit`], for a connection that was in `from` without storing that state.
-    #[inline(always)]
+    #[inline]
     fn transit_from(&mut self, from: StateName, trigger: Trigger) {
         let Some(to) = transition::next(from, trigger) else {
             debug_assert!(false, "no transition from {from} on {trigger}");
@@ -425,7 +425,7 @@ impl Connection {
     }
 
     /// Does what TIME-WAIT and CLOSED have in common.
-    #[inline(always)]
+    #[inline]
     fn end(&mut self) {
         self.timers.stop_all();
         self.ready |= Readiness::CLOSED;
@@ -467,7 +467,7 @@ impl Connection {
     }
 
     //= rfc6298 5-a 5-b
-    #[inline(always)]
+    #[inline]
     fn arm_retransmit(&mut self, now: Instant) {
         self.timers.set(Timer::Retransmit, now.after_nanos(self.timeout_nanos()));
     }

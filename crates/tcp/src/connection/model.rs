@@ -22,7 +22,6 @@ pub(super) struct Paced {
 impl Connection {
     /// Starts pacing, and sampling if the algorithm models the path.
     #[cold]
-    #[inline(never)]
     pub(super) fn begin_pacing(&mut self) {
         let sampler = self.control.models_path().then(Sampler::default);
         self.paced = Some(Box::new(Paced { pacer: Pacer::default(), sampler }));
@@ -47,7 +46,6 @@ impl Connection {
     }
 
     /// Notes that `chunk` leaves, if the connection paces.
-    #[inline(never)]
     pub(super) fn send_paced(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let before = self.snd.pipe();
         let sampler = self.paced.as_ref().and_then(|paced| paced.sampler.as_ref());
@@ -87,7 +85,6 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
     fn look_for_app_limit(&mut self) {
         let (pipe, window) = (self.snd.pipe(), self.window());
         let unsent = if self.snd.unsent() { self.snd.end().distance_from(self.snd.nxt) } else { 0 };
@@ -108,7 +105,6 @@ impl Connection {
     }
 
     /// Reports to the algorithm what an acknowledgement says about the path.
-    #[inline(never)]
     pub(super) fn report_sample(&mut self, now: Instant) {
         self.report_losses(now);
         let around = Around {

@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// `news` bytes of the `pipe` bytes under way are newly acknowledged; the last of them left at `newest`.
-    #[inline(always)]
+    #[inline]
     pub(super) fn grow(&mut self, pipe: u32, news: u32, newest: Option<Instant>, now: Instant) {
         if news == 0 {
             return;
@@ -251,7 +251,6 @@ impl Connection {
     }
 
     /// `Timer::Probe` fired.
-    #[inline(never)]
     pub(super) fn probe_timeout(&mut self, now: Instant) {
         if !core::mem::take(&mut self.facts.settling) {
             //= rfc8985 7.3-a 7.3-b
@@ -278,7 +277,6 @@ impl Connection {
     }
 
     /// Enters fast recovery; `pipe` bytes were under way.
-    #[inline(never)]
     fn enter_fast(&mut self, pipe: u32, now: Instant) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         self.tail = None;
@@ -323,7 +321,6 @@ impl Connection {
 
     /// The retransmission timer fired (RFC 6298 §5.4 to 5.6, RFC 5681 §3.1): every segment that had time to
     /// arrive is marked as lost.
-    #[inline(never)]
     pub(super) fn enter_loss(&mut self, now: Instant) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let first = self.backoffs == 0;
@@ -381,7 +378,6 @@ impl Connection {
 
     /// The peer reports that the numbers from `start` to `end` arrived twice.
     //= rfc8985 4-c
-    #[inline(never)]
     pub(super) fn duplicate_reported(&mut self, start: SeqNum, end: SeqNum) {
         let segments = end.distance_from(start).div_ceil(u32::from(self.snd.mss).max(1)).max(1);
         let probe = self.tail.is_some_and(|tail| tail.again && tail.end == end);
@@ -417,7 +413,7 @@ impl Connection {
 
     /// Arms the timer of a tail loss probe, or stops it if none is to be sent (RFC 8985 §7.2).
     //= rfc8985 7.2-a
-    #[inline(always)]
+    #[inline]
     pub(super) fn arm_tail_probe(&mut self, now: Instant) {
         if self.facts.settling {
             return;

@@ -90,7 +90,7 @@ impl Connection {
     /// Fast path: whether `segment` is the usual one of an open connection, that is, next in order, with an
     /// acknowledgement of something sent, and without SYN and RST. For such a segment [`Connection::check`]
     /// would find no fault. It would return the segment's number and the result of [`Connection::confirm`].
-    #[inline(always)]
+    #[inline]
     fn is_next(&self, segment: &Segment<'_>) -> bool {
         let (rcv, snd) = (&self.rcv, &self.snd);
         let timely = |ts: Timestamps| (ts.value.wrapping_sub(rcv.ts_recent) as i32) >= 0;
@@ -189,7 +189,7 @@ impl Connection {
     /// The window that a segment announces. A SYN-ACK that crosses ours is not scaled either (RFC 7323 §2.2).
     //= rfc9293 MUST-1 REC-1
     //= rfc7323 2.2-d 2.3-e
-    #[inline(always)]
+    #[inline]
     pub(super) fn window_of(&self, segment: &Segment<'_>) -> u32 {
         let shift = if segment.flags.contains(Flags::SYN) { 0 } else { self.snd.scale };
         u32::from(segment.window) << shift
@@ -337,14 +337,14 @@ impl Connection {
     }
 
     /// Notes that the peer is alive.
-    #[inline(always)]
+    #[inline]
     fn heard(&mut self, now: Instant) {
         self.last_heard = now;
         self.probes = 0;
     }
 
     /// Seventh step: the data, and the FIN behind it.
-    #[inline(always)]
+    #[inline]
     fn take_text(
         &mut self,
         segment: &Segment<'_>,

@@ -122,7 +122,6 @@ impl Connection {
     }
 
     /// Several timeouts in a row at a raised size mean that the path no longer takes this size (RFC 8899 §4.3).
-    #[inline(never)]
     fn suspect_black_hole(&mut self, now: Instant) {
         let Some(search) = &mut self.search else {
             // No sizes to try are configured: start from a size that passes nearly everywhere and search up to

@@ -45,7 +45,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     ///
     /// Any packet that a host cannot simply accept is an error: see [`ParseError`].
-    #[inline(always)]
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         match version(bytes) {
             Some(4) => v4::parse(bytes).map(Packet::of_any_family),
@@ -62,7 +62,7 @@ impl<'a> Packet<'a, Ipv4Addr> {
     /// # Errors
     ///
     /// As [`Packet::parse`].
-    #[inline(always)]
+    #[inline]
     pub fn parse_v4(bytes: &'a [u8]) -> Result<Self, ParseError> {
         v4::parse(bytes)
     }
@@ -81,7 +81,7 @@ impl<'a> Packet<'a, Ipv6Addr> {
 }
 
 impl<'a, A: Into<IpAddr>> Packet<'a, A> {
-    #[inline(always)]
+    #[inline]
     fn of_any_family(self) -> Packet<'a> {
         let Self { src, dst, protocol, hop_limit, ecn, payload } = self;
         Packet { src: src.into(), dst: dst.into(), protocol, hop_limit, ecn, payload }
@@ -89,7 +89,7 @@ impl<'a, A: Into<IpAddr>> Packet<'a, A> {
 }
 
 /// The version field of a packet; `None` without any bytes.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn version(packet: &[u8]) -> Option<u8> {
     packet.first().map(|first| first >> 4)

@@ -10,7 +10,7 @@ const FRAGMENT: u32 = 0x3fff;
 /// Version 4 and a header of five words: no options, as in nearly every header.
 const PLAIN: u8 = 0x45;
 
-#[inline(always)]
+#[inline]
 pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_, Ipv4Addr>, ParseError> {
     let head: &[u8; V4_HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
     let words = words(head);
@@ -29,19 +29,19 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_, Ipv4Addr>, ParseError> {
 }
 
 /// The header as words, so that a word used in several places is loaded only once.
-#[inline(always)]
+#[inline]
 fn words(head: &[u8; V4_HEADER]) -> [u32; 5] {
     let (words, _) = head.as_chunks::<4>();
     core::array::from_fn(|i| words.get(i).map_or(0, |word| u32::from_ne_bytes(*word)))
 }
 
-#[inline(always)]
+#[inline]
 fn address(word: u32) -> Ipv4Addr {
     Ipv4Addr::from(word.to_ne_bytes())
 }
 
 /// Checks a header without options and returns what follows it.
-#[inline(always)]
+#[inline]
 fn plain_payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
     // Ethernet pads short frames, so there may be more bytes than the packet's length.
     let packet = bytes.get(..total_len(words)).ok_or(ParseError::Truncated)?;
@@ -54,7 +54,6 @@ fn plain_payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
 
 /// Checks any other header with its options and returns what follows it.
 #[cold]
-#[inline(never)]
 fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
     let (options, payload) = split(words, bytes)?;
     if is_fragment(words) {
@@ -104,12 +103,12 @@ pub(super) fn parse_fragment(bytes: &[u8]) -> Result<Fragment<'_>, ParseError> {
 }
 
 /// Length of the packet.
-#[inline(always)]
+#[inline]
 fn total_len([first, ..]: [u32; 5]) -> usize {
     usize::from(u32::from_be(first) as u16)
 }
 
-#[inline(always)]
+#[inline]
 fn is_fragment([_, second, ..]: [u32; 5]) -> bool {
     second & FRAGMENT.to_be() != 0
 }

@@ -60,7 +60,7 @@ impl Header {
     }
 
     /// The header's five words, with the data offset for `len` bytes of header and options.
-    #[inline(always)]
+    #[inline]
     pub(super) fn words(&self, len: usize) -> [u32; 5] {
         let offset = (len as u32 / 4) << 28;
         [
@@ -89,7 +89,7 @@ pub(crate) fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
 /// Writes the checksum of a whole segment (header, options, payload) between `src` and `dst` (RFC 9293 §3.1,
 /// MUST-2). Bytes that are too few for a TCP header stay as they are.
 //= rfc9293 MUST-2
-#[inline(always)]
+#[inline]
 pub fn fill_checksum(segment: &mut [u8], src: IpAddr, dst: IpAddr) {
     let len = segment.len() as u32;
     let Some([a, b]) = segment.get(16..18).filter(|_| len >= HEADER as u32).and_then(|f| f.first_chunk())

@@ -92,7 +92,7 @@ impl<'a> Options<'a> {
         options
     }
 
-    #[inline(always)]
+    #[inline]
     const fn none(raw: &'a [u8]) -> Self {
         Self {
             raw,
@@ -188,7 +188,7 @@ impl<'a> Options<'a> {
     /// Fast Open; only on a SYN. An option whose cookie has an odd length is ignored, one with another illegal
     /// length counts as no Fast Open, and the last option counts: as in Linux.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn fast_open(&self) -> Option<FastOpen> {
         let at = usize::from(self.first_flight).checked_sub(1)?;
         let (kind, len, rest) = match *self.raw.get(at..)? {

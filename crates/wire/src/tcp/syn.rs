@@ -28,7 +28,7 @@ pub struct SynOptions<'a> {
 
 impl<'a> SynOptions<'a> {
     /// Length of everything except `extra`, bytes: whole words.
-    #[inline(always)]
+    #[inline]
     fn known_len(&self) -> usize {
         let sack_and_timestamps = match (self.sack_permitted, self.timestamps) {
             (_, Some(_)) => 12,
@@ -39,13 +39,13 @@ impl<'a> SynOptions<'a> {
     }
 
     /// The part of `extra` that is written: all or nothing.
-    #[inline(always)]
+    #[inline]
     fn fitting(&self) -> &'a [u8] {
         if self.known_len() + self.extra.len() <= MAX_OPTIONS { self.extra } else { &[] }
     }
 
     /// Length on the wire, including padding: 4 to 40 bytes.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "there is always the segment size")]
     pub fn len(&self) -> usize {
