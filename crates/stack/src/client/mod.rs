@@ -19,7 +19,7 @@ use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::store::Answer;
-use firstflight_credential::{CredentialStore, NetworkId, Outcome, Permission, Reason};
+use firstflight_credential::{CredentialStore, Entry, NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
 use firstflight_wire::hint::unlikely;
@@ -34,10 +34,10 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// The client's side of first flights: what is remembered of servers, and the connects that have no answer yet.
 pub(crate) struct Client {
-    pub credentials: CredentialStore,
-    pub ports: PortSelector,
+    credentials: CredentialStore,
+    ports: PortSelector,
     /// Connects carried in a lookup that no server has answered.
-    pub armed: BTreeMap<FlowKey, Armed>,
+    armed: BTreeMap<FlowKey, Armed>,
 }
 
 impl Client {
@@ -47,6 +47,42 @@ impl Client {
             ports: PortSelector::new(ports, DEFAULT_RANGE),
             armed: BTreeMap::new(),
         }
+    }
+
+    /// What is remembered of servers.
+    pub(crate) const fn credentials(&self) -> &CredentialStore {
+        &self.credentials
+    }
+
+    /// Forgets everything about servers.
+    pub(crate) fn forget(&mut self) {
+        self.credentials.flush();
+    }
+
+    /// Restores what was saved about a server on `network`.
+    pub(crate) fn restore(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
+        self.credentials.restore(network, server, entry);
+    }
+
+    /// A router told the largest segment that passes to `server`.
+    pub(crate) fn learn_path_mss(&mut self, network: NetworkId, server: IpAddr, mss: u16, now: Instant) {
+        self.credentials.learn_path_mss(network, server, mss, now);
+    }
+
+    /// Connects no longer come from `port`, on which a listener began to listen.
+    pub(crate) fn reserve_port(&mut self, port: u16) {
+        self.ports.reserve(port);
+    }
+
+    /// No listener uses `port` any more.
+    pub(crate) fn free_port(&mut self, port: u16) {
+        self.ports.free(port);
+    }
+
+    /// Whether any connect was carried in a lookup and has no answer yet.
+    #[inline]
+    pub(crate) fn has_armed(&self) -> bool {
+        !self.armed.is_empty()
     }
 }
 

@@ -21,35 +21,46 @@ pub(crate) mod vouched;
 pub(crate) mod waiting;
 
 use crate::config::Limits;
-use crate::event::ListenerId;
+use crate::event::{Job, JobId, ListenerId};
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::flows::slot::Slot;
 use crate::server::challenged::Challenged;
 use crate::server::clients::Clients;
-use crate::server::listeners::Listeners;
+use crate::server::listeners::{Listener, Listeners};
 use crate::server::parked::ParkingLot;
 use crate::server::syn_cookie::SynCookies;
 use crate::server::vouched::Vouched;
+use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
-use firstflight_credential::asap::AsapShard;
-use firstflight_credential::{Place, Serial};
-use firstflight_wire::Instant;
+use alloc::sync::Arc;
+use core::time::Duration;
+use firstflight_credential::asap::{AsapShard, reason};
+use firstflight_credential::{JobResult, Place, Reason, Serial};
+use firstflight_tcp::CloseReason;
+use firstflight_wire::{Instant, SeqNum};
+
+/// How long a first flight that was reset while the application had it keeps its place: the SYN may have been
+/// spoofed, and the RST may be the victim's (RFC 7413 §5.1).
+const QUARANTINE: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub(crate) struct Server {
-    pub listeners: Listeners,
-    pub parked: ParkingLot,
-    pub cookies: SynCookies,
-    pub challenged: Challenged,
+    listeners: Listeners,
+    parked: ParkingLot,
+    cookies: SynCookies,
+    challenged: Challenged,
     /// What is known of certificates and of the clients that show them.
-    pub asap: AsapShard,
+    asap: AsapShard,
     /// Children (by index) that a certificate vouches for until their client's ACK.
-    pub certified: BTreeMap<u32, Vouched>,
+    certified: BTreeMap<u32, Vouched>,
     /// Places of first flights that a RST ended after the application had them, and until when the places stay
     /// taken.
-    pub quarantine: VecDeque<(Instant, Place)>,
+    quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
-    pub grants: BTreeMap<u32, (ListenerId, Serial)>,
+    grants: BTreeMap<u32, (ListenerId, Serial)>,
     /// The connections of each client, if their number is limited.
-    pub clients: Option<Clients>,
+    clients: Option<Clients>,
 }
 
 impl Server {
@@ -65,5 +76,130 @@ impl Server {
             grants: BTreeMap::new(),
             clients: Clients::new(limits.connections_per_client),
         }
+    }
+
+    // --- listeners ---------------------------------------------------------------------------------
+
+    /// The listener (index) that a SYN of connection `key` is for.
+    #[inline]
+    pub(crate) fn listener(&self, key: &FlowKey) -> Option<u32> {
+        self.listeners.find(key)
+    }
+
+    /// Whether a listener (index) has no room for another connection that waits to be accepted.
+    #[inline]
+    pub(crate) fn is_full(&self, listener: u32) -> bool {
+        self.listeners.at(listener).is_some_and(Listener::is_full)
+    }
+
+    /// A child of a listener (index) ended before its handshake was complete.
+    pub(crate) fn left_syn_queue(&mut self, listener: u32) {
+        self.listeners.left_syn_queue(listener);
+    }
+
+    /// The listener (index) that was announced to have a connection to accept, if it still listens.
+    pub(crate) fn announced(&mut self, listener: u32) -> Option<ListenerId> {
+        self.listeners.announced(listener)
+    }
+
+    /// Changes the settings of the listeners' connections.
+    pub(crate) fn tune(&mut self, tune: impl Fn(&mut Arc<firstflight_tcp::Config>)) {
+        self.listeners.tune(tune);
+    }
+
+    // --- SYNs that wait, and segments of no connection -----------------------------------------------
+
+    /// The SYN with the four-tuple `key` that waits for a verdict, and its sequence number.
+    pub(crate) fn waiting_syn(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
+        self.parked.find(key)
+    }
+
+    /// A SYN met a connection in TIME-WAIT, which acknowledges `ack`.
+    pub(crate) fn syn_met_time_wait(&mut self, hash: u64, ack: SeqNum) {
+        self.challenged.note(hash, ack);
+    }
+
+    /// A RST answers what a connection in TIME-WAIT acknowledged.
+    pub(crate) fn time_wait_was_reset(&mut self, hash: u64, ack: SeqNum) {
+        self.challenged.reset(hash, ack);
+    }
+
+    /// The next question that the application has to answer.
+    pub(crate) fn poll_job(&mut self) -> Option<Job> {
+        self.parked.poll_job().map(|(id, request)| Job { id, request })
+    }
+
+    /// Takes the answer to a question. An answer that comes too late is ignored.
+    pub(crate) fn handle_job(&mut self, flows: &mut Flows, id: JobId, result: JobResult, now: Instant) {
+        let Some(parked) = self.parked.take(id) else { return };
+        if result == JobResult::Accept
+            && let Some(candidate) = &parked.candidate
+            && let Err(refused) = candidate.stands(&self.asap, &flows.clock_at(now))
+        {
+            let result = JobResult::Refuse(reason(refused.status));
+            self.resume_with(flows, parked, result, Some(refused), now);
+        } else {
+            self.resume(flows, parked, result, now);
+        }
+    }
+
+    // --- connections -----------------------------------------------------------------------------------
+
+    /// Whether the connections of each client are counted.
+    #[inline]
+    pub(crate) const fn counts_clients(&self) -> bool {
+        self.clients.is_some()
+    }
+
+    /// Connection `index` was opened. If its client has more than it may have, returns one (index) that has to go.
+    pub(crate) fn joined(&mut self, flows: &mut Flows, index: u32, now: Instant) -> Option<u32> {
+        self.clients.as_mut()?.join(&mut flows.slots, index, now)
+    }
+
+    /// Connection `index` of a client whose connections are counted is over.
+    pub(crate) fn left(&mut self, slot: &mut Slot, index: u32) {
+        if let Some(clients) = &mut self.clients {
+            clients.leave(slot, index);
+        }
+    }
+
+    /// Connection `index` ended before the client acknowledged the one-time cookie that it was granted.
+    pub(crate) fn forget_grant(&mut self, index: u32) {
+        self.grants.remove(&index);
+    }
+
+    /// The connection is over, and the place of its first flight becomes free: at once, or after [`QUARANTINE`].
+    pub(crate) fn give_back_place(&mut self, slot: &mut Slot, now: Instant) {
+        if let Some(place) = slot.place.take()
+            && slot.conn.close_reason() == Some(CloseReason::Reset)
+            && self.listeners.keeps_place(slot.owner)
+        {
+            self.quarantine.push_back((now + QUARANTINE, place));
+        }
+    }
+
+    // --- time, and what is told ------------------------------------------------------------------------
+
+    /// Does what is due at `now`.
+    pub(crate) fn handle_timeout(&mut self, flows: &mut Flows, now: Instant) {
+        while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
+            self.quarantine.pop_front();
+        }
+        while let Some(parked) = self.parked.take_expired(now) {
+            self.spoil_parked(flows, &parked, now);
+            self.resume(flows, parked, JobResult::Refuse(Reason::ParkedTooLong), now);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let quarantine = self.quarantine.front().map(|(until, _)| *until);
+        self.parked.next_deadline().into_iter().chain(quarantine).min()
+    }
+
+    pub(crate) fn add_gauges(&self, gauges: &mut Gauges) {
+        gauges.parked += self.parked.len();
+        gauges.quarantined += self.quarantine.len();
+        gauges.add_listeners(&self.listeners);
     }
 }

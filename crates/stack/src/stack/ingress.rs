@@ -8,7 +8,6 @@ use crate::flows::fragments::Rules;
 use crate::flows::icmp;
 use crate::flows::slot::Owner;
 use crate::output::Reply;
-use crate::server::listeners::Listener;
 use crate::server::syn::{Syn, is_first_syn};
 use crate::stack::Stack;
 use core::hint::cold_path;
@@ -156,7 +155,7 @@ impl Stack {
                 slot.conn.reduce_mss(mss, now);
                 if slot.client {
                     let network = self.flows.config.network_of(&key);
-                    self.client.credentials.learn_path_mss(network, key.remote_ip(), mss, now);
+                    self.client.learn_path_mss(network, key.remote_ip(), mss, now);
                 }
             }
             kind if kind.is_hard() => self.unreachable(index, now),
@@ -190,7 +189,7 @@ impl Stack {
     /// Handles a segment whose four-tuple is not known.
     #[inline]
     pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
-        if unlikely(!self.client.armed.is_empty()) {
+        if unlikely(self.client.has_armed()) {
             if let Some(index) = self.client.answers_armed(&mut self.flows, key, segment, now) {
                 return self.deliver(index, segment, now);
             }
@@ -205,7 +204,7 @@ impl Stack {
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         let key = *key;
         if unlikely(key.is_carried()) {
-            if follows(segment) && self.server.listeners.find(&key).is_some() {
+            if follows(segment) && self.server.listener(&key).is_some() {
                 return self.server.handle_follower(&mut self.flows, &key, segment);
             }
             let server = &self.server;
@@ -230,13 +229,13 @@ impl Stack {
             match judged {
                 TimeWaitAction::Ignore => {
                     if segment.flags.contains(Flags::RST) && segment.seq == record.rcv_nxt {
-                        self.server.challenged.reset(hash, record.rcv_nxt);
+                        self.server.time_wait_was_reset(hash, record.rcv_nxt);
                     }
                     return;
                 }
                 TimeWaitAction::Acknowledge { restart } => {
                     if is_first_syn(segment) {
-                        self.server.challenged.note(hash, record.rcv_nxt);
+                        self.server.syn_met_time_wait(hash, record.rcv_nxt);
                     }
                     if restart && !held {
                         self.flows.time_wait.restart(hash, now, self.flows.tcp.time_wait);
@@ -248,7 +247,7 @@ impl Stack {
                         .reply(Reply::time_wait(key, &record, value), &mut self.flows.journal);
                 }
                 TimeWaitAction::Reopen { above: isn } => {
-                    listener = self.server.listeners.find(&key);
+                    listener = self.server.listener(&key);
                     if listener.is_none() {
                         return self.flows.reply_reset(key, segment);
                     }
@@ -261,7 +260,7 @@ impl Stack {
             }
         }
         if unlikely(segment.flags.contains(Flags::RST))
-            && let Some((job, isn)) = self.server.parked.find(&key)
+            && let Some((job, isn)) = self.server.waiting_syn(&key)
             && segment.seq.in_window(isn, PARKED_WINDOW)
         {
             // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
@@ -270,7 +269,7 @@ impl Stack {
         }
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
-        match listener.or_else(|| self.server.listeners.find(&key)) {
+        match listener.or_else(|| self.server.listener(&key)) {
             Some(listener) if only_syn => {
                 let syn = Syn { listener, key, hash, segment, above, now };
                 if let Some(child) = self.server.handle_syn(&mut self.flows, &syn) {
@@ -307,7 +306,7 @@ impl Stack {
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.flows.slots.get_mut(index) else { return };
         let (client, owner) = (slot.client, slot.owner);
-        if unlikely(!self.client.armed.is_empty())
+        if unlikely(self.client.has_armed())
             && slot.conn.is_refused_by(segment)
             && self.client.hold_armed(&mut self.flows, index, CloseReason::Refused, now)
         {
@@ -318,7 +317,7 @@ impl Stack {
         }
         if let Owner::SynQueue(listener) = owner
             && !segment.flags.intersects(Flags::SYN.union(Flags::RST))
-            && self.server.listeners.at(listener).is_some_and(Listener::is_full)
+            && self.server.is_full(listener)
         {
             // The client's data brings the ACK again, and there may be room then.
             return self.flows.journal.drop_packet(Drop::AcceptQueueFull);

@@ -10,10 +10,6 @@ use firstflight_tcp::{CloseReason, Readiness, StateName};
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 
-/// How long a first flight that was reset while the application had it keeps its place: the SYN may have been
-/// spoofed, and the RST may be the victim's (RFC 7413 §5.1).
-const QUARANTINE: Duration = Duration::from_secs(60);
-
 impl Stack {
     /// Takes the news that the parts have noted. Every command and every packet ends with it.
     #[inline]
@@ -48,7 +44,7 @@ impl Stack {
             slot.place = None;
             self.flows.journal.counters.established += 1;
             let kept =
-                slot.certificate || slot.granted || slot.pair.is_some() || self.server.clients.is_some();
+                slot.certificate || slot.granted || slot.pair.is_some() || self.server.counts_clients();
             if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
                 self.opened(index, now);
                 let Some(again) = self.flows.slots.get_mut(index) else { return };
@@ -76,9 +72,7 @@ impl Stack {
 
     /// The handshake of connection `index` is complete: does what was deferred until now.
     fn opened(&mut self, index: u32, now: Instant) {
-        if let Some(clients) = &mut self.server.clients
-            && let Some(one) = clients.join(&mut self.flows.slots, index, now)
-        {
+        if let Some(one) = self.server.joined(&mut self.flows, index, now) {
             // A connection beyond the limit is reset before the application can accept it.
             self.flows.journal.counters.clients_limited += 1;
             self.flows.shed(one);
@@ -116,29 +110,23 @@ impl Stack {
             slot = again;
         }
         if unlikely(core::mem::take(&mut slot.granted)) {
-            self.server.grants.remove(&index);
+            self.server.forget_grant(index);
         }
         if unlikely(slot.certificate) {
             self.server.vouched_for_nothing(&mut self.flows, index, now);
             let Some(again) = self.flows.slots.get_mut(index) else { return };
             slot = again;
         }
-        if unlikely(slot.place.is_some())
-            && let Some(place) = slot.place.take()
-            && slot.conn.close_reason() == Some(CloseReason::Reset)
-            && self.server.listeners.keeps_place(slot.owner)
-        {
-            self.server.quarantine.push_back((now + QUARANTINE, place));
+        if unlikely(slot.place.is_some()) {
+            self.server.give_back_place(slot, now);
         }
         if unlikely(!core::mem::take(&mut slot.mapped)) {
             return;
         }
-        if unlikely(slot.of_client)
-            && let Some(clients) = &mut self.server.clients
-        {
-            clients.leave(slot, index);
+        if unlikely(slot.of_client) {
+            self.server.left(slot, index);
         }
-        if unlikely(!self.client.armed.is_empty()) {
+        if unlikely(self.client.has_armed()) {
             let key = slot.key;
             self.client.disarm(&key, index);
             let Some(again) = self.flows.slots.get_mut(index) else { return };
@@ -153,7 +141,7 @@ impl Stack {
         if let Owner::SynQueue(listener) = slot.owner {
             cold_path();
             slot.owner = Owner::Nobody;
-            self.server.listeners.left_syn_queue(listener);
+            self.server.left_syn_queue(listener);
         }
         if slot.conn.state() == StateName::TimeWait {
             self.flows.journal.counters.time_waits += 1;
@@ -187,7 +175,7 @@ impl Stack {
             }
         };
         limit(&mut self.flows.tcp);
-        self.server.listeners.tune(limit);
+        self.server.tune(limit);
         // Most connections share their settings.
         let (mut before, mut after) = (Arc::clone(&self.flows.tcp), Arc::clone(&self.flows.tcp));
         let indices: alloc::vec::Vec<u32> = self.flows.slots.indices().collect();

@@ -20,8 +20,8 @@ use crate::server::relayed::RelayedFlight;
 use crate::stack::gauges::Gauges;
 use core::fmt;
 use core::net::IpAddr;
-use firstflight_credential::asap::{Verified, reason};
-use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Reason};
+use firstflight_credential::asap::Verified;
+use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId};
 use firstflight_tcp::{CloseReason, Variables};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Clock, Instant};
@@ -169,30 +169,28 @@ impl Stack {
             buffer_bytes: self.buffer_bytes(),
             fragmented: self.flows.fragments.packets(),
             fragment_bytes: self.flows.fragments.bytes(),
-            parked: self.server.parked.len(),
-            quarantined: self.server.quarantine.len(),
             ..Gauges::default()
         };
-        gauges.add_listeners(&self.server.listeners);
+        self.server.add_gauges(&mut gauges);
         gauges
     }
 
     /// What the client remembers of servers.
     #[must_use]
     pub fn credentials(&self) -> &CredentialStore {
-        &self.client.credentials
+        self.client.credentials()
     }
 
     /// Forgets every cookie and round-trip time. Call it when the host moved to another network.
     pub fn forget_credentials(&mut self) {
-        self.client.credentials.flush();
+        self.client.forget();
     }
 
     /// Sets the network to which the host moved. Nothing that was learnt on another network is used from now on.
     /// What was learnt on an unknown network is forgotten.
     pub fn set_network(&mut self, network: NetworkId) {
         if network != self.flows.config.network && !self.flows.config.network.is_known() {
-            self.client.credentials.flush();
+            self.client.forget();
         }
         self.flows.config.network = network;
     }
@@ -211,7 +209,7 @@ impl Stack {
 
     /// Restores what was saved about a server on `network`.
     pub fn restore_credential(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
-        self.client.credentials.restore(network, server, entry);
+        self.client.restore(network, server, entry);
     }
 
     /// What is known of a connection; `None` if it is gone.
@@ -289,16 +287,10 @@ impl Stack {
         self.flows.time_wait.expire(now);
         self.flows.held.expire(now);
         self.flows.fragments.expire(now, &mut self.flows.journal.counters);
-        while self.server.quarantine.front().is_some_and(|(until, _)| *until <= now) {
-            self.server.quarantine.pop_front();
-        }
         if unlikely(self.flows.carrier.is_some()) {
             self.flows.handle_carrier_timeout(now);
         }
-        while let Some(parked) = self.server.parked.take_expired(now) {
-            self.server.spoil_parked(&mut self.flows, &parked, now);
-            self.server.resume(&mut self.flows, parked, JobResult::Refuse(Reason::ParkedTooLong), now);
-        }
+        self.server.handle_timeout(&mut self.flows, now);
         self.settle(now);
     }
 
@@ -318,16 +310,7 @@ impl Stack {
 
     /// Takes the answer to a job. An answer that comes too late is ignored.
     pub fn handle_job(&mut self, id: JobId, result: JobResult, now: Instant) {
-        let Some(parked) = self.server.parked.take(id) else { return };
-        if result == JobResult::Accept
-            && let Some(candidate) = &parked.candidate
-            && let Err(refused) = candidate.stands(&self.server.asap, &self.flows.clock_at(now))
-        {
-            let result = JobResult::Refuse(reason(refused.status));
-            self.server.resume_with(&mut self.flows, parked, result, Some(refused), now);
-        } else {
-            self.server.resume(&mut self.flows, parked, result, now);
-        }
+        self.server.handle_job(&mut self.flows, id, result, now);
         self.settle(now);
     }
 
@@ -345,7 +328,7 @@ impl Stack {
         loop {
             let id = match self.flows.journal.poll_event()? {
                 Subject::Listener(index) => {
-                    if let Some(id) = self.server.listeners.announced(index) {
+                    if let Some(id) = self.server.announced(index) {
                         return Some(Event::Acceptable(id));
                     }
                     continue;
@@ -371,7 +354,7 @@ impl Stack {
 
     /// The next verification to hand out.
     pub fn poll_job(&mut self) -> Option<Job> {
-        self.server.parked.poll_job().map(|(id, request)| Job { id, request })
+        self.server.poll_job()
     }
 
     /// The next trace record, if [`crate::Limits::trace`] keeps any.
@@ -382,13 +365,12 @@ impl Stack {
     /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let quarantine = self.server.quarantine.front().map(|(until, _)| *until);
         let tables = [self.flows.time_wait.next_deadline(), self.flows.held.next_deadline()];
         let carrier = self.flows.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
         // The wheel may still have timers of connections that are gone.
         let timers = if self.flows.slots.len() == 0 { None } else { self.flows.wheel.next_deadline() };
         let fragments = self.flows.fragments.next_deadline();
-        let rest = [timers, self.server.parked.next_deadline(), quarantine, carrier, fragments];
+        let rest = [timers, self.server.next_deadline(), carrier, fragments];
         rest.into_iter().chain(tables).flatten().min()
     }
 }

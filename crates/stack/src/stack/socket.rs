@@ -30,14 +30,14 @@ impl Stack {
     pub fn listen(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
         let port = config.local.port();
         let id = self.server.listen(&mut self.flows, config)?;
-        self.client.ports.reserve(port);
+        self.client.reserve_port(port);
         Ok(id)
     }
 
     /// Stops listening. Children that were not accepted are reset.
     pub fn unlisten(&mut self, id: ListenerId, now: Instant) {
         if let Some(port) = self.server.unlisten(&mut self.flows, id, now) {
-            self.client.ports.free(port);
+            self.client.free_port(port);
             self.settle(now);
         }
     }
