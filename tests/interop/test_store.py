@@ -160,7 +160,7 @@ def test_store_lost_under_load(testbed, how):
     """
     count, lost, back, noticed = 200, 67, 134, 144
     paths = [f"n{n}" for n in range(count)]
-    root = testbed.root(last=100, **{path: 100 for path in paths})
+    root = testbed.root(reported=100, last=100, **{path: 100 for path in paths})
     store = testbed.start(Redis(root))
     farm = Farm(testbed, root, *ONE_TIME, store=store)
     recorded = []
@@ -176,10 +176,18 @@ def test_store_lost_under_load(testbed, how):
                 member.wait_until(lambda m=member: "answers again" in m.text("err"), "return of the store")
         reply = farm.fetch(n % 2, 4, f"/{path}")
         assert (reply.status, reply.body) == (200, body(root, path)), f"answer {n}"
-        # Each SYN is also sent to the other member, some of them at once, while Redis is up, down and new.
+        # Each SYN is also sent to the other member, while Redis is up, down and new: at once, if the other member can
+        # know how it ended. It cannot if this member refused the SYN because it had lost Redis on its own, which
+        # happens on a busy machine (docs/farm-store.md, "When a member forgets").
+        known = reply.info.syn_data or lost <= n < back
         for packet in farm.wires[n % 2].recorded():
             recorded.append(packet)
-            farm.wires[1 - n % 2].send(packet)
+            if known:
+                farm.wires[1 - n % 2].send(packet)
+    # From here on every member has reported what it refused.
+    wait_for_returns(farm)
+    farm.settled(4, "/reported")
+    wait_for_returns(farm)
     for packet in recorded:
         for wire in farm.wires:
             wire.send(packet)
@@ -199,11 +207,14 @@ def test_store_lost_under_load(testbed, how):
     assert sum(before) > len(before) // 2, f"{sum(before)} accepted before"
     assert sum(down) == 0, "accepted without a store"
     assert sum(after) > len(after) // 2, f"{sum(after)} accepted after"
+    wait_for_returns(farm)
+    assert all(losses_and_returns(member)[0] > 0 for member in farm.members), "losses in the log"
+
+
+def wait_for_returns(farm):
+    """Waits until no member has lost its store. On a busy machine any question may time out, which is a loss."""
     for member in farm.members:
-        # On a busy machine the last question may time out, which is one more loss. Its return follows.
         member.wait_until(lambda m=member: operator.eq(*losses_and_returns(m)), "return of the store")
-        losses, returns = losses_and_returns(member)
-        assert 0 < losses <= 3 and losses == returns, "losses and returns in the log"
 
 
 def losses_and_returns(member):
