@@ -222,7 +222,8 @@ impl Slot {
         }
     }
 
-    /// Puts a new connection, in CLOSED, in the place of the one before, which is over.
+    /// Puts a new connection, in CLOSED, in the place of the one before, which is over. It writes the fields in place:
+    /// to build a slot and move it here costs a short connection 6 % more instructions.
     #[inline(always)]
     pub(crate) fn renew(&mut self, tcp: &Arc<firstflight_tcp::Config>, with: Beginning<'_>) {
         let Beginning { ends, key, hash, owner, outcome, now } = with;
