@@ -81,7 +81,7 @@ pub(crate) struct Receive {
 
 impl Receive {
     /// A half that has seen the peer's SYN at `irs` and may later offer up to `most` bytes.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub(crate) fn new(irs: SeqNum, most: u32, scale: u8, mss: u16) -> Self {
         let nxt = irs + 1;
@@ -116,7 +116,7 @@ impl Receive {
     }
 
     /// The peer's SYN was seen, at `irs`. No data was taken before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin(&mut self, irs: SeqNum) {
         let nxt = irs + 1;
         self.nxt = nxt;
@@ -142,7 +142,7 @@ impl Receive {
     /// window (as in Linux). Otherwise the sender would repeat the FIN until the window opens.
     //= rfc7323 2.4-b 2.4-c
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub(crate) fn acceptable(&self, seq: SeqNum, len: u32, fin: bool) -> bool {
         let window = self.edge.distance_from(self.nxt);
         match (len, window) {
@@ -189,7 +189,7 @@ impl Receive {
     }
 
     /// `bytes` bytes, which are already in the buffer, are next in order.
-    #[inline(always)]
+    #[inline]
     fn arrived(&mut self, bytes: u32) {
         // Compare for equality, not by order: after 2 GiB the IRS would be ahead again.
         if self.last_ack_sent != self.irs + 1 {
@@ -199,7 +199,7 @@ impl Receive {
         self.unacked += bytes;
     }
 
-    #[inline(never)]
+    #[cold]
     fn take_any(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
         let old = if seq.lt(self.nxt) { self.nxt.distance_from(seq) as usize } else { 0 };
         let Some(fresh) = payload.get(old..).filter(|p| !p.is_empty()) else {
@@ -263,7 +263,7 @@ impl Receive {
 
     /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN
     /// at another number, or one where data is, is the peer's error and is ignored.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn note_fin(&mut self, seq: SeqNum) {
         let inside = !seq.lt(self.nxt) && seq.le(self.edge);
         if self.fin.is_none() && inside && self.ahead.containing(seq).is_none() {
@@ -272,7 +272,7 @@ impl Receive {
     }
 
     /// Takes the FIN if it is next in order. Returns true once.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn take_fin(&mut self) -> bool {
         if self.fin == Some(self.nxt) {
             self.nxt += 1;
@@ -288,7 +288,7 @@ impl Receive {
     /// at once when a hole appears or is filled, when data came twice, or while `quick` is set.
     //= rfc9293 SHLD-18 SHLD-19
     //= rfc2018 4-d
-    #[inline(always)]
+    #[inline]
     pub(crate) fn want_ack(&mut self, taken: Taken, quick: bool) {
         let need = match taken {
             Taken::InOrder(_) if quick || self.unacked >= 2 * u32::from(self.full) => AckNeed::Now,
@@ -308,7 +308,7 @@ impl Receive {
     /// `pushed`) does not end a write, so its sender sends none that is larger: the path's MTU is small, or the
     /// sender leaves room for options that it did not send (RFC 5681 §4.2 on senders that use less than the
     /// MSS; Linux measures in the same way).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn measure(&mut self, len: usize, pushed: bool) -> bool {
         let len = len.min(usize::from(self.peer_mss)) as u16;
         if len > self.full || (!pushed && len >= SMALLEST_FULL) {
@@ -327,7 +327,7 @@ impl Receive {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn widen(&mut self, most: u32, rtt: Option<u64>, now: Instant) {
         let (start, began) = (self.round, self.round_at);
         let Some(rtt) = rtt.filter(|rtt| now.nanos_since(began) >= *rtt) else { return };
@@ -385,7 +385,7 @@ impl Receive {
     }
 
     /// How far the right edge could move now.
-    #[inline(always)]
+    #[inline]
     fn opened(&self) -> u32 {
         let free = self.limit.saturating_sub(self.buf.len() as u32).min(self.offer);
         let edge = self.nxt + free;
@@ -484,7 +484,7 @@ impl Receive {
     }
 
     /// Gives all memory back; unread bytes are lost.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.ahead.clear();

@@ -58,7 +58,7 @@ pub(crate) struct Send {
 
 impl Send {
     /// A half that begins at `iss` and may use segments of `mss` bytes.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub(crate) fn new(iss: SeqNum, mss: u16) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Send {
     }
 
     /// Appends data for the peer, up to `limit` bytes in the buffer; returns how many bytes were appended.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn write(&mut self, pool: &mut Pool, limit: u32, bytes: &[u8]) -> usize {
         self.buf.push(pool, limit as usize, bytes)
     }
@@ -178,14 +178,14 @@ impl Send {
     }
 
     /// Whether our FIN was sent and acknowledged.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub(crate) fn fin_acked(&self) -> bool {
         self.fin_queued && self.una.gt(self.end())
     }
 
     /// Copies the payload of `chunk`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn copy(&self, chunk: Chunk, out: &mut [u8]) {
         self.buf.copy_to(chunk.seq.distance_from(self.start) as usize, out);
     }
@@ -224,7 +224,7 @@ impl Send {
     /// A segment that acknowledges more than before is newer, whatever its sequence number is: a peer whose
     /// data was lost repeats it with lower numbers. The RFC ignores the window of such a segment. It then adds
     /// the old window to the new UNA, which exceeds what was ever offered (Linux also takes the new window).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn update_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) -> bool {
         if ack.lt(self.una) {
             return false;
@@ -260,7 +260,7 @@ impl Send {
     }
 
     /// The part of the numbers from `seq` to `limit` that fits into one segment of `room` bytes.
-    #[inline(always)]
+    #[inline]
     fn chunk(&self, seq: SeqNum, limit: SeqNum, room: u32) -> Chunk {
         let end = self.end();
         let whole = if self.records.is_none() { end } else { self.record_end(seq) };
@@ -379,7 +379,7 @@ impl Send {
     }
 
     /// The end of the record that contains `seq`, or the end of the written data.
-    #[inline(never)]
+    #[cold]
     fn record_end(&self, seq: SeqNum) -> SeqNum {
         let mut records = self.records.iter().flat_map(|records| records.iter());
         records.find(|end| end.gt(seq)).copied().unwrap_or_else(|| self.end())
@@ -401,7 +401,7 @@ impl Send {
 
     /// Where the peer's window ends.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub(crate) fn window_end(&self) -> SeqNum {
         self.window_base() + self.wnd
     }

@@ -22,7 +22,7 @@ fn wrap_v6(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -
     wrap_as(key.local_ip(), key.remote_ip(), hop_limit, ecn, len, out)
 }
 
-#[inline]
+#[inline(always)]
 fn wrap_as(src: IpAddr, dst: IpAddr, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     let at = ip_header(src, dst, Protocol::Tcp, hop_limit, ecn).emit(len, out).ok()?;
     fill_checksum(out.get_mut(at..at + len)?, src, dst);

@@ -150,7 +150,7 @@ impl Connection {
     }
 
     /// Fast path: whether only new data can leave, limited by nothing but the windows.
-    #[inline(always)]
+    #[inline]
     fn is_undisturbed(&self) -> bool {
         straight()
             && self.owed.is_empty()
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// The general path of `transmit_data`, with the room in a segment and the congestion window.
-    #[inline(never)]
+    #[cold]
     fn transmit_unusual(
         &mut self,
         mut room: u32,
@@ -208,7 +208,7 @@ impl Connection {
     }
 
     /// Sends a tail loss probe (RFC 8985 §7.3), regardless of the congestion window. Only one may be under way.
-    #[inline(never)]
+    #[cold]
     fn transmit_tail_probe(
         &mut self,
         room: u32,
@@ -232,7 +232,7 @@ impl Connection {
     }
 
     /// Sends a segment with a chunk that is not simply the next in order.
-    #[inline(never)]
+    #[cold]
     fn emit_unusual(
         &mut self,
         chunk: Chunk,
@@ -283,7 +283,7 @@ impl Connection {
 
     /// The size of the path-MTU probe that may leave now. Nothing may be lost or out of order, the windows must
     /// allow it, and enough data must follow to reveal its loss.
-    #[inline(never)]
+    #[cold]
     fn probe_size(&mut self, now: Instant, cwnd: u32) -> Option<u16> {
         let snd = &self.snd;
         let whole = snd.recovery.is_open() && snd.flight.sacked() == 0 && snd.flight.lost() == 0;
@@ -313,7 +313,7 @@ impl Connection {
     }
 
     /// Whether it is the last segment of a burst, which has at least `least` segments if enough data waits.
-    #[inline(never)]
+    #[cold]
     fn ends_burst(&mut self, chunk: Chunk, room: u32, least: u32, now: Instant) -> bool {
         let end = chunk.seq + chunk.len;
         let cwnd = self.window();
@@ -378,7 +378,7 @@ impl Connection {
     /// Nothing leaves although something may wait. The persist timer watches a window that stays closed or too
     /// small.
     //= rfc9293 MUST-35 MUST-36 SHLD-29
-    #[inline(always)]
+    #[inline]
     fn hold(&mut self, now: Instant, cwnd: u32) {
         if self.snd.unsent()
             && !self.snd.outstanding()
@@ -404,7 +404,7 @@ impl Connection {
         u32::from(self.snd.mss).saturating_sub(options).max(1)
     }
 
-    #[inline(always)]
+    #[inline]
     fn header(&mut self, seq: SeqNum, flags: Flags) -> Header {
         Header {
             src_port: self.ends.local_port,
@@ -418,7 +418,7 @@ impl Connection {
     }
 
     /// Bytes of options on a segment without SYN that leaves now.
-    #[inline(always)]
+    #[inline]
     fn options_len(&self) -> u32 {
         let timestamps = if self.facts.timestamps { 12 } else { 0 };
         if !self.facts.sack || !self.rcv.has_sack_blocks() {
@@ -442,7 +442,7 @@ impl Connection {
 
     /// General path of [`Connection::emit_header`], for any options. `header` is passed by value: with a
     /// reference, every caller would have to build it in memory.
-    #[inline(never)]
+    #[cold]
     fn emit_options(&self, header: Header, now: Instant, out: &mut [u8]) -> Option<usize> {
         //= rfc2018 2-a 4-a 4-b 4-c
         let holes = self.facts.sack && self.rcv.has_sack_blocks();
@@ -470,7 +470,7 @@ impl Connection {
     }
 
     /// Notes that a segment with an acknowledgement leaves.
-    #[inline(always)]
+    #[inline]
     pub(super) fn left(&mut self, now: Instant) {
         self.rcv.acked();
         self.quick.acked();

@@ -42,7 +42,7 @@ impl Header {
     /// # Errors
     ///
     /// [`EmitError::MixedFamilies`], [`EmitError::TooLong`], [`EmitError::BufferTooSmall`].
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, payload_len: usize, out: &mut [u8]) -> Result<usize, EmitError> {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => self.emit_v4(src, dst, payload_len, out),
