@@ -12,6 +12,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Sleep;
 
+/// The clock that is monotonic and also runs while the machine sleeps.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const BOOT_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+/// The same on systems whose monotonic clock runs while the machine sleeps, as macOS' does.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const BOOT_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
 /// The clocks of an [`Endpoint`](crate::Endpoint). Clones show the same time.
 #[derive(Debug, Clone)]
 pub struct Time(Source);
@@ -69,7 +76,7 @@ impl Time {
     pub fn certificate_clock(&self) -> io::Result<Instant> {
         match &self.0 {
             Source::System(_) => {
-                let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?);
+                let now = Duration::from(clock_gettime(BOOT_CLOCK)?);
                 Ok(Instant::ZERO + now)
             }
             Source::Virtual(_) => Ok(self.now()),

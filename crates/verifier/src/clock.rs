@@ -5,13 +5,20 @@ use nix::time::{ClockId, clock_gettime};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The monotonic clock that runs while the machine sleeps (Linux, `CLOCK_BOOTTIME`): a certificate's time is
+/// The clock that is monotonic and also runs while the machine sleeps.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const BOOT_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+/// The same on systems whose monotonic clock runs while the machine sleeps, as macOS' does.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const BOOT_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
+/// The monotonic clock that runs while the machine sleeps (on Linux `CLOCK_BOOTTIME`): a certificate's time is
 /// counted on it.
 ///
 /// # Errors
 /// When the kernel does not have it.
 pub fn boot_clock() -> io::Result<Instant> {
-    let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?);
+    let now = Duration::from(clock_gettime(BOOT_CLOCK)?);
     Ok(Instant::ZERO + now)
 }
 
