@@ -14,6 +14,9 @@ pub enum Outcome {
     Accepted,
     /// The SYN-ACK acknowledged all of the data, but something on the path removed its option.
     AcceptedReplyStripped,
+    /// The kernel put a part of the data into the SYN, and the SYN-ACK acknowledged that part. The rest followed
+    /// after the handshake, so a request that needs all of it gained nothing.
+    AcceptedPart,
     /// An ordinary handshake, and the reason for it. The data of the first flight is sent after it. With
     /// [`Reason::Unknown`] the server may or may not have accepted the data.
     Handshake(Reason),
@@ -24,7 +27,7 @@ impl Outcome {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Accepted | Self::AcceptedReplyStripped => "accepted",
+            Self::Accepted | Self::AcceptedReplyStripped | Self::AcceptedPart => "accepted",
             Self::Undecided | Self::Handshake(Reason::Unknown) => "unknown",
             Self::Handshake(_) => "handshake",
         }
@@ -37,6 +40,7 @@ impl Outcome {
         match self {
             Self::Handshake(reason) => Some(reason),
             Self::AcceptedReplyStripped => Some(Reason::ReplyStripped),
+            Self::AcceptedPart => Some(Reason::AcceptedPart),
             Self::Undecided | Self::Accepted => None,
         }
     }
@@ -44,7 +48,7 @@ impl Outcome {
     /// Whether the data skipped the handshake.
     #[must_use]
     pub const fn is_accepted(self) -> bool {
-        matches!(self, Self::Accepted | Self::AcceptedReplyStripped)
+        matches!(self, Self::Accepted | Self::AcceptedReplyStripped | Self::AcceptedPart)
     }
 }
 
@@ -55,6 +59,9 @@ impl fmt::Display for Outcome {
             Self::Accepted => f.write_str("the first flight was accepted"),
             Self::AcceptedReplyStripped => {
                 f.write_str("the first flight was accepted; something on the path removed the server's reply")
+            }
+            Self::AcceptedPart => {
+                f.write_str("a part of the first flight was accepted, and the rest followed")
             }
             Self::Handshake(reason) => reason.fmt(f),
         }
@@ -183,6 +190,10 @@ reasons! {
         "the client's key or address is barred for a while, after resets or wrong signatures"
     NetworkLimit "network-limit"
         "the share of the client's network in the server's time for signatures is used up"
+    SystemDisabled "system-disabled"
+        "the system's settings switch Fast Open off, or the system does so for a while"
+    AcceptedPart "accepted-part"
+        "the SYN had room for a part of the data, and the rest followed after the handshake"
 }
 
 impl fmt::Display for Reason {
@@ -203,7 +214,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 44);
+        assert_eq!(Reason::ALL.len(), 46);
     }
 
     #[test]

@@ -37,7 +37,8 @@ fn the_page_has_a_row_for_each_reason_and_no_other() {
 
 #[test]
 fn the_page_has_a_row_for_each_outcome_and_no_other() {
-    let mut outcomes = vec![Outcome::Undecided, Outcome::Accepted, Outcome::AcceptedReplyStripped];
+    let mut outcomes =
+        vec![Outcome::Undecided, Outcome::Accepted, Outcome::AcceptedReplyStripped, Outcome::AcceptedPart];
     outcomes.extend(Reason::ALL.iter().map(|reason| Outcome::Handshake(*reason)));
     let labels: BTreeSet<String> = outcomes.iter().map(|outcome| outcome.as_str().to_owned()).collect();
     assert_eq!(words("outcome"), labels);

@@ -17,9 +17,11 @@ enum Said {
     By(Scenario),
     /// The end never reports it, for this reason.
     Never(&'static str),
+    /// The end reports it if its sockets are the kernel's (`firstflight-kernel`), and never with a stack.
+    Kernel,
 }
 
-use Said::{By, Never};
+use Said::{By, Kernel, Never};
 
 /// RFC 7413 and ASAP cannot express it.
 const ONLY_SEEN_THERE: &str = "the server's own knowledge, which no packet tells";
@@ -55,6 +57,8 @@ fn said(reason: Reason) -> (Said, Said) {
         R::SynCookie => (Never(ONLY_SEEN_THERE), By(server::syn_cookie)),
         R::NoData => (By(client::no_data), By(server::no_data)),
         R::ParkedTooLong => (Never(ONLY_SEEN_THERE), By(server::parked_too_long)),
+        R::SystemDisabled => (Kernel, Kernel),
+        R::AcceptedPart => (Kernel, Never(CLIENT_ONLY)),
         R::ReplyStripped => (By(client::reply_stripped), Never(CLIENT_ONLY)),
         R::AckInside => (By(client::ack_inside), Never(CLIENT_ONLY)),
         R::OverlapBlackhole => (By(client::overlap_blackhole), Never(CLIENT_ONLY)),
@@ -113,7 +117,11 @@ fn no_end_says_what_it_never_says() {
             outcomes.extend(&told);
         }
         for (reason, said) in never {
-            let Never(why) = said else { panic!() };
+            let why = match said {
+                Never(why) => why,
+                Kernel => "only the kernel's sockets report it",
+                By(_) => panic!(),
+            };
             assert!(!outcomes.contains(&reason), "{reason:?} is said, but: {why}");
         }
     }
@@ -134,9 +142,9 @@ fn the_page_names_the_ends_that_say_each_reason() {
     let page = std::fs::read_to_string(path).unwrap();
     for reason in Reason::ALL {
         let ends = match said(*reason) {
-            (By(_), By(_)) => "both",
-            (By(_), Never(_)) => "client",
-            (Never(_), By(_)) => "server",
+            (By(_) | Kernel, By(_) | Kernel) => "both",
+            (By(_) | Kernel, Never(_)) => "client",
+            (Never(_), By(_) | Kernel) => "server",
             (Never(_), Never(_)) => "neither",
         };
         let row = format!("| `{}` | {ends} |", reason.as_str());

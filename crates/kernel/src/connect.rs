@@ -1,0 +1,113 @@
+//! Connects with data in the SYN.
+//!
+//! A socket is registered with the event loop only when its SYN has left. An unconnected socket reports that it is
+//! closed, which tokio never forgets.
+
+use crate::info::Facts;
+use crate::stream::Stream;
+use crate::sys;
+use firstflight_credential::Reason;
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+
+/// What the SYN of a connect is to carry.
+#[derive(Debug, Clone, Copy)]
+pub enum Carry<'a> {
+    /// An ordinary handshake, for this reason.
+    Nothing(Reason),
+    /// A request for a cookie. Data is kept back, for this reason.
+    Request(Reason),
+    /// This data if the kernel has a cookie, or else a request for one. The server may execute the data twice if the
+    /// network duplicates the SYN (RFC 7413 §6.1).
+    Data(&'a [u8]),
+}
+
+/// A connect whose SYN has left.
+#[derive(Debug)]
+pub struct Attempt {
+    stream: TcpStream,
+    facts: Facts,
+    remote: SocketAddr,
+}
+
+/// Sends a SYN to `remote`, from `local` if given.
+///
+/// # Errors
+/// When there is no route, address or port, or (at once) no memory. [`Attempt::established`] has what the network
+/// answers.
+///
+/// # Panics
+/// Outside a tokio runtime with I/O.
+pub fn connect(remote: SocketAddr, local: Option<SocketAddr>, carry: Carry<'_>) -> io::Result<Attempt> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    if let Some(local) = local {
+        socket.bind(&local.into())?;
+    }
+    let facts = match carry {
+        Carry::Nothing(reason) => plain(&socket, remote, reason)?,
+        Carry::Request(reason) => match sys::send_in_syn(&socket, remote, &[]) {
+            Ok(_) => Facts::KeptBack(reason),
+            Err(error) if is_disabled(&error) => plain(&socket, remote, reason)?,
+            Err(error) => return Err(error),
+        },
+        Carry::Data(data) => match sys::send_in_syn(&socket, remote, data) {
+            Ok(taken) => Facts::Given { given: data.len(), taken },
+            Err(error) if is_disabled(&error) => plain(&socket, remote, Reason::SystemDisabled)?,
+            Err(error) => return Err(error),
+        },
+    };
+    let stream = TcpStream::from_std(socket.into())?;
+    Ok(Attempt { stream, facts, remote })
+}
+
+/// Whether the namespace's setting, or the system, does not allow Fast Open.
+fn is_disabled(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+}
+
+/// Sends an ordinary SYN.
+fn plain(socket: &Socket, remote: SocketAddr, reason: Reason) -> io::Result<Facts> {
+    match socket.connect(&remote.into()) {
+        Ok(()) => Ok(Facts::Plain(reason)),
+        Err(error) if is_under_way(&error) => Ok(Facts::Plain(reason)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a connect that does not block has begun.
+fn is_under_way(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let begun = error.raw_os_error() == Some(libc::EINPROGRESS);
+    #[cfg(not(unix))]
+    let begun = error.kind() == io::ErrorKind::WouldBlock;
+    begun
+}
+
+impl Attempt {
+    /// How many bytes of the data the kernel took. They may be at the server already, or get there.
+    #[must_use]
+    pub const fn taken(&self) -> usize {
+        match self.facts {
+            Facts::Given { taken, .. } => taken,
+            Facts::Plain(_) | Facts::KeptBack(_) => 0,
+        }
+    }
+
+    /// Waits until the handshake is complete. Returns the stream, and how many bytes of the data are sent: the caller
+    /// sends the rest. Dropping the future, or the attempt, closes the socket.
+    ///
+    /// # Errors
+    /// When the peer refuses, the network reports an error, or the kernel gives up.
+    pub async fn established(self) -> io::Result<(Stream, usize)> {
+        let taken = self.taken();
+        let stream = self.stream;
+        stream.writable().await?;
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        Ok((Stream::connected(stream, self.facts, self.remote), taken))
+    }
+}

@@ -1,0 +1,161 @@
+//! What the kernel says of a connection, and what it means for the first flight.
+
+use crate::sys::TCP_INFO_LEN;
+use firstflight_credential::{Outcome, Reason};
+use std::time::Duration;
+
+/// `tcpi_options`: the data of the SYN was acknowledged (client), or delivered (server).
+const SYN_DATA: u8 = 32;
+/// `TCP_ESTABLISHED`, `TCP_SYN_SENT` and `TCP_SYN_RECV` of Linux.
+const SYN_SENT: u8 = 2;
+const SYN_RECV: u8 = 3;
+
+/// Why the kernel's Fast Open did not get data acknowledged in the SYN-ACK (`tcpi_fastopen_client_fail`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClientFail {
+    /// Nothing failed, or Fast Open was not used.
+    None,
+    /// There was no cookie.
+    NoCookie,
+    /// The SYN-ACK did not acknowledge the data.
+    DataNotAcked,
+    /// The SYN was sent again, without data.
+    SynRetransmitted,
+}
+
+/// The state of a connection (`struct tcp_info` of Linux).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpInfo {
+    /// Why a first flight was not accepted.
+    pub client_fail: ClientFail,
+    /// Client: the SYN-ACK acknowledged data of the SYN. Server: the SYN's data was delivered.
+    pub syn_data: bool,
+    /// The handshake is complete.
+    pub confirmed: bool,
+    /// Smoothed round-trip time. Zero before the first measurement.
+    pub srtt: Duration,
+    /// Variation of the round-trip time.
+    pub rttvar: Duration,
+    /// Segments sent again since the connection began, SYNs among them.
+    pub retransmissions: u32,
+}
+
+impl TcpInfo {
+    pub(crate) fn parse(info: &[u8; TCP_INFO_LEN]) -> Self {
+        let word = |at: usize| {
+            let bytes = info.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u32::from_ne_bytes)
+        };
+        let [state, _, _, _, _, options, _, bits, ..] = *info;
+        // A bit field behind `tcpi_delivery_rate_app_limited`, which compilers lay out from the lowest bit on
+        // little-endian machines, and from the highest on others.
+        let fail = if cfg!(target_endian = "little") { bits >> 1 } else { bits >> 5 } & 3;
+        Self {
+            client_fail: match fail {
+                0 => ClientFail::None,
+                1 => ClientFail::NoCookie,
+                2 => ClientFail::DataNotAcked,
+                _ => ClientFail::SynRetransmitted,
+            },
+            syn_data: options & SYN_DATA != 0,
+            confirmed: !matches!(state, SYN_SENT | SYN_RECV),
+            srtt: Duration::from_micros(word(68).into()),
+            rttvar: Duration::from_micros(word(72).into()),
+            retransmissions: word(100),
+        }
+    }
+}
+
+/// What a connect asked of the kernel, and what the kernel did with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Facts {
+    /// No Fast Open was asked for, for this reason.
+    Plain(Reason),
+    /// A cookie was asked for, or shown without data, and the data was kept back for this reason.
+    KeptBack(Reason),
+    /// `given` bytes were given to the kernel with the SYN, which took `taken` of them.
+    Given {
+        /// Bytes of the first flight.
+        given: usize,
+        /// How many of them the kernel took.
+        taken: usize,
+    },
+}
+
+impl Facts {
+    /// The outcome at the client, by what the kernel says when the handshake is complete.
+    ///
+    /// Linux reports a stale cookie and a server without Fast Open in the same way: the SYN-ACK did not acknowledge the
+    /// data ([`Reason::DataNotAcknowledged`]).
+    #[must_use]
+    pub const fn outcome(self, info: &TcpInfo) -> Outcome {
+        let (given, taken) = match self {
+            Self::Plain(reason) | Self::KeptBack(reason) => return Outcome::Handshake(reason),
+            Self::Given { given, taken } => (given, taken),
+        };
+        Outcome::Handshake(match info.client_fail {
+            // The answer to the first SYN may have been lost: then the server has the data.
+            ClientFail::None | ClientFail::SynRetransmitted if info.syn_data => {
+                if taken < given {
+                    return Outcome::AcceptedPart;
+                }
+                return Outcome::Accepted;
+            }
+            ClientFail::NoCookie => Reason::NoCredential,
+            ClientFail::DataNotAcked => Reason::DataNotAcknowledged,
+            ClientFail::SynRetransmitted => Reason::SynTimedOut,
+            ClientFail::None if given == 0 => Reason::NoData,
+            // The kernel switches Fast Open off for a while after it met a black hole.
+            ClientFail::None => Reason::SystemDisabled,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(state: u8, options: u8, bits: u8) -> TcpInfo {
+        let mut bytes = [0; TCP_INFO_LEN];
+        (bytes[0], bytes[5], bytes[7]) = (state, options, bits);
+        bytes[68..72].copy_from_slice(&20_000u32.to_ne_bytes());
+        bytes[72..76].copy_from_slice(&5_000u32.to_ne_bytes());
+        bytes[100..104].copy_from_slice(&2u32.to_ne_bytes());
+        TcpInfo::parse(&bytes)
+    }
+
+    #[test]
+    fn the_fields_are_where_linux_has_them() {
+        let info = info(1, SYN_DATA | 1, if cfg!(target_endian = "little") { 3 << 1 } else { 3 << 5 });
+        assert_eq!(info.client_fail, ClientFail::SynRetransmitted);
+        assert!(info.syn_data && info.confirmed);
+        assert_eq!((info.srtt, info.rttvar), (Duration::from_millis(20), Duration::from_millis(5)));
+        assert_eq!(info.retransmissions, 2);
+    }
+
+    #[test]
+    fn a_handshake_is_complete_after_syn_sent_and_syn_recv() {
+        assert!(!info(SYN_SENT, 0, 0).confirmed && !info(SYN_RECV, SYN_DATA, 0).confirmed);
+        assert!(info(1, 0, 0).confirmed && info(8, 0, 0).confirmed);
+    }
+
+    #[test]
+    fn each_answer_of_the_kernel_has_its_reason() {
+        let all = Facts::Given { given: 100, taken: 100 };
+        let of = |client_fail, syn_data| {
+            let info = TcpInfo { client_fail, syn_data, ..info(1, 0, 0) };
+            all.outcome(&info)
+        };
+        assert_eq!(of(ClientFail::None, true), Outcome::Accepted);
+        assert_eq!(of(ClientFail::SynRetransmitted, true), Outcome::Accepted);
+        assert_eq!(of(ClientFail::NoCookie, false), Outcome::Handshake(Reason::NoCredential));
+        assert_eq!(of(ClientFail::DataNotAcked, false), Outcome::Handshake(Reason::DataNotAcknowledged));
+        assert_eq!(of(ClientFail::SynRetransmitted, false), Outcome::Handshake(Reason::SynTimedOut));
+        assert_eq!(of(ClientFail::None, false), Outcome::Handshake(Reason::SystemDisabled));
+        let accepted = TcpInfo { syn_data: true, ..info(1, 0, 0) };
+        assert_eq!(Facts::Given { given: 100, taken: 60 }.outcome(&accepted), Outcome::AcceptedPart);
+        let plain = Facts::Plain(Reason::FailureMemory);
+        assert_eq!(plain.outcome(&accepted), Outcome::Handshake(Reason::FailureMemory));
+    }
+}

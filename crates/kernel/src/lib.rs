@@ -1,0 +1,38 @@
+//! The kernel's TCP with Fast Open: data in the SYN without root and without an engine of one's own, and what became of
+//! that data.
+//!
+//! The kernel has the cookies and the SYNs. It lacks what this crate adds: an [`Outcome`] with its reason for every
+//! connection ([`Facts`]), the namespace's settings in words ([`Setting`]), and the keys of a farm on a listener
+//! ([`Listener::set_keys`]). Which servers get a first flight, and what happens when a path drops it, is decided by the
+//! caller: the crate `firstflight` does.
+//!
+//! Everything here was written against Linux 6.18. On other systems [`connect`] is an ordinary connect, and the reason
+//! is [`Reason::SystemDisabled`].
+//!
+//! ```
+//! # async fn ask() -> std::io::Result<()> {
+//! use firstflight_kernel::{Carry, connect};
+//! let attempt = connect("192.0.2.1:80".parse().unwrap(), None, Carry::Data(b"GET / HTTP/1.0\r\n\r\n"))?;
+//! let (stream, taken) = attempt.established().await?;
+//! println!("{}", stream.outcome());
+//! // Send the bytes from `taken` on, and read the response.
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Outcome`]: firstflight_credential::Outcome
+//! [`Reason::SystemDisabled`]: firstflight_credential::Reason::SystemDisabled
+
+mod connect;
+mod info;
+mod listener;
+mod setting;
+mod stream;
+mod syn;
+mod sys;
+
+pub use connect::{Attempt, Carry, connect};
+pub use info::{ClientFail, Facts, TcpInfo};
+pub use listener::{ListenConfig, Listener};
+pub use setting::Setting;
+pub use stream::Stream;

@@ -1,0 +1,223 @@
+//! Listening sockets with Fast Open.
+
+use crate::info::TcpInfo;
+use crate::setting::Setting;
+use crate::stream::Stream;
+use crate::syn::Asked;
+use crate::sys;
+use firstflight_credential::Check;
+use firstflight_credential::{CookieKeys, KeyRing, Outcome, Reason, Scheme};
+use firstflight_wire::setters;
+use firstflight_wire::tcp::FastOpen;
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use tokio::net::{TcpListener, TcpStream};
+use zeroize::Zeroizing;
+
+/// Settings of a [`Listener`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ListenConfig {
+    /// How many connections with data in the SYN may wait for their ACK at one time. 0 switches Fast Open off. The
+    /// default is 256.
+    pub pending: u32,
+    /// How many connections may wait to be accepted. The default is 4,096; the kernel takes at most
+    /// `net.core.somaxconn`.
+    pub backlog: u32,
+    /// The keys of the cookies. Without keys the kernel uses those of the namespace. Linux takes at most one backup.
+    /// All listeners of a port, and all servers of a farm, need the same.
+    pub keys: Option<CookieKeys>,
+    /// Several listeners may share the port (`SO_REUSEPORT`).
+    pub share_port: bool,
+}
+
+setters! {
+    ListenConfig {
+        pending: u32,
+        backlog: u32,
+        keys: Option<CookieKeys>,
+        share_port: bool,
+    }
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self { pending: 256, backlog: 4096, keys: None, share_port: false }
+    }
+}
+
+/// A listening socket of the kernel. Closing it resets the connections that were not accepted: see
+/// [`Listener::drain`].
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+    local: SocketAddr,
+    grants: Grants,
+    keys: Mutex<Option<KeyRing>>,
+}
+
+/// Whether cookies are granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grants {
+    Yes,
+    /// The listener's configuration says no.
+    NotWanted,
+    /// The namespace's setting says no.
+    Disabled,
+}
+
+impl Listener {
+    /// Starts to listen at `local`.
+    ///
+    /// If the namespace does not allow Fast Open at servers ([`Setting::server`]), it listens without.
+    /// [`Listener::grants_cookies`] tells.
+    ///
+    /// # Errors
+    /// When the address cannot be used, and when there are more backup keys than one.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn bind(local: SocketAddr, config: ListenConfig) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(local), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        #[cfg(unix)]
+        socket.set_reuse_address(true)?;
+        if config.share_port {
+            share_port(&socket)?;
+        }
+        if local.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&local.into())?;
+        let mut ring = None;
+        if let Some(keys) = &config.keys {
+            // The keys come first: with others, a SYN would get a cookie that is worth nothing later.
+            install(keys, |bytes| sys::set_keys(&socket, bytes))?;
+            ring = Some(keys.ring(Scheme::Linux));
+        }
+        let allowed = Setting::read().is_ok_and(|setting| setting.server);
+        let grants = match (config.pending, sys::fast_open_queue(&socket, config.pending)) {
+            (0, _) => Grants::NotWanted,
+            (_, Ok(())) if allowed => Grants::Yes,
+            _ => Grants::Disabled,
+        };
+        // Without the SYNs' headers the reasons are less exact.
+        let _ = sys::save_syns(&socket);
+        socket.listen(i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
+        let tcp = TcpListener::from_std(socket.into())?;
+        let local = tcp.local_addr()?;
+        Ok(Self { tcp, local, grants, keys: Mutex::new(ring) })
+    }
+
+    /// Whether clients get cookies, and SYNs with cookies may carry data. If not, the listener was configured so, or the
+    /// namespace does not allow it ([`Setting::server`]).
+    #[must_use]
+    pub fn grants_cookies(&self) -> bool {
+        self.grants == Grants::Yes
+    }
+
+    /// Replaces the keys of the cookies, from the next SYN on. To lose no cookie, give all listeners of a farm the new
+    /// key as backup first.
+    ///
+    /// # Errors
+    /// When there are more backups than one, and the system's.
+    pub fn set_keys(&self, keys: &CookieKeys) -> io::Result<()> {
+        install(keys, |bytes| sys::set_keys(&self.tcp, bytes))?;
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys.ring(Scheme::Linux));
+        Ok(())
+    }
+
+    /// Stops to take data in SYNs, and to grant cookies. Then accept until [`Listener::try_accept`] returns nothing, and
+    /// drop the listener: no connection is lost whose data was acknowledged.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn drain(&self) -> io::Result<()> {
+        sys::fast_open_queue(&self.tcp, 0)
+    }
+
+    /// Returns the next connection. A connection whose SYN carried accepted data is returned before its handshake is
+    /// complete: see [`Stream::is_early`].
+    ///
+    /// # Errors
+    /// The system's: too many open files, for example. The listener goes on.
+    pub async fn accept(&self) -> io::Result<Stream> {
+        std::future::poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// Poll version of [`Listener::accept`].
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+        let (tcp, remote) = ready!(self.tcp.poll_accept(cx))?;
+        Poll::Ready(Ok(self.stream(tcp, remote)))
+    }
+
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn try_accept(&self) -> io::Result<Option<Stream>> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match self.poll_accept(&mut cx) {
+            Poll::Ready(stream) => stream.map(Some),
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn stream(&self, tcp: TcpStream, remote: SocketAddr) -> Stream {
+        let asked = sys::saved_syn(&tcp).ok().and_then(|syn| Asked::of(&syn));
+        let early = sys::tcp_info(&tcp).is_ok_and(|info| TcpInfo::parse(&info).syn_data);
+        let data = asked.map_or(0, |asked| asked.data);
+        let outcome = if early { Outcome::Accepted } else { Outcome::Handshake(self.reason(asked)) };
+        Stream::accepted(tcp, remote, outcome, if early { data } else { 0 })
+    }
+
+    /// Why the data of a SYN was not accepted.
+    fn reason(&self, asked: Option<Asked>) -> Reason {
+        let Some(Asked { flow, option, data }) = asked else { return Reason::NotRequested };
+        let cookie = match (option, self.grants) {
+            (None, _) => return Reason::NotRequested,
+            (_, Grants::NotWanted) => return Reason::Policy,
+            (_, Grants::Disabled) => return Reason::SystemDisabled,
+            (Some(FastOpen::Request(_)), _) => return Reason::NoCredential,
+            (Some(FastOpen::Cookie(_, cookie)), _) => cookie,
+        };
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        match keys.as_ref().map(|keys| keys.check(&flow, &cookie)) {
+            _ if data == 0 => Reason::NoData,
+            // Linux has one limit, and it is reached.
+            Some(Check::Primary | Check::Backup) => Reason::PendingLimit,
+            Some(Check::No) | None => Reason::StaleOrWrongCredential,
+        }
+    }
+}
+
+/// Gives the kernel the keys of a listener, by `set`.
+fn install(keys: &CookieKeys, set: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    if keys.backups.len() > 1 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "Linux takes one backup key"));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(32));
+    for key in std::iter::once(&keys.primary).chain(&keys.backups) {
+        bytes.extend_from_slice(&*key.to_bytes());
+    }
+    set(&bytes)
+}
+
+#[cfg(unix)]
+fn share_port(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
+}
+
+#[cfg(not(unix))]
+fn share_port(_: &Socket) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,177 @@
+//! A stream over the kernel's TCP.
+
+use crate::info::{Facts, TcpInfo};
+use crate::sys;
+use firstflight_credential::{Outcome, Reason};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A TCP stream of the kernel, with the outcome of its first flight. `AsyncWrite::poll_shutdown` closes the sending
+/// direction and leaves the other direction open (half close).
+#[derive(Debug)]
+pub struct Stream {
+    tcp: TcpStream,
+    remote: SocketAddr,
+    outcome: Outcome,
+    /// Server: how many bytes the SYN carried that were delivered early.
+    early: u32,
+}
+
+impl Stream {
+    /// The client's end, whose handshake is complete.
+    pub(crate) fn connected(tcp: TcpStream, facts: Facts, remote: SocketAddr) -> Self {
+        let outcome = match (info(&tcp), facts) {
+            (Ok(info), _) => facts.outcome(&info),
+            // Without the kernel's word nothing is known of data that was given to it.
+            (Err(_), Facts::Plain(reason) | Facts::KeptBack(reason)) => Outcome::Handshake(reason),
+            (Err(_), Facts::Given { .. }) => Outcome::Handshake(Reason::Unknown),
+        };
+        Self { tcp, remote, outcome, early: 0 }
+    }
+
+    /// The server's end.
+    pub(crate) const fn accepted(tcp: TcpStream, remote: SocketAddr, outcome: Outcome, early: u32) -> Self {
+        Self { tcp, remote, outcome, early }
+    }
+
+    /// The outcome of the first flight, with the reason.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Server side: how many bytes at the beginning of the stream arrived in the SYN. 0 for an ordinary handshake.
+    #[must_use]
+    pub const fn early_bytes(&self) -> u32 {
+        self.early
+    }
+
+    /// Server side: true while the handshake is not complete, so that everything read so far arrived in the SYN. The
+    /// request may be a copy that the network made.
+    #[must_use]
+    pub fn is_early(&self) -> bool {
+        self.early > 0 && self.info().is_ok_and(|info| !info.confirmed)
+    }
+
+    /// Waits until the peer's ACK has completed the handshake.
+    ///
+    /// # Errors
+    /// When the connection ends before the ACK arrives.
+    pub async fn handshake_confirmed(&self) -> io::Result<()> {
+        let confirmed = || match self.info()?.confirmed {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        // A child is writable before it is confirmed, and Linux reports once more that it is when the ACK arrives. This
+        // takes the first report away. Writes do not wait for it: see `poll_write`.
+        self.tcp.async_io(Interest::WRITABLE, confirmed).await?;
+        match self.tcp.take_error()? {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// What the kernel says of the connection now.
+    ///
+    /// # Errors
+    /// The system's. [`io::ErrorKind::Unsupported`] on other systems than Linux.
+    pub fn info(&self) -> io::Result<TcpInfo> {
+        info(&self.tcp)
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub const fn peer_addr(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// The local address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Sends small segments at once instead of waiting for acknowledgements (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.tcp.set_nodelay(nodelay)
+    }
+
+    /// Tokio's stream, which knows nothing of the first flight.
+    #[must_use]
+    pub fn into_inner(self) -> TcpStream {
+        self.tcp
+    }
+}
+
+fn info(tcp: &TcpStream) -> io::Result<TcpInfo> {
+    Ok(TcpInfo::parse(&sys::tcp_info(tcp)?))
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_read(cx, buf)
+    }
+}
+
+impl Stream {
+    /// Tries first, because [`Stream::handshake_confirmed`] may have taken away the report that the socket is writable.
+    fn try_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl Fn(socket2::SockRef<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match write(socket2::SockRef::from(&self.tcp)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => return Poll::Ready(result),
+            }
+            ready!(self.tcp.poll_write_ready(cx))?;
+            // Ready, by a report that may be old: this forgets it if the socket still takes nothing.
+            let again = self.tcp.try_io(Interest::WRITABLE, || write(socket2::SockRef::from(&self.tcp)));
+            match again {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.try_first(cx, |socket| socket.send(buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.try_first(cx, |socket| socket.send_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

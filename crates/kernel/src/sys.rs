@@ -1,0 +1,119 @@
+//! Socket options that no safe crate has. This is the only module with `unsafe`.
+#![allow(unsafe_code, reason = "socket options")]
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::{fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
+
+/// As much of `struct tcp_info` as is read.
+pub(crate) const TCP_INFO_LEN: usize = 256;
+/// The longest headers of a SYN: an IPv6 header or IPv4 with options, and TCP with options. Longer ones (IPv6 with
+/// extensions) are not read.
+pub(crate) const SYN_LEN: usize = 160;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::{SYN_LEN, TCP_INFO_LEN};
+    use socket2::{SockAddr, Socket};
+    use std::ffi::c_int;
+    use std::io;
+    use std::net::SocketAddr;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    /// The state of a TCP socket, as `struct tcp_info` (`linux/tcp.h`). An older kernel fills less, and the rest stays
+    /// zero.
+    pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<[u8; TCP_INFO_LEN]> {
+        let mut info = [0; TCP_INFO_LEN];
+        get(socket, libc::TCP_INFO, &mut info)?;
+        Ok(info)
+    }
+
+    /// Makes a listener keep the headers of its children's SYNs.
+    pub(crate) fn save_syns(listener: &impl AsFd) -> io::Result<()> {
+        set(listener, libc::TCP_SAVE_SYN, &1_i32.to_ne_bytes())
+    }
+
+    /// The headers of a child's SYN, from IP on, and their length. The kernel gives them once.
+    pub(crate) fn saved_syn(child: &impl AsFd) -> io::Result<([u8; SYN_LEN], usize)> {
+        let mut headers = [0; SYN_LEN];
+        let len = get(child, libc::TCP_SAVED_SYN, &mut headers)?;
+        Ok((headers, len))
+    }
+
+    /// Sets how many children of a listener may wait for their ACK. 0 switches Fast Open off.
+    pub(crate) fn fast_open_queue(listener: &impl AsFd, most: u32) -> io::Result<()> {
+        let most = c_int::try_from(most).unwrap_or(c_int::MAX);
+        set(listener, libc::TCP_FASTOPEN, &most.to_ne_bytes())
+    }
+
+    /// Sets the cookie keys of a listener: 16 bytes, or 32 with a backup.
+    pub(crate) fn set_keys(listener: &impl AsFd, keys: &[u8]) -> io::Result<()> {
+        set(listener, libc::TCP_FASTOPEN_KEY, keys)
+    }
+
+    /// Sends a SYN to `remote`, with `data` if the kernel has a cookie for that server, or else with a request for
+    /// one. Returns how many bytes the kernel took.
+    pub(crate) fn send_in_syn(socket: &Socket, remote: SocketAddr, data: &[u8]) -> io::Result<usize> {
+        let flags = libc::MSG_FASTOPEN | libc::MSG_NOSIGNAL;
+        match socket.send_to_with_flags(data, &SockAddr::from(remote), flags) {
+            // There is no cookie: the SYN left, and the data did not.
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(0),
+            result => result,
+        }
+    }
+
+    fn set(socket: &impl AsFd, option: c_int, value: &[u8]) -> io::Result<()> {
+        let fd = socket.as_fd().as_raw_fd();
+        let len = value.len() as libc::socklen_t;
+        // SAFETY: the descriptor is open as long as `socket` is borrowed. The kernel reads `len` bytes from `value`,
+        // which has that many and outlives the call.
+        let result = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, option, value.as_ptr().cast(), len) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Returns how many bytes of `value` the kernel has set.
+    fn get(socket: &impl AsFd, option: c_int, value: &mut [u8]) -> io::Result<usize> {
+        let fd = socket.as_fd().as_raw_fd();
+        let mut len = value.len() as libc::socklen_t;
+        // SAFETY: the descriptor is open as long as `socket` is borrowed. The kernel writes at most `len` bytes to
+        // `value`, which has that many, and any bytes are a valid value of it. Both pointers outlive the call.
+        let result = unsafe {
+            libc::getsockopt(fd, libc::IPPROTO_TCP, option, value.as_mut_ptr().cast(), &raw mut len)
+        };
+        if result == 0 { Ok(len as usize) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Systems without Fast Open, or whose Fast Open nobody here can test.
+#[cfg(not(target_os = "linux"))]
+mod other {
+    use super::{SYN_LEN, TCP_INFO_LEN};
+    use socket2::Socket;
+    use std::io;
+    use std::net::SocketAddr;
+
+    pub(crate) fn tcp_info<S>(_: &S) -> io::Result<[u8; TCP_INFO_LEN]> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn save_syns<S>(_: &S) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn saved_syn<S>(_: &S) -> io::Result<([u8; SYN_LEN], usize)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn fast_open_queue<S>(_: &S, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn set_keys<S>(_: &S, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn send_in_syn(_: &Socket, _: SocketAddr, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,290 @@
+//! The kernel's Fast Open in a network namespace of each test's own. Needs root and `ip`; otherwise nothing is tested.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use firstflight_credential::{CookieKey, CookieKeys, Outcome, Reason};
+use firstflight_kernel::{Carry, ListenConfig, Listener, Setting, Stream, connect};
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Runs `test` in a new namespace whose setting of Fast Open is `setting`.
+fn in_namespace<F: Future<Output = ()>>(setting: &str, test: impl FnOnce() -> F + Send + 'static) {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: making a network namespace needs root");
+        return;
+    }
+    let setting = setting.to_owned();
+    // The thread is in the namespace, and so is what it starts. The namespace ends with it.
+    let thread = std::thread::spawn(move || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        if !up.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: there is no ip command");
+            return;
+        }
+        std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", setting).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test()).await.unwrap() });
+    });
+    thread.join().unwrap();
+}
+
+fn any(family: u8) -> SocketAddr {
+    if family == 4 { "127.0.0.1:0" } else { "[::1]:0" }.parse().unwrap()
+}
+
+/// Connects with `data`, sends the rest of it, and returns both ends.
+async fn visit(listener: &Listener, data: &[u8]) -> (Stream, Stream) {
+    let attempt = connect(listener.local_addr(), None, Carry::Data(data)).unwrap();
+    let client = async {
+        let (mut stream, taken) = attempt.established().await.unwrap();
+        stream.write_all(&data[taken..]).await.unwrap();
+        stream
+    };
+    let (client, server) = tokio::join!(client, listener.accept());
+    (client, server.unwrap())
+}
+
+/// What the server reads is `data`, and its answer arrives.
+async fn exchange((mut client, mut server): (Stream, Stream), data: &[u8]) {
+    let mut request = vec![0; data.len()];
+    server.read_exact(&mut request).await.unwrap();
+    assert_eq!(request, data);
+    server.write_all(b"answer").await.unwrap();
+    server.shutdown().await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "answer");
+}
+
+fn outcomes((client, server): &(Stream, Stream)) -> (Outcome, Outcome) {
+    (client.outcome(), server.outcome())
+}
+
+fn handshake(reason: Reason) -> Outcome {
+    Outcome::Handshake(reason)
+}
+
+fn key(byte: u8) -> CookieKeys {
+    CookieKeys::new(CookieKey::from_bytes([byte; 16]))
+}
+
+#[test]
+fn the_second_visit_sends_its_data_in_the_syn() {
+    for family in [4, 6] {
+        in_namespace("3", move || async move {
+            let listener = Listener::bind(any(family), ListenConfig::default().keys(Some(key(1)))).unwrap();
+            assert!(listener.grants_cookies());
+            let ends = visit(&listener, b"first").await;
+            assert_eq!(outcomes(&ends), (handshake(Reason::NoCredential), handshake(Reason::NoCredential)));
+            assert_eq!(ends.1.early_bytes(), 0);
+            exchange(ends, b"first").await;
+            let ends = visit(&listener, b"second").await;
+            assert_eq!(outcomes(&ends), (Outcome::Accepted, Outcome::Accepted));
+            assert_eq!(ends.1.early_bytes(), 6);
+            exchange(ends, b"second").await;
+        });
+    }
+}
+
+#[test]
+fn a_request_larger_than_the_syn_is_accepted_in_part() {
+    in_namespace("3", || async {
+        assert!(Command::new("ip").args(["link", "set", "lo", "mtu", "1500"]).status().unwrap().success());
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        let data = vec![7; 1800];
+        exchange(visit(&listener, &data).await, &data).await;
+        let ends = visit(&listener, &data).await;
+        assert_eq!(outcomes(&ends), (Outcome::AcceptedPart, Outcome::Accepted));
+        assert!((1000..1500).contains(&ends.1.early_bytes()), "{}", ends.1.early_bytes());
+        exchange(ends, &data).await;
+    });
+}
+
+#[test]
+fn a_listener_that_does_not_grant_says_why() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default().pending(0)).unwrap();
+        assert!(!listener.grants_cookies());
+        let ends = visit(&listener, b"request").await;
+        assert_eq!(outcomes(&ends), (handshake(Reason::NoCredential), handshake(Reason::Policy)));
+        exchange(ends, b"request").await;
+    });
+    in_namespace("1", || async {
+        let setting = Setting::read().unwrap();
+        assert!(setting.client && !setting.server);
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        assert!(!listener.grants_cookies());
+        let ends = visit(&listener, b"request").await;
+        assert_eq!(outcomes(&ends), (handshake(Reason::NoCredential), handshake(Reason::SystemDisabled)));
+        exchange(ends, b"request").await;
+    });
+}
+
+#[test]
+fn a_client_that_may_not_use_fast_open_connects_as_usual() {
+    in_namespace("2", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        let ends = visit(&listener, b"request").await;
+        assert_eq!(outcomes(&ends), (handshake(Reason::SystemDisabled), handshake(Reason::NotRequested)));
+        exchange(ends, b"request").await;
+    });
+}
+
+#[test]
+fn data_is_kept_back_if_the_caller_says_so() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        exchange(visit(&listener, b"first").await, b"first").await;
+        for (carry, client, server) in [
+            (Carry::Request(Reason::NotReplaySafe), Reason::NotReplaySafe, Reason::NoData),
+            (Carry::Nothing(Reason::FailureMemory), Reason::FailureMemory, Reason::NotRequested),
+        ] {
+            let attempt = connect(listener.local_addr(), None, carry).unwrap();
+            assert_eq!(attempt.taken(), 0);
+            let (ends, accepted) = tokio::join!(attempt.established(), listener.accept());
+            let ends = (ends.unwrap().0, accepted.unwrap());
+            assert_eq!(outcomes(&ends), (handshake(client), handshake(server)));
+        }
+    });
+}
+
+#[test]
+fn a_cookie_of_a_forgotten_key_is_stale_and_one_of_the_backup_is_not() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default().keys(Some(key(1)))).unwrap();
+        exchange(visit(&listener, b"first").await, b"first").await;
+        // The new key grants, and the old one is still good.
+        listener.set_keys(&key(2).with_backup(CookieKey::from_bytes([1; 16]))).unwrap();
+        let ends = visit(&listener, b"backup").await;
+        assert_eq!(outcomes(&ends), (Outcome::Accepted, Outcome::Accepted));
+        exchange(ends, b"backup").await;
+        listener.set_keys(&key(3)).unwrap();
+        let ends = visit(&listener, b"stale").await;
+        let reasons = (Reason::DataNotAcknowledged, Reason::StaleOrWrongCredential);
+        assert_eq!(outcomes(&ends), (handshake(reasons.0), handshake(reasons.1)));
+        exchange(ends, b"stale").await;
+        // The refusal brought a cookie of the new key.
+        let ends = visit(&listener, b"again").await;
+        assert_eq!(outcomes(&ends), (Outcome::Accepted, Outcome::Accepted));
+        exchange(ends, b"again").await;
+        let three =
+            key(1).with_backup(CookieKey::from_bytes([2; 16])).with_backup(CookieKey::from_bytes([3; 16]));
+        assert_eq!(listener.set_keys(&three).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn a_closed_port_refuses_with_and_without_a_cookie() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        let at = listener.local_addr();
+        exchange(visit(&listener, b"first").await, b"first").await;
+        drop(listener);
+        for carry in
+            [Carry::Data(b"data"), Carry::Request(Reason::NotReplaySafe), Carry::Nothing(Reason::Policy)]
+        {
+            let refused = match connect(at, None, carry) {
+                Ok(attempt) => attempt.established().await.map(|_| ()),
+                Err(error) => Err(error),
+            };
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused, "{carry:?}");
+        }
+    });
+}
+
+#[test]
+fn a_drained_listener_loses_no_connection_whose_data_was_acknowledged() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        exchange(visit(&listener, b"first").await, b"first").await;
+        let mut clients = Vec::new();
+        for _ in 0..20 {
+            let attempt = connect(listener.local_addr(), None, Carry::Data(b"order")).unwrap();
+            clients.push(attempt.established().await.unwrap().0);
+        }
+        listener.drain().unwrap();
+        let mut served = 0;
+        while let Some(mut stream) = listener.try_accept().unwrap() {
+            let mut order = [0; 5];
+            stream.read_exact(&mut order).await.unwrap();
+            stream.write_all(b"done").await.unwrap();
+            served += 1;
+        }
+        drop(listener);
+        assert_eq!(served, 20);
+        for mut client in clients {
+            assert_eq!(client.outcome(), Outcome::Accepted);
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "done");
+        }
+    });
+}
+
+#[test]
+fn two_listeners_of_one_port_know_each_others_cookies() {
+    in_namespace("3", || async {
+        let config = || ListenConfig::default().keys(Some(key(1))).share_port(true);
+        let first = Listener::bind(any(4), config()).unwrap();
+        let second = Listener::bind(first.local_addr(), config()).unwrap();
+        let mut early = 0;
+        for n in 0..40 {
+            let attempt = connect(first.local_addr(), None, Carry::Data(b"request")).unwrap();
+            let accept = async {
+                tokio::select! {
+                    one = first.accept() => one.unwrap(),
+                    two = second.accept() => two.unwrap(),
+                }
+            };
+            let (client, server) = tokio::join!(attempt.established(), accept);
+            early += usize::from(client.unwrap().0.outcome().is_accepted());
+            assert_eq!(server.outcome().is_accepted(), n > 0);
+        }
+        assert_eq!(early, 39);
+    });
+}
+
+/// The SYN's data can be read and answered before the client's ACK, and the ACK is noticed.
+#[test]
+fn an_early_child_writes_before_it_is_confirmed() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        exchange(visit(&listener, b"first").await, b"first").await;
+        // Nothing but the SYN and the SYN-ACK passes: the ACK is dropped until the rule goes.
+        let nft = |rules: &str| {
+            let status = Command::new("nft").arg(rules).status();
+            status.is_ok_and(|status| status.success())
+        };
+        let port = listener.local_addr().port();
+        let drop = format!(
+            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
+             add rule ip t c tcp dport {port} tcp flags & (syn | ack) == ack drop"
+        );
+        if !nft(&drop) {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        let attempt = connect(listener.local_addr(), None, Carry::Data(b"early")).unwrap();
+        let mut server = listener.accept().await.unwrap();
+        assert!(server.is_early() && server.early_bytes() == 5);
+        let waited = tokio::time::timeout(Duration::from_millis(50), server.handshake_confirmed()).await;
+        assert!(waited.is_err(), "confirmed without an ACK");
+        let mut request = [0; 5];
+        server.read_exact(&mut request).await.unwrap();
+        server.write_all(b"answer").await.unwrap();
+        server.shutdown().await.unwrap();
+        assert!(server.is_early());
+        assert!(nft("flush ruleset"));
+        let (mut client, taken) = attempt.established().await.unwrap();
+        assert_eq!(taken, 5);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answer");
+        server.handshake_confirmed().await.unwrap();
+        assert!(!server.is_early());
+    });
+}
