@@ -57,6 +57,12 @@ pub(crate) struct Linux {
     key: CookieKey,
 }
 
+impl Linux {
+    pub(crate) const fn key(&self) -> &CookieKey {
+        &self.key
+    }
+}
+
 impl CookieScheme for Linux {
     fn make(&self, flow: &Flow) -> [u8; 8] {
         //= rfc7413 4.1.2-a

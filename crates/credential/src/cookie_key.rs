@@ -17,12 +17,6 @@ impl CookieKey {
         Self(bytes)
     }
 
-    /// The key's bytes, for another implementation: the kernel's.
-    #[must_use]
-    pub fn to_bytes(&self) -> Zeroizing<[u8; 16]> {
-        Zeroizing::new(self.0)
-    }
-
     pub(crate) const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

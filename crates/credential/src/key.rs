@@ -10,6 +10,7 @@ use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr};
 use firstflight_wire::Clock;
 use firstflight_wire::tcp::{Cookie, FastOpen};
+use zeroize::Zeroizing;
 
 /// Which key a cookie was made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,20 @@ impl KeyRing {
     #[must_use]
     pub const fn scheme(&self) -> Scheme {
         self.scheme
+    }
+
+    /// The keys as Linux takes them for a listener (`TCP_FASTOPEN_KEY`): 16 bytes, and 16 more for the first backup.
+    /// Linux has no room for further ones. `None` if the cookie function is not Linux'.
+    #[must_use]
+    pub fn to_linux(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(32));
+        for key in core::iter::once(&self.primary).chain(self.backups.first()) {
+            match key {
+                Loaded::Linux(linux) => bytes.extend_from_slice(linux.key().as_bytes()),
+                Loaded::Paper(_) => return None,
+            }
+        }
+        Some(bytes)
     }
 
     /// A secret number that tables may use as the key of their hashes.
@@ -164,6 +179,14 @@ mod tests {
         let ring = KeyRing::new(Scheme::Linux, key(0xab)).with_backup(key(0xcd));
         let text = format!("{:?} {ring:?}", key(0xab));
         assert_eq!(text, "CookieKey(..) KeyRing { scheme: Linux, backups: 1, .. }");
+    }
+
+    #[test]
+    fn linux_takes_the_first_backup_and_its_own_function_only() {
+        let ring = |scheme| KeyRing::new(scheme, key(1)).with_backup(key(2)).with_backup(key(3));
+        assert_eq!(*KeyRing::new(Scheme::Linux, key(1)).to_linux().unwrap(), [1; 16]);
+        assert_eq!(*ring(Scheme::Linux).to_linux().unwrap(), [[1; 16], [2; 16]].concat());
+        assert_eq!(ring(Scheme::Paper).to_linux(), None);
     }
 
     #[test]

@@ -5,14 +5,13 @@ use crate::setting::Setting;
 use crate::stream::Stream;
 use crate::syn::Asked;
 use crate::sys;
-use firstflight_credential::Check;
-use firstflight_credential::{CookieKeys, KeyRing, Outcome, Reason, Scheme};
+use firstflight_credential::{Check, KeyRing, Outcome, Reason};
 use firstflight_wire::setters;
 use firstflight_wire::tcp::FastOpen;
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::net::{TcpListener, TcpStream};
 use zeroize::Zeroizing;
@@ -27,9 +26,9 @@ pub struct ListenConfig {
     /// How many connections may wait to be accepted. The default is 4,096; the kernel takes at most
     /// `net.core.somaxconn`.
     pub backlog: u32,
-    /// The keys of the cookies. Without keys the kernel uses those of the namespace. Linux takes at most one backup.
-    /// All listeners of a port, and all servers of a farm, need the same.
-    pub keys: Option<CookieKeys>,
+    /// The keys of the cookies. Without keys the kernel uses those of the namespace. All listeners of a port, and all
+    /// servers of a farm, need the same. Linux takes one backup, the first.
+    pub keys: Option<Arc<KeyRing>>,
     /// Several listeners may share the port (`SO_REUSEPORT`).
     pub share_port: bool,
 }
@@ -38,7 +37,7 @@ setters! {
     ListenConfig {
         pending: u32,
         backlog: u32,
-        keys: Option<CookieKeys>,
+        keys: Option<Arc<KeyRing>>,
         share_port: bool,
     }
 }
@@ -56,7 +55,7 @@ pub struct Listener {
     tcp: TcpListener,
     local: SocketAddr,
     grants: Grants,
-    keys: Mutex<Option<KeyRing>>,
+    keys: Mutex<Option<Arc<KeyRing>>>,
 }
 
 /// Whether cookies are granted.
@@ -76,7 +75,7 @@ impl Listener {
     /// [`Listener::grants_cookies`] tells.
     ///
     /// # Errors
-    /// When the address cannot be used, and when there are more backup keys than one.
+    /// When the address cannot be used, or the cookie function of the keys is not Linux'.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O.
@@ -92,11 +91,9 @@ impl Listener {
             socket.set_only_v6(true)?;
         }
         socket.bind(&local.into())?;
-        let mut ring = None;
         if let Some(keys) = &config.keys {
             // The keys come first: with others, a SYN would get a cookie that is worth nothing later.
-            install(keys, |bytes| sys::set_keys(&socket, bytes))?;
-            ring = Some(keys.ring(Scheme::Linux));
+            sys::set_keys(&socket, &for_linux(keys)?)?;
         }
         let allowed = Setting::read().is_ok_and(|setting| setting.server);
         let grants = match (config.pending, sys::fast_open_queue(&socket, config.pending)) {
@@ -109,7 +106,7 @@ impl Listener {
         socket.listen(i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
         let tcp = TcpListener::from_std(socket.into())?;
         let local = tcp.local_addr()?;
-        Ok(Self { tcp, local, grants, keys: Mutex::new(ring) })
+        Ok(Self { tcp, local, grants, keys: Mutex::new(config.keys) })
     }
 
     /// Whether clients get cookies, and SYNs with cookies may carry data. If not, the listener was configured so, or the
@@ -123,10 +120,10 @@ impl Listener {
     /// key as backup first.
     ///
     /// # Errors
-    /// When there are more backups than one, and the system's.
-    pub fn set_keys(&self, keys: &CookieKeys) -> io::Result<()> {
-        install(keys, |bytes| sys::set_keys(&self.tcp, bytes))?;
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys.ring(Scheme::Linux));
+    /// When the cookie function of the keys is not Linux', and the system's.
+    pub fn set_keys(&self, keys: Arc<KeyRing>) -> io::Result<()> {
+        sys::set_keys(&self.tcp, &for_linux(&keys)?)?;
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
         Ok(())
     }
 
@@ -200,16 +197,9 @@ impl Listener {
     }
 }
 
-/// Gives the kernel the keys of a listener, by `set`.
-fn install(keys: &CookieKeys, set: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
-    if keys.backups.len() > 1 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "Linux takes one backup key"));
-    }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(32));
-    for key in std::iter::once(&keys.primary).chain(&keys.backups) {
-        bytes.extend_from_slice(&*key.to_bytes());
-    }
-    set(&bytes)
+fn for_linux(keys: &KeyRing) -> io::Result<Zeroizing<Vec<u8>>> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "the kernel has Linux' cookie function only");
+    keys.to_linux().ok_or_else(wrong)
 }
 
 #[cfg(unix)]

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -62,16 +63,44 @@ impl Stream {
     /// # Errors
     /// When the connection ends before the ACK arrives.
     pub async fn handshake_confirmed(&self) -> io::Result<()> {
-        let confirmed = || match self.info()?.confirmed {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        };
-        // A child is writable before it is confirmed, and Linux reports once more that it is when the ACK arrives. This
-        // takes the first report away. Writes do not wait for it: see `poll_write`.
-        self.tcp.async_io(Interest::WRITABLE, confirmed).await?;
+        self.tcp.async_io(Interest::WRITABLE, || self.check_confirmed()).await
+    }
+
+    /// Poll version of [`Stream::handshake_confirmed`]. It shares its place for a waker with writes.
+    ///
+    /// # Errors
+    /// As [`Stream::handshake_confirmed`].
+    pub fn poll_handshake_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.tcp.poll_write_ready(cx))?;
+            match self.tcp.try_io(Interest::WRITABLE, || self.check_confirmed()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// [`io::ErrorKind::WouldBlock`] before the ACK. A child is writable before it is confirmed, and Linux reports once
+    /// more that it is when the ACK arrives: so the first report is to be forgotten. Writes do not wait for the second:
+    /// see [`Stream::try_first`].
+    fn check_confirmed(&self) -> io::Result<()> {
         match self.tcp.take_error()? {
             Some(error) => Err(error),
-            None => Ok(()),
+            None if self.info()?.confirmed => Ok(()),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Ends the connection with a RST, at once on Linux, and elsewhere when the stream is dropped.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn abort(&self) -> io::Result<()> {
+        match sys::disconnect(&self.tcp) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                socket2::SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
+            }
+            result => result,
         }
     }
 
@@ -103,6 +132,14 @@ impl Stream {
     /// The system's.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.tcp.set_nodelay(nodelay)
+    }
+
+    /// Whether small segments are sent at once.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.tcp.nodelay()
     }
 
     /// Tokio's stream, which knows nothing of the first flight.

@@ -2,9 +2,9 @@
 #![allow(unsafe_code, reason = "socket options")]
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
+pub(crate) use linux::{disconnect, fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::{fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
+pub(crate) use other::{disconnect, fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
 
 /// As much of `struct tcp_info` as is read.
 pub(crate) const TCP_INFO_LEN: usize = 256;
@@ -18,6 +18,7 @@ mod linux {
     use socket2::{SockAddr, Socket};
     use std::ffi::c_int;
     use std::io;
+    use std::mem::size_of;
     use std::net::SocketAddr;
     use std::os::fd::{AsFd, AsRawFd};
 
@@ -63,6 +64,17 @@ mod linux {
         }
     }
 
+    /// Ends a connection with a RST.
+    pub(crate) fn disconnect(socket: &impl AsFd) -> io::Result<()> {
+        let fd = socket.as_fd().as_raw_fd();
+        let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+        let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+        // SAFETY: the descriptor is open as long as `socket` is borrowed. The kernel reads `len` bytes from `nowhere`,
+        // which has that many and outlives the call.
+        let result = unsafe { libc::connect(fd, &raw const nowhere, len) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     fn set(socket: &impl AsFd, option: c_int, value: &[u8]) -> io::Result<()> {
         let fd = socket.as_fd().as_raw_fd();
         let len = value.len() as libc::socklen_t;
@@ -94,6 +106,10 @@ mod other {
     use std::net::SocketAddr;
 
     pub(crate) fn tcp_info<S>(_: &S) -> io::Result<[u8; TCP_INFO_LEN]> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn disconnect<S>(_: &S) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

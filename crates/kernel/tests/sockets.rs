@@ -2,11 +2,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use firstflight_credential::{CookieKey, CookieKeys, Outcome, Reason};
+use firstflight_credential::{CookieKey, KeyRing, Outcome, Reason, Scheme};
 use firstflight_kernel::{Carry, ListenConfig, Listener, Setting, Stream, connect};
 use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -68,15 +69,19 @@ fn handshake(reason: Reason) -> Outcome {
     Outcome::Handshake(reason)
 }
 
-fn key(byte: u8) -> CookieKeys {
-    CookieKeys::new(CookieKey::from_bytes([byte; 16]))
+/// A ring of keys, each made of one byte.
+fn keys(bytes: &[u8]) -> Arc<KeyRing> {
+    let mut keys = bytes.iter().map(|byte| CookieKey::from_bytes([*byte; 16]));
+    let ring = KeyRing::new(Scheme::Linux, keys.next().unwrap());
+    Arc::new(keys.fold(ring, KeyRing::with_backup))
 }
 
 #[test]
 fn the_second_visit_sends_its_data_in_the_syn() {
     for family in [4, 6] {
         in_namespace("3", move || async move {
-            let listener = Listener::bind(any(family), ListenConfig::default().keys(Some(key(1)))).unwrap();
+            let listener =
+                Listener::bind(any(family), ListenConfig::default().keys(Some(keys(&[1])))).unwrap();
             assert!(listener.grants_cookies());
             let ends = visit(&listener, b"first").await;
             assert_eq!(outcomes(&ends), (handshake(Reason::NoCredential), handshake(Reason::NoCredential)));
@@ -155,14 +160,14 @@ fn data_is_kept_back_if_the_caller_says_so() {
 #[test]
 fn a_cookie_of_a_forgotten_key_is_stale_and_one_of_the_backup_is_not() {
     in_namespace("3", || async {
-        let listener = Listener::bind(any(4), ListenConfig::default().keys(Some(key(1)))).unwrap();
+        let listener = Listener::bind(any(4), ListenConfig::default().keys(Some(keys(&[1])))).unwrap();
         exchange(visit(&listener, b"first").await, b"first").await;
         // The new key grants, and the old one is still good.
-        listener.set_keys(&key(2).with_backup(CookieKey::from_bytes([1; 16]))).unwrap();
+        listener.set_keys(keys(&[2, 1])).unwrap();
         let ends = visit(&listener, b"backup").await;
         assert_eq!(outcomes(&ends), (Outcome::Accepted, Outcome::Accepted));
         exchange(ends, b"backup").await;
-        listener.set_keys(&key(3)).unwrap();
+        listener.set_keys(keys(&[3, 4, 5])).unwrap();
         let ends = visit(&listener, b"stale").await;
         let reasons = (Reason::DataNotAcknowledged, Reason::StaleOrWrongCredential);
         assert_eq!(outcomes(&ends), (handshake(reasons.0), handshake(reasons.1)));
@@ -171,9 +176,8 @@ fn a_cookie_of_a_forgotten_key_is_stale_and_one_of_the_backup_is_not() {
         let ends = visit(&listener, b"again").await;
         assert_eq!(outcomes(&ends), (Outcome::Accepted, Outcome::Accepted));
         exchange(ends, b"again").await;
-        let three =
-            key(1).with_backup(CookieKey::from_bytes([2; 16])).with_backup(CookieKey::from_bytes([3; 16]));
-        assert_eq!(listener.set_keys(&three).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let paper = Arc::new(KeyRing::new(Scheme::Paper, CookieKey::from_bytes([1; 16])));
+        assert_eq!(listener.set_keys(paper).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     });
 }
 
@@ -228,7 +232,7 @@ fn a_drained_listener_loses_no_connection_whose_data_was_acknowledged() {
 #[test]
 fn two_listeners_of_one_port_know_each_others_cookies() {
     in_namespace("3", || async {
-        let config = || ListenConfig::default().keys(Some(key(1))).share_port(true);
+        let config = || ListenConfig::default().keys(Some(keys(&[1]))).share_port(true);
         let first = Listener::bind(any(4), config()).unwrap();
         let second = Listener::bind(first.local_addr(), config()).unwrap();
         let mut early = 0;
@@ -245,6 +249,18 @@ fn two_listeners_of_one_port_know_each_others_cookies() {
             assert_eq!(server.outcome().is_accepted(), n > 0);
         }
         assert_eq!(early, 39);
+    });
+}
+
+#[test]
+fn an_aborted_connection_ends_with_a_reset() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        let (mut client, server) = visit(&listener, b"request").await;
+        server.abort().unwrap();
+        let mut answer = String::new();
+        let error = client.read_to_string(&mut answer).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     });
 }
 
