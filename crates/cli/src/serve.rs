@@ -161,7 +161,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         config.asap = asap.policy.clone();
         let listener = endpoint.listen(config).map_err(|error| Error::Listen(at, error))?;
         handles.push(listener.keys());
-        trusting.push(listener.trust());
+        trusting.extend(listener.trust());
         let body_timeout = args.readers.body_timeout();
         let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, body_timeout, log };
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));

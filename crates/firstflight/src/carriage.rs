@@ -235,7 +235,7 @@ impl DnsPath {
                 };
                 let other = self.arrive(server, &armed, addresses, first, config).await?;
                 let elsewhere = other.is_some();
-                let stream = other.unwrap_or_else(|| armed.bound());
+                let stream = other.unwrap_or_else(|| armed.bound().into());
                 let relayed = stream.info().is_some_and(|info| info.relayed);
                 if relayed {
                     self.0.manners().handle_relayed(flight);

@@ -8,7 +8,7 @@ use crate::jobs::Jobs;
 use crate::listener::Listener;
 use crate::shared::{BEGINNING, Shared};
 use crate::store::{SharedStore, StoreCounters};
-use crate::stream::{Stream, first_data};
+use crate::stream::{EngineStream, Stream, first_data};
 use crate::time::Time;
 use firstflight_credential::NetworkId;
 use firstflight_link::Link;
@@ -159,12 +159,12 @@ impl Endpoint {
     ) -> io::Result<Stream> {
         let mut config = config.clone().replay_safe(first.is_replayable());
         let data = first_data(&mut config, first.data());
-        let (mut stream, taken) = Stream::open(&self.shared, remote, data, &config)?;
+        let (mut stream, taken) = EngineStream::open(&self.shared, remote, data, &config)?;
         stream.connected().await?;
         if let Some(rest) = first.data().get(taken..).filter(|r| !r.is_empty()) {
             stream.write_all(rest).await?;
         }
-        Ok(stream)
+        Ok(stream.into())
     }
 
     /// A stream that connects with its first write. Libraries such as hyper and rustls need it, because they do not
@@ -189,7 +189,7 @@ impl Endpoint {
     /// ```
     #[must_use]
     pub fn connect_lazy(&self, remote: SocketAddr, config: ConnectConfig) -> Stream {
-        Stream::lazy(&self.shared, remote, config)
+        EngineStream::lazy(&self.shared, remote, config).into()
     }
 
     /// Starts listening.

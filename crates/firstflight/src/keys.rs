@@ -28,23 +28,51 @@ pub(crate) const EVERY: Duration = Duration::from_secs(1);
 
 /// Sets the keys of one listener. It keeps neither the listener nor the endpoint alive.
 #[derive(Debug, Clone)]
-pub struct KeyHandle {
-    shared: Weak<Shared>,
-    id: ListenerId,
+pub struct KeyHandle(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Engine {
+        shared: Weak<Shared>,
+        id: ListenerId,
+    },
+    #[cfg(feature = "kernel")]
+    Kernel(Weak<firstflight_kernel::Listener>),
 }
 
 impl KeyHandle {
     pub(crate) fn new(shared: &Arc<Shared>, id: ListenerId) -> Self {
-        Self { shared: Arc::downgrade(shared), id }
+        Self(Kind::Engine { shared: Arc::downgrade(shared), id })
+    }
+
+    #[cfg(feature = "kernel")]
+    pub(crate) fn of_kernel(listener: &Arc<firstflight_kernel::Listener>) -> Self {
+        Self(Kind::Kernel(Arc::downgrade(listener)))
     }
 
     /// Like [`crate::Listener::set_keys`]. Also returns false if the listener is gone.
     pub fn set(&self, keys: Arc<KeyRing>) -> bool {
-        self.shared.upgrade().is_some_and(|shared| shared.lock().stack.set_keys(self.id, keys))
+        match &self.0 {
+            Kind::Engine { shared, id } => {
+                shared.upgrade().is_some_and(|shared| shared.lock().stack.set_keys(*id, keys))
+            }
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(listener) => {
+                let set = listener.upgrade().map(|listener| listener.set_keys(keys));
+                if let Some(Err(error)) = &set {
+                    tracing::warn!(%error, "the kernel did not take the cookie keys");
+                }
+                set.is_some_and(|set| set.is_ok())
+            }
+        }
     }
 
     fn is_alive(&self) -> bool {
-        Shared::has_listener(&self.shared, self.id)
+        match &self.0 {
+            Kind::Engine { shared, id } => Shared::has_listener(shared, *id),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(listener) => listener.strong_count() > 0,
+        }
     }
 }
 

@@ -62,6 +62,8 @@ mod endpoint;
 mod first_flight;
 mod history;
 mod jobs;
+#[cfg(feature = "kernel")]
+pub mod kernel;
 pub mod keys;
 mod listener;
 #[cfg(feature = "metrics")]
@@ -91,7 +93,7 @@ pub use listener::Listener;
 pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
 pub use store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError};
-pub use stream::Stream;
+pub use stream::{Race, Stream};
 pub use time::{Time, block_on_virtual};
 
 use std::io;

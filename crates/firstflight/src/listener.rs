@@ -3,7 +3,7 @@
 use crate::credential::KeyRing;
 use crate::keys::KeyHandle;
 use crate::shared::Shared;
-use crate::stream::Stream;
+use crate::stream::{EngineStream, Stream};
 use crate::trust::TrustHandle;
 use firstflight_stack::ListenerId;
 use std::future::poll_fn;
@@ -12,24 +12,43 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A listening socket. Dropping it resets the connections that were not accepted.
+/// A listening socket, of an engine or of the kernel. Dropping it resets the connections that were not accepted.
 #[derive(Debug)]
-pub struct Listener {
+pub struct Listener(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Engine(EngineListener),
+    #[cfg(feature = "kernel")]
+    Kernel(Arc<firstflight_kernel::Listener>),
+}
+
+/// A listening socket of an engine.
+#[derive(Debug)]
+struct EngineListener {
     shared: Arc<Shared>,
     id: ListenerId,
     local: SocketAddr,
 }
 
+#[cfg(feature = "kernel")]
+impl From<firstflight_kernel::Listener> for Listener {
+    fn from(listener: firstflight_kernel::Listener) -> Self {
+        Self(Kind::Kernel(Arc::new(listener)))
+    }
+}
+
 impl Listener {
     pub(crate) fn new(shared: Arc<Shared>, id: ListenerId, local: SocketAddr) -> Self {
-        Self { shared, id, local }
+        Self(Kind::Engine(EngineListener { shared, id, local }))
     }
 
     /// Returns the next connection. A connection whose first flight was accepted is returned before its handshake is
     /// complete: see [`Stream::is_early`].
     ///
     /// # Errors
-    /// When the endpoint has stopped.
+    /// When the endpoint has stopped. With the kernel's sockets also the system's, for example when the process has too
+    /// many files open: the listener goes on.
     ///
     /// ```
     /// # use firstflight::Listener;
@@ -46,24 +65,28 @@ impl Listener {
     /// }
     /// ```
     pub async fn accept(&self) -> io::Result<Stream> {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        match &self.0 {
+            Kind::Engine(engine) => poll_fn(|cx| engine.poll_accept(cx)).await,
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.accept().await.map(Stream::from),
+        }
     }
 
-    /// Poll version of [`Listener::accept`].
-    pub fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
-        let mut inner = self.shared.lock();
-        if let Some(id) = inner.stack.accept(self.id) {
-            let Some(info) = inner.stack.info(id) else { return Poll::Pending };
-            drop(inner);
-            return Poll::Ready(Ok(Stream::accepted(&self.shared, id, &info)));
+    /// Poll version of [`Listener::accept`]. Poll it from one task at a time.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+        match &self.0 {
+            Kind::Engine(engine) => engine.poll_accept(cx),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.poll_accept(cx).map_ok(Stream::from),
         }
-        inner.check()?;
-        inner.wait_accept(self.id, cx);
-        Poll::Pending
     }
 
     /// Replaces the listener's cookie keys, starting with the next SYN. First flights that were already accepted are
-    /// not affected. Returns false if it listens without Fast Open.
+    /// not affected. Returns false if it listens without Fast Open, and if the keys' cookie function is not the kernel's
+    /// and the listener is.
     ///
     /// ```
     /// # use firstflight::{Listener, credential::{CookieKeys, Scheme}};
@@ -73,29 +96,56 @@ impl Listener {
     /// }
     /// ```
     pub fn set_keys(&self, keys: Arc<KeyRing>) -> bool {
-        self.shared.lock().stack.set_keys(self.id, keys)
+        self.keys().set(keys)
     }
 
     /// A handle that sets the listener's keys. Give it to [`crate::keys::follow`].
     #[must_use]
     pub fn keys(&self) -> KeyHandle {
-        KeyHandle::new(&self.shared, self.id)
+        match &self.0 {
+            Kind::Engine(engine) => KeyHandle::new(&engine.shared, engine.id),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => KeyHandle::of_kernel(kernel),
+        }
     }
 
-    /// A handle that sets the verifiers that the listener trusts. Give it to [`crate::trust::follow`].
+    /// A handle that sets the verifiers that the listener trusts. Give it to [`crate::trust::follow`]. `None` for a
+    /// listener of the kernel, which takes no certificates.
     #[must_use]
-    pub fn trust(&self) -> TrustHandle {
-        TrustHandle::new(&self.shared, self.id)
+    pub fn trust(&self) -> Option<TrustHandle> {
+        match &self.0 {
+            Kind::Engine(engine) => Some(TrustHandle::new(&engine.shared, engine.id)),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(_) => None,
+        }
     }
 
     /// The address that it listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        match &self.0 {
+            Kind::Engine(engine) => engine.local,
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.local_addr(),
+        }
     }
 }
 
-impl Drop for Listener {
+impl EngineListener {
+    fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
+        let mut inner = self.shared.lock();
+        if let Some(id) = inner.stack.accept(self.id) {
+            let Some(info) = inner.stack.info(id) else { return Poll::Pending };
+            drop(inner);
+            return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, &info).into()));
+        }
+        inner.check()?;
+        inner.wait_accept(self.id, cx);
+        Poll::Pending
+    }
+}
+
+impl Drop for EngineListener {
     fn drop(&mut self) {
         let mut inner = self.shared.lock();
         let now = inner.now();

@@ -4,7 +4,7 @@ use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
 use crate::history::Way;
 use crate::shared::{Inner, Interest, Shared};
-use crate::stream::{Stream, connect, first_data};
+use crate::stream::{EngineStream, Stream, connect, first_data};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{Certified, ConnId, ConnectConfig, IoError};
 use firstflight_wire::setters;
@@ -331,10 +331,10 @@ impl Winner {
     /// Sends the rest of the data and returns the stream.
     async fn deliver(self, shared: &Arc<Shared>, first: FirstFlight<'_>) -> Result<Stream, FailedAttempt> {
         let Attempt { remote, id, given } = self.attempt;
-        let mut stream = Stream::opened(shared, id, remote, self.elsewhere);
+        let mut stream = EngineStream::opened(shared, id, remote, self.elsewhere);
         let rest = first.data().get(given.unwrap_or(0)..).unwrap_or_default();
         match stream.write_all(rest).await {
-            Ok(()) => Ok(stream),
+            Ok(()) => Ok(stream.into()),
             Err(error) => Err(FailedAttempt { remote, outcome: stream.outcome(), error }),
         }
     }
@@ -342,7 +342,7 @@ impl Winner {
 
 /// RFC 8305 §4: alternates between the families, starting with the family of the first address. The order within a
 /// family is kept. Duplicates are removed.
-fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+pub(crate) fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let leading_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (mut leading, mut other) = (Vec::new(), Vec::new());
     for address in addresses {

@@ -1,151 +1,88 @@
-//! TCP streams.
+//! TCP streams, of an engine or of the kernel.
 
-use crate::shared::{Inner, Interest, Shared, io_error};
-use crate::time::Time;
-use firstflight_credential::{Outcome, Reason};
-use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ConnectionInfo, IoError};
-use std::borrow::Cow;
+mod engine;
+
+#[cfg(feature = "dns")]
+pub(crate) use engine::at_present;
+pub(crate) use engine::{EngineStream, connect, first_data};
+
+use firstflight_credential::Outcome;
+use firstflight_stack::ConnectionInfo;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// The phase of a stream.
-#[derive(Debug)]
-enum Phase {
-    /// Nothing was sent yet; the first write connects.
-    Lazy(Box<Lazy>),
-    Open(ConnId),
-}
-
-/// A stream before its first write.
-#[derive(Debug)]
-struct Lazy {
-    config: ConnectConfig,
-    wishes: Mutex<Wishes>,
-}
-
-/// Settings that the application made before the stream had a connection.
-#[derive(Debug, Default)]
-struct Wishes {
-    nodelay: Option<bool>,
-    aborted: bool,
-    /// A reader that waits for the first write.
-    reader: Option<Waker>,
-}
-
-impl Lazy {
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Connects, with as much of `bytes` in the SYN as allowed. Returns how many bytes were taken.
-    fn connect(&self, inner: &mut Inner, remote: SocketAddr, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
-        if self.wishes().aborted {
-            return Err(io_error(IoError::Closed(CloseReason::Aborted)));
-        }
-        let mut config = self.config.clone();
-        let data = first_data(&mut config, bytes);
-        let (id, taken) = connect(inner, remote, data, &config)?;
-        if let Some(nodelay) = self.wishes().nodelay {
-            let now = inner.now();
-            inner.stack.set_nodelay(id, nodelay, now);
-        }
-        Ok((id, taken))
-    }
-}
 
 /// A TCP stream. `AsyncWrite::poll_shutdown` closes the sending direction and leaves the other direction open (half
 /// close). Dropping the stream closes the connection in order in the background.
 #[derive(Debug)]
 pub struct Stream {
-    shared: Arc<Shared>,
-    phase: Phase,
-    remote: SocketAddr,
-    /// Nothing may be written before the handshake is complete.
-    held: bool,
+    kind: Kind,
+    race: Option<Race>,
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
 }
 
-/// Whether the stack may get data before the handshake is complete. Without Fast Open the stack keeps it until then.
-/// With Fast Open the data may ride in the SYN, which the application must have allowed.
-fn rides(config: &ConnectConfig) -> bool {
-    config.replay_safe || !config.fast_open || config.asap.as_ref().is_some_and(|certified| certified.once)
+/// A connection won a race against an attempt with Fast Open that had no answer yet, or was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Race {
+    /// Whether data left with that attempt, so that the server may execute it twice.
+    data_left_twice: bool,
 }
 
-/// The part of `data` that the stack gets with the connect. If data is kept back, sets [`ConnectConfig::held_back`].
-pub(crate) fn first_data<'a>(config: &mut ConnectConfig, data: &'a [u8]) -> &'a [u8] {
-    if data.is_empty() || rides(config) {
-        return data;
+impl Race {
+    #[cfg(feature = "kernel")]
+    pub(crate) const fn new(data_left_twice: bool) -> Self {
+        Self { data_left_twice }
     }
-    config.held_back = Some(Reason::NotReplaySafe);
-    &[]
+
+    /// Whether the data of the first flight left with the other attempt, too. The server may execute it twice, which the
+    /// caller has allowed.
+    #[must_use]
+    pub const fn data_left_twice(&self) -> bool {
+        self.data_left_twice
+    }
+}
+
+#[derive(Debug)]
+enum Kind {
+    Engine(EngineStream),
+    #[cfg(feature = "kernel")]
+    Kernel(firstflight_kernel::Stream),
+}
+
+impl From<EngineStream> for Stream {
+    fn from(stream: EngineStream) -> Self {
+        Self { kind: Kind::Engine(stream), race: None, elsewhere: None }
+    }
+}
+
+#[cfg(feature = "kernel")]
+impl From<firstflight_kernel::Stream> for Stream {
+    fn from(stream: firstflight_kernel::Stream) -> Self {
+        Self { kind: Kind::Kernel(stream), race: None, elsewhere: None }
+    }
 }
 
 impl Stream {
-    /// Sends a SYN with as much of `first` as allowed. Returns how much of `first` was taken.
-    pub(crate) fn open(
-        shared: &Arc<Shared>,
-        remote: SocketAddr,
-        first: &[u8],
-        config: &ConnectConfig,
-    ) -> io::Result<(Self, usize)> {
-        let mut inner = shared.lock();
-        let (id, taken) = connect(&mut inner, remote, first, config)?;
-        drop(inner);
-        Ok((Self::opened(shared, id, remote, None), taken))
-    }
-
-    pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
-        let held = !rides(&config);
-        let phase = Phase::Lazy(Box::new(Lazy { config, wishes: Mutex::default() }));
-        Self { shared: Arc::clone(shared), phase, remote, held, elsewhere: None }
-    }
-
-    pub(crate) fn accepted(shared: &Arc<Shared>, id: ConnId, info: &ConnectionInfo) -> Self {
-        Self::opened(shared, id, info.remote, None)
-    }
-
-    /// A stream for connection `id`. `elsewhere` is the outcome of its first flight if another connection carried it.
-    pub(crate) fn opened(
-        shared: &Arc<Shared>,
-        id: ConnId,
-        remote: SocketAddr,
+    /// A stream of the kernel after a race. `elsewhere` is the outcome of its first flight if that was in the SYN of an
+    /// attempt at another address.
+    #[cfg(feature = "kernel")]
+    pub(crate) const fn raced(
+        stream: firstflight_kernel::Stream,
+        race: Option<Race>,
         elsewhere: Option<Outcome>,
     ) -> Self {
-        Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote, held: false, elsewhere }
+        Self { kind: Kind::Kernel(stream), race, elsewhere }
     }
 
-    /// Accepts an answer to the first flight in a lookup from any address that proves with `key` that it received the
-    /// flight.
-    #[cfg(feature = "dns")]
-    pub(crate) fn expect_answer(&self, id: ConnId, key: firstflight_credential::asap::ReplyKey) {
-        self.shared.lock().stack.expect_answer(id, key);
-    }
-
-    /// Waits until the direct copy of connection `id`, whose first flight is also in a lookup, is refused. Returns
-    /// why.
-    #[cfg(feature = "dns")]
-    pub(crate) async fn direct_refused(&self, id: ConnId) -> io::Error {
-        poll_fn(|cx| {
-            let mut inner = self.shared.lock();
-            if let Some(reason) = inner.stack.direct_refused(id) {
-                return Poll::Ready(io_error(IoError::Closed(reason)));
-            }
-            inner.wait(id, Interest::Connected, cx);
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Sets the peer's address, which was not known before.
-    #[cfg(feature = "dns")]
-    pub(crate) fn set_peer(&mut self, remote: SocketAddr) {
-        self.remote = remote;
+    /// Kernel's sockets: whether the connection won a race against an attempt with Fast Open. `None` if there was no such
+    /// race, and for a connection of an engine, whose second attempts are in [`ConnectionInfo`].
+    #[must_use]
+    pub const fn race(&self) -> Option<Race> {
+        self.race
     }
 
     /// The outcome of the first flight, with the reason; `Undecided` until the answer has arrived. After
@@ -153,28 +90,42 @@ impl Stream {
     /// attempt.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.elsewhere.or_else(|| Some(self.info()?.outcome)).unwrap_or_default()
+        self.elsewhere.unwrap_or_else(|| match &self.kind {
+            Kind::Engine(engine) => engine.outcome(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.outcome(),
+        })
     }
 
-    /// The state of the connection. `None` before the first write of a lazy stream.
+    /// The state of the connection in the engine. `None` before the first write of a lazy stream, and for a stream of
+    /// the kernel.
     #[must_use]
     pub fn info(&self) -> Option<ConnectionInfo> {
-        match self.phase {
-            Phase::Open(id) => self.shared.lock().stack.info(id),
-            Phase::Lazy(_) => None,
+        match &self.kind {
+            Kind::Engine(engine) => engine.info(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(_) => None,
         }
     }
 
     /// The peer's address.
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
-        self.remote
+        match &self.kind {
+            Kind::Engine(engine) => engine.peer_addr(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.peer_addr(),
+        }
     }
 
     /// The local address. `None` before the first write of a lazy stream.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.info().map(|i| i.local)
+        match &self.kind {
+            Kind::Engine(engine) => engine.local_addr(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.local_addr().ok(),
+        }
     }
 
     /// Server side: true while the handshake is not complete, so that everything read so far arrived early. Until
@@ -183,14 +134,22 @@ impl Stream {
     /// arrived early.
     #[must_use]
     pub fn is_early(&self) -> bool {
-        self.info().is_some_and(|i| !i.confirmed)
+        match &self.kind {
+            Kind::Engine(engine) => engine.is_early(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.is_early(),
+        }
     }
 
     /// Server side: how many bytes at the beginning of the stream arrived in the SYN, before the handshake was
     /// complete. 0 for an ordinary handshake.
     #[must_use]
     pub fn early_bytes(&self) -> u32 {
-        self.info().map_or(0, |i| i.totals.early)
+        match &self.kind {
+            Kind::Engine(engine) => engine.early_bytes(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.early_bytes(),
+        }
     }
 
     /// Waits until the peer's ACK has proved its address.
@@ -199,15 +158,23 @@ impl Stream {
     /// When the connection ends before the ACK arrives. [`io::ErrorKind::NotConnected`] for a lazy stream before its
     /// first write.
     pub async fn handshake_confirmed(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_connected(cx)).await
+        match &self.kind {
+            Kind::Engine(engine) => engine.connected().await,
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.handshake_confirmed().await,
+        }
     }
 
-    /// Poll version of [`Stream::handshake_confirmed`].
+    /// Poll version of [`Stream::handshake_confirmed`]. Do not poll it from one task while another task writes.
     ///
     /// # Errors
     /// As [`Stream::handshake_confirmed`].
-    pub fn poll_handshake_confirmed(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_connected(cx)
+    pub fn poll_handshake_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.poll_connected(cx),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.poll_handshake_confirmed(cx),
+        }
     }
 
     /// Client side: waits for the server's SYN-ACK.
@@ -216,205 +183,93 @@ impl Stream {
     /// When the connection is refused or times out. [`io::ErrorKind::NotConnected`] for a lazy stream before its first
     /// write.
     pub async fn connected(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_connected(cx)).await
-    }
-
-    fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        match self.phase {
-            Phase::Open(id) => poll_complete(&mut self.shared.lock(), id, cx),
-            Phase::Lazy(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-        }
+        poll_fn(|cx| self.poll_handshake_confirmed(cx)).await
     }
 
     /// Turns Nagle's algorithm off (true) or on (false). A lazy stream applies the setting when it connects.
     pub fn set_nodelay(&self, nodelay: bool) {
-        match &self.phase {
-            Phase::Open(id) => {
-                let mut inner = self.shared.lock();
-                let now = inner.now();
-                inner.stack.set_nodelay(*id, nodelay, now);
-            }
-            Phase::Lazy(lazy) => lazy.wishes().nodelay = Some(nodelay),
+        match &self.kind {
+            Kind::Engine(engine) => engine.set_nodelay(nodelay),
+            // It fails only when the connection is over, and then it makes no difference.
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => drop(kernel.set_nodelay(nodelay)),
         }
     }
 
     /// Whether Nagle's algorithm is off. For a lazy stream, whether it will be off. False when the connection is gone.
     #[must_use]
     pub fn nodelay(&self) -> bool {
-        match &self.phase {
-            Phase::Open(_) => self.info().is_some_and(|info| info.nodelay),
-            Phase::Lazy(lazy) => {
-                let wish = lazy.wishes().nodelay;
-                let configured = || lazy.config.tcp.as_ref().map(|tcp| tcp.nodelay);
-                wish.or_else(configured).unwrap_or_else(|| self.shared.lock().stack.config().tcp.nodelay)
-            }
+        match &self.kind {
+            Kind::Engine(engine) => engine.nodelay(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.nodelay().unwrap_or_default(),
         }
     }
 
     /// Ends the connection with a RST. A lazy stream that has not connected yet will not connect: its reads and
     /// writes fail with [`io::ErrorKind::ConnectionAborted`].
     pub fn abort(&self) {
-        match &self.phase {
-            Phase::Open(id) => {
-                let mut inner = self.shared.lock();
-                let now = inner.now();
-                inner.stack.abort(*id, now);
-                inner.kick();
-            }
-            Phase::Lazy(lazy) => {
-                let mut wishes = lazy.wishes();
-                wishes.aborted = true;
-                let reader = wishes.reader.take();
-                drop(wishes);
-                reader.into_iter().for_each(Waker::wake);
-            }
+        match &self.kind {
+            Kind::Engine(engine) => engine.abort(),
+            // It fails only when the connection is over.
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => drop(kernel.abort()),
         }
     }
-
-    /// The connection, and how many of `bytes` were taken. A lazy stream connects now, with as much of `bytes` in the
-    /// SYN as allowed.
-    fn ensure(&mut self, inner: &mut Inner, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
-        let lazy = match &self.phase {
-            Phase::Open(id) => return Ok((*id, 0)),
-            Phase::Lazy(lazy) => lazy,
-        };
-        let (id, taken) = lazy.connect(inner, self.remote, bytes)?;
-        let reader = lazy.wishes().reader.take();
-        self.phase = Phase::Open(id);
-        reader.into_iter().for_each(Waker::wake);
-        Ok((id, taken))
-    }
-}
-
-/// Whether the handshake of `id` is complete.
-fn poll_complete(inner: &mut Inner, id: ConnId, cx: &Context<'_>) -> Poll<io::Result<()>> {
-    if inner.stack.info(id).is_some_and(|i| i.confirmed) {
-        return Poll::Ready(Ok(()));
-    }
-    if let Some(reason) = inner.stack.close_reason(id) {
-        return Poll::Ready(Err(inner.io_error(id, IoError::Closed(reason))));
-    }
-    inner.check()?;
-    inner.wait(id, Interest::Connected, cx);
-    Poll::Pending
-}
-
-/// Sets the present time, from which a certificate's age is computed. A lazy stream may have been created long
-/// before.
-pub(crate) fn at_present<'a>(config: &'a ConnectConfig, time: &Time) -> io::Result<Cow<'a, ConnectConfig>> {
-    let mut config = Cow::Borrowed(config);
-    if config.asap.is_some() {
-        let clock = time.certificate_clock()?;
-        if let Some(certified) = &mut config.to_mut().asap {
-            certified.now = clock;
-        }
-    }
-    Ok(config)
-}
-
-/// Connects now.
-pub(crate) fn connect(
-    inner: &mut Inner,
-    remote: SocketAddr,
-    first: &[u8],
-    config: &ConnectConfig,
-) -> io::Result<(ConnId, usize)> {
-    inner.check()?;
-    inner.find_source(remote)?;
-    let now = inner.now();
-    let config = at_present(config, &inner.time)?;
-    let made = inner.stack.connect(remote, first, &config, now).map_err(io::Error::other)?;
-    inner.kick();
-    Ok(made)
 }
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let shared = Arc::clone(&this.shared);
-        let mut inner = shared.lock();
-        let id = match &this.phase {
-            Phase::Open(id) => *id,
-            Phase::Lazy(lazy) => {
-                inner.check()?;
-                let mut wishes = lazy.wishes();
-                if wishes.aborted {
-                    return Poll::Ready(Err(io_error(IoError::Closed(CloseReason::Aborted))));
-                }
-                wishes.reader = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-        };
-        let now = inner.now();
-        match inner.stack.read(id, buf.initialize_unfilled(), now) {
-            Ok(n) => {
-                buf.advance(n);
-                inner.kick();
-                Poll::Ready(Ok(()))
-            }
-            Err(IoError::WouldBlock) => {
-                inner.check()?;
-                inner.wait(id, Interest::Read, cx);
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
+        match &mut self.get_mut().kind {
+            Kind::Engine(engine) => Pin::new(engine).poll_read(cx, buf),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => Pin::new(kernel).poll_read(cx, buf),
         }
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let shared = Arc::clone(&this.shared);
-        let mut inner = shared.lock();
-        let begins = matches!(this.phase, Phase::Lazy(_));
-        let (id, taken) = this.ensure(&mut inner, bytes)?;
-        if taken > 0 || (begins && bytes.is_empty()) {
-            return Poll::Ready(Ok(taken));
-        }
-        if this.held {
-            ready!(poll_complete(&mut inner, id, cx))?;
-            this.held = false;
-        }
-        let now = inner.now();
-        match inner.stack.write(id, bytes, now) {
-            Ok(n) => {
-                inner.kick();
-                Poll::Ready(Ok(n))
-            }
-            Err(IoError::WouldBlock) => {
-                inner.check()?;
-                inner.wait(id, Interest::Write, cx);
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
+        match &mut self.get_mut().kind {
+            Kind::Engine(engine) => Pin::new(engine).poll_write(cx, bytes),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => Pin::new(kernel).poll_write(cx, bytes),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().kind {
+            Kind::Engine(engine) => Pin::new(engine).poll_write_vectored(cx, bufs),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => Pin::new(kernel).poll_write_vectored(cx, bufs),
+        }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let shared = Arc::clone(&this.shared);
-        let mut inner = shared.lock();
-        let (id, _) = this.ensure(&mut inner, &[])?;
-        let now = inner.now();
-        let result = inner.stack.shutdown(id, now).map_err(io_error);
-        inner.kick();
-        Poll::Ready(result)
+    fn is_write_vectored(&self) -> bool {
+        match &self.kind {
+            Kind::Engine(engine) => engine.is_write_vectored(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => kernel.is_write_vectored(),
+        }
     }
-}
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if let Phase::Open(id) = self.phase {
-            let mut inner = self.shared.lock();
-            let now = inner.now();
-            inner.stack.release(id, now);
-            inner.forget(id);
-            inner.kick();
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().kind {
+            Kind::Engine(engine) => Pin::new(engine).poll_flush(cx),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => Pin::new(kernel).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().kind {
+            Kind::Engine(engine) => Pin::new(engine).poll_shutdown(cx),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => Pin::new(kernel).poll_shutdown(cx),
         }
     }
 }

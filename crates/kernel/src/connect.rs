@@ -87,6 +87,12 @@ fn is_under_way(error: &io::Error) -> bool {
 }
 
 impl Attempt {
+    /// Whether the SYN has an option of Fast Open: a request for a cookie, or a cookie.
+    #[must_use]
+    pub const fn asks(&self) -> bool {
+        !matches!(self.facts, Facts::Plain(_))
+    }
+
     /// How many bytes of the data the kernel took. They may be at the server already, or get there.
     #[must_use]
     pub const fn taken(&self) -> usize {

@@ -142,10 +142,14 @@ impl Listener {
     /// # Errors
     /// The system's: too many open files, for example. The listener goes on.
     pub async fn accept(&self) -> io::Result<Stream> {
-        std::future::poll_fn(|cx| self.poll_accept(cx)).await
+        let (tcp, remote) = self.tcp.accept().await?;
+        Ok(self.stream(tcp, remote))
     }
 
-    /// Poll version of [`Listener::accept`].
+    /// Poll version of [`Listener::accept`]. Poll it from one task at a time.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         let (tcp, remote) = ready!(self.tcp.poll_accept(cx))?;
         Poll::Ready(Ok(self.stream(tcp, remote)))

@@ -2,36 +2,17 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod namespace;
+
 use firstflight_credential::{CookieKey, KeyRing, Outcome, Reason, Scheme};
 use firstflight_kernel::{Carry, ListenConfig, Listener, Setting, Stream, connect};
+use namespace::{in_namespace, nft};
 use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-/// Runs `test` in a new namespace whose setting of Fast Open is `setting`.
-fn in_namespace<F: Future<Output = ()>>(setting: &str, test: impl FnOnce() -> F + Send + 'static) {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: making a network namespace needs root");
-        return;
-    }
-    let setting = setting.to_owned();
-    // The thread is in the namespace, and so is what it starts. The namespace ends with it.
-    let thread = std::thread::spawn(move || {
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-        let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
-        if !up.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: there is no ip command");
-            return;
-        }
-        std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", setting).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test()).await.unwrap() });
-    });
-    thread.join().unwrap();
-}
 
 fn any(family: u8) -> SocketAddr {
     if family == 4 { "127.0.0.1:0" } else { "[::1]:0" }.parse().unwrap()
@@ -271,10 +252,6 @@ fn an_early_child_writes_before_it_is_confirmed() {
         let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
         exchange(visit(&listener, b"first").await, b"first").await;
         // Nothing but the SYN and the SYN-ACK passes: the ACK is dropped until the rule goes.
-        let nft = |rules: &str| {
-            let status = Command::new("nft").arg(rules).status();
-            status.is_ok_and(|status| status.success())
-        };
         let port = listener.local_addr().port();
         let drop = format!(
             "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \

@@ -2,7 +2,7 @@
 
 use super::HeldBack;
 use crate::endpoint::Endpoint;
-use crate::stream::{Stream, at_present};
+use crate::stream::{EngineStream, at_present};
 use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::asap::Carriage;
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 /// A connection whose server address is not known yet.
 pub(super) struct Armed {
-    pub(super) stream: Stream,
+    pub(super) stream: EngineStream,
     pub(super) id: ConnId,
     segment: Vec<u8>,
     pub(super) v4: bool,
@@ -37,7 +37,7 @@ impl Armed {
         let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         let v4 = config.asap.as_ref().is_some_and(|certified| certified.certificate.address().is_ipv4());
         Ok(Self {
-            stream: Stream::opened(shared, armed.id, nowhere, None),
+            stream: EngineStream::opened(shared, armed.id, nowhere, None),
             id: armed.id,
             segment: armed.segment,
             v4,
@@ -45,7 +45,7 @@ impl Armed {
     }
 
     /// Sets the peer's address, which is known now.
-    pub(super) fn bound(mut self) -> Stream {
+    pub(super) fn bound(mut self) -> EngineStream {
         if let Some(info) = self.stream.info() {
             self.stream.set_peer(info.remote);
         }

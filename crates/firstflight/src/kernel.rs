@@ -1,0 +1,126 @@
+//! The kernel's TCP: connects and listeners without an engine and without privileges.
+//!
+//! A [`Kernel`] adds what the kernel's Fast Open lacks: a memory of the servers and paths where it failed, a second
+//! attempt when a path drops the SYN, and a reason for every outcome.
+//!
+//! ```no_run
+//! # async fn ask() -> std::io::Result<()> {
+//! use firstflight::{FirstFlight, kernel::Kernel};
+//! let kernel = Kernel::default();
+//! let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
+//! let stream = kernel.connect("192.0.2.1:80".parse().unwrap(), request).await?;
+//! println!("{}: {}", stream.outcome().as_str(), stream.outcome());
+//! # Ok(())
+//! # }
+//! ```
+
+mod memory;
+mod race;
+
+pub use firstflight_kernel::{ListenConfig, Setting};
+
+use crate::credential::NetworkId;
+use crate::first_flight::FirstFlight;
+use crate::listener::Listener;
+use crate::race::ConnectAnyError;
+use crate::stream::Stream;
+use memory::Memory;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The kernel's TCP, and what is remembered of servers and paths. Clones share one memory.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    memory: Arc<Mutex<Memory>>,
+}
+
+impl Default for Kernel {
+    /// On an unknown network.
+    fn default() -> Self {
+        Self::on(NetworkId::UNKNOWN)
+    }
+}
+
+impl Kernel {
+    /// The kernel's TCP on a network ([`crate::network_id`]). What is learnt on one network is not used on another.
+    #[must_use]
+    pub fn on(network: NetworkId) -> Self {
+        Self { memory: Arc::new(Mutex::new(Memory::new(network))) }
+    }
+
+    /// Connects and sends `first`. Data that is [`FirstFlight::safely_replayable`] rides in the SYN if the kernel has a
+    /// cookie for the server. Data that is [`FirstFlight::at_most_once`] is sent when the handshake is complete. Resolves
+    /// when the handshake is complete and the kernel has taken all of the data.
+    ///
+    /// If the SYN gets no answer for twice the round-trip time (50 ms to 1 s; 1 s if it is not known), an ordinary SYN
+    /// follows from another port, and the first answer wins: see [`Stream::race`].
+    ///
+    /// # Errors
+    /// When the peer refuses or does not answer.
+    pub async fn connect(&self, remote: SocketAddr, first: FirstFlight<'_>) -> io::Result<Stream> {
+        self.connect_any(&[remote], first).await.map_err(|mut error| match error.attempts.len() {
+            1 => error.attempts.remove(0).error,
+            _ => error.into(),
+        })
+    }
+
+    /// Connects to the first of `addresses` that answers, and sends `first` there (Happy Eyeballs, RFC 8305). The caller
+    /// gives the addresses with the best one first.
+    ///
+    /// Only the first attempt uses Fast Open. The next one begins when one fails, or after 250 ms; after the delay of
+    /// [`Kernel::connect`] if the first server's round-trip time is known. There are two attempts at a time: a third one
+    /// takes the place of the oldest. An address that failed, or that lost to a later one, is tried last for ten
+    /// minutes.
+    ///
+    /// Data that left in the SYN of an attempt that lost is sent again on the winner, which its caller has allowed.
+    ///
+    /// # Errors
+    /// When every attempt has failed; the error contains all their errors. Dropping the future closes the attempts.
+    pub async fn connect_any(
+        &self,
+        addresses: &[SocketAddr],
+        first: FirstFlight<'_>,
+    ) -> Result<Stream, ConnectAnyError> {
+        race::run(self, addresses, first).await
+    }
+
+    /// Starts to listen. Without privileges and without an engine, but the namespace must allow Fast Open at servers
+    /// ([`Setting::server`]), which Linux does not by default: it then says so in the log, once, and listens without.
+    ///
+    /// The kernel has no replay guard. A first flight may be executed twice if the network duplicates its SYN: see
+    /// [`Stream::is_early`].
+    ///
+    /// # Errors
+    /// When the address cannot be used, or the cookie function of the keys is not Linux'.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn listen(local: SocketAddr, config: ListenConfig) -> io::Result<Listener> {
+        let wanted = config.pending > 0;
+        let listener = firstflight_kernel::Listener::bind(local, config)?;
+        if wanted && !listener.grants_cookies() {
+            static ONCE: std::sync::Once = std::sync::Once::new();
+            ONCE.call_once(|| {
+                tracing::warn!(
+                    "this network namespace does not allow Fast Open at servers: set net.ipv4.tcp_fastopen to 3"
+                );
+            });
+        }
+        Ok(listener.into())
+    }
+
+    /// Reports that the host is now on this network.
+    pub fn move_to(&self, network: NetworkId) {
+        self.memory().move_to(network);
+    }
+
+    /// Forgets everything about servers. The kernel keeps its cookies.
+    pub fn forget(&self) {
+        self.memory().forget();
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,184 @@
+//! What is remembered of servers and paths for the kernel's sockets.
+
+use crate::history::{History, Way};
+use crate::time::Time;
+use firstflight_credential::{CredentialStore, NetworkId, Permission};
+use firstflight_kernel::TcpInfo;
+use firstflight_stack::ConnectConfig;
+use firstflight_wire::Instant;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Servers remembered, as in a stack.
+const SERVERS: usize = 4096;
+/// Lost races remembered. The oldest one is forgotten first.
+const LOST_RACES: usize = 1024;
+/// Two lost races within this time are a failure of Fast Open. One may be an ordinary loss.
+const LOST_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
+/// A round-trip time that was measured before this time is not used.
+const RTT_LASTS: Duration = Duration::from_secs(60 * 60);
+/// A second attempt begins no earlier and no later than this.
+const LEAST_DELAY: Duration = Duration::from_millis(50);
+const MOST_DELAY: Duration = Duration::from_secs(1);
+
+/// The memory, on one network at a time.
+#[derive(Debug)]
+pub(super) struct Memory {
+    network: NetworkId,
+    servers: CredentialStore,
+    history: History,
+    /// Servers whose last first flight lost a race, oldest first.
+    lost: VecDeque<(NetworkId, IpAddr, Instant)>,
+    time: Time,
+}
+
+impl Memory {
+    pub(super) fn new(network: NetworkId) -> Self {
+        Self {
+            network,
+            servers: CredentialStore::new(SERVERS),
+            history: History::default(),
+            lost: VecDeque::new(),
+            time: Time::system(),
+        }
+    }
+
+    pub(super) fn move_to(&mut self, network: NetworkId) {
+        if network == self.network {
+            return;
+        }
+        if !self.network.is_known() {
+            self.forget();
+        }
+        self.network = network;
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.servers.flush();
+        self.history.clear();
+        self.lost.clear();
+    }
+
+    /// What the next SYN to `server` may carry.
+    pub(super) fn permission(&self, server: IpAddr) -> Permission {
+        self.servers.permission(self.network, server, self.time.now())
+    }
+
+    /// How long the first attempt has before the second one begins, if the round-trip time is known: max(50 ms,
+    /// 2 × SRTT, SRTT + 4 × RTTVAR), at most 1 s.
+    pub(super) fn race_delay(&mut self, server: IpAddr) -> Option<Duration> {
+        let now = self.time.now();
+        let rtt = self.servers.lookup(self.network, server)?.rtt?;
+        let current = now.saturating_since(rtt.at()) < RTT_LASTS;
+        current.then(|| race_delay(rtt.srtt(), rtt.rttvar()))
+    }
+
+    /// Those of `addresses` that lost lately, and the others, each in their order.
+    pub(super) fn split(&self, addresses: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
+        let now = self.time.now();
+        addresses.iter().copied().partition(|remote| self.history.is_slow(&self.way(*remote), now))
+    }
+
+    /// `winner` won, and the attempts at the addresses in `before` lost.
+    pub(super) fn raced(&mut self, winner: SocketAddr, before: &[SocketAddr]) {
+        let now = self.time.now();
+        for remote in before.iter().filter(|remote| **remote != winner) {
+            let way = self.way(*remote);
+            self.history.lost(way, now);
+        }
+        let way = self.way(winner);
+        self.history.won(&way);
+    }
+
+    /// The handshake with `server` is complete.
+    pub(super) fn learn(&mut self, server: IpAddr, info: &TcpInfo) {
+        // Of a segment that was sent again, the kernel may have measured either copy.
+        if info.retransmissions == 0 && !info.srtt.is_zero() {
+            self.servers.learn_rtt(self.network, server, info.srtt, info.rttvar, self.time.now());
+        }
+    }
+
+    /// A first flight to `server` was accepted.
+    pub(super) fn accepted(&mut self, server: IpAddr) {
+        self.lost.retain(|(network, lost, _)| (*network, *lost) != (self.network, server));
+        self.servers.note_success(self.network, server);
+    }
+
+    /// A SYN with an option or data got no answer, and a plain one to the same address did.
+    pub(super) fn lost_race(&mut self, server: IpAddr) {
+        let now = self.time.now();
+        let (network, lost) = (self.network, &mut self.lost);
+        let before = lost.iter().position(|(net, ip, _)| (*net, *ip) == (network, server));
+        let before = before.and_then(|at| lost.remove(at));
+        if lost.len() >= LOST_RACES {
+            lost.pop_front();
+        }
+        lost.push_back((network, server, now));
+        if before.is_some_and(|(.., at)| now.saturating_since(at) < LOST_LASTS) {
+            self.refused(server);
+        }
+    }
+
+    /// A SYN with an option or data was refused, and a plain one to the same address was not.
+    pub(super) fn refused(&mut self, server: IpAddr) {
+        self.servers.note_failure(self.network, server, self.time.now());
+    }
+
+    fn way(&self, remote: SocketAddr) -> Way {
+        Way::new(self.network, remote, &ConnectConfig::default())
+    }
+}
+
+fn race_delay(srtt: Duration, rttvar: Duration) -> Duration {
+    (srtt * 2).max(srtt + rttvar * 4).clamp(LEAST_DELAY, MOST_DELAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn the_delay_follows_the_round_trip_time() {
+        let ms = Duration::from_millis;
+        assert_eq!(race_delay(ms(1), ms(0)), ms(50));
+        assert_eq!(race_delay(ms(100), ms(10)), ms(200));
+        assert_eq!(race_delay(ms(100), ms(50)), ms(300));
+        assert_eq!(race_delay(ms(600), ms(0)), ms(1000));
+        assert_eq!(Memory::new(NetworkId::UNKNOWN).race_delay(SERVER), None);
+    }
+
+    #[test]
+    fn one_lost_race_is_no_failure_and_two_are() {
+        let mut memory = Memory::new(NetworkId([1; 16]));
+        memory.lost_race(SERVER);
+        assert_eq!(memory.permission(SERVER), Permission::Everything);
+        memory.lost_race(SERVER);
+        assert_ne!(memory.permission(SERVER), Permission::Everything);
+        // It belongs to the network.
+        memory.move_to(NetworkId([2; 16]));
+        assert_eq!(memory.permission(SERVER), Permission::Everything);
+        memory.lost_race(SERVER);
+        assert_eq!(memory.permission(SERVER), Permission::Everything);
+    }
+
+    #[test]
+    fn an_accepted_first_flight_ends_the_count() {
+        let mut memory = Memory::new(NetworkId([1; 16]));
+        memory.lost_race(SERVER);
+        memory.accepted(SERVER);
+        memory.lost_race(SERVER);
+        assert_eq!(memory.permission(SERVER), Permission::Everything);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut memory = Memory::new(NetworkId::UNKNOWN);
+        for n in 0..=LOST_RACES as u32 {
+            memory.lost_race(std::net::Ipv4Addr::from_bits(n).into());
+        }
+        assert_eq!(memory.lost.len(), LOST_RACES);
+    }
+}

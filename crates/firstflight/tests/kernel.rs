@@ -1,0 +1,187 @@
+//! The kernel's sockets: the race, the memory, and the listener, in a namespace of each test's own.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[path = "../../kernel/tests/namespace/mod.rs"]
+mod namespace;
+
+use firstflight::credential::{Outcome, Reason};
+use firstflight::kernel::{Kernel, ListenConfig};
+use firstflight::{FirstFlight, Listener, Stream};
+use namespace::{in_namespace, nft};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const REQUEST: &[u8] = b"request";
+
+fn listen() -> Listener {
+    Kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap()
+}
+
+/// Answers each connection of `listener`, and counts the requests.
+fn serve(listener: Listener) -> tokio::sync::mpsc::UnboundedReceiver<Outcome> {
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let mut stream = listener.accept().await.unwrap();
+            let tell = tell.clone();
+            tokio::spawn(async move {
+                let mut request = [0; REQUEST.len()];
+                if stream.read_exact(&mut request).await.is_ok() {
+                    assert_eq!(request, REQUEST);
+                    let _ = tell.send(stream.outcome());
+                    stream.write_all(b"answer").await.unwrap();
+                    stream.shutdown().await.unwrap();
+                }
+            });
+        }
+    });
+    told
+}
+
+/// Sends the request and reads the answer.
+async fn visit(kernel: &Kernel, at: SocketAddr, first: FirstFlight<'_>) -> Stream {
+    let mut stream = kernel.connect(at, first).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "answer");
+    stream
+}
+
+fn safely() -> FirstFlight<'static> {
+    FirstFlight::safely_replayable(REQUEST)
+}
+
+fn handshake(reason: Reason) -> Outcome {
+    Outcome::Handshake(reason)
+}
+
+/// Drops (or, with `reject`, refuses) SYNs to `port` that carry data: with a cookie and without data they have 72 bytes.
+fn meddle(port: u16, how: &str) -> bool {
+    nft(&format!(
+        "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
+         add rule ip t c tcp dport {port} tcp flags & (syn | ack) == syn meta length > 74 {how}"
+    ))
+}
+
+#[test]
+fn the_second_visit_carries_its_request_and_an_order_waits() {
+    in_namespace("3", || async {
+        let listener = listen();
+        let at = listener.local_addr();
+        let mut executed = serve(listener);
+        let kernel = Kernel::default();
+        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::NoCredential));
+        let second = visit(&kernel, at, safely()).await;
+        assert_eq!((second.outcome(), second.race()), (Outcome::Accepted, None));
+        let order = visit(&kernel, at, FirstFlight::at_most_once(REQUEST)).await;
+        assert_eq!(order.outcome(), handshake(Reason::NotReplaySafe));
+        let told = [executed.recv().await, executed.recv().await, executed.recv().await].map(Option::unwrap);
+        let no_data = handshake(Reason::NoData);
+        assert_eq!(told, [handshake(Reason::NoCredential), Outcome::Accepted, no_data]);
+    });
+}
+
+#[test]
+fn a_path_that_drops_data_in_syns_is_raced_twice_and_then_known() {
+    in_namespace("3", || async {
+        let listener = listen();
+        let at = listener.local_addr();
+        let mut executed = serve(listener);
+        let kernel = Kernel::default();
+        visit(&kernel, at, safely()).await;
+        if !meddle(at.port(), "drop") {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        for _ in 0..2 {
+            let raced = visit(&kernel, at, safely()).await;
+            assert_eq!(raced.outcome(), handshake(Reason::SynTimedOut));
+            assert!(raced.race().unwrap().data_left_twice());
+        }
+        let known = visit(&kernel, at, safely()).await;
+        assert_eq!((known.outcome(), known.race()), (handshake(Reason::FailureMemory), None));
+        let mut count = 0;
+        while executed.try_recv().is_ok() {
+            count += 1;
+        }
+        assert_eq!(count, 4, "each request is executed once");
+    });
+}
+
+/// An order leaves once, whatever the path does with the SYN that asks for a cookie.
+#[test]
+fn an_order_does_not_leave_twice() {
+    in_namespace("3", || async {
+        let listener = listen();
+        let at = listener.local_addr();
+        let mut executed = serve(listener);
+        let kernel = Kernel::default();
+        visit(&kernel, at, safely()).await;
+        let rules = format!(
+            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
+             add rule ip t c tcp dport {} tcp flags & (syn | ack) == syn meta length > 60 drop",
+            at.port()
+        );
+        if !nft(&rules) {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        let order = visit(&kernel, at, FirstFlight::at_most_once(REQUEST)).await;
+        assert!(!order.race().unwrap().data_left_twice());
+        assert_eq!(order.outcome(), handshake(Reason::SynTimedOut));
+        executed.recv().await.unwrap();
+        executed.recv().await.unwrap();
+        assert!(executed.try_recv().is_err(), "executed twice");
+    });
+}
+
+#[test]
+fn a_refused_syn_with_data_goes_again_plain() {
+    in_namespace("3", || async {
+        let listener = listen();
+        let at = listener.local_addr();
+        let mut executed = serve(listener);
+        let kernel = Kernel::default();
+        visit(&kernel, at, safely()).await;
+        if !meddle(at.port(), "reject with tcp reset") {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        let plain = visit(&kernel, at, safely()).await;
+        assert_eq!(plain.outcome(), handshake(Reason::SynRefused));
+        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::FailureMemory));
+        for _ in 0..3 {
+            executed.recv().await.unwrap();
+        }
+        assert!(executed.try_recv().is_err(), "executed twice");
+    });
+}
+
+#[test]
+fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
+    in_namespace("3", || async {
+        let listener = listen();
+        let at = listener.local_addr();
+        let mut executed = serve(listener);
+        let kernel = Kernel::default();
+        let closed = SocketAddr::new(at.ip(), 1);
+        let refused = kernel.connect(closed, safely()).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        let mut stream = kernel.connect_any(&[closed, at], safely()).await.unwrap();
+        assert_eq!((stream.peer_addr(), stream.outcome()), (at, handshake(Reason::NotFirstAddress)));
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answer");
+        // The address that lost comes last, so the other one asks for a cookie, and then uses it.
+        for outcome in [handshake(Reason::NoCredential), Outcome::Accepted] {
+            let mut stream = kernel.connect_any(&[closed, at], safely()).await.unwrap();
+            assert_eq!(stream.outcome(), outcome);
+            stream.read_to_string(&mut answer).await.unwrap();
+        }
+        assert!(kernel.connect_any(&[], safely()).await.unwrap_err().attempts.is_empty());
+        for _ in 0..3 {
+            executed.recv().await.unwrap();
+        }
+    });
+}
