@@ -31,6 +31,10 @@ struct Node<K, V> {
 }
 
 impl<K: Ord + Clone, V> Lru<K, V> {
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     pub(crate) const fn new(capacity: usize) -> Self {
         Self { index: BTreeMap::new(), nodes: Vec::new(), head: NONE, tail: NONE, capacity }
     }

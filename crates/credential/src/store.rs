@@ -382,6 +382,12 @@ impl CredentialStore {
         }
     }
 
+    /// The most servers that are remembered.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
     /// The number of servers remembered.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -92,6 +92,10 @@ pub struct Avoided {
 }
 
 impl CachedServer {
+    fn key(&self) -> (NetworkId, IpAddr) {
+        (self.network, self.server)
+    }
+
     fn of(network: NetworkId, server: IpAddr, entry: &Entry, clock: &Clock) -> Self {
         let unix = |at: Instant| clock.unix_ms.saturating_sub((clock.mono - at).as_millis() as u64);
         let failures = &entry.failures;
@@ -154,8 +158,8 @@ impl CachedServer {
 /// The content of a cache file, for [`crate::Endpoint::use_cache`].
 ///
 /// The format is JSON with a version. The file's mode is 0600. It is replaced atomically, so that it is never half
-/// written. If two processes use one file at the same time, the file stays valid, but the process that writes last
-/// wins.
+/// written. Several processes may use one file at the same time: each writes what it learnt into what the others wrote, and
+/// about one server the last one counts. `PATH.lock` beside it is empty.
 #[derive(Debug)]
 pub struct CredentialCache {
     path: PathBuf,

@@ -290,9 +290,7 @@ impl Endpoint {
 
     /// Forgets all cookies, round-trip times and lost races, as after a move to another network.
     pub fn forget_credentials(&self) {
-        let mut inner = self.shared.lock();
-        inner.stack.forget_credentials();
-        inner.history.clear();
+        self.shared.lock().forget_credentials();
     }
 
     /// Waits until every connection has closed in order, for at most `timeout`, then stops the engine. Connections

@@ -80,24 +80,36 @@ impl Inner {
     /// Loads what `cache` holds and keeps its file up to date.
     pub(crate) fn keep(&mut self, cache: CredentialCache) {
         let clock = self.clock();
-        self.keeper = Some(Keeper::load(cache, &mut self.stack, &clock));
+        let stack = &mut self.stack;
+        let restore = |network, server, entry| stack.restore_credential(network, server, entry);
+        let keeper = Keeper::load(cache, &clock, restore);
+        self.keeper = Some(keeper.start(self.stack.credentials()));
+    }
+
+    /// Forgets all that was learnt of servers, in the file too.
+    pub(crate) fn forget_credentials(&mut self) {
+        self.stack.forget_credentials();
+        self.history.clear();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.forget();
+        }
     }
 
     /// When the cache file should be written next.
     pub(crate) fn save_due(&self) -> Option<Instant> {
-        self.keeper.as_ref()?.due(&self.stack)
+        self.keeper.as_ref()?.due(self.stack.credentials())
     }
 
     /// What should be written to the cache file, if anything.
     pub(crate) fn save(&mut self) -> Option<Snapshot> {
         let clock = self.clock();
-        self.keeper.as_mut()?.snapshot(&self.stack, &clock)
+        self.keeper.as_mut()?.snapshot(self.stack.credentials(), &clock)
     }
 
     /// What must be written to the cache file at the end.
     pub(crate) fn save_last(&mut self) -> Option<Snapshot> {
         let clock = self.clock();
-        self.keeper.as_mut()?.last(&self.stack, &clock)
+        self.keeper.as_mut()?.last(self.stack.credentials(), &clock)
     }
 
     /// If the link's socket is bound to all addresses, tells the stack the source address that the kernel would choose

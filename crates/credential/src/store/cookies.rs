@@ -45,7 +45,7 @@ pub enum Answer {
 /// so only the server's answers show what it does. A server that accepts the data *and* sends another cookie
 /// either grants cookies for one use, or has changed its key. From then on every connection takes its own
 /// cookie out of the set, until the server accepts data without sending a new cookie.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CookieSet {
     cookies: Vec<StoredCookie>,
     rotating: bool,

@@ -7,7 +7,7 @@ use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
 /// The memory of one server on one network.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
     /// The cookies to present.

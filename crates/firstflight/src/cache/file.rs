@@ -1,10 +1,11 @@
 //! Reading and writing the cache file.
 
 use super::CachedServer;
-use firstflight_files::{Format, FormatError, ReadError};
+use firstflight_files::{Format, FormatError, LockError, ReadError, StateFile};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The length is more than a full store needs.
 const FORMAT: Format = Format { version: 1, longest: 16 << 20, secret: false };
@@ -43,6 +44,40 @@ pub(super) fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
 
 pub(super) fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
     FORMAT.write(path, &Content { servers }).map_err(|error| CacheError::Write(path.to_owned(), error))
+}
+
+/// How long [`update`] waits for another process to be done with the file.
+const LOCK_WITHIN: Duration = Duration::from_secs(2);
+const LOCK_EVERY: Duration = Duration::from_millis(10);
+
+/// Changes the content by `change`, while no other process does. A file that is not a cache is set aside. Blocks.
+pub(super) fn update(
+    path: &Path,
+    change: impl FnOnce(Vec<CachedServer>) -> Vec<CachedServer>,
+) -> Result<(), CacheError> {
+    let since = Instant::now();
+    let _lock = loop {
+        match StateFile::lock(path) {
+            Ok(lock) => break lock,
+            Err(LockError::Held) if since.elapsed() < LOCK_WITHIN => std::thread::sleep(LOCK_EVERY),
+            Err(LockError::Held) => {
+                let error = io::Error::other("another process uses it all the time");
+                return Err(CacheError::Write(path.to_owned(), error));
+            }
+            Err(LockError::Io(error)) => return Err(CacheError::Write(path.to_owned(), error)),
+        }
+    };
+    let servers = match read(path) {
+        Ok(servers) => servers,
+        Err(CacheError::Missing(_)) => Vec::new(),
+        Err(problem @ CacheError::Invalid(..)) => {
+            let aside = set_aside(path)?;
+            tracing::warn!("{problem}; it is kept as {} and a new one begins", aside.display());
+            Vec::new()
+        }
+        Err(error) => return Err(error),
+    };
+    write(path, &change(servers))
 }
 
 /// Checks that a file can be written there, before anything is sent.

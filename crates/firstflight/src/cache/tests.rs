@@ -49,13 +49,15 @@ fn server(network: NetworkId, last: u8) -> CachedServer {
 }
 
 fn keeper(path: &Path, stack: &mut Stack) -> Keeper {
-    Keeper::load(CredentialCache::open(path).unwrap(), stack, &START)
+    let restore = |network, server, entry| stack.restore_credential(network, server, entry);
+    let keeper = Keeper::load(CredentialCache::open(path).unwrap(), &START, restore);
+    keeper.start(stack.credentials())
 }
 
 /// Changes the store and writes it.
 fn save(keeper: &mut Keeper, stack: &mut Stack, clock: &Clock) {
     stack.restore_credential(HOME, ip(99), Entry::new());
-    keeper.snapshot(stack, clock).unwrap().write();
+    keeper.snapshot(stack.credentials(), clock).unwrap().write();
 }
 
 #[test]
@@ -67,7 +69,7 @@ fn what_is_saved_comes_back_with_its_ages() {
     CredentialCache::write(&path, &servers).unwrap();
     let mut stack = stack(HOME);
     let mut keeper = keeper(&path, &mut stack);
-    assert!(keeper.due(&stack).is_none(), "nothing changed yet");
+    assert!(keeper.due(stack.credentials()).is_none(), "nothing changed yet");
     let entry = stack.credentials().iter().find(|(_, server, _)| *server == ip(4)).unwrap().2;
     assert_eq!(START.mono - entry.cookie().unwrap().granted_at, Duration::from_secs(1));
     save(&mut keeper, &mut stack, &at(10));
@@ -146,15 +148,76 @@ fn it_is_written_every_few_seconds_at_most_and_never_backwards() {
     let mut stack = stack(HOME);
     let mut keeper = keeper(&path, &mut stack);
     stack.restore_credential(HOME, ip(4), Entry::new());
-    assert_eq!(keeper.due(&stack), Some(START.mono));
-    let first = keeper.snapshot(&stack, &START).unwrap();
-    assert!(keeper.snapshot(&stack, &at(1)).is_none(), "nothing changed");
+    assert_eq!(keeper.due(stack.credentials()), Some(START.mono));
+    let first = keeper.snapshot(stack.credentials(), &START).unwrap();
+    assert!(keeper.snapshot(stack.credentials(), &at(1)).is_none(), "nothing changed");
     stack.restore_credential(HOME, ip(5), Entry::new());
-    assert_eq!(keeper.due(&stack), Some(at(3).mono));
-    let second = keeper.snapshot(&stack, &at(3)).unwrap();
+    assert_eq!(keeper.due(stack.credentials()), Some(at(3).mono));
+    let second = keeper.snapshot(stack.credentials(), &at(3)).unwrap();
     second.write();
     first.write();
     assert_eq!(CredentialCache::read(&path).unwrap().len(), 2);
+}
+
+/// Two processes share a file: neither loses what the other learnt.
+#[test]
+fn two_processes_share_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.json");
+    CredentialCache::write(&path, &[server(HOME, 1), server(HOME, 2)]).unwrap();
+    let (mut one, mut two) = (stack(HOME), stack(HOME));
+    let (mut first, mut second) = (keeper(&path, &mut one), keeper(&path, &mut two));
+    one.restore_credential(HOME, ip(3), Entry::new());
+    first.snapshot(one.credentials(), &at(1)).unwrap().write();
+    // The other one has not read that, and learns something else, also of a server that both know.
+    two.restore_credential(HOME, ip(4), Entry::new());
+    two.restore_credential(HOME, ip(1), Entry::new());
+    second.snapshot(two.credentials(), &at(2)).unwrap().write();
+    let servers = CredentialCache::read(&path).unwrap();
+    assert_eq!(servers.iter().map(|s| s.server).collect::<Vec<_>>(), [2, 3, 4, 1].map(ip));
+    assert_eq!(servers.iter().map(|s| s.cookies.len()).collect::<Vec<_>>(), [2, 0, 0, 0]);
+    // What one of them forgets is gone, and what it learns after that is not.
+    one.forget_credentials();
+    first.forget();
+    one.restore_credential(HOME, ip(5), Entry::new());
+    first.snapshot(one.credentials(), &at(5)).unwrap().write();
+    assert_eq!(CredentialCache::read(&path).unwrap().iter().map(|s| s.server).collect::<Vec<_>>(), [ip(5)]);
+}
+
+#[test]
+fn the_file_holds_no_more_servers_than_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.json");
+    let mut store = firstflight_credential::CredentialStore::new(2);
+    CredentialCache::write(&path, &[server(HOME, 1), server(HOME, 2)]).unwrap();
+    let cache = CredentialCache::open(&path).unwrap();
+    let keeper = Keeper::load(cache, &START, |network, ip, entry| store.restore(network, ip, entry));
+    let mut keeper = keeper.start(&store);
+    store.restore(HOME, ip(3), Entry::new());
+    keeper.snapshot(&store, &at(1)).unwrap().write();
+    let servers = CredentialCache::read(&path).unwrap();
+    assert_eq!(servers.iter().map(|s| s.server).collect::<Vec<_>>(), [ip(2), ip(3)]);
+}
+
+/// A file that became invalid meanwhile is kept, and what could not be written is written later.
+#[test]
+fn a_file_that_cannot_be_written_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.json");
+    let mut stack = stack(HOME);
+    let mut keeper = keeper(&path, &mut stack);
+    let lock = firstflight_files::StateFile::lock(&path).unwrap();
+    stack.restore_credential(HOME, ip(4), Entry::new());
+    keeper.snapshot(stack.credentials(), &START).unwrap().write();
+    assert!(!path.exists(), "another process holds the lock");
+    drop(lock);
+    fs::write(&path, "not JSON").unwrap();
+    stack.restore_credential(HOME, ip(5), Entry::new());
+    keeper.snapshot(stack.credentials(), &at(3)).unwrap().write();
+    let servers = CredentialCache::read(&path).unwrap();
+    assert_eq!(servers.iter().map(|s| s.server).collect::<Vec<_>>(), [ip(4), ip(5)]);
+    let aside = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(aside.into_iter().any(|name| name.to_string_lossy().contains("corrupt")));
 }
 
 #[test]
