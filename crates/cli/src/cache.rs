@@ -58,11 +58,16 @@ pub fn run(args: Args) -> Result<(), Error> {
             }
         }
         Action::Flush { file, server } => {
-            let mut servers = CredentialCache::read(&file).map_err(Error::Cache)?;
-            let before = servers.len();
-            servers.retain(|known| server.is_some_and(|ip| ip != known.server));
-            CredentialCache::write(&file, &servers).map_err(Error::Cache)?;
-            output::line(&format_args!("{} forgotten, {} kept", before - servers.len(), servers.len()));
+            // A file that is missing or is no cache is refused.
+            CredentialCache::read(&file).map_err(Error::Cache)?;
+            let (mut forgotten, mut kept) = (0, 0);
+            CredentialCache::update(&file, |servers| {
+                let before = servers.len();
+                servers.retain(|known| server.is_some_and(|ip| ip != known.server));
+                (forgotten, kept) = (before - servers.len(), servers.len());
+            })
+            .map_err(Error::Cache)?;
+            output::line(&format_args!("{forgotten} forgotten, {kept} kept"));
         }
     }
     Ok(())

@@ -196,7 +196,19 @@ impl CredentialCache {
         file::read(path)
     }
 
-    /// Replaces the content of the file at `path` with `servers`.
+    /// Changes the content of the file at `path` while no other process does. A missing file counts as an empty one.
+    /// Blocks for at most two seconds.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, or another process uses it all the time.
+    pub fn update(path: &Path, change: impl FnOnce(&mut Vec<CachedServer>)) -> Result<(), CacheError> {
+        file::update(path, |mut servers| {
+            change(&mut servers);
+            servers
+        })
+    }
+
+    /// Replaces the content of the file at `path` with `servers`, whatever other processes wrote.
     ///
     /// # Errors
     /// When it cannot be written.
