@@ -19,6 +19,7 @@ mod race;
 
 pub use firstflight_kernel::{ListenConfig, Setting};
 
+use crate::cache::CredentialCache;
 use crate::credential::NetworkId;
 use crate::first_flight::FirstFlight;
 use crate::listener::Listener;
@@ -27,12 +28,20 @@ use crate::stream::Stream;
 use memory::Memory;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The kernel's TCP, and what is remembered of servers and paths. Clones share one memory.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    memory: Arc<Mutex<Memory>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    memory: Mutex<Memory>,
+    /// A task waits to write the cache file.
+    saving: AtomicBool,
 }
 
 impl Default for Kernel {
@@ -46,7 +55,8 @@ impl Kernel {
     /// The kernel's TCP on a network ([`crate::network_id`]). What is learnt on one network is not used on another.
     #[must_use]
     pub fn on(network: NetworkId) -> Self {
-        Self { memory: Arc::new(Mutex::new(Memory::new(network))) }
+        let memory = Mutex::new(Memory::new(network));
+        Self { shared: Arc::new(Shared { memory, saving: AtomicBool::new(false) }) }
     }
 
     /// Connects and sends `first`. Data that is [`FirstFlight::safely_replayable`] rides in the SYN if the kernel has a
@@ -82,7 +92,9 @@ impl Kernel {
         addresses: &[SocketAddr],
         first: FirstFlight<'_>,
     ) -> Result<Stream, ConnectAnyError> {
-        race::run(self, addresses, first).await
+        let result = race::run(self, addresses, first).await;
+        self.save_later();
+        result
     }
 
     /// Starts to listen. Without privileges and without an engine, but the namespace must allow Fast Open at servers
@@ -110,6 +122,38 @@ impl Kernel {
         Ok(listener.into())
     }
 
+    /// Loads what `cache` remembers about servers and keeps its file up to date: at most once every few seconds, and in
+    /// [`Kernel::save`]. An engine can use the same file. The cookies are the kernel's own, and are not in it.
+    ///
+    /// Returns false, and does nothing, if the network is not known.
+    pub fn use_cache(&self, cache: CredentialCache) -> bool {
+        self.memory().keep(cache)
+    }
+
+    /// Writes the cache file now, if anything has changed. Call it at the end of the program. Blocks.
+    pub fn save(&self) {
+        let snapshot = self.memory().save();
+        if let Some(snapshot) = snapshot {
+            snapshot.write();
+        }
+    }
+
+    /// Starts a task that writes the cache file when it is time, if anything has changed and no task waits yet.
+    fn save_later(&self) {
+        let Some(wait) = self.memory().save_in() else { return };
+        if self.shared.saving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::downgrade(&self.shared);
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let Some(shared) = shared.upgrade() else { return };
+            shared.saving.store(false, Ordering::Release);
+            // It fails only when the runtime shuts down.
+            let _ = tokio::task::spawn_blocking(move || Self { shared }.save()).await;
+        });
+    }
+
     /// Reports that the host is now on this network.
     pub fn move_to(&self, network: NetworkId) {
         self.memory().move_to(network);
@@ -121,6 +165,6 @@ impl Kernel {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

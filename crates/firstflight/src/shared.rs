@@ -237,7 +237,7 @@ pub(crate) fn wall_clock(mono: Instant) -> Clock {
     clock_of(&Time::system(), mono)
 }
 
-fn clock_of(time: &Time, mono: Instant) -> Clock {
+pub(crate) fn clock_of(time: &Time, mono: Instant) -> Clock {
     Clock { mono, unix_ms: time.unix().as_millis() as u64, uncertainty: Duration::from_secs(1) }
 }
 

@@ -5,9 +5,9 @@
 #[path = "../../kernel/tests/namespace/mod.rs"]
 mod namespace;
 
-use firstflight::credential::{Outcome, Reason};
+use firstflight::credential::{NetworkId, Outcome, Reason};
 use firstflight::kernel::{Kernel, ListenConfig};
-use firstflight::{FirstFlight, Listener, Stream};
+use firstflight::{CredentialCache, FirstFlight, Listener, Stream};
 use namespace::{in_namespace, nft};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -183,5 +183,35 @@ fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
         for _ in 0..3 {
             executed.recv().await.unwrap();
         }
+    });
+}
+
+/// What one process learnt of a path, the next one knows.
+#[test]
+fn what_was_learnt_outlives_the_process() {
+    in_namespace("3", || async {
+        let listener = listen();
+        let at = listener.local_addr();
+        let _executed = serve(listener);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache.json");
+        let home = NetworkId([1; 16]);
+        let start = || {
+            let kernel = Kernel::on(home);
+            assert!(kernel.use_cache(CredentialCache::open(&path).unwrap()));
+            kernel
+        };
+        let kernel = start();
+        visit(&kernel, at, safely()).await;
+        if !meddle(at.port(), "reject with tcp reset") {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::SynRefused));
+        kernel.save();
+        let known = CredentialCache::read(&path).unwrap();
+        assert!(known[0].rtt.is_some() && known[0].avoided.is_some());
+        assert_eq!(visit(&start(), at, safely()).await.outcome(), handshake(Reason::FailureMemory));
+        assert!(!Kernel::default().use_cache(CredentialCache::open(&path).unwrap()), "on an unknown network");
     });
 }

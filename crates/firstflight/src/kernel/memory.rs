@@ -1,6 +1,8 @@
 //! What is remembered of servers and paths for the kernel's sockets.
 
+use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::history::{History, Way};
+use crate::shared::clock_of;
 use crate::time::Time;
 use firstflight_credential::{CredentialStore, NetworkId, Permission};
 use firstflight_kernel::TcpInfo;
@@ -31,6 +33,8 @@ pub(super) struct Memory {
     /// Servers whose last first flight lost a race, oldest first.
     lost: VecDeque<(NetworkId, IpAddr, Instant)>,
     time: Time,
+    /// Saves what is learnt.
+    keeper: Option<Keeper>,
 }
 
 impl Memory {
@@ -41,15 +45,42 @@ impl Memory {
             history: History::default(),
             lost: VecDeque::new(),
             time: Time::system(),
+            keeper: None,
         }
+    }
+
+    /// Loads what `cache` holds, and keeps its file up to date from now on. False on an unknown network.
+    pub(super) fn keep(&mut self, cache: CredentialCache) -> bool {
+        let (clock, servers) = (clock_of(&self.time, self.time.now()), &mut self.servers);
+        if !self.network.is_known() {
+            return false;
+        }
+        let keeper = Keeper::load(cache, &clock, |network, ip, entry| servers.restore(network, ip, entry));
+        self.keeper = Some(keeper.start(&self.servers));
+        true
+    }
+
+    /// How long to wait before the file is written, if anything has changed.
+    pub(super) fn save_in(&self) -> Option<Duration> {
+        let due = self.keeper.as_ref()?.due(&self.servers)?;
+        Some(due.saturating_since(self.time.now()))
+    }
+
+    /// What is to be written to the file, if anything.
+    pub(super) fn save(&mut self) -> Option<Snapshot> {
+        let clock = clock_of(&self.time, self.time.now());
+        self.keeper.as_mut()?.last(&self.servers, &clock)
     }
 
     pub(super) fn move_to(&mut self, network: NetworkId) {
         if network == self.network {
             return;
         }
+        // Nothing of an unknown network is in the file.
         if !self.network.is_known() {
-            self.forget();
+            self.servers.flush();
+            self.history.clear();
+            self.lost.clear();
         }
         self.network = network;
     }
@@ -58,6 +89,9 @@ impl Memory {
         self.servers.flush();
         self.history.clear();
         self.lost.clear();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.forget();
+        }
     }
 
     /// What the next SYN to `server` may carry.
