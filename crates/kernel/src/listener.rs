@@ -69,7 +69,7 @@ enum Grants {
 }
 
 impl Listener {
-    /// Starts to listen at `local`.
+    /// Starts to listen at `local`. An IPv6 address does not serve IPv4.
     ///
     /// If the namespace does not allow Fast Open at servers ([`Setting::server`]), it listens without.
     /// [`Listener::grants_cookies`] tells.
@@ -95,7 +95,8 @@ impl Listener {
             // The keys come first: with others, a SYN would get a cookie that is worth nothing later.
             sys::set_keys(&socket, &for_linux(keys)?)?;
         }
-        let allowed = Setting::read().is_ok_and(|setting| setting.server);
+        // Without /proc nothing is known, and the kernel does what its setting says.
+        let allowed = Setting::read().map_or(true, |setting| setting.server);
         let grants = match (config.pending, sys::fast_open_queue(&socket, config.pending)) {
             (0, _) => Grants::NotWanted,
             (_, Ok(())) if allowed => Grants::Yes,

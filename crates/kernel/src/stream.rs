@@ -189,7 +189,7 @@ impl Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.try_first(cx, |socket| socket.send(buf))
+        self.try_first(cx, |socket| socket.send_with_flags(buf, sys::NO_SIGNAL))
     }
 
     fn poll_write_vectored(
@@ -197,7 +197,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.try_first(cx, |socket| socket.send_vectored(bufs))
+        self.try_first(cx, |socket| socket.send_vectored_with_flags(bufs, sys::NO_SIGNAL))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -6,6 +6,12 @@ pub(crate) use linux::{disconnect, fast_open_queue, save_syns, saved_syn, send_i
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other::{disconnect, fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
 
+/// A write to a connection that is over is an error, and no signal (`MSG_NOSIGNAL`).
+#[cfg(target_os = "linux")]
+pub(crate) const NO_SIGNAL: std::ffi::c_int = libc::MSG_NOSIGNAL;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const NO_SIGNAL: std::ffi::c_int = 0;
+
 /// As much of `struct tcp_info` as is read.
 pub(crate) const TCP_INFO_LEN: usize = 256;
 /// The longest headers of a SYN: an IPv6 header or IPv4 with options, and TCP with options. Longer ones (IPv6 with
