@@ -5,11 +5,12 @@
 #[path = "../../kernel/tests/namespace/mod.rs"]
 mod namespace;
 
-use firstflight::credential::{NetworkId, Outcome, Reason};
+use firstflight::credential::{CookieKey, KeyRing, NetworkId, Outcome, Reason, Scheme};
 use firstflight::kernel::{Kernel, ListenConfig};
 use firstflight::{CredentialCache, FirstFlight, Listener, Stream};
 use namespace::{in_namespace, nft};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const REQUEST: &[u8] = b"request";
@@ -183,6 +184,49 @@ fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
         for _ in 0..3 {
             executed.recv().await.unwrap();
         }
+    });
+}
+
+/// The keys of two listeners of one port change as a farm changes them, one listener after the other, while a client
+/// visits all the time.
+#[test]
+fn a_rotation_of_keys_under_load_refuses_no_cookie() {
+    in_namespace("3", || async {
+        let ring = |bytes: &[u8]| {
+            let mut keys = bytes.iter().map(|byte| CookieKey::from_bytes([*byte; 16]));
+            let first = KeyRing::new(Scheme::Linux, keys.next().unwrap());
+            Arc::new(keys.fold(first, KeyRing::with_backup))
+        };
+        let config = || ListenConfig::default().share_port(true).keys(Some(ring(&[1])));
+        let first = Kernel::listen("127.0.0.1:0".parse().unwrap(), config()).unwrap();
+        let at = first.local_addr();
+        let second = Kernel::listen(at, config()).unwrap();
+        let handles = [first.keys(), second.keys()];
+        let (mut one, mut two) = (serve(first), serve(second));
+        let kernel = Kernel::default();
+        visit(&kernel, at, safely()).await;
+        for (step, keys) in [&[1, 2], &[2, 1], &[2, 3], &[3, 2]].into_iter().enumerate() {
+            for handle in &handles {
+                assert!(handle.set(ring(keys)));
+                for n in 0..50 {
+                    let outcome = visit(&kernel, at, safely()).await.outcome();
+                    assert_eq!(outcome, Outcome::Accepted, "visit {n} of step {step}");
+                }
+            }
+        }
+        let mut served = [0, 0];
+        for (count, told) in served.iter_mut().zip([&mut one, &mut two]) {
+            while told.try_recv().is_ok() {
+                *count += 1;
+            }
+        }
+        assert!(served.iter().all(|count| *count > 0), "{served:?}");
+        // A ring that knows none of the cookie's keys refuses it: the keys did change.
+        assert!(handles.iter().all(|handle| handle.set(ring(&[4]))));
+        let refused = visit(&kernel, at, safely()).await;
+        assert_eq!(refused.outcome(), handshake(Reason::DataNotAcknowledged));
+        let paper = Arc::new(KeyRing::new(Scheme::Paper, CookieKey::from_bytes([1; 16])));
+        assert!(!handles[0].set(paper), "the kernel has Linux' function only");
     });
 }
 

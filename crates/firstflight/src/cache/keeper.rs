@@ -97,7 +97,8 @@ impl Keeper {
     /// What is to be written at the end. The last snapshot may never be written, because the runtime drops what it has
     /// not begun when it shuts down.
     pub(crate) fn last(&mut self, store: &CredentialStore, clock: &Clock) -> Option<Snapshot> {
-        let pending = !self.file.unwritten().is_empty();
+        // A write under way is to be waited for.
+        let pending = !self.file.unwritten().is_empty() || self.file.writing.try_lock().is_err();
         (pending || self.due(store).is_some()).then(|| self.take(store, clock))
     }
 
