@@ -94,7 +94,12 @@ pub(super) async fn run(
                     next_at = Instant::now() + wait;
                     wait = ATTEMPT_DELAY;
                 }
-                Err(error) => failed.push(failure(candidate.remote, 0, error)),
+                Err((true, error)) if is_refusal(&error) => {
+                    // A filter of this host, for example.
+                    fast = Fast { remote: Some(candidate.remote), refused: true, taken: 0 };
+                    put_plain(&mut waiting, candidate.remote);
+                }
+                Err((_, error)) => failed.push(failure(candidate.remote, 0, error)),
             }
             continue;
         }
@@ -128,13 +133,7 @@ pub(super) async fn run(
                 if attempt.asks && is_refusal(&error) {
                     // Boxes refuse what they do not know. A plain SYN follows at once.
                     fast.refused = true;
-                    let plain = Candidate {
-                        remote: attempt.candidate.remote,
-                        fast: false,
-                        plain: Reason::SynRefused,
-                    };
-                    waiting.retain(|candidate| candidate.remote != plain.remote);
-                    waiting.push_front(plain);
+                    put_plain(&mut waiting, attempt.candidate.remote);
                 } else {
                     failed.push(failure(attempt.candidate.remote, attempt.taken, error));
                 }
@@ -158,8 +157,18 @@ fn candidates(order: &[SocketAddr], known: bool) -> VecDeque<Candidate> {
     candidates
 }
 
-/// Sends the SYN of an attempt.
-fn begin(kernel: &Kernel, candidate: Candidate, first: FirstFlight<'_>) -> io::Result<Running> {
+/// Puts a plain attempt at `remote` in front, because the one with Fast Open was refused.
+fn put_plain(waiting: &mut VecDeque<Candidate>, remote: SocketAddr) {
+    waiting.retain(|candidate| candidate.remote != remote);
+    waiting.push_front(Candidate { remote, fast: false, plain: Reason::SynRefused });
+}
+
+/// Sends the SYN of an attempt. The error says whether the SYN had an option of Fast Open.
+fn begin(
+    kernel: &Kernel,
+    candidate: Candidate,
+    first: FirstFlight<'_>,
+) -> Result<Running, (bool, io::Error)> {
     let permission = kernel.memory().permission(candidate.remote.ip());
     let carry = match permission {
         _ if !candidate.fast => Carry::Nothing(candidate.plain),
@@ -169,7 +178,8 @@ fn begin(kernel: &Kernel, candidate: Candidate, first: FirstFlight<'_>) -> io::R
         _ if !first.is_replayable() => Carry::Request(Reason::NotReplaySafe),
         Permission::Everything => Carry::Data(first.data()),
     };
-    let attempt: Attempt = connect(candidate.remote, None, carry)?;
+    let wanted = !matches!(carry, Carry::Nothing(_));
+    let attempt: Attempt = connect(candidate.remote, None, carry).map_err(|error| (wanted, error))?;
     let (asks, taken) = (attempt.asks(), attempt.taken());
     Ok(Running { candidate, asks, taken, established: Box::pin(attempt.established()) })
 }
