@@ -6,21 +6,20 @@ pub(crate) mod ladder;
 pub(crate) mod lookup;
 pub(crate) mod offer;
 pub(crate) mod ports;
+pub(crate) mod visit;
 
 use crate::client::armed::Armed;
 use crate::client::ports::{DEFAULT_RANGE, PortSelector};
 use crate::config::{Certified, Config, ConnectConfig};
-use crate::event::ConnId;
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
-use crate::flows::slot::{Asked, Ladder, Owner, SentOffer, Slot};
+use crate::flows::slot::{Asked, Ladder, SentOffer, Slot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
-use core::time::Duration;
 use firstflight_credential::store::Answer;
 use firstflight_credential::{CredentialStore, Entry, NetworkId, Outcome, Permission, Reason};
-use firstflight_tcp::{CloseReason, Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
+use firstflight_tcp::{Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
@@ -28,9 +27,6 @@ use firstflight_wire::{Instant, carrier};
 
 /// Bytes that options may take in a SYN. First-flight data leaves this room free.
 const SYN_OPTIONS: u32 = 40;
-/// A connection that the application gives up counts as more than slow if no byte of the response came for this
-/// long after the SYN-ACK.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// The client's side of first flights: what is remembered of servers, and the connects that have no answer yet.
 pub(crate) struct Client {
@@ -397,156 +393,6 @@ impl Client {
             asked.awaited = false;
         }
         slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut flows.pool)
-    }
-
-    /// A client's connection is over. Records what it shows about first flights to its server, and about the path. Returns
-    /// what is to be done about its second attempt, or its first one.
-    pub(crate) fn visit_over(&mut self, config: &Config, slot: &mut Slot, now: Instant) -> Option<Other> {
-        let (succeeded, other) = self.flight_over(slot, now);
-        let server = slot.key.remote_ip();
-        let network = config.network_of(&slot.key);
-        if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.client) {
-            self.credentials.learn_path_mss(network, server, mss, now);
-        }
-        if slot.path_told {
-            return other;
-        }
-        if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
-            self.credentials.forget_rtt(network, server);
-        }
-        // An answer on another network says nothing about this one.
-        let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
-        match slot.conn.rtt().filter(|_| slot.mapped) {
-            Some((srtt, rttvar)) if here => {
-                self.credentials.learn_visit(network, server, srtt, rttvar, now);
-                return other;
-            }
-            Some((srtt, rttvar)) => self.credentials.learn_rtt(network, server, srtt, rttvar, now),
-            None => {}
-        }
-        if let (true, Some(asked)) = (succeeded, &slot.asked) {
-            self.credentials.note_success(asked.network, server);
-        }
-        other
-    }
-
-    /// The part of [`Self::visit_over`] about the first flight, and whether it was accepted and answered.
-    fn flight_over(&mut self, slot: &mut Slot, now: Instant) -> (bool, Option<Other>) {
-        if let Owner::Twin(first) = slot.owner {
-            slot.owner = Owner::Nobody;
-            return (false, Some(Other::First(first)));
-        }
-        let Some(asked) = &mut slot.asked else { return (false, None) };
-        let twin = asked.ladder.twin.take().map(Other::Twin);
-        if asked.awaited {
-            if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
-                slot.outcome = Outcome::Handshake(Reason::Unknown);
-            }
-            self.unanswered(slot, now);
-            return (false, twin);
-        }
-        if asked.at_most_once
-            && slot.outcome == Outcome::Handshake(Reason::SimultaneousOpen)
-            && !slot.conn.is_confirmed()
-        {
-            // A SYN can be forged without knowing any number, and after a forged one the server's own answer does
-            // not count.
-            slot.outcome = Outcome::Handshake(Reason::Unknown);
-        }
-        if asked.answered_at == Instant::FAR_FUTURE {
-            // The connection was opened without the first flight, so its end says nothing about it.
-            return (false, twin);
-        }
-        let answered = slot.conn.totals().bytes_received > 0;
-        if unlikely(!answered)
-            && (slot.conn.close_reason() == Some(CloseReason::TimedOut) || slot.conn.is_swallowed())
-        {
-            // The handshake went through, and then nothing arrived, or only the end of the response: the path passes
-            // the SYN, but not the connection that it opens.
-            self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
-        }
-        (answered && slot.outcome.is_accepted(), twin)
-    }
-
-    /// Does what [`Self::visit_over`] returned.
-    #[cold]
-    pub(crate) fn tell_other(&mut self, flows: &mut Flows, other: Other) {
-        match other {
-            Other::Twin(twin) => self.drop_twin(flows, Some(twin)),
-            Other::First(first) => self.forget_twin(flows, first),
-        }
-    }
-
-    /// The application releases a connection that it opened. The connection may stay for a while in the background,
-    /// and the next connect to its server already uses what it showed of the path.
-    pub(crate) fn released(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
-        let Some(slot) = flows.slots.get_live(id.index, id.generation).filter(|slot| slot.client) else {
-            return;
-        };
-        self.tell_path(&flows.config, slot, now);
-        let twin = self.give_up(slot, now);
-        if unlikely(twin.is_some()) {
-            self.drop_twin(flows, twin);
-        }
-    }
-
-    /// The application ends a connection at once.
-    pub(crate) fn aborted(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
-        if let Some(slot) = flows.slots.get_live(id.index, id.generation) {
-            let twin = self.give_up(slot, now);
-            self.drop_twin(flows, twin);
-        }
-    }
-
-    /// A connection that asked for a first flight reports more when it is over, and its round-trip time is known from
-    /// its SYN-ACK on.
-    fn tell_path(&mut self, config: &Config, slot: &mut Slot, now: Instant) {
-        if !slot.mapped {
-            return;
-        }
-        let (network, server) = (config.network_of(&slot.key), slot.key.remote_ip());
-        if let Some(mss) = slot.conn.narrowed_mss() {
-            self.credentials.learn_path_mss(network, server, mss, now);
-        }
-        if let (None, Some((srtt, rttvar))) = (&slot.asked, slot.conn.rtt()) {
-            slot.path_told = true;
-            self.credentials.learn_rtt(network, server, srtt, rttvar, now);
-        }
-    }
-
-    /// The path is considered to pass the SYN but not the connection that it opens, if nothing arrived since the
-    /// SYN-ACK for longer than most servers take to respond, or if only the end of the response arrived. Returns a
-    /// second attempt, which is to be ended.
-    fn give_up(&mut self, slot: &mut Slot, now: Instant) -> Option<u32> {
-        let asked = slot.asked.as_ref()?;
-        if asked.answered_at == Instant::FAR_FUTURE || slot.conn.totals().bytes_received > 0 {
-            return None;
-        }
-        let silent = now.saturating_since(asked.answered_at) >= SILENCE;
-        if !(silent || slot.conn.is_swallowed()) || slot.conn.close_reason().is_some() {
-            return None;
-        }
-        self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
-        // The end of the connection reports nothing more and ends no second attempt.
-        slot.asked.take().and_then(|asked| asked.ladder.twin)
-    }
-
-    /// No SYN-ACK will show what happened to the first flight. Gives its cookie back, and ends a second attempt.
-    pub(crate) fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.slots.get_mut(index) else { return };
-        let twin = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take());
-        self.unanswered(slot, now);
-        self.drop_twin(flows, twin);
-    }
-
-    /// The part of [`Self::no_answer`] about the connection itself.
-    fn unanswered(&mut self, slot: &mut Slot, now: Instant) {
-        let Some(asked) = &mut slot.asked else { return };
-        asked.awaited = false;
-        if let Some(used) = asked.cookie.take() {
-            let (network, server) = (asked.network, slot.key.remote_ip());
-            self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
-        }
     }
 }
 
