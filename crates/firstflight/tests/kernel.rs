@@ -12,6 +12,7 @@ use namespace::{in_namespace, nft};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 const REQUEST: &[u8] = b"request";
 
@@ -20,7 +21,7 @@ fn listen() -> Listener {
 }
 
 /// Answers each connection of `listener`, and counts the requests.
-fn serve(listener: Listener) -> tokio::sync::mpsc::UnboundedReceiver<Outcome> {
+fn serve(listener: Listener) -> UnboundedReceiver<Outcome> {
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         loop {
@@ -38,6 +39,20 @@ fn serve(listener: Listener) -> tokio::sync::mpsc::UnboundedReceiver<Outcome> {
         }
     });
     told
+}
+
+/// A client, the address of a server, and what the server executes.
+fn begin() -> (Kernel, SocketAddr, UnboundedReceiver<Outcome>) {
+    let listener = listen();
+    (Kernel::default(), listener.local_addr(), serve(listener))
+}
+
+/// The server has executed `count` requests by now, and no more.
+async fn executed_exactly(count: usize, executed: &mut UnboundedReceiver<Outcome>) {
+    for _ in 0..count {
+        executed.recv().await.unwrap();
+    }
+    assert!(executed.try_recv().is_err(), "executed twice");
 }
 
 /// Sends the request and reads the answer.
@@ -59,19 +74,21 @@ fn handshake(reason: Reason) -> Outcome {
 
 /// Drops (or, with `reject`, refuses) SYNs to `port` that carry data: with a cookie and without data they have 72 bytes.
 fn meddle(port: u16, how: &str) -> bool {
+    meddle_above(74, port, how)
+}
+
+/// The same for SYNs of more than `bytes`. An ordinary one has 60.
+fn meddle_above(bytes: u32, port: u16, how: &str) -> bool {
     nft(&format!(
         "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-         add rule ip t c tcp dport {port} tcp flags & (syn | ack) == syn meta length > 74 {how}"
+         add rule ip t c tcp dport {port} tcp flags & (syn | ack) == syn meta length > {bytes} {how}"
     ))
 }
 
 #[test]
 fn the_second_visit_carries_its_request_and_an_order_waits() {
     in_namespace("3", || async {
-        let listener = listen();
-        let at = listener.local_addr();
-        let mut executed = serve(listener);
-        let kernel = Kernel::default();
+        let (kernel, at, mut executed) = begin();
         assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::NoCredential));
         let second = visit(&kernel, at, safely()).await;
         assert_eq!((second.outcome(), second.race()), (Outcome::Accepted, None));
@@ -86,10 +103,7 @@ fn the_second_visit_carries_its_request_and_an_order_waits() {
 #[test]
 fn a_path_that_drops_data_in_syns_is_raced_twice_and_then_known() {
     in_namespace("3", || async {
-        let listener = listen();
-        let at = listener.local_addr();
-        let mut executed = serve(listener);
-        let kernel = Kernel::default();
+        let (kernel, at, mut executed) = begin();
         visit(&kernel, at, safely()).await;
         if !meddle(at.port(), "drop") {
             eprintln!("skipped: there is no nft command");
@@ -102,11 +116,7 @@ fn a_path_that_drops_data_in_syns_is_raced_twice_and_then_known() {
         }
         let known = visit(&kernel, at, safely()).await;
         assert_eq!((known.outcome(), known.race()), (handshake(Reason::FailureMemory), None));
-        let mut count = 0;
-        while executed.try_recv().is_ok() {
-            count += 1;
-        }
-        assert_eq!(count, 4, "each request is executed once");
+        executed_exactly(4, &mut executed).await;
     });
 }
 
@@ -114,36 +124,23 @@ fn a_path_that_drops_data_in_syns_is_raced_twice_and_then_known() {
 #[test]
 fn an_order_does_not_leave_twice() {
     in_namespace("3", || async {
-        let listener = listen();
-        let at = listener.local_addr();
-        let mut executed = serve(listener);
-        let kernel = Kernel::default();
+        let (kernel, at, mut executed) = begin();
         visit(&kernel, at, safely()).await;
-        let rules = format!(
-            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-             add rule ip t c tcp dport {} tcp flags & (syn | ack) == syn meta length > 60 drop",
-            at.port()
-        );
-        if !nft(&rules) {
+        if !meddle_above(60, at.port(), "drop") {
             eprintln!("skipped: there is no nft command");
             return;
         }
         let order = visit(&kernel, at, FirstFlight::at_most_once(REQUEST)).await;
         assert!(!order.race().unwrap().data_left_twice());
         assert_eq!(order.outcome(), handshake(Reason::SynTimedOut));
-        executed.recv().await.unwrap();
-        executed.recv().await.unwrap();
-        assert!(executed.try_recv().is_err(), "executed twice");
+        executed_exactly(2, &mut executed).await;
     });
 }
 
 #[test]
 fn a_refused_syn_with_data_goes_again_plain() {
     in_namespace("3", || async {
-        let listener = listen();
-        let at = listener.local_addr();
-        let mut executed = serve(listener);
-        let kernel = Kernel::default();
+        let (kernel, at, mut executed) = begin();
         visit(&kernel, at, safely()).await;
         if !meddle(at.port(), "reject with tcp reset") {
             eprintln!("skipped: there is no nft command");
@@ -152,20 +149,14 @@ fn a_refused_syn_with_data_goes_again_plain() {
         let plain = visit(&kernel, at, safely()).await;
         assert_eq!(plain.outcome(), handshake(Reason::SynRefused));
         assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::FailureMemory));
-        for _ in 0..3 {
-            executed.recv().await.unwrap();
-        }
-        assert!(executed.try_recv().is_err(), "executed twice");
+        executed_exactly(3, &mut executed).await;
     });
 }
 
 #[test]
 fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
     in_namespace("3", || async {
-        let listener = listen();
-        let at = listener.local_addr();
-        let mut executed = serve(listener);
-        let kernel = Kernel::default();
+        let (kernel, at, mut executed) = begin();
         let closed = SocketAddr::new(at.ip(), 1);
         let refused = kernel.connect(closed, safely()).await.unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
@@ -181,9 +172,7 @@ fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
             stream.read_to_string(&mut answer).await.unwrap();
         }
         assert!(kernel.connect_any(&[], safely()).await.unwrap_err().attempts.is_empty());
-        for _ in 0..3 {
-            executed.recv().await.unwrap();
-        }
+        executed_exactly(3, &mut executed).await;
     });
 }
 

@@ -27,7 +27,7 @@ pub struct ListenConfig {
     /// `net.core.somaxconn`.
     pub backlog: u32,
     /// The keys of the cookies. Without keys the kernel uses those of the namespace. All listeners of a port, and all
-    /// servers of a farm, need the same. Linux takes one backup, the first.
+    /// servers of a farm, need the same. Linux uses the first backup of a ring and ignores further ones.
     pub keys: Option<Arc<KeyRing>>,
     /// Several listeners may share the port (`SO_REUSEPORT`).
     pub share_port: bool,
