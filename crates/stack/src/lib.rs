@@ -23,6 +23,7 @@ mod flow;
 mod flows;
 mod journal;
 mod output;
+mod queue;
 mod random;
 mod server;
 mod stack;

@@ -4,6 +4,7 @@ pub(crate) mod counters;
 
 use crate::event::{ConnId, Drop, Trace};
 use crate::journal::counters::Counters;
+use crate::queue::Queue;
 use alloc::collections::VecDeque;
 use firstflight_wire::hint::likely;
 
@@ -11,7 +12,7 @@ use firstflight_wire::hint::likely;
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub counters: Counters,
-    events: VecDeque<Announced>,
+    events: Queue<Announced>,
     traces: VecDeque<Trace>,
     /// Number of trace records that are kept; 0 keeps none.
     most_traces: usize,
@@ -40,7 +41,7 @@ pub(crate) enum Subject {
 
 impl Journal {
     pub(crate) fn new(most_traces: usize) -> Self {
-        Self { counters: Counters::default(), events: VecDeque::new(), traces: VecDeque::new(), most_traces }
+        Self { counters: Counters::default(), events: Queue::default(), traces: VecDeque::new(), most_traces }
     }
 
     /// Queues an event of a connection.

@@ -6,6 +6,7 @@ mod reply;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
+use crate::queue::Queue;
 use alloc::collections::VecDeque;
 use firstflight_wire::ip::Ecn;
 use firstflight_wire::udp;
@@ -21,7 +22,7 @@ pub(crate) struct Outbox {
     replies: VecDeque<Reply>,
     most_replies: usize,
     /// Connections (index) that may have something to send.
-    turns: VecDeque<u32>,
+    turns: Queue<u32>,
     /// Packets that the first of them has sent in its turn.
     burst: u32,
     /// The hop limit of all packets.
@@ -32,7 +33,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub(crate) fn new(most_replies: usize, hop_limit: u8, from_socket: bool) -> Self {
-        let (replies, turns) = (VecDeque::new(), VecDeque::new());
+        let (replies, turns) = (VecDeque::new(), Queue::default());
         Self { replies, most_replies, turns, burst: 0, hop_limit, from_socket }
     }
 

@@ -4,10 +4,10 @@ use crate::config::ListenConfig;
 use crate::event::{ConnId, ListenerId};
 use crate::flows::Flows;
 use crate::flows::slot::Owner;
+use crate::queue::Queue;
 use crate::server::Server;
 use crate::server::answered::Answered;
 use crate::server::listeners::Listener;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -76,7 +76,7 @@ impl Server {
         let listener = Listener {
             config,
             tcp,
-            accept_queue: VecDeque::new(),
+            accept_queue: Queue::default(),
             syn_queue: 0,
             last_cookie: None,
             last_stateless: None,

@@ -5,8 +5,8 @@ use crate::event::ListenerId;
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
 use crate::flows::slot::Owner;
+use crate::queue::Queue;
 use crate::server::answered::Answered;
-use alloc::collections::VecDeque;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use firstflight_wire::Instant;
 pub(crate) struct Listener {
     pub config: ListenConfig,
     pub tcp: Arc<firstflight_tcp::Config>,
-    pub accept_queue: VecDeque<u32>,
+    pub accept_queue: Queue<u32>,
     pub syn_queue: usize,
     /// When a SYN cookie was last sent because of SYN pressure.
     pub last_cookie: Option<Instant>,
