@@ -8,7 +8,6 @@ mod fetch;
 mod memory;
 mod place;
 mod racing;
-pub mod record;
 mod report;
 mod supply;
 pub mod target;
@@ -25,9 +24,9 @@ use certificates::{Certificates, Certifieds};
 use fetch::{Errand, find_and_fetch};
 use firstflight::Endpoint;
 use firstflight::link::UdpLink;
+use firstflight::record::Names;
 use memory::Memory;
 use place::{Lookups, Place};
-use record::Names;
 use report::{Begun, Print};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -281,7 +280,11 @@ impl Args {
     /// The URLs to fetch, and how names are looked up: by the first fetch of each, or with `--via-dns` by every
     /// fetch.
     async fn places(&self) -> Result<(Arc<Lookups>, Arc<[Place]>), Error> {
-        let names = self.dns.filter(|_| !self.via.wanted()).map(Names::at).transpose()?;
+        let names = self
+            .dns
+            .filter(|_| !self.via.wanted())
+            .map(|at| Names::at(at).map_err(|error| GetError::Resolver(at, error)))
+            .transpose()?;
         let own = (!self.udp).then(|| self.network.addresses().to_vec());
         let lookups = Lookups::new(names, own, self.via.wanted());
         let mut places = Vec::with_capacity(self.urls.len());

@@ -14,8 +14,10 @@
 //! # }
 //! ```
 
+#[cfg(feature = "asap")]
+pub(crate) mod carried;
 mod memory;
-mod race;
+pub(crate) mod race;
 
 pub use firstflight_kernel::{ListenConfig, Setting};
 
@@ -92,8 +94,23 @@ impl Kernel {
         addresses: &[SocketAddr],
         first: FirstFlight<'_>,
     ) -> Result<Stream, ConnectAnyError> {
-        let result = race::run(self, addresses, first).await;
-        self.save_later();
+        let course = race::Course {
+            kernel: self,
+            addresses,
+            first,
+            fast_open: true,
+            #[cfg(feature = "asap")]
+            carried: None,
+        };
+        let result = Self::race(course).await;
+        result.map(|finish| finish.stream)
+    }
+
+    /// Runs a race, and saves what it taught.
+    pub(crate) async fn race(course: race::Course<'_>) -> Result<race::Finish, ConnectAnyError> {
+        let kernel = course.kernel.clone();
+        let result = race::run(course).await;
+        kernel.save_later();
         result
     }
 
@@ -111,6 +128,12 @@ impl Kernel {
     pub fn listen(local: SocketAddr, config: ListenConfig) -> io::Result<Listener> {
         let wanted = config.pending > 0;
         let listener = firstflight_kernel::Listener::bind(local, config)?;
+        Self::report(&listener, wanted);
+        Ok(listener.into())
+    }
+
+    /// Says once if the namespace does not allow what is `wanted`.
+    pub(crate) fn report(listener: &firstflight_kernel::Listener, wanted: bool) {
         if wanted && !listener.grants_cookies() {
             static ONCE: std::sync::Once = std::sync::Once::new();
             ONCE.call_once(|| {
@@ -119,7 +142,6 @@ impl Kernel {
                 );
             });
         }
-        Ok(listener.into())
     }
 
     /// Loads what `cache` remembers about servers and keeps its file up to date: at most once every few seconds, and in

@@ -57,6 +57,8 @@ struct Readme;
 mod cache;
 #[cfg(feature = "dns")]
 pub mod carriage;
+#[cfg(feature = "kernel")]
+mod client;
 mod driver;
 mod endpoint;
 mod first_flight;
@@ -70,7 +72,11 @@ mod listener;
 pub mod metrics;
 mod network;
 mod race;
+#[cfg(feature = "asap")]
+pub mod record;
 pub mod serial_file;
+#[cfg(feature = "kernel")]
+mod server;
 mod shared;
 mod store;
 mod stream;
@@ -78,6 +84,8 @@ mod time;
 pub mod trust;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
+#[cfg(feature = "kernel")]
+pub use client::{Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Host};
 pub use endpoint::Endpoint;
 pub use first_flight::FirstFlight;
 pub use firstflight_credential as credential;
@@ -88,12 +96,16 @@ pub use firstflight_stack::{
     StateName,
 };
 pub use firstflight_tcp as tcp;
+#[cfg(feature = "asap")]
+pub use firstflight_verifier as verifier;
 pub use firstflight_wire as wire;
 pub use listener::Listener;
 pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
+#[cfg(feature = "kernel")]
+pub use server::{Server, ServerBuilder};
 pub use store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError};
-pub use stream::{Race, Stream};
+pub use stream::{Race, Stream, Way};
 pub use time::{Time, block_on_virtual};
 
 use std::io;

@@ -120,6 +120,17 @@ impl Listener {
         }
     }
 
+    /// The kernel's listeners: stops to take data in SYNs, and to grant cookies. An engine loses no connection that it
+    /// has accepted, so nothing happens there.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn stop_first_flights(&self) {
+        if let Kind::Kernel(kernel) = &self.0
+            && let Err(error) = kernel.drain()
+        {
+            tracing::warn!(%error, "the kernel goes on to take data in SYNs");
+        }
+    }
+
     /// The address that it listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {

@@ -23,6 +23,32 @@ pub struct Stream {
     race: Option<Race>,
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
+    #[cfg(feature = "kernel")]
+    times: Option<crate::client::ConnectTimes>,
+}
+
+/// How a connection's segments travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Way {
+    /// The kernel's TCP.
+    Kernel,
+    /// An engine's TCP, in IP packets.
+    Ip,
+    /// An engine's TCP, in UDP datagrams.
+    Udp,
+}
+
+impl Way {
+    /// A label: `kernel`, `ip` or `udp`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Ip => "ip",
+            Self::Udp => "udp",
+        }
+    }
 }
 
 /// A connection won a race against an attempt with Fast Open that had no answer yet, or was refused.
@@ -55,18 +81,55 @@ enum Kind {
 
 impl From<EngineStream> for Stream {
     fn from(stream: EngineStream) -> Self {
-        Self { kind: Kind::Engine(stream), race: None, elsewhere: None }
+        Self::of(Kind::Engine(stream))
     }
 }
 
 #[cfg(feature = "kernel")]
 impl From<firstflight_kernel::Stream> for Stream {
     fn from(stream: firstflight_kernel::Stream) -> Self {
-        Self { kind: Kind::Kernel(stream), race: None, elsewhere: None }
+        Self::of(Kind::Kernel(stream))
     }
 }
 
 impl Stream {
+    const fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            race: None,
+            elsewhere: None,
+            #[cfg(feature = "kernel")]
+            times: None,
+        }
+    }
+
+    /// The same stream, which took this long to connect.
+    #[cfg(feature = "kernel")]
+    pub(crate) const fn took(mut self, times: crate::client::ConnectTimes) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// How long the connect took, of a stream by [`Client::connect`](crate::Client::connect).
+    #[cfg(feature = "kernel")]
+    #[must_use]
+    pub const fn times(&self) -> Option<crate::client::ConnectTimes> {
+        self.times
+    }
+
+    /// How its segments travel.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        match &self.kind {
+            Kind::Engine(engine) => match engine.info().and_then(|info| info.carrier) {
+                Some(_) => Way::Udp,
+                None => Way::Ip,
+            },
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(_) => Way::Kernel,
+        }
+    }
+
     /// A stream of the kernel after a race. `elsewhere` is the outcome of its first flight if that was in the SYN of an
     /// attempt at another address.
     #[cfg(feature = "kernel")]
@@ -75,7 +138,7 @@ impl Stream {
         race: Option<Race>,
         elsewhere: Option<Outcome>,
     ) -> Self {
-        Self { kind: Kind::Kernel(stream), race, elsewhere }
+        Self { kind: Kind::Kernel(stream), race, elsewhere, times: None }
     }
 
     /// Kernel's sockets: whether the connection won a race against an attempt with Fast Open. `None` if there was no such

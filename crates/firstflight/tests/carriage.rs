@@ -146,7 +146,7 @@ async fn world(does: Resolver) -> World {
 
     let socket = std::net::UdpSocket::bind((LOCAL, 0)).unwrap();
     let seen = socket.local_addr().unwrap();
-    let link = UdpLink::adopt(socket).unwrap();
+    let link = UdpLink::adopt(socket).unwrap().heed_icmp().unwrap();
     let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
     let obtained = firstflight::certificate_clock().unwrap();
     let certificate = Arc::new(certificate(&verifier, 0, obtained));

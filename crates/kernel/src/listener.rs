@@ -91,21 +91,25 @@ impl Listener {
             socket.set_only_v6(true)?;
         }
         socket.bind(&local.into())?;
-        if let Some(keys) = &config.keys {
-            // The keys come first: with others, a SYN would get a cookie that is worth nothing later.
-            sys::set_keys(&socket, &for_linux(keys)?)?;
-        }
-        // Without /proc nothing is known, and the kernel does what its setting says.
-        let allowed = Setting::read().map_or(true, |setting| setting.server);
-        let grants = match (config.pending, sys::fast_open_queue(&socket, config.pending)) {
-            (0, _) => Grants::NotWanted,
-            (_, Ok(())) if allowed => Grants::Yes,
-            _ => Grants::Disabled,
-        };
-        // Without the SYNs' headers the reasons are less exact.
-        let _ = sys::save_syns(&socket);
+        let grants = prepare(&socket, &config)?;
         socket.listen(i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
-        let tcp = TcpListener::from_std(socket.into())?;
+        Self::with(TcpListener::from_std(socket.into())?, config, grants)
+    }
+
+    /// Takes a socket that listens already, as a service manager passes it.
+    ///
+    /// # Errors
+    /// When the cookie function of the keys is not Linux', and the system's.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn adopt(socket: std::net::TcpListener, config: ListenConfig) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let grants = prepare(&socket, &config)?;
+        Self::with(TcpListener::from_std(socket)?, config, grants)
+    }
+
+    fn with(tcp: TcpListener, config: ListenConfig, grants: Grants) -> io::Result<Self> {
         let local = tcp.local_addr()?;
         Ok(Self { tcp, local, grants, keys: Mutex::new(config.keys) })
     }
@@ -200,6 +204,24 @@ impl Listener {
             Some(Check::No) | None => Reason::StaleOrWrongCredential,
         }
     }
+}
+
+/// Sets what Fast Open needs.
+fn prepare(socket: &impl sys::Handle, config: &ListenConfig) -> io::Result<Grants> {
+    if let Some(keys) = &config.keys {
+        // The keys come first: with others, a SYN would get a cookie that is worth nothing later.
+        sys::set_keys(socket, &for_linux(keys)?)?;
+    }
+    // Without /proc nothing is known, and the kernel does what its setting says.
+    let allowed = Setting::read().map_or(true, |setting| setting.server);
+    let grants = match (config.pending, sys::fast_open_queue(socket, config.pending)) {
+        (0, _) => Grants::NotWanted,
+        (_, Ok(())) if allowed => Grants::Yes,
+        _ => Grants::Disabled,
+    };
+    // Without the SYNs' headers the reasons are less exact.
+    let _ = sys::save_syns(socket);
+    Ok(grants)
 }
 
 fn for_linux(keys: &KeyRing) -> io::Result<Zeroizing<Vec<u8>>> {

@@ -6,6 +6,12 @@ pub(crate) use linux::{disconnect, fast_open_queue, save_syns, saved_syn, send_i
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other::{disconnect, fast_open_queue, save_syns, saved_syn, send_in_syn, set_keys, tcp_info};
 
+/// A socket.
+#[cfg(unix)]
+pub(crate) use std::os::fd::AsFd as Handle;
+#[cfg(not(unix))]
+pub(crate) use std::os::windows::io::AsSocket as Handle;
+
 /// A write to a connection that is over is an error, and no signal (`MSG_NOSIGNAL`).
 #[cfg(target_os = "linux")]
 pub(crate) const NO_SIGNAL: std::ffi::c_int = libc::MSG_NOSIGNAL;

@@ -159,9 +159,9 @@ impl UdpLink {
         Ok(self)
     }
 
-    /// A link on a bound socket that was used before, for example to find out how it is reached
+    /// A link on a bound socket that was made elsewhere, for example to find out how it is reached
     /// (`firstflight_verifier::reach`). It must not be connected, and nothing else may read from it from now
-    /// on. The link passes on ICMP errors ([`UdpLink::heed_icmp`]).
+    /// on.
     ///
     /// Call it within a tokio runtime, as [`UdpLink::bind`].
     ///
@@ -179,7 +179,20 @@ impl UdpLink {
         }
         let socket = Socket::take(raw)?;
         let (v4, v6) = if v4 { (Some(socket), None) } else { (None, Some(socket)) };
-        Self { v4, v6, v6_first: false }.heed_icmp()
+        Ok(Self { v4, v6, v6_first: false })
+    }
+
+    /// This link and `other`, which have sockets of different families on one port, as one link.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if they have sockets of the same family, or on different ports.
+    pub fn join(self, other: Self) -> io::Result<Self> {
+        let both = (self.v4.is_some() && other.v4.is_some()) || (self.v6.is_some() && other.v6.is_some());
+        if both || self.port() != other.port() {
+            let message = "a link has one socket for IPv4 and one for IPv6, on one port";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(Self { v4: self.v4.or(other.v4), v6: self.v6.or(other.v6), v6_first: false })
     }
 
     /// The UDP port, of both families.

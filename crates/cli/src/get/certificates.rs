@@ -1,12 +1,12 @@
 //! A certificate for each server that `get` visits.
 
 use super::GetError;
-use super::record::Published;
 use super::target::{Host, Target};
 use crate::output;
 use firstflight::Certified;
 use firstflight::credential::Reason;
 use firstflight::credential::asap::{ClientCertificate, Identity, PublicKey};
+use firstflight::record::Published;
 use firstflight_verifier::{Group, IssuerAddress, Site};
 use firstflight_wire::asap::VerifierId;
 use std::collections::{BTreeSet, HashMap, HashSet};

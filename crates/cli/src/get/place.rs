@@ -1,9 +1,9 @@
 //! A URL and the addresses of its host, which are looked up when the first fetch needs them.
 
 use super::GetError;
-use super::record::{Names, Published};
 use super::target::{Host, Target};
 use crate::error::Error;
+use firstflight::record::{Names, Published};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};

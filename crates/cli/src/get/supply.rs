@@ -1,11 +1,11 @@
 //! Obtains certificates from the verifier in the background. No fetch waits for it.
 
 use super::certificates::{Certificates, Certifieds};
-use super::record::Published;
 use super::target::Target;
 use crate::error::Error;
 use crate::output;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
+use firstflight::record::Published;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route, obtain_by};
 use firstflight_verifier::{IssuerAddress, ObtainError, Patience, Wanted, boot_clock, secure_rng};

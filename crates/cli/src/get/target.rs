@@ -1,7 +1,7 @@
 //! The target of a URL.
 
-use super::record::{Names, Published};
 use crate::error::Error;
+use firstflight::record::{Names, Published};
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 use std::io;
@@ -110,7 +110,10 @@ impl Target {
         self.addresses = match (&self.host, names) {
             (Host::Ip(ip), _) => vec![SocketAddr::new(*ip, self.port)],
             (Host::Name(name), Some(names)) => {
-                let (found, published) = names.look_up(name, self.port).await?;
+                let (found, published) = names
+                    .look_up(name, self.port)
+                    .await
+                    .map_err(|error| Error::Lookup(name.clone(), error))?;
                 self.published = published;
                 let found = found.into_iter().filter(|ip| is_one_host(*ip));
                 found.map(|ip| SocketAddr::new(ip, self.port)).collect()

@@ -2,11 +2,11 @@
 
 use super::GetError;
 use super::dns_memory::DnsMemory;
-use super::record::{Names, Published};
 use crate::error::Error;
 use firstflight::carriage::{DnsPath, Manners, Proof, Report, Server};
 use firstflight::credential::NetworkId;
 use firstflight::link::source_for;
+use firstflight::record::{Names, Published};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
 use firstflight_wire::asap::{Carriage, ServiceParam};
 use std::collections::HashMap;
@@ -159,7 +159,7 @@ impl ViaDns {
                 path.recall_lost(&carriage, lost);
             }
         }
-        let names = Names::at(resolver)?;
+        let names = Names::at(resolver).map_err(|error| GetError::Resolver(resolver, error))?;
         // Documentation addresses. Nothing is sent to them.
         let other = if v4 { IpAddr::from(ELSEWHERE_V6) } else { IpAddr::from(ELSEWHERE_V4) };
         let both = source_for(SocketAddr::new(other, 80)).is_ok();
@@ -402,7 +402,7 @@ mod tests {
         let resolver = asked.local_addr().unwrap();
         let socket = std::net::UdpSocket::bind((local, 0)).unwrap();
         let seen = socket.local_addr().unwrap();
-        let link = UdpLink::adopt(socket).unwrap();
+        let link = UdpLink::adopt(socket).unwrap().heed_icmp().unwrap();
         let endpoint = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
         let proof = Some(Proof { seen, verifier: resolver, at: std::time::Instant::now() });
         let path = DnsPath::new(endpoint, resolver, NetworkId::UNKNOWN, proof, Manners::new(), false);

@@ -133,6 +133,12 @@ impl Memory {
         }
     }
 
+    /// The round-trip time to `server` was measured in another way.
+    #[cfg(feature = "asap")]
+    pub(super) fn learn_rtt(&mut self, server: IpAddr, srtt: Duration, rttvar: Duration) {
+        self.servers.learn_rtt(self.network, server, srtt, rttvar, self.time.now());
+    }
+
     /// A first flight to `server` was accepted.
     pub(super) fn accepted(&mut self, server: IpAddr) {
         self.lost.retain(|(network, lost, _)| (*network, *lost) != (self.network, server));

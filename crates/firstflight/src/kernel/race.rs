@@ -2,6 +2,8 @@
 
 use super::Kernel;
 use crate::first_flight::FirstFlight;
+#[cfg(feature = "asap")]
+use crate::kernel::carried::Carried;
 use crate::race::{ConnectAnyError, FailedAttempt, interleave};
 use crate::stream::{Race, Stream};
 use firstflight_credential::{Outcome, Permission, Reason};
@@ -18,56 +20,145 @@ use tokio::time::{Instant, timeout_at};
 
 /// RFC 8305 §5: the recommended delay between attempts at different addresses.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// The longest wait for an attempt in UDP, as for the kernel's first SYN.
+#[cfg(feature = "asap")]
+const MOST_DELAY: Duration = Duration::from_secs(1);
 /// Attempts under way at one time.
 const AT_ONCE: usize = 2;
+
+/// What a race is about.
+pub(crate) struct Course<'a> {
+    pub kernel: &'a Kernel,
+    /// The servers' addresses, best one first.
+    pub addresses: &'a [SocketAddr],
+    pub first: FirstFlight<'a>,
+    /// Whether the kernel may use Fast Open.
+    pub fast_open: bool,
+    /// An attempt in UDP that begins before the kernel's.
+    #[cfg(feature = "asap")]
+    pub carried: Option<Carried<'a>>,
+}
 
 /// An attempt that may be made.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     remote: SocketAddr,
-    /// The first attempt, which may use Fast Open.
-    fast: bool,
-    /// Why it does not, if it is not the first.
-    plain: Reason,
+    way: Way,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By the kernel, with Fast Open if that is permitted.
+    Fast,
+    /// By the kernel, without Fast Open, for this reason.
+    Plain(Reason),
+    /// In UDP.
+    #[cfg(feature = "asap")]
+    Carried,
 }
 
 /// An attempt under way.
 struct Running {
     candidate: Candidate,
-    /// Whether its SYN has an option of Fast Open.
+    /// Whether its SYN is more than an ordinary one: it has an option of Fast Open, or goes in UDP.
     asks: bool,
-    /// How many bytes of the data the kernel took with the SYN.
+    /// How many bytes of the data were taken with the SYN.
     taken: usize,
     established: Pin<Box<dyn Future<Output = Established> + Send>>,
 }
 
-/// The stream, and how much of the data left with its SYN.
-type Established = io::Result<(KernelStream, usize)>;
+/// The stream, and how much of the data left with its SYN; or the outcome of the first flight, and why there is no
+/// stream.
+type Established = Result<(Connected, usize), (Outcome, io::Error)>;
 
-/// What became of the first attempt, if it used Fast Open.
+/// A connection whose handshake is complete.
+pub(crate) enum Connected {
+    Kernel(KernelStream),
+    #[cfg(feature = "asap")]
+    Carried(crate::stream::EngineStream),
+}
+
+/// What became of the first attempt, if its SYN was more than an ordinary one.
 #[derive(Debug, Default)]
 struct Fast {
-    remote: Option<SocketAddr>,
+    candidate: Option<Candidate>,
     /// It was refused.
     refused: bool,
     /// Bytes of the data that left with it.
     taken: usize,
 }
 
-pub(super) async fn run(
-    kernel: &Kernel,
-    addresses: &[SocketAddr],
-    first: FirstFlight<'_>,
-) -> Result<Stream, ConnectAnyError> {
-    let (order, delay) = {
-        let mut memory = kernel.memory();
-        let (last, first) = memory.split(addresses);
+impl Course<'_> {
+    /// The attempts in their order, and the time until the second one.
+    fn plan(&self) -> (VecDeque<Candidate>, Duration) {
+        let mut memory = self.kernel.memory();
+        let (last, first) = memory.split(self.addresses);
         let order = [interleave(&first), interleave(&last)].concat();
+        #[cfg(feature = "asap")]
+        if let Some(carried) = &self.carried {
+            let delay = memory.race_delay(carried.remote.ip());
+            let first = Candidate { remote: carried.remote, way: Way::Carried };
+            let others = order.iter().map(|remote| Candidate { remote: *remote, way: Way::Fast });
+            // What is not known takes no longer than the kernel's own second SYN.
+            return (std::iter::once(first).chain(others).collect(), delay.unwrap_or(MOST_DELAY));
+        }
         let delay = order.first().and_then(|remote| memory.race_delay(remote.ip()));
-        (order, delay)
-    };
-    let mut waiting = candidates(&order, delay.is_some());
-    let mut wait = delay.unwrap_or(ATTEMPT_DELAY);
+        (candidates(&order, delay.is_some()), delay.unwrap_or(ATTEMPT_DELAY))
+    }
+
+    /// Sends the SYN of an attempt. The error says whether the SYN was more than an ordinary one.
+    fn begin(&self, candidate: Candidate) -> Result<Running, (bool, io::Error)> {
+        let (remote, first) = (candidate.remote, self.first);
+        let carry = match candidate.way {
+            #[cfg(feature = "asap")]
+            Way::Carried => return self.begin_carried(candidate),
+            Way::Plain(reason) => Carry::Nothing(reason),
+            Way::Fast if !self.fast_open => Carry::Nothing(Reason::NotRequested),
+            Way::Fast => match self.kernel.memory().permission(remote.ip()) {
+                Permission::Nothing => Carry::Nothing(Reason::FailureMemory),
+                Permission::Request => Carry::Request(Reason::FailureMemory),
+                _ if first.data().is_empty() => Carry::Request(Reason::NoData),
+                _ if !first.is_replayable() => Carry::Request(Reason::NotReplaySafe),
+                Permission::Everything => Carry::Data(first.data()),
+            },
+        };
+        let wanted = !matches!(carry, Carry::Nothing(_));
+        let attempt: Attempt = connect(remote, None, carry).map_err(|error| (wanted, error))?;
+        let (asks, taken) = (attempt.asks(), attempt.taken());
+        let established = async move {
+            match attempt.established().await {
+                Ok((stream, taken)) => Ok((Connected::Kernel(stream), taken)),
+                // The server may have executed what left with the SYN.
+                Err(error) => Err((unclear_if(taken > 0), error)),
+            }
+        };
+        Ok(Running { candidate, asks, taken, established: Box::pin(established) })
+    }
+
+    #[cfg(feature = "asap")]
+    fn begin_carried(&self, candidate: Candidate) -> Result<Running, (bool, io::Error)> {
+        let gone = || (true, io::Error::from(io::ErrorKind::AddrNotAvailable));
+        let carried = self.carried.as_ref().ok_or_else(gone)?;
+        let (attempt, taken) = carried.open(self.first).map_err(|error| (true, error))?;
+        let established = async move {
+            let stream = attempt.established().await?;
+            Ok((Connected::Carried(stream), taken))
+        };
+        Ok(Running { candidate, asks: true, taken, established: Box::pin(established) })
+    }
+}
+
+/// The winner, and what became of the first attempt if another one won.
+pub(crate) struct Finish {
+    pub stream: Stream,
+    /// An attempt in UDP lost the race, or was refused.
+    #[cfg(feature = "asap")]
+    pub carrier_lost: bool,
+}
+
+/// Runs a race. Data that must not run twice leaves by one attempt only.
+pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
+    let (mut waiting, mut wait) = course.plan();
     let mut running: Vec<Running> = Vec::with_capacity(AT_ONCE);
     let mut tried = Vec::new();
     let mut failed = Vec::new();
@@ -77,29 +168,36 @@ pub(super) async fn run(
         if (running.is_empty() || Instant::now() >= next_at)
             && let Some(candidate) = waiting.pop_front()
         {
-            match begin(kernel, candidate, first) {
+            match course.begin(candidate) {
                 Ok(attempt) => {
                     if attempt.asks {
-                        fast = Fast { remote: Some(candidate.remote), refused: false, taken: attempt.taken };
-                    } else if candidate.fast {
+                        fast = Fast { candidate: Some(candidate), refused: false, taken: attempt.taken };
+                        if attempt.taken > 0 && !course.first.is_replayable() {
+                            // It may be at the server. No other attempt may send it.
+                            waiting.clear();
+                        }
+                        // Only the first attempt uses Fast Open.
+                        demote(&mut waiting, candidate);
+                    } else if candidate.way == Way::Fast {
                         // It is plain itself.
                         waiting.retain(|other| other.remote != candidate.remote);
+                        demote(&mut waiting, candidate);
                         wait = ATTEMPT_DELAY;
                     }
                     if running.len() >= AT_ONCE {
                         running.remove(0);
                     }
                     running.push(attempt);
-                    tried.push(candidate.remote);
+                    tried.push(candidate);
                     next_at = Instant::now() + wait;
                     wait = ATTEMPT_DELAY;
                 }
-                Err((true, error)) if is_refusal(&error) => {
+                Err((true, error)) if is_refusal(&error) && candidate.way == Way::Fast => {
                     // A filter of this host, for example.
-                    fast = Fast { remote: Some(candidate.remote), refused: true, taken: 0 };
+                    fast = Fast { candidate: Some(candidate), refused: true, taken: 0 };
                     put_plain(&mut waiting, candidate.remote);
                 }
-                Err((_, error)) => failed.push(failure(candidate.remote, 0, error)),
+                Err((_, error)) => failed.push(failure(candidate.remote, Outcome::Undecided, error)),
             }
             continue;
         }
@@ -122,20 +220,28 @@ pub(super) async fn run(
             Some((attempt, Ok((stream, taken)))) => {
                 // The others are closed before anything is written.
                 drop(running);
-                kernel.memory().raced(attempt.candidate.remote, &tried);
+                let (remote, tcp) = (attempt.candidate.remote, |one: &&Candidate| one.way.is_kernels());
+                let before: Vec<_> = tried.iter().filter(tcp).map(|one| one.remote).collect();
+                if attempt.candidate.way.is_kernels() {
+                    course.kernel.memory().raced(remote, &before);
+                }
                 let won = Won { attempt, stream, taken, fast };
-                return won.deliver(kernel, first).await.map_err(|error| {
+                return won.deliver(course.kernel, course.first).await.map_err(|error| {
                     failed.push(error);
                     ConnectAnyError { attempts: failed }
                 });
             }
-            Some((attempt, Err(error))) => {
+            Some((attempt, Err((outcome, error)))) => {
                 if attempt.asks && is_refusal(&error) {
                     // Boxes refuse what they do not know. A plain SYN follows at once.
                     fast.refused = true;
-                    put_plain(&mut waiting, attempt.candidate.remote);
+                    if attempt.candidate.way == Way::Fast {
+                        put_plain(&mut waiting, attempt.candidate.remote);
+                    } else {
+                        failed.push(failure(attempt.candidate.remote, outcome, error));
+                    }
                 } else {
-                    failed.push(failure(attempt.candidate.remote, attempt.taken, error));
+                    failed.push(failure(attempt.candidate.remote, outcome, error));
                 }
                 next_at = Instant::now();
             }
@@ -144,14 +250,33 @@ pub(super) async fn run(
     Err(ConnectAnyError { attempts: failed })
 }
 
+impl Way {
+    const fn is_kernels(self) -> bool {
+        match self {
+            Self::Fast | Self::Plain(_) => true,
+            #[cfg(feature = "asap")]
+            Self::Carried => false,
+        }
+    }
+}
+
+/// The attempts behind `first` are ordinary ones.
+fn demote(waiting: &mut VecDeque<Candidate>, first: Candidate) {
+    for other in waiting.iter_mut().filter(|other| other.way == Way::Fast) {
+        let same = other.remote == first.remote;
+        other.way = Way::Plain(if same { Reason::SynTimedOut } else { Reason::NotFirstAddress });
+    }
+}
+
 /// The attempts in their order. If the round-trip time of the first server is known, it gets a plain SYN before others
 /// do; otherwise the kernel sends it one after a second.
 fn candidates(order: &[SocketAddr], known: bool) -> VecDeque<Candidate> {
     let mut candidates = VecDeque::new();
     for (n, remote) in order.iter().enumerate() {
-        candidates.push_back(Candidate { remote: *remote, fast: n == 0, plain: Reason::NotFirstAddress });
+        let way = if n == 0 { Way::Fast } else { Way::Plain(Reason::NotFirstAddress) };
+        candidates.push_back(Candidate { remote: *remote, way });
         if n == 0 && known {
-            candidates.push_back(Candidate { remote: *remote, fast: false, plain: Reason::SynTimedOut });
+            candidates.push_back(Candidate { remote: *remote, way: Way::Plain(Reason::SynTimedOut) });
         }
     }
     candidates
@@ -160,28 +285,7 @@ fn candidates(order: &[SocketAddr], known: bool) -> VecDeque<Candidate> {
 /// Puts a plain attempt at `remote` in front, because the one with Fast Open was refused.
 fn put_plain(waiting: &mut VecDeque<Candidate>, remote: SocketAddr) {
     waiting.retain(|candidate| candidate.remote != remote);
-    waiting.push_front(Candidate { remote, fast: false, plain: Reason::SynRefused });
-}
-
-/// Sends the SYN of an attempt. The error says whether the SYN had an option of Fast Open.
-fn begin(
-    kernel: &Kernel,
-    candidate: Candidate,
-    first: FirstFlight<'_>,
-) -> Result<Running, (bool, io::Error)> {
-    let permission = kernel.memory().permission(candidate.remote.ip());
-    let carry = match permission {
-        _ if !candidate.fast => Carry::Nothing(candidate.plain),
-        Permission::Nothing => Carry::Nothing(Reason::FailureMemory),
-        Permission::Request => Carry::Request(Reason::FailureMemory),
-        _ if first.data().is_empty() => Carry::Request(Reason::NoData),
-        _ if !first.is_replayable() => Carry::Request(Reason::NotReplaySafe),
-        Permission::Everything => Carry::Data(first.data()),
-    };
-    let wanted = !matches!(carry, Carry::Nothing(_));
-    let attempt: Attempt = connect(candidate.remote, None, carry).map_err(|error| (wanted, error))?;
-    let (asks, taken) = (attempt.asks(), attempt.taken());
-    Ok(Running { candidate, asks, taken, established: Box::pin(attempt.established()) })
+    waiting.push_front(Candidate { remote, way: Way::Plain(Reason::SynRefused) });
 }
 
 fn is_refusal(error: &io::Error) -> bool {
@@ -200,16 +304,19 @@ fn is_refusal(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-fn failure(remote: SocketAddr, taken: usize, error: io::Error) -> FailedAttempt {
-    // The server may have executed what left with the SYN.
-    let outcome = if taken > 0 { Outcome::Handshake(Reason::Unknown) } else { Outcome::Undecided };
+const fn failure(remote: SocketAddr, outcome: Outcome, error: io::Error) -> FailedAttempt {
     FailedAttempt { remote, outcome, error }
+}
+
+/// The outcome of an attempt that failed: unclear if data may be at the server.
+const fn unclear_if(left: bool) -> Outcome {
+    if left { Outcome::Handshake(Reason::Unknown) } else { Outcome::Undecided }
 }
 
 /// The attempt that won.
 struct Won {
     attempt: Running,
-    stream: KernelStream,
+    stream: Connected,
     /// How much of the data left with its SYN.
     taken: usize,
     fast: Fast,
@@ -217,39 +324,72 @@ struct Won {
 
 impl Won {
     /// Remembers what was learnt, sends the rest of the data, and returns the stream.
-    async fn deliver(self, kernel: &Kernel, first: FirstFlight<'_>) -> Result<Stream, FailedAttempt> {
-        let Self { attempt, mut stream, taken, fast } = self;
+    async fn deliver(self, kernel: &Kernel, first: FirstFlight<'_>) -> Result<Finish, FailedAttempt> {
+        let Self { attempt, stream, taken, fast } = self;
         let remote = attempt.candidate.remote;
-        let info = stream.info().ok();
-        let (mut race, mut elsewhere) = (None, None);
-        {
-            let mut memory = kernel.memory();
-            if let Some(info) = &info {
-                memory.learn(remote.ip(), info);
-            }
-            if attempt.asks {
-                if stream.outcome().is_accepted() {
-                    memory.accepted(remote.ip());
-                } else if info.is_some_and(|info| info.client_fail == ClientFail::SynRetransmitted) {
-                    // The kernel sent the plain SYN itself.
-                    memory.lost_race(remote.ip());
-                }
-            } else if let Some(other) = fast.remote {
-                race = Some(Race::new(fast.taken > 0));
-                match fast.refused {
-                    true if other == remote => memory.refused(remote.ip()),
-                    false if other == remote => memory.lost_race(remote.ip()),
-                    // The other server may have executed the data.
-                    _ => elsewhere = (fast.taken > 0).then_some(Outcome::Handshake(Reason::Unknown)),
-                }
-            }
-        }
         let rest = first.data().get(taken..).unwrap_or_default();
-        match stream.write_all(rest).await {
-            Ok(()) => Ok(Stream::raced(stream, race, elsewhere)),
-            Err(error) => Err(failure(remote, first.data().len(), error)),
+        let finish = match stream {
+            Connected::Kernel(mut stream) => {
+                let (race, elsewhere) = learn(kernel, &attempt, &stream, &fast);
+                #[cfg(feature = "asap")]
+                let carrier_lost = fast.candidate.is_some_and(|other| other.way == Way::Carried);
+                let sent = stream.write_all(rest).await;
+                sent.map(|()| Finish {
+                    stream: Stream::raced(stream, race, elsewhere),
+                    #[cfg(feature = "asap")]
+                    carrier_lost,
+                })
+            }
+            #[cfg(feature = "asap")]
+            Connected::Carried(mut stream) => {
+                if let Some(info) = stream.info().filter(|info| info.handshake_retransmits == 0)
+                    && let (Some(rtt), Some(var)) = (info.rtt, info.rtt_var)
+                {
+                    kernel.memory().learn_rtt(remote.ip(), rtt, var);
+                }
+                stream.write_all(rest).await.map(|()| Finish { stream: stream.into(), carrier_lost: false })
+            }
+        };
+        finish.map_err(|error| failure(remote, unclear_if(!first.data().is_empty()), error))
+    }
+}
+
+/// Remembers what the kernel's winner tells. Returns what to say of the race, and the outcome of the data if it was in
+/// the SYN of an attempt at another address.
+fn learn(
+    kernel: &Kernel,
+    attempt: &Running,
+    stream: &KernelStream,
+    fast: &Fast,
+) -> (Option<Race>, Option<Outcome>) {
+    let remote = attempt.candidate.remote;
+    let info = stream.info().ok();
+    let mut memory = kernel.memory();
+    if let Some(info) = &info {
+        memory.learn(remote.ip(), info);
+    }
+    if attempt.asks {
+        if stream.outcome().is_accepted() {
+            memory.accepted(remote.ip());
+        } else if info.is_some_and(|info| info.client_fail == ClientFail::SynRetransmitted) {
+            // The kernel sent the plain SYN itself.
+            memory.lost_race(remote.ip());
+        }
+        return (None, None);
+    }
+    let Some(other) = fast.candidate else { return (None, None) };
+    let left = fast.taken > 0;
+    let here = other.remote == remote;
+    if here && other.way.is_kernels() {
+        if fast.refused {
+            memory.refused(remote.ip());
+        } else {
+            memory.lost_race(remote.ip());
         }
     }
+    // Another server may have executed the data.
+    let elsewhere = (left && !here).then_some(Outcome::Handshake(Reason::Unknown));
+    (Some(Race::new(left)), elsewhere)
 }
 
 #[cfg(test)]
@@ -257,7 +397,7 @@ mod tests {
     use super::*;
 
     fn kinds(order: &[SocketAddr], known: bool) -> Vec<(u16, bool)> {
-        candidates(order, known).iter().map(|one| (one.remote.port(), one.fast)).collect()
+        candidates(order, known).iter().map(|one| (one.remote.port(), one.way == Way::Fast)).collect()
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! What the DNS says about a server: its addresses, and in the HTTPS record (RFC 9460) whether it accepts
 //! certificates.
 
-use super::GetError;
-use crate::error::Error;
-use firstflight_wire::asap::{ServiceParam, VerifierId};
+use firstflight_wire::asap::{ServiceParam, UdpService, VerifierId, VerifierIds};
 use futures_util::future::{Either, select};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
@@ -12,6 +10,7 @@ use hickory_resolver::proto::rr::rdata::svcb::{SVCB, SvcParamKey, SvcParamValue}
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -24,6 +23,7 @@ const KEY: u16 = ServiceParam::KEY;
 
 /// What a server publishes about certificates. It selects the method and never authorises anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Published {
     /// The server accepts certificates on raw IP.
     pub on_ip: bool,
@@ -40,7 +40,20 @@ pub struct Published {
 }
 
 impl Published {
-    /// Parses the parameter; `None` if it is malformed and so has no meaning.
+    /// What a server publishes that accepts certificates of `verifiers` in UDP port `port`, with up to `mss` bytes in a
+    /// SYN. `None` if the port is 0, or there are too many verifiers or none.
+    #[must_use]
+    pub fn in_udp(port: u16, mss: u16, verifiers: &[VerifierId]) -> Option<Self> {
+        let ids: Vec<[u8; 4]> = verifiers.iter().map(|id| id.0).collect();
+        let udp = UdpService { port: NonZeroU16::new(port)?, carriage: None };
+        let param = ServiceParam::new(false, Some(udp), mss, VerifierIds::new(&ids)?, false)?;
+        let mut bytes = [0; ServiceParam::MAX_LEN];
+        let len = param.emit(&mut bytes).ok()?;
+        Self::read(bytes.get(..len)?, u32::MAX)
+    }
+
+    /// Parses the parameter; `None` if it is malformed and so has no meaning. `ttl` is in seconds.
+    #[must_use]
     pub fn read(bytes: &[u8], ttl: u32) -> Option<Self> {
         let param = ServiceParam::parse(bytes).ok()?;
         Some(Self {
@@ -54,7 +67,8 @@ impl Published {
     }
 }
 
-/// A resolver that the user named.
+/// A resolver of names.
+#[derive(Debug)]
 pub struct Names {
     resolver: TokioResolver,
     patience: Duration,
@@ -65,8 +79,7 @@ impl Names {
     ///
     /// # Errors
     /// When the resolver cannot be used.
-    pub fn at(server: SocketAddr) -> Result<Self, GetError> {
-        let fail = |error: String| GetError::Resolver(server, io::Error::other(error));
+    pub fn at(server: SocketAddr) -> io::Result<Self> {
         let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
             connection.port = server.port();
             connection
@@ -74,8 +87,16 @@ impl Names {
         let one = NameServerConfig::new(server.ip(), true, connections.into());
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![one]);
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        let resolver = builder.build().map_err(|error| fail(error.to_string()))?;
-        Ok(Self { resolver, patience: PATIENCE })
+        Ok(Self { resolver: builder.build().map_err(io::Error::other)?, patience: PATIENCE })
+    }
+
+    /// The resolvers of the system's configuration (`/etc/resolv.conf`).
+    ///
+    /// # Errors
+    /// When there is no usable configuration.
+    pub fn system() -> io::Result<Self> {
+        let builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
+        Ok(Self { resolver: builder.build().map_err(io::Error::other)?, patience: PATIENCE })
     }
 
     /// Queries the addresses of one family of a name, without a cache.
@@ -149,7 +170,7 @@ impl Names {
     ///
     /// # Errors
     /// When the name has no address.
-    pub async fn look_up(&self, name: &str, port: u16) -> Result<(Vec<IpAddr>, Option<Published>), Error> {
+    pub async fn look_up(&self, name: &str, port: u16) -> io::Result<(Vec<IpAddr>, Option<Published>)> {
         let absolute = absolute(name);
         let service = service(&absolute, port);
         let began = Instant::now();
@@ -179,7 +200,7 @@ impl Names {
         }
         if addresses.is_empty() {
             let why = why.unwrap_or_else(|| "it has no address".into());
-            return Err(Error::Lookup(name.to_owned(), io::Error::other(why)));
+            return Err(io::Error::other(why));
         }
         let published =
             record.and_then(Result::ok).and_then(|found| published(found.answers(), &absolute, port));

@@ -1,12 +1,10 @@
 //! Records from a name server in this process, over the loopback device.
 
 use super::*;
-use firstflight_wire::asap::{UdpService, VerifierIds};
 use hickory_resolver::proto::op::{Message, Query, ResponseCode};
 use hickory_resolver::proto::rr::rdata::svcb::{Mandatory, Unknown};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, HTTPS};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::num::NonZeroU16;
 use std::slice::from_ref;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
@@ -279,7 +277,7 @@ impl Answerer {
 }
 
 /// Looks the name up with a server that answers in this way.
-async fn look_up(way: Way, port: u16) -> Result<(Vec<IpAddr>, Option<Published>), Error> {
+async fn look_up(way: Way, port: u16) -> io::Result<(Vec<IpAddr>, Option<Published>)> {
     let owner = if port == 80 { NAME } else { "_8080._https.www.example.com." };
     let server = Answerer::start(way, owner).await;
     let mut names = Names::at(server.at).unwrap();
@@ -314,8 +312,7 @@ async fn without_a_record_there_are_addresses_all_the_same() {
 #[tokio::test]
 async fn a_name_without_address_is_an_error() {
     let error = look_up(Way::Nothing, 80).await.unwrap_err();
-    assert!(matches!(error, Error::Lookup(..)), "{error}");
-    assert!(error.to_string().starts_with("cannot look up www.example.com: "), "{error}");
+    assert!(error.to_string().contains("no records found"), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,299 @@
+//! One call that connects by the best way that this machine, the network and the server offer.
+
+#[cfg(feature = "asap")]
+mod asap;
+mod authority;
+mod builder;
+mod network;
+
+pub use authority::{Authority, BadAuthority, Host};
+pub use builder::ClientBuilder;
+
+use crate::cache::CredentialCache;
+use crate::first_flight::FirstFlight;
+use crate::kernel::Kernel;
+use crate::kernel::race::Course;
+use crate::race::ConnectAnyError;
+use crate::stream::Stream;
+use network::Networks;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The environment variable that switches first flights off: `FIRSTFLIGHT=off`.
+const SWITCH: &str = "FIRSTFLIGHT";
+
+/// Connects to servers by name, by the best way there is: in UDP with a certificate (ASAP), by the kernel's TCP with
+/// Fast Open, or by an ordinary handshake. It needs no privileges. Clones share one memory.
+///
+/// ```no_run
+/// # async fn ask() -> std::io::Result<()> {
+/// use firstflight::{Client, FirstFlight};
+/// let client = Client::new();
+/// let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\nHost: www.example.com\r\n\r\n");
+/// let stream = client.connect("www.example.com:80", request).await?;
+/// println!("{:?}, {}: {}", stream.way(), stream.outcome().as_str(), stream.outcome());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **Addresses** come from the system (`getaddrinfo`), which sorts them (RFC 6724). They race as RFC 8305 says, with at
+/// most two attempts at a time.
+///
+/// **What may run twice.** Data that is [`FirstFlight::safely_replayable`] may leave by a second way if the first one
+/// gives no answer. Data that is [`FirstFlight::at_most_once`] never does: once it has left, a failure is
+/// [`ClientError::maybe_delivered`].
+///
+/// **Off.** [`ClientBuilder::off`], or `FIRSTFLIGHT=off` in the environment, makes every connect an ordinary one.
+#[derive(Debug, Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    /// Only TCP.
+    #[cfg(feature = "asap")]
+    tcp_only: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    kernel: Kernel,
+    /// The kernel may use Fast Open.
+    fast_open: bool,
+    networks: Networks,
+    /// The cache, until the network is known.
+    cache: Mutex<Option<CredentialCache>>,
+    #[cfg(feature = "asap")]
+    asap: Option<asap::Asap>,
+}
+
+/// How long a connect took, apart from the first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectTimes {
+    /// Until the addresses were known.
+    pub lookup: Duration,
+    /// From then until the handshake was complete, or the first flight accepted.
+    pub connect: Duration,
+}
+
+impl Default for Client {
+    /// Settings that fit most programs: Fast Open by the kernel, no certificates, memory in this process only.
+    fn default() -> Self {
+        ClientBuilder::default().without_files()
+    }
+}
+
+impl Client {
+    /// The same as [`Client::default`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A client with other settings.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// A handle that connects by TCP only. Use it for what leaves a request's shape: upgrades (WebSocket), connections
+    /// that will be idle for long, and large transfers.
+    #[must_use]
+    pub fn tcp_only(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            #[cfg(feature = "asap")]
+            tcp_only: true,
+        }
+    }
+
+    /// Connects to `server`, a host and a port (`www.example.com:443`, `[2001:db8::1]:53`), and sends `first`. Resolves
+    /// when the handshake is complete, or the server has accepted the first flight, and all of the data is sent.
+    ///
+    /// # Errors
+    /// When `server` is not a host and a port, has no address, or none of its addresses answers. With
+    /// [`ClientError::maybe_delivered`] the server may have executed the data.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    pub async fn connect(&self, server: &str, first: FirstFlight<'_>) -> Result<Stream, ClientError> {
+        self.connect_to(&server.parse::<Authority>()?, first).await
+    }
+
+    /// Like [`Client::connect`], to a host and port that are parsed already.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_to(
+        &self,
+        server: &Authority,
+        first: FirstFlight<'_>,
+    ) -> Result<Stream, ClientError> {
+        let began = Instant::now();
+        let shared = &self.shared;
+        #[cfg(feature = "asap")]
+        let asked = self.asap().map(|asap| asap.ask(server));
+        let (addresses, ()) = tokio::join!(look_up(server), shared.networks.refresh(shared));
+        let addresses = addresses.map_err(|error| ClientError::Lookup { server: server.clone(), error })?;
+        let lookup = began.elapsed();
+        #[cfg(feature = "asap")]
+        if let Some(asked) = asked {
+            asked.wait(lookup).await;
+        }
+        self.connect_at(server, &addresses, first).await.map(|stream| {
+            let connect = began.elapsed().saturating_sub(lookup);
+            stream.took(ConnectTimes { lookup, connect })
+        })
+    }
+
+    /// Like [`Client::connect_to`], for a caller that has looked up the addresses itself, best one first.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_at(
+        &self,
+        server: &Authority,
+        addresses: &[SocketAddr],
+        first: FirstFlight<'_>,
+    ) -> Result<Stream, ClientError> {
+        let shared = &self.shared;
+        #[cfg(feature = "asap")]
+        let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, first)?)));
+        let course = Course {
+            kernel: &shared.kernel,
+            addresses,
+            first,
+            fast_open: shared.fast_open,
+            #[cfg(feature = "asap")]
+            carried: offer.as_ref().map(|(_, offer)| offer.carried()),
+        };
+        let result = Kernel::race(course).await;
+        #[cfg(feature = "asap")]
+        if let Some((asap, offer)) = &offer {
+            asap.learn(server, offer, &result);
+        }
+        #[cfg(not(feature = "asap"))]
+        let _ = server;
+        result
+            .map(|finish| finish.stream)
+            .map_err(|error| ClientError::Connect { at_most_once: !first.is_replayable(), error })
+    }
+
+    /// Waits, at most this long, until a certificate is ready for the next server. Returns whether one is. Without
+    /// verifiers there is none.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    #[cfg(feature = "asap")]
+    pub async fn prepare(&self, within: Duration) -> bool {
+        let Some(asap) = &self.shared.asap else { return false };
+        self.shared.networks.refresh(&self.shared).await;
+        asap.begin_fixed();
+        let ready = async {
+            while !asap.is_ready() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(within, ready).await.is_ok()
+    }
+
+    /// Reports that this host is on another network now. The client also looks by itself, every few seconds while it
+    /// connects.
+    pub async fn network_changed(&self) {
+        self.shared.networks.look(&self.shared).await;
+    }
+
+    /// Forgets what was learnt about servers and paths. The kernel keeps its cookies.
+    pub fn forget(&self) {
+        self.shared.kernel.forget();
+        #[cfg(feature = "asap")]
+        if let Some(asap) = &self.shared.asap {
+            asap.forget();
+        }
+    }
+
+    /// Writes the files, if anything has changed. Call it at the end of the program.
+    pub async fn close(self) {
+        let kernel = self.shared.kernel.clone();
+        // It fails only when the runtime shuts down.
+        let _ = tokio::task::spawn_blocking(move || kernel.save()).await;
+        #[cfg(feature = "asap")]
+        if let Some(asap) = &self.shared.asap {
+            asap.close().await;
+        }
+    }
+
+    #[cfg(feature = "asap")]
+    fn asap(&self) -> Option<&asap::Asap> {
+        self.shared.asap.as_ref().filter(|_| !self.tcp_only)
+    }
+}
+
+/// The addresses of a server, best one first.
+async fn look_up(server: &Authority) -> io::Result<Vec<SocketAddr>> {
+    let (name, port) = match server.host() {
+        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, server.port())]),
+        Host::Name(name) => (name.as_str(), server.port()),
+    };
+    let found: Vec<_> = tokio::net::lookup_host((name, port)).await?.collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "it has no address")),
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The server is not a host and a port.
+    #[error(transparent)]
+    Authority(#[from] BadAuthority),
+    /// The name has no address, or cannot be looked up.
+    #[error("cannot look up {server}: {error}")]
+    Lookup {
+        /// The server.
+        server: Authority,
+        /// Why.
+        error: io::Error,
+    },
+    /// No address answered.
+    #[error("{}{error}", if *at_most_once && maybe_delivered(error) { "maybe delivered: " } else { "" })]
+    Connect {
+        /// The data must not run twice, so it was not sent again.
+        at_most_once: bool,
+        /// Why, for each attempt.
+        error: ConnectAnyError,
+    },
+}
+
+impl ClientError {
+    /// Whether the server may have executed the data. Data that may run twice can be sent again; other data cannot.
+    #[must_use]
+    pub fn maybe_delivered(&self) -> bool {
+        matches!(self, Self::Connect { error, .. } if maybe_delivered(error))
+    }
+}
+
+fn maybe_delivered(error: &ConnectAnyError) -> bool {
+    use firstflight_credential::{Outcome, Reason};
+    error.attempts.iter().any(|attempt| attempt.outcome == Outcome::Handshake(Reason::Unknown))
+}
+
+impl From<ClientError> for io::Error {
+    fn from(error: ClientError) -> Self {
+        let kind = match &error {
+            ClientError::Authority(_) => io::ErrorKind::InvalidInput,
+            ClientError::Lookup { error, .. } => error.kind(),
+            ClientError::Connect { error, .. } => {
+                error.attempts.first().map_or(io::ErrorKind::InvalidInput, |first| first.error.kind())
+            }
+        };
+        Self::new(kind, error)
+    }
+}

@@ -1,0 +1,77 @@
+//! Whether UDP works on a network.
+
+use firstflight_wire::Instant;
+use std::time::Duration;
+
+/// An answer this long ago shows that UDP works.
+const LATELY: Duration = Duration::from_secs(600);
+/// So many lost races in a row, to any servers, and UDP pauses.
+const LOSSES: u32 = 2;
+/// The first pause, and the longest. Each one is twice as long as the one before.
+const PAUSE: Duration = Duration::from_secs(600);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 3600);
+
+/// What is known of UDP on one network.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    answered: Option<Instant>,
+    /// Lost races since the last answer.
+    lost: u32,
+    /// UDP pauses until then.
+    until: Option<Instant>,
+}
+
+impl Health {
+    /// A server answered in UDP.
+    pub(super) fn answered(&mut self, now: Instant) {
+        *self = Self { answered: Some(now), lost: 0, until: None };
+    }
+
+    /// The kernel's TCP was faster, although UDP began first.
+    pub(super) fn lost(&mut self, now: Instant) {
+        self.lost = self.lost.saturating_add(1);
+        if self.lost >= LOSSES {
+            let doubled = PAUSE * 2u32.saturating_pow((self.lost - LOSSES).min(8));
+            self.until = Some(now + doubled.min(LONGEST_PAUSE));
+        }
+    }
+
+    /// Whether a first flight may go in UDP. One that must not run twice needs an answer lately, because it cannot be
+    /// sent again by another way.
+    pub(super) fn allows(&self, replayable: bool, now: Instant) -> bool {
+        let pauses = self.until.is_some_and(|until| now < until);
+        let works = self.answered.is_some_and(|at| now.saturating_since(at) < LATELY);
+        !pauses && (replayable || works)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn udp_pauses_after_two_lost_races_and_longer_each_time() {
+        let (mut health, mut now) = (Health::default(), Instant::from_secs(1000));
+        assert!(health.allows(true, now));
+        health.lost(now);
+        assert!(health.allows(true, now));
+        for pause in [600, 1200, 2400, 4800, 7200, 7200] {
+            health.lost(now);
+            assert!(!health.allows(true, now + Duration::from_secs(pause - 1)));
+            now += Duration::from_secs(pause);
+            assert!(health.allows(true, now));
+        }
+        health.answered(now);
+        health.lost(now);
+        assert!(health.allows(true, now));
+    }
+
+    #[test]
+    fn what_must_not_run_twice_needs_an_answer_within_ten_minutes() {
+        let (mut health, now) = (Health::default(), Instant::from_secs(1000));
+        assert!(!health.allows(false, now));
+        health.answered(now);
+        assert!(health.allows(false, now + LATELY - Duration::from_nanos(1)));
+        assert!(!health.allows(false, now + LATELY));
+    }
+}

@@ -1,0 +1,148 @@
+//! A server's host and port.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// A server's host and port, as in `www.example.com:443` and `[2001:db8::1]:53`. Names are kept in lower case and
+/// without a final dot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Authority {
+    host: Host,
+    port: u16,
+}
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// An address.
+    Ip(IpAddr),
+    /// A name.
+    Name(String),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Ip(ip) => SocketAddr::new(*ip, self.port).fmt(f),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+        }
+    }
+}
+
+/// Text that is not a host and a port.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a host and a port: write www.example.com:443, 192.0.2.1:443 or [2001:db8::1]:443")]
+pub struct BadAuthority(String);
+
+impl Authority {
+    /// The host, an address (IPv6 with or without brackets) or a name, and the port.
+    ///
+    /// # Errors
+    /// When the host is neither, or the port is 0.
+    pub fn new(host: &str, port: u16) -> Result<Self, BadAuthority> {
+        let wrong = || BadAuthority(format!("{host}:{port}"));
+        if port == 0 {
+            return Err(wrong());
+        }
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if let Ok(ip) = bare.parse() {
+            return Ok(Self { host: Host::Ip(ip), port });
+        }
+        let name = host.strip_suffix('.').unwrap_or(host);
+        // Resolvers would take 10.1 for 10.0.0.1.
+        let number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.') || !b.is_ascii();
+        if number || !name.bytes().all(legal) || name.len() > 253 {
+            return Err(wrong());
+        }
+        Ok(Self { host: Host::Name(name.to_ascii_lowercase()), port })
+    }
+
+    /// The host.
+    #[must_use]
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl From<SocketAddr> for Authority {
+    fn from(address: SocketAddr) -> Self {
+        Self { host: Host::Ip(address.ip()), port: address.port() }
+    }
+}
+
+impl FromStr for Authority {
+    type Err = BadAuthority;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || BadAuthority(text.to_owned());
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        // An IPv6 address needs brackets, or its last part would be the port.
+        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+            return Err(wrong());
+        }
+        let digits = port.bytes().all(|b| b.is_ascii_digit());
+        let port = port.parse().ok().filter(|_| digits).ok_or_else(wrong)?;
+        Self::new(host, port).map_err(|_| wrong())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports() {
+        for (text, shown) in [
+            ("www.Example.com:443", "www.example.com:443"),
+            ("www.example.com.:80", "www.example.com:80"),
+            ("localhost:1", "localhost:1"),
+            ("a_b.example:65535", "a_b.example:65535"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("[2001:DB8::1]:80", "[2001:db8::1]:80"),
+        ] {
+            assert_eq!(text.parse::<Authority>().unwrap().to_string(), shown);
+        }
+        assert_eq!(Authority::new("::1", 5).unwrap().to_string(), "[::1]:5");
+    }
+
+    #[test]
+    fn what_is_no_host_and_port() {
+        for text in [
+            "",
+            ":",
+            ":80",
+            "host",
+            "host:",
+            "host:0",
+            "host:65536",
+            "host:+1",
+            "2001:db8::1:80",
+            "[::1]",
+            "10.1:80",
+            "a b:80",
+            "http://host:80",
+            "ho/st:80",
+            "256.1.1.1:80",
+            "me@host:80",
+        ] {
+            assert!(text.parse::<Authority>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! On which network this host is.
+
+use super::Shared;
+use firstflight_credential::NetworkId;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// How often the network is determined, while there are connects.
+const EVERY: Duration = Duration::from_secs(5);
+/// How long a connect waits for the answer. It takes a millisecond, or, right after this host has joined a network, the
+/// gateway's answer.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How the network is determined.
+#[derive(Debug)]
+pub(super) enum Networks {
+    /// The caller says.
+    Fixed,
+    /// By the default route. The time is that of the last look.
+    Found(Mutex<Option<Instant>>),
+}
+
+impl Networks {
+    /// Determines the network if that was some time ago.
+    pub(super) async fn refresh(&self, shared: &std::sync::Arc<Shared>) {
+        let Self::Found(last) = self else { return };
+        {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| last.elapsed() < EVERY) {
+                return;
+            }
+            *last = Some(Instant::now());
+        }
+        let shared = std::sync::Arc::clone(shared);
+        let look = tokio::spawn(async move { shared.networks.look(&shared).await });
+        // The look goes on.
+        let _ = timeout(PATIENCE, look).await;
+    }
+
+    /// Determines the network now.
+    pub(super) async fn look(&self, shared: &Shared) {
+        if matches!(self, Self::Fixed) {
+            return;
+        }
+        // It fails only when the runtime shuts down.
+        if let Ok(found) = tokio::task::spawn_blocking(crate::network_id).await {
+            shared.move_to(found.unwrap_or(NetworkId::UNKNOWN));
+        }
+    }
+}
+
+impl Shared {
+    fn move_to(&self, network: NetworkId) {
+        self.kernel.move_to(network);
+        if network.is_known()
+            && let Some(cache) = self.cache.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            self.kernel.use_cache(cache);
+        }
+        #[cfg(feature = "asap")]
+        if let Some(asap) = &self.asap {
+            asap.move_to(network);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! One server on the kernel's TCP and in UDP.
+
+mod builder;
+mod inherited;
+#[cfg(feature = "udp")]
+mod udp;
+
+pub use builder::ServerBuilder;
+
+use crate::endpoint::Endpoint;
+use crate::keys::KeyHandle;
+use crate::listener::Listener;
+use crate::stream::Stream;
+use crate::trust::TrustHandle;
+use firstflight_credential::KeyRing;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::{ToSocketAddrs, lookup_host};
+
+/// What serves UDP.
+#[derive(Debug)]
+struct Served {
+    endpoint: Endpoint,
+    port: u16,
+    listeners: Vec<Listener>,
+}
+
+/// Serves one port on the kernel's TCP with Fast Open, and in UDP with Fast Open and certificates (ASAP). It needs no
+/// privileges. Dropping it closes the listeners; streams that were accepted stay open.
+///
+/// ```no_run
+/// # async fn serve() -> std::io::Result<()> {
+/// use tokio::io::AsyncWriteExt;
+/// let server = firstflight::Server::bind("0.0.0.0:8080").await?;
+/// loop {
+///     let mut stream = server.accept().await?;
+///     tokio::spawn(async move { stream.write_all(b"hello").await });
+/// }
+/// # }
+/// ```
+///
+/// **What may run twice.** A request that arrived in a SYN may be a copy that the network made: see
+/// [`Stream::is_early`]. In UDP with certificates each request is executed once ([`ServerBuilder::trust`]).
+///
+/// **Systemd.** Sockets that a service manager passes (`LISTEN_FDS`) are used where their address is the one to bind.
+#[derive(Debug)]
+pub struct Server {
+    /// The kernel's listeners, and those in UDP.
+    listeners: Vec<Listener>,
+    endpoint: Option<Endpoint>,
+    udp_port: Option<u16>,
+    grants_cookies: bool,
+    /// The listener that is asked first.
+    turn: AtomicUsize,
+}
+
+impl Server {
+    fn new(kernels: Vec<firstflight_kernel::Listener>, served: Option<Served>) -> Self {
+        let grants_cookies = kernels.iter().all(firstflight_kernel::Listener::grants_cookies);
+        let mut listeners: Vec<_> = kernels.into_iter().map(Listener::from).collect();
+        let (mut endpoint, mut udp_port) = (None, None);
+        if let Some(served) = served {
+            (endpoint, udp_port) = (Some(served.endpoint), Some(served.port));
+            listeners.extend(served.listeners);
+        }
+        Self { listeners, endpoint, udp_port, grants_cookies, turn: AtomicUsize::new(0) }
+    }
+
+    /// Starts to listen with settings that fit most programs: Fast Open with a key of its own, in UDP on the same port.
+    ///
+    /// # Errors
+    /// When the name has no address, or the address cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let address = lookup_host(address).await?.next();
+        Self::builder().address(address.ok_or(io::ErrorKind::AddrNotAvailable)?).bind()
+    }
+
+    /// A server with other settings.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    /// Returns the next connection, of any way.
+    ///
+    /// # Errors
+    /// When the system cannot accept, for example because the process has too many files open: the server goes on. When
+    /// the UDP socket has failed.
+    pub async fn accept(&self) -> io::Result<Stream> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// Poll version of [`Server::accept`]. Poll it from one task at a time.
+    ///
+    /// # Errors
+    /// As [`Server::accept`].
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+        let count = self.listeners.len();
+        // No listener can keep another one from being asked.
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        for n in 0..count {
+            if let Some(listener) = self.listeners.get(first.wrapping_add(n) % count)
+                && let Poll::Ready(stream) = listener.poll_accept(cx)
+            {
+                return Poll::Ready(stream);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The addresses of the kernel's listeners.
+    #[must_use]
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter(|one| one.trust().is_none()).map(Listener::local_addr).collect()
+    }
+
+    /// The UDP port. `None` if the server does not serve UDP, for example because another program has the port.
+    #[must_use]
+    pub const fn udp_port(&self) -> Option<u16> {
+        self.udp_port
+    }
+
+    /// Whether the kernel grants cookies. If not, the namespace does not allow it: bit 2 of `net.ipv4.tcp_fastopen`.
+    #[must_use]
+    pub const fn grants_cookies(&self) -> bool {
+        self.grants_cookies
+    }
+
+    /// The engine that serves UDP.
+    #[must_use]
+    pub const fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
+    }
+
+    /// Handles that set the cookie keys of all listeners. Give them to [`crate::keys::follow`].
+    #[must_use]
+    pub fn keys(&self) -> Vec<KeyHandle> {
+        self.listeners.iter().map(Listener::keys).collect()
+    }
+
+    /// Replaces the cookie keys, from the next SYN on. Returns false if a listener did not take them.
+    #[must_use]
+    pub fn set_keys(&self, keys: &Arc<KeyRing>) -> bool {
+        self.listeners
+            .iter()
+            .map(|listener| listener.set_keys(Arc::clone(keys)))
+            .fold(true, |all, one| all & one)
+    }
+
+    /// Handles that set the verifiers that the server trusts. Give them to [`crate::trust::follow`].
+    #[must_use]
+    pub fn trust(&self) -> Vec<TrustHandle> {
+        self.listeners.iter().filter_map(Listener::trust).collect()
+    }
+
+    /// Stops to take first flights on the kernel's TCP, and returns the connections that wait to be accepted, so that
+    /// none is lost whose data was acknowledged. Then drop the server. Streams of UDP need the engine: end it with
+    /// [`Server::shutdown`].
+    pub fn drain(&self) -> Vec<Stream> {
+        for listener in &self.listeners {
+            listener.stop_first_flights();
+        }
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut waiting = Vec::new();
+        for listener in &self.listeners {
+            while let Poll::Ready(Ok(stream)) = listener.poll_accept(&mut cx) {
+                waiting.push(stream);
+            }
+        }
+        waiting
+    }
+
+    /// Closes the listeners, and waits until the connections in UDP have closed in order, for at most `timeout`.
+    pub async fn shutdown(self, timeout: Duration) {
+        drop(self.listeners);
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.shutdown(timeout).await;
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Settings of a server.
+
+#[cfg(feature = "udp")]
+use super::udp;
+use super::{Server, inherited};
+use crate::credential::KeyRing;
+#[cfg(feature = "udp")]
+use crate::credential::asap::{AsapPolicy, TrustStore};
+use crate::kernel::Kernel;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// First flights that may wait for their client's ACK.
+const PENDING: u32 = 256;
+
+/// Settings of a [`Server`].
+///
+/// ```no_run
+/// # async fn serve(trust: std::sync::Arc<firstflight::credential::asap::TrustStore>) -> std::io::Result<()> {
+/// let server = firstflight::Server::builder()
+///     .address("0.0.0.0:443".parse().unwrap())
+///     .udp_port(4433)
+///     .trust(trust)
+///     .identity("www.example.com")
+///     .bind()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct ServerBuilder {
+    addresses: Vec<SocketAddr>,
+    pub(super) keys: Option<Arc<KeyRing>>,
+    pub(super) pending: u32,
+    backlog: u32,
+    pub(super) share_port: bool,
+    #[cfg(feature = "udp")]
+    pub(super) udp: udp::Settings,
+}
+
+impl Default for ServerBuilder {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            keys: None,
+            pending: PENDING,
+            backlog: crate::ListenConfig::BACKLOG as u32,
+            share_port: false,
+            #[cfg(feature = "udp")]
+            udp: udp::Settings::default(),
+        }
+    }
+}
+
+impl ServerBuilder {
+    /// Listens at this address; call it again for further ones, all with one port. `0.0.0.0` is every IPv4 address, and
+    /// `[::]` every IPv6 address.
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.addresses.push(address);
+        self
+    }
+
+    /// The keys of the cookies. All servers at one address need the same. Without them, each start makes new ones. Linux
+    /// uses the first backup of a ring, and only Linux' cookie function.
+    pub fn keys(mut self, keys: Arc<KeyRing>) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// How many first flights may wait for their client's ACK, on the kernel's TCP and in UDP. 0 switches Fast Open off.
+    /// The default is 256.
+    pub const fn pending(mut self, pending: u32) -> Self {
+        self.pending = pending;
+        self
+    }
+
+    /// How many connections may wait to be accepted.
+    pub const fn backlog(mut self, backlog: u32) -> Self {
+        self.backlog = backlog;
+        self
+    }
+
+    /// Several servers may share the TCP port (`SO_REUSEPORT`), with the same keys. UDP is then off, unless
+    /// [`ServerBuilder::udp_port`] names a port of this server's own.
+    pub const fn share_port(mut self, share: bool) -> Self {
+        self.share_port = share;
+        self
+    }
+
+    /// Starts to listen.
+    ///
+    /// If the namespace does not allow Fast Open at servers, this is logged once, and the kernel's TCP is served without
+    /// ([`Server::grants_cookies`]). If the UDP port belongs to another program, this is logged, and TCP alone is served
+    /// ([`Server::udp_port`]).
+    ///
+    /// # Errors
+    /// When there is no address, an address cannot be used, an identity is not a host name, or the system has no random
+    /// numbers.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    pub fn bind(self) -> io::Result<Server> {
+        #[cfg(feature = "udp")]
+        return self.bind_with(crate::Endpoint::new);
+        #[cfg(not(feature = "udp"))]
+        {
+            let mut builder = self;
+            let listeners = builder.listen_by_kernel()?;
+            Ok(Server::new(listeners, None))
+        }
+    }
+
+    /// The kernel's listeners. Their addresses then have the port that the system chose.
+    fn listen_by_kernel(&mut self) -> io::Result<Vec<firstflight_kernel::Listener>> {
+        let Some(&first) = self.addresses.first() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "name an address to listen at"));
+        };
+        let mut listeners = Vec::new();
+        let mut port = first.port();
+        for address in &mut self.addresses {
+            // The port that the system chose is the same for all.
+            let at = SocketAddr::new(address.ip(), port);
+            let config = firstflight_kernel::ListenConfig::default()
+                .pending(self.pending)
+                .backlog(self.backlog)
+                .keys(self.keys.clone())
+                .share_port(self.share_port);
+            let listener = match inherited::tcp(at) {
+                Some(listener) => firstflight_kernel::Listener::adopt(listener, config)?,
+                None => firstflight_kernel::Listener::bind(at, config)?,
+            };
+            Kernel::report(&listener, self.pending > 0);
+            port = listener.local_addr().port();
+            *address = listener.local_addr();
+            listeners.push(listener);
+        }
+        Ok(listeners)
+    }
+}
+
+#[cfg(feature = "udp")]
+impl ServerBuilder {
+    /// Serves UDP in this port, and fails if it is not free. By default it is the TCP port, if that is free: 443 may
+    /// belong to HTTP/3. Clients learn the port from the server's record.
+    pub const fn udp_port(mut self, port: u16) -> Self {
+        self.udp.port = udp::Port::Number(port);
+        self
+    }
+
+    /// Serves the kernel's TCP only.
+    pub const fn tcp_only(mut self) -> Self {
+        self.udp.port = udp::Port::None;
+        self
+    }
+
+    /// Takes certificates of these verifiers in UDP, and executes each request once. For ten seconds after the start,
+    /// and some twenty more for certificates that began before they were made, none is taken: the server does not know
+    /// what it took before.
+    pub fn trust(mut self, trust: Arc<TrustStore>) -> Self {
+        self.udp.trust = Some(trust);
+        self
+    }
+
+    /// A name that clients use for this server, as `www.example.com`; call it again for further ones. The default are
+    /// the server's addresses.
+    pub fn identity(mut self, name: impl Into<String>) -> Self {
+        self.udp.identities.push(name.into());
+        self
+    }
+
+    /// How certificates are treated, in place of [`ServerBuilder::trust`] and [`ServerBuilder::identity`].
+    pub fn asap(mut self, policy: AsapPolicy) -> Self {
+        self.udp.policy = Some(policy);
+        self
+    }
+
+    /// The settings of the engine that serves UDP.
+    pub fn engine(mut self, config: crate::Config) -> Self {
+        self.udp.engine = Some(config);
+        self
+    }
+
+    /// The settings of the listeners in UDP. Their address is set by [`ServerBuilder::address`]. Policies in it have
+    /// precedence over the other settings here.
+    pub fn listen(mut self, config: crate::ListenConfig) -> Self {
+        self.udp.listen = Some(config);
+        self
+    }
+
+    /// Like [`ServerBuilder::bind`]. `start` starts the engine that serves UDP: to record its packets, or to give it a
+    /// shared store.
+    ///
+    /// # Errors
+    /// As [`ServerBuilder::bind`].
+    ///
+    /// # Panics
+    /// As [`ServerBuilder::bind`].
+    pub fn bind_with(
+        mut self,
+        start: impl FnOnce(crate::Config, Box<dyn firstflight_link::Link>) -> crate::Endpoint,
+    ) -> io::Result<Server> {
+        let listeners = self.listen_by_kernel()?;
+        let in_udp = udp::serve(&self, &self.addresses, start)?;
+        Ok(Server::new(listeners, in_udp))
+    }
+}

@@ -1,0 +1,52 @@
+//! Sockets that a service manager passed (`LISTEN_FDS`, `LISTEN_PID`: sd_listen_fds(3)).
+
+use listenfd::ListenFd;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Mutex, PoisonError};
+
+/// The sockets that nobody has taken yet.
+#[derive(Default)]
+struct Passed {
+    tcp: Vec<TcpListener>,
+    udp: Vec<UdpSocket>,
+}
+
+static PASSED: Mutex<Option<Passed>> = Mutex::new(None);
+
+impl Passed {
+    fn read() -> Self {
+        let mut passed = ListenFd::from_env();
+        let mut sockets = Self::default();
+        for n in 0..passed.len() {
+            // A socket of another kind stays where it is.
+            if let Ok(Some(tcp)) = passed.take_tcp_listener(n) {
+                sockets.tcp.push(tcp);
+            } else if let Ok(Some(udp)) = passed.take_udp_socket(n) {
+                sockets.udp.push(udp);
+            }
+        }
+        sockets
+    }
+}
+
+fn take<T>(
+    at: SocketAddr,
+    sockets: impl FnOnce(&mut Passed) -> &mut Vec<T>,
+    address: impl Fn(&T) -> std::io::Result<SocketAddr>,
+) -> Option<T> {
+    let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let sockets = sockets(passed.get_or_insert_with(Passed::read));
+    let index = sockets.iter().position(|socket| address(socket).is_ok_and(|found| found == at))?;
+    Some(sockets.swap_remove(index))
+}
+
+/// The TCP listener at this address, if one was passed.
+pub(super) fn tcp(at: SocketAddr) -> Option<TcpListener> {
+    take(at, |passed| &mut passed.tcp, TcpListener::local_addr)
+}
+
+/// The UDP socket at this address, if one was passed.
+#[cfg(feature = "udp")]
+pub(super) fn udp(at: SocketAddr) -> Option<UdpSocket> {
+    take(at, |passed| &mut passed.udp, UdpSocket::local_addr)
+}

@@ -1,0 +1,306 @@
+//! `Client` and `Server`: each way, and what happens when one gives no answer. Each test has a namespace of its own.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[allow(dead_code, reason = "the tests of firstflight::kernel use all of it")]
+#[path = "../../kernel/tests/namespace/mod.rs"]
+mod namespace;
+
+use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity, PrivateKey, TrustStore, Trusted};
+use firstflight::credential::{NetworkId, Outcome, PendingLimit, Quarantine, Reason, ReplayTable, Window};
+use firstflight::record::Published;
+use firstflight::verifier::{Config, Issuer, IssuerAddress, Service, StreamLimits};
+use firstflight::{Authority, Client, ClientBuilder, ClientError, FirstFlight, Server, Stream, Way};
+use namespace::{in_namespace, nft};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+const REQUEST: &[u8] = b"request";
+const NETWORK: NetworkId = NetworkId([1; 16]);
+
+/// What a server executed: whether each request was early.
+type Executed = UnboundedReceiver<bool>;
+
+/// Answers each connection of `server`.
+fn serve(server: Server) -> Executed {
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let mut stream = server.accept().await.unwrap();
+            let tell = tell.clone();
+            tokio::spawn(async move {
+                let mut request = [0; REQUEST.len()];
+                if stream.read_exact(&mut request).await.is_ok() {
+                    assert_eq!(request, REQUEST);
+                    let _ = tell.send(stream.early_bytes() > 0);
+                    stream.write_all(b"answer").await.unwrap();
+                    stream.shutdown().await.unwrap();
+                }
+            });
+        }
+    });
+    told
+}
+
+async fn bind() -> (Server, Authority) {
+    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let at = server.local_addrs()[0].into();
+    (server, at)
+}
+
+async fn answer(stream: Result<Stream, ClientError>) -> Stream {
+    let mut stream = stream.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "answer");
+    stream
+}
+
+fn safely() -> FirstFlight<'static> {
+    FirstFlight::safely_replayable(REQUEST)
+}
+
+fn once() -> FirstFlight<'static> {
+    FirstFlight::at_most_once(REQUEST)
+}
+
+/// A verifier that certifies addresses of this host.
+async fn verifier(key: &PrivateKey) -> IssuerAddress {
+    let allowed = vec!["127.0.0.0/8".parse().unwrap()];
+    let config = Config::default().issuer(Some(Issuer::new(key.clone()))).allowed(allowed);
+    let service =
+        Service::bind(config, &["127.0.0.1:0".parse().unwrap()], StreamLimits::per_client(16)).await.unwrap();
+    let address = IssuerAddress::new(service.addresses()[0], key.public());
+    tokio::spawn(service.run(std::future::pending()));
+    address
+}
+
+/// Trusts `verifier`, as a server does that has run for ten minutes.
+fn policy(verifier: &PrivateKey, identity: Identity) -> AsapPolicy {
+    let key = firstflight::random_guard_key().unwrap();
+    let began = firstflight::unix_ms() - 600_000;
+    AsapPolicy {
+        trust: Arc::new(TrustStore::new([Trusted::new(verifier.public())]).unwrap()),
+        identities: [identity].into(),
+        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, began)),
+        domain: GuardDomain::All,
+        pending: Arc::new(PendingLimit::new(64)),
+        relayed: None,
+        quarantine: Quarantine::default(),
+    }
+}
+
+/// A server that takes certificates, and settings of a client that has one.
+struct Certified {
+    at: Authority,
+    udp_port: u16,
+    executed: Executed,
+    client: ClientBuilder,
+}
+
+async fn certified() -> Certified {
+    let key = PrivateKey::from_seed(&[1; 32]);
+    let verifier = verifier(&key).await;
+    // The identity has the port, so the port must be known.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let builder =
+        Server::builder().address(address).asap(policy(&key, Identity::address(address.ip(), port)));
+    let server = builder.bind().unwrap();
+    let (at, udp_port) = (Authority::from(address), server.udp_port().unwrap());
+    let record = Published::in_udp(udp_port, 1200, &[verifier.id()]).unwrap();
+    let client =
+        Client::builder().network(NETWORK).verifier(verifier).no_resolver().record(at.clone(), record);
+    Certified { at, udp_port, executed: serve(server), client }
+}
+
+async fn ready(builder: ClientBuilder) -> Client {
+    let client = builder.build().unwrap();
+    assert!(client.prepare(Duration::from_secs(20)).await);
+    client
+}
+
+/// Drops what goes to this UDP port.
+fn block(udp_port: u16) -> bool {
+    nft(&format!(
+        "table inet t {{ chain c {{ type filter hook input priority 0; udp dport {udp_port} drop; }}; }}"
+    ))
+}
+
+#[test]
+fn two_lines_are_enough_on_the_kernels_tcp() {
+    in_namespace("3", || async {
+        let (server, at) = bind().await;
+        assert!(server.grants_cookies());
+        assert_eq!(server.udp_port(), Some(at.port()));
+        let mut executed = serve(server);
+        let client = Client::new();
+        for (expected, early) in
+            [(Outcome::Handshake(Reason::NoCredential), false), (Outcome::Accepted, true)]
+        {
+            let stream = answer(client.connect(&at.to_string(), safely()).await).await;
+            assert_eq!((stream.way(), stream.outcome()), (Way::Kernel, expected));
+            assert!(stream.times().is_some());
+            assert_eq!(executed.recv().await, Some(early));
+        }
+    });
+}
+
+#[test]
+fn a_certificate_makes_the_first_contact_fast() {
+    in_namespace("3", || async {
+        let mut site = certified().await;
+        let client = ready(site.client).await;
+        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        assert_eq!((stream.way(), stream.outcome()), (Way::Udp, Outcome::Accepted));
+        assert_eq!(stream.race(), None);
+        assert_eq!(site.executed.recv().await, Some(true));
+        // What leaves a request's shape goes by TCP.
+        let stream = answer(client.tcp_only().connect_to(&site.at, safely()).await).await;
+        assert_eq!(stream.way(), Way::Kernel);
+    });
+}
+
+#[test]
+fn blocked_udp_costs_one_race_and_is_remembered() {
+    in_namespace("3", || async {
+        let mut site = certified().await;
+        let client = ready(site.client).await;
+        if !block(site.udp_port) {
+            return;
+        }
+        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        assert_eq!(stream.way(), Way::Kernel);
+        assert!(stream.race().is_some_and(|race| race.data_left_twice()));
+        assert_eq!(site.executed.recv().await, Some(false));
+        // The next one does not try UDP, and has no race.
+        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        assert_eq!((stream.way(), stream.race()), (Way::Kernel, None));
+    });
+}
+
+#[test]
+fn what_must_not_run_twice_leaves_by_one_way_only() {
+    in_namespace("3", || async {
+        let mut site = certified().await;
+        let client = ready(site.client.servers_run_once(true)).await;
+        // UDP has not answered on this network, so it goes by TCP, after the handshake.
+        let stream = answer(client.connect_to(&site.at, once()).await).await;
+        assert_eq!(stream.way(), Way::Kernel);
+        assert_eq!(site.executed.recv().await, Some(false));
+        answer(client.connect_to(&site.at, safely()).await).await;
+        assert_eq!(site.executed.recv().await, Some(true));
+        // Now it has.
+        let stream = answer(client.connect_to(&site.at, once()).await).await;
+        assert_eq!((stream.way(), stream.outcome()), (Way::Udp, Outcome::Accepted));
+        assert_eq!(site.executed.recv().await, Some(true));
+        // Once it has left, it does not leave again.
+        if !block(site.udp_port) {
+            return;
+        }
+        let connect = client.connect_to(&site.at, once());
+        match tokio::time::timeout(Duration::from_secs(8), connect).await {
+            Err(_) => {}
+            Ok(Ok(stream)) => panic!("connected by {:?}", stream.way()),
+            Ok(Err(error)) => assert!(error.maybe_delivered(), "{error}"),
+        }
+        assert!(site.executed.try_recv().is_err(), "executed by another way");
+    });
+}
+
+#[test]
+fn refused_udp_falls_back_at_once_and_order_is_not_lost() {
+    in_namespace("3", || async {
+        let mut site = certified().await;
+        let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let key = PrivateKey::from_seed(&[1; 32]);
+        let record = Published::in_udp(closed, 1200, &[key.public().id()]).unwrap();
+        let client = ready(site.client.record(site.at.clone(), record)).await;
+        // An ICMP error answers: nothing listens at that port.
+        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        assert_eq!(stream.way(), Way::Kernel);
+        assert_eq!(site.executed.recv().await, Some(false));
+    });
+}
+
+#[test]
+fn off_and_private_clients_send_ordinary_syns() {
+    in_namespace("3", || async {
+        for builder in [Client::builder().off(true), Client::builder().private(true)] {
+            let (server, at) = bind().await;
+            let mut executed = serve(server);
+            let client = builder.build().unwrap();
+            for _ in 0..2 {
+                let stream = answer(client.connect_to(&at, safely()).await).await;
+                assert_eq!(stream.outcome(), Outcome::Handshake(Reason::NotRequested));
+                assert_eq!(executed.recv().await, Some(false));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_udp_port_of_another_program_leaves_tcp_alone() {
+    in_namespace("3", || async {
+        let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = other.local_addr().unwrap();
+        let server = Server::bind(at).await.unwrap();
+        assert_eq!(server.udp_port(), None);
+        let mut executed = serve(server);
+        answer(Client::new().connect_to(&at.into(), safely()).await).await;
+        assert_eq!(executed.recv().await, Some(false));
+        // A port that the caller named is required.
+        let builder = Server::builder().address("127.0.0.1:0".parse().unwrap()).udp_port(at.port());
+        assert_eq!(builder.bind().unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    });
+}
+
+#[test]
+fn a_drained_server_loses_no_connection_whose_data_was_acknowledged() {
+    in_namespace("3", || async {
+        let (server, at) = bind().await;
+        let client = Client::new();
+        // The first one gets the cookie.
+        let (first, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        drop((first.unwrap(), accepted.unwrap()));
+        let mut open = Vec::new();
+        for _ in 0..8 {
+            open.push(client.connect_to(&at, safely()).await.unwrap());
+        }
+        let waiting = server.drain();
+        drop(server);
+        assert_eq!(waiting.len(), open.len());
+        for mut stream in waiting {
+            let mut request = [0; REQUEST.len()];
+            stream.read_exact(&mut request).await.unwrap();
+            stream.write_all(b"answer").await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+        for stream in open {
+            answer(Ok(stream)).await;
+        }
+    });
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    in_namespace("3", || async {
+        let client = Client::new();
+        let error = client.connect("nonsense", safely()).await.unwrap_err();
+        assert!(matches!(error, ClientError::Authority(_)), "{error}");
+        let error = client.connect("no.such.host.invalid:80", safely()).await.unwrap_err();
+        assert!(matches!(error, ClientError::Lookup { .. }), "{error}");
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = client.connect_to(&closed.into(), once()).await.unwrap_err();
+        assert!(!error.maybe_delivered(), "{error}");
+        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::ConnectionRefused);
+        assert!(Server::builder().bind().is_err());
+        let nameless = Server::builder().address(closed).identity("not a name");
+        let key = PrivateKey::from_seed(&[1; 32]);
+        let trust = Arc::new(TrustStore::new([Trusted::new(key.public())]).unwrap());
+        assert!(nameless.trust(trust).bind().unwrap_err().to_string().contains("not a host name"));
+    });
+}
