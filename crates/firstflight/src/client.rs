@@ -13,6 +13,7 @@ use crate::cache::CredentialCache;
 use crate::first_flight::FirstFlight;
 use crate::kernel::Kernel;
 use crate::kernel::race::Course;
+use crate::lazy::{LazyStream, ReplaySafety};
 use crate::race::ConnectAnyError;
 use crate::stream::Stream;
 use network::Networks;
@@ -182,6 +183,25 @@ impl Client {
         result
             .map(|finish| finish.stream)
             .map_err(|error| ClientError::Connect { at_most_once: !first.is_replayable(), error })
+    }
+
+    /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice.
+    ///
+    /// ```no_run
+    /// # use firstflight::{Authority, Client, LazyStream, ReplaySafety};
+    /// # use tokio::io::AsyncWriteExt;
+    /// async fn ask(client: &Client, server: Authority) -> std::io::Result<LazyStream> {
+    ///     let mut stream = client.connect_lazy(server, ReplaySafety::ByMethod);
+    ///     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+    ///     Ok(stream)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn connect_lazy(&self, server: Authority, safety: ReplaySafety) -> LazyStream {
+        let client = self.clone();
+        LazyStream::new(move |first: Vec<u8>| async move {
+            Ok(client.connect_to(&server, safety.flight(&first)).await?)
+        })
     }
 
     /// Waits, at most this long, until a certificate is ready for the next server. Returns whether one is. Without

@@ -67,6 +67,7 @@ mod jobs;
 #[cfg(feature = "kernel")]
 pub mod kernel;
 pub mod keys;
+mod lazy;
 mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -99,6 +100,7 @@ pub use firstflight_tcp as tcp;
 #[cfg(feature = "asap")]
 pub use firstflight_verifier as verifier;
 pub use firstflight_wire as wire;
+pub use lazy::{LazyStream, ReplaySafety};
 pub use listener::Listener;
 pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};

@@ -1,0 +1,232 @@
+//! Streams that connect with their first write.
+
+mod http2;
+mod method;
+
+use crate::first_flight::FirstFlight;
+use crate::stream::Stream;
+use firstflight_credential::Outcome;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// The longest first flight that is taken, bytes. It is more than any SYN carries.
+const MOST: usize = 64 * 1024;
+/// How long an HTTP/2 preface waits for the request behind it.
+const PREFACE_WAITS: Duration = Duration::from_millis(2);
+
+/// Whether the first write of a [`LazyStream`] may be executed twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReplaySafety {
+    /// It may if it is an HTTP request, all of it there, with a safe method: GET, HEAD, OPTIONS or TRACE (RFC 9110
+    /// §9.2.1), in HTTP/1.1 or HTTP/2. So a POST of the same client waits for the handshake.
+    #[default]
+    ByMethod,
+    /// It may.
+    Safe,
+    /// It must not.
+    Unsafe,
+}
+
+impl ReplaySafety {
+    /// The first flight that `data` is.
+    pub(crate) fn flight(self, data: &[u8]) -> FirstFlight<'_> {
+        let safe = match self {
+            Self::Safe => true,
+            Self::Unsafe => false,
+            Self::ByMethod => method::is_safe_request(data) || http2::is_safe_request(data),
+        };
+        if safe { FirstFlight::safely_replayable(data) } else { FirstFlight::at_most_once(data) }
+    }
+}
+
+type Connecting = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+type Connect = Box<dyn FnOnce(Vec<u8>) -> Connecting + Send>;
+
+enum State {
+    /// Nothing was written. A reader waits.
+    Idle(Option<Connect>, Option<Waker>),
+    /// The preface of HTTP/2 waits for a request.
+    Preface(Option<Connect>, Vec<u8>, Pin<Box<Sleep>>),
+    Connecting(Connecting),
+    Open(Box<Stream>),
+    /// The error, until it is returned.
+    Failed(Option<io::Error>),
+}
+
+/// A stream that connects with its first write, so that this write is the first flight. Libraries such as hyper need it,
+/// because they do not know about first flights. A read before the first write waits for that write. If the server
+/// speaks first, use [`Client::connect`](crate::Client::connect).
+///
+/// In HTTP/2 the first write is the preface, which is no request. It waits two milliseconds at most for the request
+/// behind it.
+pub struct LazyStream(State);
+
+impl fmt::Debug for LazyStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LazyStream").field(&self.stream()).finish()
+    }
+}
+
+impl LazyStream {
+    /// A stream that calls `connect` with its first write.
+    pub fn new<F, C>(connect: F) -> Self
+    where
+        F: FnOnce(Vec<u8>) -> C + Send + 'static,
+        C: Future<Output = io::Result<Stream>> + Send + 'static,
+    {
+        Self(State::Idle(Some(Box::new(|first| Box::pin(connect(first)))), None))
+    }
+
+    /// The connection, once there is one.
+    #[must_use]
+    pub fn stream(&self) -> Option<&Stream> {
+        match &self.0 {
+            State::Open(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The outcome of the first flight; `Undecided` before there is a connection.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.stream().map_or(Outcome::Undecided, Stream::outcome)
+    }
+
+    /// Begins to connect with `first`.
+    fn begin(&mut self, connect: Connect, first: Vec<u8>, cx: &mut Context<'_>) {
+        self.0 = State::Connecting(connect(first));
+        // The SYN leaves now. The next call returns an error, if there is one.
+        let _ = self.poll_connect(cx);
+    }
+
+    /// Goes on to connect, if that is under way.
+    fn poll_connect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let State::Preface(connect, first, timer) = &mut self.0 {
+            ready!(timer.as_mut().poll(cx));
+            if let Some(connect) = connect.take() {
+                let first = std::mem::take(first);
+                self.0 = State::Connecting(connect(first));
+            }
+        }
+        if let State::Connecting(connecting) = &mut self.0 {
+            self.0 = match ready!(connecting.as_mut().poll(cx)) {
+                Ok(stream) => State::Open(Box::new(stream)),
+                Err(error) => State::Failed(Some(error)),
+            };
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut Stream>> {
+        ready!(self.poll_connect(cx));
+        Poll::Ready(match &mut self.0 {
+            State::Open(stream) => Ok(stream),
+            State::Failed(error) => Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into())),
+            State::Idle(_, waker) => {
+                *waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            State::Preface(..) | State::Connecting(_) => return Poll::Pending,
+        })
+    }
+
+    /// Takes a write before the connect. `None` if there is a connect under way, or a connection.
+    fn take(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Option<usize> {
+        match &mut self.0 {
+            State::Idle(connect, waker) => {
+                let connect = connect.take()?;
+                let waker = waker.take();
+                let first = bytes.get(..MOST).unwrap_or(bytes).to_vec();
+                let taken = first.len();
+                if http2::awaits_request(&first) {
+                    self.0 = State::Preface(Some(connect), first, Box::pin(sleep(PREFACE_WAITS)));
+                } else {
+                    self.begin(connect, first, cx);
+                }
+                waker.into_iter().for_each(Waker::wake);
+                Some(taken)
+            }
+            State::Preface(connect, first, _) => {
+                let room = MOST.saturating_sub(first.len());
+                let part = bytes.get(..room).unwrap_or(bytes);
+                first.extend_from_slice(part);
+                let taken = part.len();
+                if (!http2::awaits_request(first) || taken == 0)
+                    && let Some(connect) = connect.take()
+                {
+                    let first = std::mem::take(first);
+                    self.begin(connect, first, cx);
+                }
+                (taken > 0).then_some(taken)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl AsyncRead for LazyStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let stream = ready!(self.get_mut().poll_open(cx))?;
+        Pin::new(stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for LazyStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if let Some(taken) = this.take(bytes, cx) {
+            return Poll::Ready(Ok(taken));
+        }
+        let stream = ready!(this.poll_open(cx))?;
+        Pin::new(stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if matches!(this.0, State::Idle(..) | State::Preface(..)) {
+            // A request's head and body may be apart.
+            let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter()).copied().take(MOST).collect();
+            if let Some(taken) = this.take(&all, cx) {
+                return Poll::Ready(Ok(taken));
+            }
+        }
+        let stream = ready!(this.poll_open(cx))?;
+        Pin::new(stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.0 {
+            // There is nothing to flush, and a flush must not wait for a write.
+            State::Idle(..) | State::Preface(..) => Poll::Ready(Ok(())),
+            _ => {
+                let stream = ready!(self.get_mut().poll_open(cx))?;
+                Pin::new(stream).poll_flush(cx)
+            }
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if matches!(self.0, State::Idle(..)) {
+            return Poll::Ready(Ok(()));
+        }
+        let stream = ready!(self.get_mut().poll_open(cx))?;
+        Pin::new(stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;
