@@ -99,6 +99,7 @@ fn cache_advice(error: &CacheError) -> &'static str {
     match error {
         CacheError::Missing(_) => ": `get --cache` makes one",
         CacheError::Invalid(..) => "; remove or rename it",
+        CacheError::Newer(..) => "; name another file, or use that program",
         _ => "; name a file in a directory of yours",
     }
 }

@@ -171,7 +171,7 @@ impl CredentialCache {
     /// `PATH.corrupt-…`, a warning is logged, and the cache starts empty.
     ///
     /// # Errors
-    /// When the file cannot be read, or its directory cannot be written to.
+    /// When the file cannot be read, a newer program wrote it, or its directory cannot be written to.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, CacheError> {
         let path = path.into();
         file::check_writable(&path)?;

@@ -23,6 +23,9 @@ pub enum CacheError {
     /// It is not a cache of this version.
     #[error("{0} is not a cache of this version: {1}")]
     Invalid(PathBuf, FormatError),
+    /// A newer program wrote it. It stays as it is.
+    #[error("a newer program wrote the cache {0}: its version is {1}")]
+    Newer(PathBuf, u32),
     /// It cannot be written, or cannot be renamed.
     #[error("cannot write the cache {0}: {1}")]
     Write(PathBuf, io::Error),
@@ -36,6 +39,9 @@ struct Content<S> {
 pub(super) fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
     let content = FORMAT.read(path).map_err(|error| match error {
         FormatError::Read(ReadError::Io(error)) => CacheError::Read(path.to_owned(), error),
+        FormatError::Version { found, expected } if found > expected => {
+            CacheError::Newer(path.to_owned(), found)
+        }
         error => CacheError::Invalid(path.to_owned(), error),
     })?;
     let content: Content<Vec<CachedServer>> = content.ok_or_else(|| CacheError::Missing(path.to_owned()))?;

@@ -96,9 +96,9 @@ fn the_file_is_private_and_replaced_in_one_step() {
 fn a_file_that_is_no_cache_is_set_aside_and_never_lost() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.json");
-    let newer = "{\"version\":2,\"servers\":{}}";
+    let older = "{\"version\":0,\"servers\":{}}";
     let long = format!("{{\"version\":1,\"servers\":[{{\"network\":\"{}\"}}]}}", "1".repeat(31));
-    let bad = ["", "not JSON", newer, &long, "{\"version\":1}"];
+    let bad = ["", "not JSON", older, &long, "{\"version\":1}"];
     for text in bad {
         fs::write(&path, text).unwrap();
         assert!(matches!(CredentialCache::read(&path), Err(CacheError::Invalid(..))), "{text}");
@@ -113,6 +113,18 @@ fn a_file_that_is_no_cache_is_set_aside_and_never_lost() {
     let mut bad = bad.map(String::from);
     bad.sort_unstable();
     assert_eq!(kept, bad);
+}
+
+#[test]
+fn a_cache_of_a_newer_program_is_refused_and_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.json");
+    let newer = "{\"version\":2,\"servers\":{}}";
+    fs::write(&path, newer).unwrap();
+    assert!(matches!(CredentialCache::open(&path), Err(CacheError::Newer(_, 2))));
+    // Nor is it replaced by a program that opened it before.
+    assert!(CredentialCache::update(&path, Vec::clear).is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), newer);
 }
 
 #[test]
