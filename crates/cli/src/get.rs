@@ -19,12 +19,14 @@ pub use error::GetError;
 use crate::error::Error;
 use crate::file_sink::is_stdout;
 use crate::network::Network;
-use background::{Background, Beside};
+use crate::output;
+use background::{Background, Beside, VERIFY_FIRST};
 use certificates::{Certificates, Certifieds};
-use fetch::{Errand, find_and_fetch};
-use firstflight::Endpoint;
+use clap::ArgGroup;
+use fetch::{Engine, Errand, Means, find_and_fetch};
 use firstflight::link::UdpLink;
 use firstflight::record::Names;
+use firstflight::{Client, Endpoint};
 use memory::Memory;
 use place::{Lookups, Place};
 use report::{Begun, Print};
@@ -41,13 +43,18 @@ use via_dns::ViaDns;
 
 /// Fetch http:// URLs, with TCP Fast Open and ASAP
 ///
-/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the client has --ip. With
-/// --udp it carries TCP in UDP datagrams instead, and needs no privileges. Every fetch is a separate connection: the
-/// first one to a server gets its cookie, and the next ones carry their request in the SYN. If the path drops that
-/// SYN, a GET is sent again from another port.
+/// Uses the system's sockets, and needs no privileges: the kernel's TCP with Fast Open, and UDP for servers that take
+/// certificates (--verifier). Every fetch is a separate connection: the first one to a server gets its cookie, and the
+/// next ones carry their request in the SYN. If the path drops that SYN, a GET is sent again from another port.
+///
+/// With --tun or --udp it uses a TCP engine of its own: on a TUN device (needs root or CAP_NET_ADMIN; the kernel has
+/// --host-ip on it, the client has --ip), or in UDP datagrams only.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("link").args(["tun", "udp"]))]
 #[command(after_help = "\
 Examples:
+  firstflight get http://www.example.com/ --repeat 2
+  firstflight get http://www.example.com/ --cache servers.json --json
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
@@ -68,14 +75,14 @@ pub struct Args {
     urls: Vec<String>,
     #[command(flatten)]
     network: Network,
-    /// Speak TCP in UDP datagrams through a socket of the operating system: needs no device and no privileges
+    /// Use an engine that speaks TCP in UDP datagrams only
     #[arg(long)]
     udp: bool,
     /// UDP port of the servers [default: the port in the URL]
     #[arg(long, value_name = "N", requires = "udp", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
     /// Ask this resolver for names, and whether their servers take certificates (HTTPS records) [default: the
-    /// system's resolver, for addresses only]
+    /// system's resolver; with --tun or --udp for addresses only]
     #[arg(long, value_name = "ADDR:PORT")]
     dns: Option<SocketAddr>,
     #[command(flatten)]
@@ -123,9 +130,53 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let asked = Instant::now();
+    match args.network.has_device() || args.udp {
+        true => run_engine(args, asked).await,
+        false => run_client(args, asked).await,
+    }
+}
+
+/// Fetches by the system's sockets.
+async fn run_client(args: Args, asked: Instant) -> Result<ExitCode, Error> {
+    if args.network.records() {
+        return Err(crate::network::NetworkError::NothingToRecord.into());
+    }
+    // The client looks names up.
+    let lookups = Arc::new(Lookups::new(None, None, true));
+    let places = args.places(&lookups).await?;
+    args.check_files().await?;
+    let network = args.memory.network(args.certificates.verifier().is_some()).await;
+    let servers: Vec<_> = places.iter().map(|place| place.target().server.clone()).collect();
+    let mut builder = args.memory.configure(Client::builder(), network).fast_open(!args.no_fast_open);
+    builder = args.certificates.configure(builder, &servers)?;
+    let mut plain = Client::builder().network(network).off(true);
+    if let Some(at) = args.dns {
+        let names = || Names::at(at).map_err(|error| GetError::Resolver(at, error));
+        builder = builder.resolver(names()?);
+        plain = plain.resolver(names()?);
+    }
+    let client = builder.build().map_err(Error::Cache)?;
+    let plain = plain.build().map_err(Error::Cache)?;
+    if args.certificates.verify_first() && !client.prepare(VERIFY_FIRST).await {
+        output::complain(&format_args!(
+            "no certificate within {} s: fetching without",
+            VERIFY_FIRST.as_secs()
+        ));
+    }
+    let errand = Arc::new(args.errand(Means::System { client: client.clone(), plain }));
+    let all = Arc::new(args.queue(places, lookups, asked));
+    args.fetch_all(&all, &errand).await;
+    drop(errand);
+    client.close().await;
+    Ok(all.exit_code())
+}
+
+/// Fetches by an engine of this command's own.
+async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
     let names = via_dns::Memory::open(&args.via)?;
-    args.network.validate(("--udp", args.udp))?;
-    let (lookups, places) = args.places().await?;
+    args.network.validate()?;
+    let lookups = args.lookups()?;
+    let places = args.places(&lookups).await?;
     args.check_files().await?;
     let cache = args.memory.open()?;
     let verifiers = args.via()?;
@@ -151,27 +202,14 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let beside = Beside { places: &places, lookups: &lookups, via: via.as_ref() };
     let verification = verifiers.map(|(verifiers, _)| verifiers).zip(messages);
     let background = args.begin(&endpoint, &certified, beside, verification).await?;
-    let errand = Arc::new(Errand {
+    let engine = Engine {
         endpoint: endpoint.clone(),
-        fast_open: !args.no_fast_open,
         certified,
         carrier: args.udp.then_some(args.udp_port),
-        // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
-        replay_safe: args.replay_safe || args.upload.is_none(),
-        output: args.output.clone(),
-        upload: args.upload.clone(),
-        timeout: Duration::from_secs(args.timeout),
         via: via.clone(),
-    });
-    let all = Arc::new(Queue {
-        rounds: args.repeat as usize,
-        places,
-        lookups,
-        asked,
-        waited: args.certificates.verify_first(),
-        next: AtomicUsize::new(0),
-        failed: AtomicBool::new(false),
-    });
+    };
+    let errand = Arc::new(args.errand(Means::Engine(Box::new(engine))));
+    let all = Arc::new(args.queue(places, lookups, asked));
     args.fetch_all(&all, &errand).await;
     // The fetches are done, so the background tasks are no longer needed.
     background.end().await;
@@ -181,7 +219,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     endpoint.shutdown(GRACE).await;
     capture.finish()?;
-    Ok(ExitCode::from(u8::from(all.failed.load(Ordering::Relaxed))))
+    Ok(all.exit_code())
 }
 
 /// The fetches to do.
@@ -198,6 +236,11 @@ struct Queue {
 }
 
 impl Queue {
+    /// 1 if a fetch failed.
+    fn exit_code(&self) -> ExitCode {
+        ExitCode::from(u8::from(self.failed.load(Ordering::Relaxed)))
+    }
+
     fn take(&self) -> Option<&Place> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let round = index.checked_div(self.places.len())?;
@@ -230,6 +273,30 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print:
 }
 
 impl Args {
+    fn errand(&self, means: Means) -> Errand {
+        Errand {
+            means,
+            fast_open: !self.no_fast_open,
+            // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
+            replay_safe: self.replay_safe || self.upload.is_none(),
+            output: self.output.clone(),
+            upload: self.upload.clone(),
+            timeout: Duration::from_secs(self.timeout),
+        }
+    }
+
+    fn queue(&self, places: Arc<[Place]>, lookups: Arc<Lookups>, asked: Instant) -> Queue {
+        Queue {
+            rounds: self.repeat as usize,
+            places,
+            lookups,
+            asked,
+            waited: self.certificates.verify_first(),
+            next: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
     /// Does all the fetches of the queue.
     async fn fetch_all(&self, all: &Arc<Queue>, errand: &Arc<Errand>) {
         let interval = Duration::from_millis(self.interval);
@@ -277,21 +344,22 @@ impl Args {
         Print { json: self.json, aside: self.output.as_deref().is_some_and(is_stdout) }
     }
 
-    /// The URLs to fetch, and how names are looked up: by the first fetch of each, or with `--via-dns` by every
-    /// fetch.
-    async fn places(&self) -> Result<(Arc<Lookups>, Arc<[Place]>), Error> {
-        let names = self
-            .dns
-            .filter(|_| !self.via.wanted())
-            .map(|at| Names::at(at).map_err(|error| GetError::Resolver(at, error)))
-            .transpose()?;
+    /// How an engine's names are looked up: by the first fetch of each, or with `--via-dns` by every fetch.
+    fn lookups(&self) -> Result<Arc<Lookups>, Error> {
+        let names = self.dns.filter(|_| !self.via.wanted());
+        let names =
+            names.map(|at| Names::at(at).map_err(|error| GetError::Resolver(at, error))).transpose()?;
         let own = (!self.udp).then(|| self.network.addresses().to_vec());
-        let lookups = Lookups::new(names, own, self.via.wanted());
+        Ok(Arc::new(Lookups::new(names, own, self.via.wanted())))
+    }
+
+    /// The URLs to fetch.
+    async fn places(&self, lookups: &Lookups) -> Result<Arc<[Place]>, Error> {
         let mut places = Vec::with_capacity(self.urls.len());
         for url in &self.urls {
-            places.push(Place::new(url, &lookups).await?);
+            places.push(Place::new(url, lookups).await?);
         }
-        Ok((Arc::new(lookups), places.into()))
+        Ok(places.into())
     }
 
     /// The sockets for `--udp`. The first name is looked up before, because the link may be bound to the route to its

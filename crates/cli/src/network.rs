@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// backlog.
 const QUEUE: u32 = 4 * ListenConfig::BACKLOG as u32;
 
-/// The link of the engine: its own TUN device, unless the command uses `--udp`.
+/// The link of an engine: its own TUN device, unless the command uses `--udp`. A command declares the group `link` of
+/// both options.
 #[derive(clap::Args)]
 pub struct Network {
     /// Name of the TUN device to create. Its queue in the kernel (txqueuelen) holds 16,384 packets
@@ -30,22 +31,34 @@ pub struct Network {
     #[arg(long, value_name = "ADDR", conflicts_with = "udp", requires = "tun")]
     ip: Vec<IpAddr>,
     /// Largest IP packet on the device, bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "link", value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
     /// Congestion control of what is sent: cubic, newreno or bbr (version 3)
-    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic)]
+    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic, requires = "link")]
     congestion: Algorithm,
-    /// Record every packet into this pcapng file
+    /// Record every packet of the engine into this pcapng file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 }
 
 impl Network {
-    /// Checks the options without asking the system. `udp` is the command's option for UDP, and whether it was given.
-    pub fn validate(&self, (udp, said): (&'static str, bool)) -> Result<(), NetworkError> {
-        if self.tun.is_none() && !said {
-            return Err(NetworkError::NoLink(udp));
-        }
+    /// Sets what the options say about an engine without a device.
+    pub fn tune(&self, config: &mut Config) {
+        config.tcp.congestion = self.congestion;
+    }
+
+    /// Whether there is a TUN device.
+    pub const fn has_device(&self) -> bool {
+        self.tun.is_some()
+    }
+
+    /// Whether packets are recorded.
+    pub const fn records(&self) -> bool {
+        self.pcap.is_some()
+    }
+
+    /// Checks the options without asking the system.
+    pub fn validate(&self) -> Result<(), NetworkError> {
         for &ip in &self.ip {
             if self.host_ip.iter().any(|host| host.addr() == ip) {
                 return Err(NetworkError::SameAddress(ip));
@@ -161,11 +174,9 @@ impl Capture {
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// Neither a TUN device nor UDP was chosen. Contains the name of the option for UDP.
-    #[error(
-        "choose a link: {0} (UDP, which needs no privileges) or --tun NAME --host-ip CIDR --ip ADDR (a TUN device)"
-    )]
-    NoLink(&'static str),
+    /// `--pcap` without an engine.
+    #[error("--pcap records an engine's packets: add --udp or --tun; tcpdump records the kernel's")]
+    NothingToRecord,
     /// The TUN device cannot be created.
     #[error(transparent)]
     Tun(TunError),

@@ -2,6 +2,7 @@
 
 mod answer;
 mod body;
+mod by_system;
 mod certificates;
 mod counters;
 pub(crate) mod early;
@@ -46,14 +47,20 @@ use tokio::time::Instant;
 
 /// Serve a directory over HTTP, with TCP Fast Open and ASAP
 ///
-/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the server has --ip. With --udp
-/// it speaks TCP in UDP datagrams instead, and needs no privileges. Besides files it answers POST /echo (the body comes
-/// back) and PUT /sink (length and SHA-256). SIGINT and SIGTERM end it: idle connections close at once, and requests
-/// under way have five seconds.
+/// Serves one port on the kernel's TCP and in UDP (--listen), and needs no privileges. Clients with Fast Open need bit 2
+/// of net.ipv4.tcp_fastopen; clients with certificates (--trust) come in UDP. Besides files it answers POST /echo (the
+/// body comes back) and PUT /sink (length and SHA-256). SIGINT and SIGTERM end it: idle connections close at once, and
+/// requests under way have five seconds.
+///
+/// With --tun or --udp a TCP engine serves alone: on a TUN device (needs root or CAP_NET_ADMIN; the kernel has --host-ip
+/// on it, the server has --ip), or in UDP datagrams.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("link").args(["tun", "udp"]))]
 #[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
 #[command(after_help = "\
 Examples:
+  firstflight serve --root ./site
+  firstflight serve --root ./site --listen 0.0.0.0:443 --listen '[::]:443' --udp-port 4433
   firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
   firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 \\
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
@@ -71,12 +78,19 @@ Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
 pub struct Args {
     #[command(flatten)]
     network: Network,
-    /// Speak TCP in UDP datagrams on this address and port of the operating system's: needs no device and no
-    /// privileges. Instead of the address it may be a name, which is looked up
+    /// Serve the kernel's TCP and UDP at this address and port; once more for further addresses [default: port 8080 at
+    /// all addresses]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "link")]
+    listen: Vec<SocketAddr>,
+    /// UDP port beside the kernel's TCP; 0 serves TCP only [default: the TCP port, if it is free]
+    #[arg(long, value_name = "N", conflicts_with = "link")]
+    udp_port: Option<u16>,
+    /// Speak only TCP in UDP datagrams, on this address and port of the operating system's. Instead of the address it
+    /// may be a name, which is looked up
     #[arg(long, value_name = "ADDR:PORT")]
     udp: Option<At>,
-    /// TCP port to listen on [default: 80, with --udp its port]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// TCP port of the engine to listen on [default: 80, with --udp its port]
+    #[arg(long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Directory to serve
     #[arg(long, value_name = "DIR")]
@@ -113,7 +127,15 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    args.network.validate(("--udp ADDR:PORT", args.udp.is_some()))?;
+    match args.network.has_device() || args.udp.is_some() {
+        true => run_engine(args).await,
+        false => by_system::run(args).await,
+    }
+}
+
+/// Serves by an engine alone.
+async fn run_engine(args: Args) -> Result<ExitCode, Error> {
+    args.network.validate()?;
     let udp = match &args.udp {
         Some(at) => Some(at.own().await?),
         None => None,
@@ -146,7 +168,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
     let relayed = fronts.as_ref().map(relay::Prepared::counts);
-    let exporting = metrics.map(|exporter| export(exporter, &endpoint, naming.as_ref(), relayed));
+    let exporting = metrics.map(|exporter| export(exporter, Some(&endpoint), naming.as_ref(), relayed));
     let log = log::Log::new(args.json_log);
 
     let graceful = Arc::new(GracefulShutdown::new());
@@ -182,7 +204,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         relaying.abort();
     }
     tokio::select! {
-        () = end(listening, names, graceful, &endpoint, store) => {}
+        () = end(listening, names, graceful, Some(&endpoint), store) => {}
         // A second signal stops the server at once.
         () = signals.asked() => {}
     }
@@ -229,7 +251,7 @@ async fn end(
     mut listening: JoinSet<()>,
     names: Option<JoinHandle<()>>,
     graceful: Arc<GracefulShutdown>,
-    endpoint: &Endpoint,
+    endpoint: Option<&Endpoint>,
     store: Option<Arc<RedisStore>>,
 ) {
     let until = Instant::now() + GRACE;
@@ -239,7 +261,9 @@ async fn end(
         if let Some(graceful) = Arc::into_inner(graceful) {
             let _ = tokio::time::timeout_at(until, graceful.shutdown()).await;
         }
-        endpoint.shutdown(until.saturating_duration_since(Instant::now())).await;
+        if let Some(endpoint) = endpoint {
+            endpoint.shutdown(until.saturating_duration_since(Instant::now())).await;
+        }
     };
     let resolvers = async {
         if let Some(names) = names {
@@ -270,15 +294,17 @@ async fn first_flights_by_dns(
 /// external fronts.
 fn export(
     exporter: metrics::Exporter,
-    endpoint: &Endpoint,
+    endpoint: Option<&Endpoint>,
     names: Option<&FrontHandle>,
     relayed: Option<relay::Counts>,
 ) -> JoinHandle<()> {
-    let mut publisher = firstflight::metrics::Publisher::new(endpoint.clone());
+    let mut publisher = endpoint.cloned().map(firstflight::metrics::Publisher::new);
     let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
     let mut of_relays = relayed.map(|counts| (counts, firstflight_dns::metrics::RelayPublisher::new()));
     tokio::spawn(exporter.run(move || {
-        publisher.publish();
+        if let Some(publisher) = &mut publisher {
+            publisher.publish();
+        }
         if let Some(of_names) = &mut of_names {
             of_names.publish();
         }

@@ -26,13 +26,20 @@ fn serve(dir: &Dir, host: &str, args: &[&str]) -> (Running, String) {
 }
 
 #[test]
-fn a_command_without_a_link_names_both_ways() {
-    for args in [&["serve", "--root", "/"][..], &["get", "http://127.0.0.1:9/"]] {
-        for word in ["--udp", "--tun NAME --host-ip CIDR --ip ADDR"] {
-            fails(args, 2, word);
+fn options_of_an_engine_need_a_link() {
+    let (serve, get) = (["serve", "--root", "/"], ["get", "http://127.0.0.1:9/"]);
+    for base in [&serve[..], &get] {
+        for option in [["--congestion", "bbr"], ["--mtu", "1400"]] {
+            fails(&[base, &option].concat(), 2, "--udp");
         }
+        fails(&[base, &["--pcap", "x.pcapng"]].concat(), 2, "add --udp or --tun");
     }
     fails(&["serve", "--root", "/", "--tun", "ff0"], 2, "--host-ip <CIDR>");
+    fails(
+        &["serve", "--root", "/", "--listen", "127.0.0.1:1", "--udp", "127.0.0.1:1"],
+        2,
+        "cannot be used with",
+    );
     fails(&["get", "http://127.0.0.1:9/", "--ip", "10.9.0.2"], 2, "--tun <NAME>");
     fails(&["get", "http://127.0.0.1:9/", "--udp", "--tun", "ff0"], 2, "cannot be used with");
 }

@@ -65,6 +65,9 @@ struct Shared {
     cache: Mutex<Option<CredentialCache>>,
     #[cfg(feature = "asap")]
     asap: Option<asap::Asap>,
+    /// The resolver that the caller named, in place of the system's.
+    #[cfg(feature = "asap")]
+    names: Option<Arc<crate::record::Names>>,
 }
 
 /// How long a connect took, apart from the first byte.
@@ -135,8 +138,8 @@ impl Client {
         let began = Instant::now();
         let shared = &self.shared;
         #[cfg(feature = "asap")]
-        let asked = self.asap().map(|asap| asap.ask(server));
-        let (addresses, ()) = tokio::join!(look_up(server), shared.networks.refresh(shared));
+        let asked = self.asap().filter(|_| shared.names.is_none()).map(|asap| asap.ask(server));
+        let (addresses, ()) = tokio::join!(self.look_up(server), shared.networks.refresh(shared));
         let addresses = addresses.map_err(|error| ClientError::Lookup { server: server.clone(), error })?;
         let lookup = began.elapsed();
         #[cfg(feature = "asap")]
@@ -248,22 +251,30 @@ impl Client {
         }
     }
 
+    /// The addresses of a server, best one first.
+    async fn look_up(&self, server: &Authority) -> io::Result<Vec<SocketAddr>> {
+        let (name, port) = match server.host() {
+            Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, server.port())]),
+            Host::Name(name) => (name.as_str(), server.port()),
+        };
+        #[cfg(feature = "asap")]
+        if let Some(names) = &self.shared.names {
+            let (addresses, published) = names.look_up(name, port).await?;
+            if let Some(asap) = self.asap() {
+                asap.found(server, published);
+            }
+            return Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
+        }
+        let found: Vec<_> = tokio::net::lookup_host((name, port)).await?.collect();
+        match found.is_empty() {
+            false => Ok(found),
+            true => Err(io::Error::new(io::ErrorKind::NotFound, "it has no address")),
+        }
+    }
+
     #[cfg(feature = "asap")]
     fn asap(&self) -> Option<&asap::Asap> {
         self.shared.asap.as_ref().filter(|_| !self.tcp_only)
-    }
-}
-
-/// The addresses of a server, best one first.
-async fn look_up(server: &Authority) -> io::Result<Vec<SocketAddr>> {
-    let (name, port) = match server.host() {
-        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, server.port())]),
-        Host::Name(name) => (name.as_str(), server.port()),
-    };
-    let found: Vec<_> = tokio::net::lookup_host((name, port)).await?.collect();
-    match found.is_empty() {
-        false => Ok(found),
-        true => Err(io::Error::new(io::ErrorKind::NotFound, "it has no address")),
     }
 }
 

@@ -29,7 +29,10 @@
 //! | `firstflight_parked_first_flights` | | gauge: first flights that wait for a verdict |
 //! | `firstflight_pending_first_flights` | | gauge: accepted first flights that wait for their client's ACK |
 //! | `firstflight_pending_first_flights_limit` | | gauge: how many first flights may wait for their client's ACK |
+//! | `firstflight_fast_open_server` | | gauge: 1 if the kernel grants cookies to the clients of a [`Server`](crate::Server), 0 if its namespace does not allow it |
 //! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset, kept for a while |
+//!
+//! Connections that a [`Server`](crate::Server) accepts on the kernel's TCP count among the first flights of side `server`.
 //!
 //! `side` is `client` or `server`. `direction` is `in` or `out`. The `reason` of an abandoned reassembly is `timeout`
 //! or `memory`. For first flights, `outcome` and `reason` are the labels of [`Outcome::as_str`] and
@@ -42,6 +45,8 @@ use firstflight_credential::Outcome;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 const FIRST_FLIGHTS: &str = "firstflight_first_flights_total";
+#[cfg(feature = "kernel")]
+const FAST_OPEN_SERVER: &str = "firstflight_fast_open_server";
 
 /// Publishes one engine's counters. The values of several publishers add up, so that an application with many engines
 /// has one set of series.
@@ -100,12 +105,28 @@ impl Drop for Publisher {
     }
 }
 
+/// A server accepted a connection on the kernel's TCP.
+#[cfg(feature = "kernel")]
+pub(crate) fn accepted_by_kernel(outcome: Outcome) {
+    count_outcome("server", outcome, 1);
+}
+
+/// Whether the kernel grants cookies.
+#[cfg(feature = "kernel")]
+pub(crate) fn kernel_grants(grants: bool) {
+    gauge!(FAST_OPEN_SERVER).set(f64::from(u8::from(grants)));
+}
+
+fn count_outcome(side: &'static str, outcome: Outcome, count: u64) {
+    let reason = outcome.reason().map_or("", |reason| reason.as_str());
+    counter!(FIRST_FLIGHTS, "side" => side, "outcome" => outcome.as_str(), "reason" => reason)
+        .increment(count);
+}
+
 fn publish_outcomes(side: &'static str, old: &Outcomes, new: &Outcomes) {
     for ((outcome, new), (_, old)) in new.iter().zip(old.iter()) {
         if new > 0 || outcome == Outcome::Accepted {
-            let reason = outcome.reason().map_or("", |reason| reason.as_str());
-            counter!(FIRST_FLIGHTS, "side" => side, "outcome" => outcome.as_str(), "reason" => reason)
-                .increment(new.saturating_sub(old));
+            count_outcome(side, outcome, new.saturating_sub(old));
         }
     }
 }
@@ -226,6 +247,12 @@ pub fn describe() {
     for count in counts(&Counters::default()) {
         describe_counter!(count.name, Unit::Count, count.says);
     }
+    #[cfg(feature = "kernel")]
+    describe_gauge!(
+        FAST_OPEN_SERVER,
+        Unit::Count,
+        "Whether the kernel grants cookies: 1, or 0 if its settings forbid it"
+    );
     for (name, _, says) in levels(&Gauges::default()) {
         let unit = if name.ends_with("_bytes") { Unit::Bytes } else { Unit::Count };
         describe_gauge!(name, unit, says);

@@ -62,6 +62,8 @@ pub struct Server {
 impl Server {
     fn new(kernels: Vec<firstflight_kernel::Listener>, served: Option<Served>) -> Self {
         let grants_cookies = kernels.iter().all(firstflight_kernel::Listener::grants_cookies);
+        #[cfg(feature = "metrics")]
+        crate::metrics::kernel_grants(grants_cookies);
         let mut listeners: Vec<_> = kernels.into_iter().map(Listener::from).collect();
         let (mut endpoint, mut udp_port) = (None, None);
         if let Some(served) = served {
@@ -109,6 +111,12 @@ impl Server {
             if let Some(listener) = self.listeners.get(first.wrapping_add(n) % count)
                 && let Poll::Ready(stream) = listener.poll_accept(cx)
             {
+                #[cfg(feature = "metrics")]
+                if let Ok(stream) = stream.as_ref()
+                    && stream.way() == crate::stream::Way::Kernel
+                {
+                    crate::metrics::accepted_by_kernel(stream.outcome());
+                }
                 return Poll::Ready(stream);
             }
         }

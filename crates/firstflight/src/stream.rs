@@ -130,6 +130,16 @@ impl Stream {
         }
     }
 
+    /// The smoothed round-trip time, once it was measured.
+    #[must_use]
+    pub fn rtt(&self) -> Option<std::time::Duration> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.info()?.rtt,
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(kernel) => Some(kernel.info().ok()?.srtt).filter(|rtt| !rtt.is_zero()),
+        }
+    }
+
     /// A stream of the kernel after a race. `elsewhere` is the outcome of its first flight if that was in the SYN of an
     /// attempt at another address.
     #[cfg(feature = "kernel")]

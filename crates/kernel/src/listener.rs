@@ -13,6 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use zeroize::Zeroizing;
 
@@ -31,6 +32,9 @@ pub struct ListenConfig {
     pub keys: Option<Arc<KeyRing>>,
     /// Several listeners may share the port (`SO_REUSEPORT`).
     pub share_port: bool,
+    /// A connection is reset when its peer has acknowledged nothing of waiting data for this long
+    /// (`TCP_USER_TIMEOUT`). The default is the system's, many minutes.
+    pub user_timeout: Option<Duration>,
 }
 
 setters! {
@@ -39,12 +43,13 @@ setters! {
         backlog: u32,
         keys: Option<Arc<KeyRing>>,
         share_port: bool,
+        user_timeout: Option<Duration>,
     }
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
-        Self { pending: 256, backlog: 4096, keys: None, share_port: false }
+        Self { pending: 256, backlog: 4096, keys: None, share_port: false, user_timeout: None }
     }
 }
 
@@ -219,6 +224,11 @@ fn prepare(socket: &impl sys::Handle, config: &ListenConfig) -> io::Result<Grant
         (_, Ok(())) if allowed => Grants::Yes,
         _ => Grants::Disabled,
     };
+    #[cfg(target_os = "linux")]
+    if config.user_timeout.is_some() {
+        // Connections inherit it.
+        socket2::SockRef::from(socket).set_tcp_user_timeout(config.user_timeout)?;
+    }
     // Without the SYNs' headers the reasons are less exact.
     let _ = sys::save_syns(socket);
     Ok(grants)

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// How long the first fetch waits for verifiers, with `--verify-first`.
-const VERIFY_FIRST: Duration = Duration::from_secs(5);
+pub const VERIFY_FIRST: Duration = Duration::from_secs(5);
 
 /// What the background tasks share with the fetches.
 #[derive(Clone, Copy)]

@@ -3,11 +3,11 @@
 use super::GetError;
 use super::target::{Host, Target};
 use crate::output;
-use firstflight::Certified;
 use firstflight::credential::Reason;
 use firstflight::credential::asap::{ClientCertificate, Identity, PublicKey};
 use firstflight::record::Published;
-use firstflight_verifier::{Group, IssuerAddress, Site};
+use firstflight::{Authority, Certified, ClientBuilder};
+use firstflight_verifier::{Group, IssuerAddress, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -73,6 +73,30 @@ impl Certificates {
     /// How long certificates should last, seconds.
     pub fn wished(&self) -> u32 {
         u32::try_from(self.certificate_for.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    /// Gives a client the options. `servers` are those of the URLs.
+    ///
+    /// # Errors
+    /// When the options contradict each other.
+    pub fn configure(
+        &self,
+        builder: ClientBuilder,
+        servers: &[Authority],
+    ) -> Result<ClientBuilder, GetError> {
+        let Some(issuer) = self.issuer()? else { return Ok(builder) };
+        let id = issuer.id();
+        let mut builder = builder
+            .verifier(issuer)
+            .certificates(PoolConfig { wished: self.wished(), ..PoolConfig::default() })
+            .servers_run_once(self.asap_once);
+        for server in servers.iter().filter(|_| self.asap_known) {
+            let record = Published::in_udp(server.port(), firstflight_wire::carrier::BASE_MSS, &[id]);
+            if let Some(record) = record {
+                builder = builder.record(server.clone(), record);
+            }
+        }
+        Ok(builder)
     }
 
     /// The verifier, if there is one.

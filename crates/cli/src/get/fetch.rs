@@ -2,7 +2,7 @@
 
 use super::certificates::Certifieds;
 use super::place::{Lookups, Place};
-use super::racing::{Plan, Racing};
+use super::racing::{How, Plan, Racing};
 use super::report::{Begun, Report};
 use super::target::{Host, Target};
 use super::via_dns::{Named, ViaDns};
@@ -12,9 +12,9 @@ use crate::file_sink::FileSink;
 use crate::observed::{Observed, Watch, observe};
 use crate::output::{millis, seconds};
 use bytes::Bytes;
-use firstflight::carriage::HeldBack;
-use firstflight::credential::Reason;
-use firstflight::{ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
+use firstflight::credential::asap::ClientCertificate;
+use firstflight::credential::{Outcome, Reason};
+use firstflight::{Client, ConnectAnyConfig, ConnectConfig, ConnectionInfo, Endpoint, Stream, Way};
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -24,6 +24,7 @@ use hyper_util::rt::TokioIo;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,21 +32,39 @@ use std::time::{Duration, Instant};
 
 /// What all fetches have in common.
 pub struct Errand {
-    pub endpoint: Endpoint,
+    pub means: Means,
     pub fast_open: bool,
-    /// The certificates to use. They change while fetches are under way.
-    pub certified: Arc<Certifieds>,
-    /// `Some` for TCP in UDP, to this port or, if `None`, to the port of the URL.
-    pub carrier: Option<Option<u16>>,
     /// Whether the request may ride in a SYN and be executed twice.
     pub replay_safe: bool,
     pub output: Option<PathBuf>,
     pub upload: Option<PathBuf>,
     pub timeout: Duration,
+}
+
+/// What fetches connect by.
+pub enum Means {
+    /// The system's sockets.
+    System {
+        client: Client,
+        /// The same without first flights.
+        plain: Client,
+    },
+    Engine(Box<Engine>),
+}
+
+/// An engine of this command's own.
+pub struct Engine {
+    pub endpoint: Endpoint,
+    /// The certificates to use. They change while fetches are under way.
+    pub certified: Arc<Certifieds>,
+    /// `Some` for TCP in UDP, to this port or, if `None`, to the port of the URL.
+    pub carrier: Option<Option<u16>>,
     /// Set if requests also travel inside lookups.
     pub via: Option<Arc<ViaDns>>,
 }
 
+/// A shorter lookup is not mentioned.
+const NOTEWORTHY: Duration = Duration::from_millis(1);
 /// Bodies from this size on get a progress bar, bytes.
 const LARGE: u64 = 1 << 20;
 
@@ -112,7 +131,11 @@ pub async fn find_and_fetch(errand: &Errand, place: &Place, lookups: &Lookups, m
 /// Whether a request with this status is sent again.
 fn is_retried(errand: &Errand, first: bool, status: Option<u16>) -> bool {
     let too_early = status == Some(StatusCode::TOO_EARLY.as_u16());
-    first && too_early && (errand.fast_open || !errand.certified.is_empty())
+    let rides = match &errand.means {
+        Means::System { .. } => true,
+        Means::Engine(engine) => errand.fast_open || !engine.certified.is_empty(),
+    };
+    first && too_early && rides
 }
 
 /// One connection with one request.
@@ -123,52 +146,62 @@ struct Visit {
 }
 
 async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
-    let fast_open = errand.fast_open && first;
-    let via = match (&errand.via, &target.host) {
-        (Some(via), Host::Name(name)) => Some((via, name)),
-        _ => None,
-    };
-    let remembered = via.and_then(|(via, name)| via.published(name, target.port));
-    let published = remembered.as_ref().or(target.published.as_ref());
     let mut progress = Progress { status: None, sum: Sum::new() };
-    // Use an ordinary handshake after a request that was too early.
-    let (asap, why) = match errand.certified.of(target, published, errand.carrier.is_some()) {
-        Ok(certified) if first => (Some(certified), None),
-        Err(why) if first => (None, why),
-        _ => (None, None),
+    let (how, shown) = match &errand.means {
+        Means::System { client, plain } => {
+            let client = if first { client } else { plain };
+            (How::Client(client.clone(), target.server.clone()), None)
+        }
+        Means::Engine(engine) => engine.plan(target, first, errand.fast_open && first),
     };
-    let shown = asap.as_ref().map(|certified| Arc::clone(&certified.certificate));
-    let connect =
-        ConnectConfig::default()
-            .fast_open(fast_open)
-            .asap(asap)
-            // With Fast Open the outcome is about the cookie.
-            .held_back(why.filter(|_| !fast_open))
-            .carrier(errand.carrier.map(|port| {
-                port.or(published.and_then(|published| published.udp_port)).unwrap_or(target.port)
-            }));
-    let (stream, watch) = observe(Racing::new(Plan {
-        endpoint: errand.endpoint.clone(),
-        addresses: target.addresses.clone(),
-        config: ConnectAnyConfig::default().connect(connect),
-        replay_safe: errand.replay_safe,
-        via: via.map(|(via, name)| {
-            let to = Named { name: name.clone(), port: target.port, udp_port: errand.carrier.flatten() };
-            (Arc::clone(via), to)
-        }),
-    }));
+    let (stream, watch) = observe(Racing::new(Plan { how, replay_safe: errand.replay_safe }));
     let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, first, TokioIo::new(stream), &mut progress);
     let result = match tokio::time::timeout(left, exchange).await {
         Ok(result) => result,
         Err(_) => Err(FetchError::Timeout(errand.timeout)),
     };
-    if let Some(certificate) = shown
+    if let (Some(certificate), Means::Engine(engine)) = (shown, &errand.means)
         && watch.look(Racing::outcome).reason() == Some(Reason::AddressMismatch)
     {
-        errand.certified.refuse(&target.site(), &certificate);
+        engine.certified.refuse(&target.site(), &certificate);
     }
     Visit { watch, progress, result }
+}
+
+impl Engine {
+    /// How to connect to `target`, and the certificate that is shown. After a request that was too early, an ordinary
+    /// handshake.
+    fn plan(&self, target: &Target, first: bool, fast_open: bool) -> (How, Option<Arc<ClientCertificate>>) {
+        let via = match (&self.via, &target.host) {
+            (Some(via), Host::Name(name)) => Some((via, name)),
+            _ => None,
+        };
+        let remembered = via.and_then(|(via, name)| via.published(name, target.port));
+        let published = remembered.as_ref().or(target.published.as_ref());
+        let (asap, why) = match self.certified.of(target, published, self.carrier.is_some()) {
+            Ok(certified) if first => (Some(certified), None),
+            Err(why) if first => (None, why),
+            _ => (None, None),
+        };
+        let shown = asap.as_ref().map(|certified| Arc::clone(&certified.certificate));
+        let published_port = published.and_then(|published| published.udp_port);
+        let connect = ConnectConfig::default()
+            .fast_open(fast_open)
+            .asap(asap)
+            // With Fast Open the outcome is about the cookie.
+            .held_back(why.filter(|_| !fast_open))
+            .carrier(self.carrier.map(|port| port.or(published_port).unwrap_or(target.port)));
+        let config = Box::new(ConnectAnyConfig::default().connect(connect));
+        let how = match via {
+            Some((via, name)) => {
+                let to = Named { name: name.clone(), port: target.port, udp_port: self.carrier.flatten() };
+                How::Lookup(Arc::clone(via), to, config)
+            }
+            None => How::Engine(self.endpoint.clone(), target.addresses.clone(), config),
+        };
+        (how, shown)
+    }
 }
 
 fn report(
@@ -180,13 +213,8 @@ fn report(
 ) -> Report {
     let total_ms = millis(begun.asked.elapsed());
     let Visit { watch, progress, result } = visit;
-    let (outcome, remote, info, way, held_back) = watch.look(|racing| {
-        let stream = racing.stream();
-        let way = racing.report().map(|report| report.way.as_str());
-        let held_back = racing.report().and_then(|report| report.held_back.as_ref()).map(HeldBack::as_str);
-        let info = stream.and_then(Stream::info);
-        (racing.outcome(), stream.map(Stream::peer_addr), info, way, held_back)
-    });
+    let seen = watch.look(Seen::of);
+    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice } = seen;
     let whole = result.is_ok();
     Report {
         url: target.url.clone(),
@@ -198,15 +226,49 @@ fn report(
         reason: outcome.reason().map(|reason| reason.as_str()),
         first_byte_ms: watch.first_byte().map(|at| millis(at - begun.asked)),
         total_ms,
-        waited_ms: millis(connecting - begun.asked),
-        waited: begun.waited,
-        rtt_ms: info.and_then(|info| info.rtt).map(millis),
+        waited_ms: millis(connecting - begun.asked + lookup.unwrap_or_default()),
+        waited: begun.waited || lookup.is_some_and(|lookup| lookup >= NOTEWORTHY),
+        rtt_ms: rtt.map(millis),
         syn_retransmits: info.map(|info| info.handshake_retransmits),
         cookie_age_s: info.and_then(|info| info.cookie_age).map(seconds),
         retried_after_425,
         way,
         held_back,
+        raced: data_left_twice.is_some(),
+        data_left_twice: data_left_twice.unwrap_or_default(),
         error: result.err().map(|error| error.to_string()),
+    }
+}
+
+/// What can be seen of the connection at the end.
+struct Seen {
+    outcome: Outcome,
+    remote: Option<SocketAddr>,
+    rtt: Option<Duration>,
+    info: Option<ConnectionInfo>,
+    way: Option<&'static str>,
+    held_back: Option<&'static str>,
+    /// How long the lookup of the name took, if the client did it.
+    lookup: Option<Duration>,
+    /// After a race: whether the data left with both attempts.
+    data_left_twice: Option<bool>,
+}
+
+impl Seen {
+    fn of(racing: &Racing) -> Self {
+        let stream = racing.stream();
+        let by_client = stream.filter(|stream| stream.times().is_some());
+        let (way, held_back) = racing.lookup().unzip();
+        Self {
+            outcome: racing.outcome(),
+            remote: stream.map(Stream::peer_addr),
+            rtt: stream.and_then(Stream::rtt),
+            info: stream.and_then(Stream::info),
+            way: way.or(by_client.map(|stream| Way::as_str(stream.way()))),
+            held_back: held_back.flatten(),
+            lookup: by_client.and_then(Stream::times).map(|times| times.lookup),
+            data_left_twice: stream.and_then(Stream::race).map(|race| race.data_left_twice()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::output;
 use firstflight::credential::NetworkId;
-use firstflight::{CredentialCache, Endpoint};
+use firstflight::{ClientBuilder, CredentialCache, Endpoint};
 use firstflight_files::from_hex;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -60,15 +60,34 @@ impl Memory {
         self.cache.as_ref().map(CredentialCache::open).transpose().map_err(Error::Cache)
     }
 
+    /// Gives a client the options, for a host on `network`.
+    pub fn configure(&self, builder: ClientBuilder, network: NetworkId) -> ClientBuilder {
+        let builder = builder.network(network);
+        match &self.cache {
+            Some(_) if !network.is_known() => {
+                self.complain();
+                builder
+            }
+            Some(path) => builder.cache(path),
+            None => builder,
+        }
+    }
+
+    /// Says that the cache is not used, unless the user asked for that.
+    fn complain(&self) {
+        if self.network_id == NetworkChoice::Auto {
+            output::complain(
+                &"the local network has no gateway to know it by: --cache is not used; name it with --network-id",
+            );
+        }
+    }
+
     /// Gives the cache to the engine.
     pub fn attach(&self, cache: Option<CredentialCache>, endpoint: &Endpoint) {
         if let Some(cache) = cache
             && !endpoint.use_cache(cache)
-            && self.network_id == NetworkChoice::Auto
         {
-            output::complain(
-                &"the local network has no gateway to know it by: --cache is not used; name it with --network-id",
-            );
+            self.complain();
         }
     }
 }

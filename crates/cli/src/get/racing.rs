@@ -1,181 +1,135 @@
-//! A stream that connects with its first write, to the first of several addresses that answers.
+//! A stream that connects with its first write, by the way that the options choose.
 
 use super::via_dns::{Named, ViaDns};
-use firstflight::carriage::Report;
+use firstflight::carriage::HeldBack;
 use firstflight::credential::{Outcome, Reason};
-use firstflight::{ConnectAnyConfig, ConnectAnyError, Endpoint, FirstFlight, Stream};
-use std::future::Future;
+use firstflight::{
+    Authority, Client, ConnectAnyConfig, ConnectAnyError, Endpoint, FirstFlight, LazyStream, Stream,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// The longest first write that is accepted, bytes. It is more than any SYN carries.
-const FIRST_WRITE: usize = 64 * 1024;
 
 /// What to do at the first write.
 pub struct Plan {
-    pub endpoint: Endpoint,
-    pub addresses: Vec<SocketAddr>,
-    pub config: ConnectAnyConfig,
+    pub how: How,
     /// Whether the first write may ride in a SYN and be executed twice.
     pub replay_safe: bool,
-    /// Set if the request also travels inside the lookup of this server's name.
-    pub via: Option<(Arc<ViaDns>, Named)>,
 }
 
-/// A connection, and how it was established if there was a choice.
-type Connected = (Stream, Option<Report>);
+/// How to connect.
+pub enum How {
+    /// Whichever way works.
+    Client(Client, Authority),
+    /// By an engine, to the first of these addresses that answers.
+    Engine(Endpoint, Vec<SocketAddr>, Box<ConnectAnyConfig>),
+    /// By an engine, and inside the lookup of the server's name.
+    Lookup(Arc<ViaDns>, Named, Box<ConnectAnyConfig>),
+}
 
 impl Plan {
-    async fn run(self, first: Vec<u8>) -> Result<Connected, Failure> {
+    async fn run(self, first: &[u8], facts: &Mutex<Facts>) -> io::Result<Stream> {
         let first = if self.replay_safe {
-            FirstFlight::safely_replayable(&first)
+            FirstFlight::safely_replayable(first)
         } else {
-            FirstFlight::at_most_once(&first)
+            FirstFlight::at_most_once(first)
         };
-        if let Some((via, to)) = &self.via {
-            let connected = via.connect(to, first, &self.config.connect).await;
-            return connected.map(|(stream, report)| (stream, Some(report))).map_err(Failure::from);
-        }
-        let stream = self.endpoint.connect_any(&self.addresses, first, &self.config).await?;
-        Ok((stream, None))
-    }
-}
-
-/// The outcome of the first flight, and the connection error.
-struct Failure(Outcome, io::Error);
-
-impl From<ConnectAnyError> for Failure {
-    fn from(error: ConnectAnyError) -> Self {
-        Self(outcome(&error), error.into())
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self(Outcome::Undecided, error)
-    }
-}
-
-type Connecting = Pin<Box<dyn Future<Output = Result<Connected, Failure>> + Send>>;
-
-enum State {
-    /// Nothing was written. A reader waits.
-    Idle(Option<Box<Plan>>, Option<Waker>),
-    Connecting(Connecting),
-    Open(Box<Connected>),
-    /// The outcome of the first flight, and the error until it is returned.
-    Failed(Outcome, Option<io::Error>),
-}
-
-/// The stream.
-pub struct Racing(State);
-
-impl Racing {
-    pub fn new(plan: Plan) -> Self {
-        Self(State::Idle(Some(Box::new(plan)), None))
-    }
-
-    /// The outcome of the first flight.
-    pub fn outcome(&self) -> Outcome {
-        match &self.0 {
-            State::Open(open) => open.0.outcome(),
-            State::Failed(outcome, _) => *outcome,
-            State::Idle(..) | State::Connecting(_) => Outcome::Undecided,
-        }
-    }
-
-    /// The connection that won, if there is one.
-    pub fn stream(&self) -> Option<&Stream> {
-        match &self.0 {
-            State::Open(open) => Some(&open.0),
-            _ => None,
-        }
-    }
-
-    /// How the connection was established, if requests also travel inside lookups.
-    pub fn report(&self) -> Option<&Report> {
-        match &self.0 {
-            State::Open(open) => open.1.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// Continues to connect, if the stream is connecting.
-    fn poll_connect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let State::Connecting(connecting) = &mut self.0 {
-            self.0 = match ready!(connecting.as_mut().poll(cx)) {
-                Ok(connected) => State::Open(Box::new(connected)),
-                Err(Failure(outcome, error)) => State::Failed(outcome, Some(error)),
-            };
-        }
-        Poll::Ready(())
-    }
-
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut Stream>> {
-        ready!(self.poll_connect(cx));
-        Poll::Ready(match &mut self.0 {
-            State::Open(open) => Ok(&mut open.0),
-            State::Failed(_, error) => {
-                Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into()))
+        match self.how {
+            How::Client(client, server) => {
+                let connected = client.connect_to(&server, first).await;
+                connected.map_err(|error| failed(facts, error.maybe_delivered(), error.into()))
             }
-            State::Idle(_, waker) => {
-                *waker = Some(cx.waker().clone());
-                return Poll::Pending;
+            How::Engine(endpoint, addresses, config) => {
+                let connected = endpoint.connect_any(&addresses, first, &config).await;
+                connected.map_err(|error| failed(facts, is_unclear(&error), error.into()))
             }
-            State::Connecting(_) => return Poll::Pending,
-        })
+            How::Lookup(via, to, config) => {
+                let (stream, report) = via.connect(&to, first, &config.connect).await?;
+                let held_back = report.held_back.as_ref().map(HeldBack::as_str);
+                lock(facts).lookup = Some((report.way.as_str(), held_back));
+                Ok(stream)
+            }
+        }
     }
 }
 
 /// The outcome is unknown if any server may have executed the data.
-fn outcome(error: &ConnectAnyError) -> Outcome {
+fn failed(facts: &Mutex<Facts>, unclear: bool, error: io::Error) -> io::Error {
+    if unclear {
+        lock(facts).outcome = Some(Outcome::Handshake(Reason::Unknown));
+    }
+    error
+}
+
+fn is_unclear(error: &ConnectAnyError) -> bool {
     let unknown = Outcome::Handshake(Reason::Unknown);
-    let unclear = error.attempts.iter().any(|attempt| attempt.outcome == unknown);
-    if unclear { unknown } else { Outcome::Undecided }
+    error.attempts.iter().any(|attempt| attempt.outcome == unknown)
+}
+
+/// What is known apart from the stream.
+#[derive(Default)]
+struct Facts {
+    /// If requests also travel inside lookups: how the connection was established, and why the request did not travel
+    /// inside.
+    lookup: Option<(&'static str, Option<&'static str>)>,
+    /// The outcome of the first flight, if there is no connection.
+    outcome: Option<Outcome>,
+}
+
+fn lock(facts: &Mutex<Facts>) -> MutexGuard<'_, Facts> {
+    facts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The stream.
+pub struct Racing {
+    stream: LazyStream,
+    facts: Arc<Mutex<Facts>>,
+}
+
+impl Racing {
+    pub fn new(plan: Plan) -> Self {
+        let facts: Arc<Mutex<Facts>> = Arc::default();
+        let told = Arc::clone(&facts);
+        let stream = LazyStream::new(move |first: Vec<u8>| async move { plan.run(&first, &told).await });
+        Self { stream, facts }
+    }
+
+    /// The outcome of the first flight.
+    pub fn outcome(&self) -> Outcome {
+        lock(&self.facts).outcome.unwrap_or_else(|| self.stream.outcome())
+    }
+
+    /// The connection that won, if there is one.
+    pub fn stream(&self) -> Option<&Stream> {
+        self.stream.stream()
+    }
+
+    /// If requests also travel inside lookups: how the connection was established, and why the request did not travel
+    /// inside.
+    pub fn lookup(&self) -> Option<(&'static str, Option<&'static str>)> {
+        lock(&self.facts).lookup
+    }
 }
 
 impl AsyncRead for Racing {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let stream = ready!(self.get_mut().poll_open(cx))?;
-        Pin::new(stream).poll_read(cx, buf)
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Racing {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if let State::Idle(plan, waker) = &mut this.0
-            && let Some(plan) = plan.take()
-        {
-            let first = bytes.get(..FIRST_WRITE).unwrap_or(bytes).to_vec();
-            let (taken, waker) = (first.len(), waker.take());
-            this.0 = State::Connecting(Box::pin(plan.run(first)));
-            waker.into_iter().for_each(Waker::wake);
-            // The SYN is sent now. The next call returns an error, if there is one.
-            let _ = this.poll_connect(cx);
-            return Poll::Ready(Ok(taken));
-        }
-        let stream = ready!(this.poll_open(cx))?;
-        Pin::new(stream).poll_write(cx, bytes)
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.0 {
-            // There is nothing to flush, and a flush must not wait for a write.
-            State::Idle(..) => Poll::Ready(Ok(())),
-            _ => self.get_mut().poll_open(cx).map_ok(|_| ()),
-        }
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if matches!(self.0, State::Idle(..)) {
-            return Poll::Ready(Ok(()));
-        }
-        let stream = ready!(self.get_mut().poll_open(cx))?;
-        Pin::new(stream).poll_shutdown(cx)
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }

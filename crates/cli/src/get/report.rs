@@ -66,10 +66,14 @@ pub struct Report {
     /// The first request was answered with 425 (Too Early). The report is about the second request, after an ordinary
     /// handshake.
     pub retried_after_425: bool,
-    /// With `--via-dns`: which way the request took.
+    /// Which way the request took: `kernel` or `udp`; with `--via-dns` also inside the lookup.
     pub way: Option<&'static str>,
     /// Why the request did not travel inside the lookup.
     pub held_back: Option<&'static str>,
+    /// The connection won a race against an attempt with Fast Open, or in UDP.
+    pub raced: bool,
+    /// Whether the request left with both attempts of the race.
+    pub data_left_twice: bool,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -96,6 +100,8 @@ impl Report {
             retried_after_425: false,
             way: None,
             held_back: None,
+            raced: false,
+            data_left_twice: false,
             error: Some(error),
         }
     }
@@ -144,6 +150,11 @@ impl fmt::Display for Report {
             (Some(way), Some(why)) => write!(f, ", way {way} ({why})")?,
             (Some(way), None) => write!(f, ", way {way}")?,
             (None, _) => {}
+        }
+        match (self.raced, self.data_left_twice) {
+            (true, true) => f.write_str(", raced (the request left twice)")?,
+            (true, false) => f.write_str(", raced")?,
+            (false, _) => {}
         }
         if self.retried_after_425 {
             f.write_str(", retried after 425 Too Early")?;

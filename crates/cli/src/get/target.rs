@@ -1,6 +1,7 @@
 //! The target of a URL.
 
 use crate::error::Error;
+use firstflight::Authority;
 use firstflight::record::{Names, Published};
 use hyper::Uri;
 use hyper::http::uri::Scheme;
@@ -25,6 +26,8 @@ pub struct Target {
     pub host: Host,
     /// The port.
     pub port: u16,
+    /// Both.
+    pub server: Authority,
     /// The addresses to connect to, best one first; see [`Target::resolve`].
     pub addresses: Vec<SocketAddr>,
     /// What its DNS record says about certificates.
@@ -90,10 +93,15 @@ impl Target {
         if port == 0 || matches!(parsed, Host::Ip(ip) if !is_one_host(ip)) {
             return Err(TargetError::NotReachable);
         }
+        let server = match &parsed {
+            Host::Ip(ip) => SocketAddr::new(*ip, port).into(),
+            Host::Name(name) => Authority::new(name, port).map_err(|_| TargetError::BadHost)?,
+        };
         Ok(Self {
             url: url.to_owned(),
             host: parsed,
             port,
+            server,
             addresses: Vec::new(),
             published: None,
             authority: authority.as_str().to_owned(),

@@ -1,7 +1,7 @@
 //! Fetches from a site on an emulated path.
 
 use super::certificates::Certifieds;
-use super::fetch::{Errand, fetch};
+use super::fetch::{Engine, Errand, Means, fetch};
 use super::report::Begun;
 use super::target::Target;
 use crate::serve::early::EarlyUnsafe;
@@ -11,16 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand {
-    Errand {
+    let engine = Engine {
         endpoint: site.client.clone(),
-        fast_open: true,
         certified: Arc::new(Certifieds::default()),
         carrier: None,
+        via: None,
+    };
+    Errand {
+        means: Means::Engine(Box::new(engine)),
+        fast_open: true,
         replay_safe,
         output: None,
         upload,
         timeout: Duration::from_secs(600),
-        via: None,
     }
 }
 

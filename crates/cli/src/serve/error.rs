@@ -14,6 +14,15 @@ pub enum ServeError {
     /// `--root` does not exist or cannot be read.
     #[error("cannot serve {0}: {1}; name a readable directory with --root")]
     Root(PathBuf, io::Error),
+    /// An address of `--listen` cannot be used.
+    #[error("cannot listen at {0}: {1}; give another --listen ADDR:PORT")]
+    Listen(SocketAddr, io::Error),
+    /// The addresses of `--listen` have different ports.
+    #[error("--listen: all addresses need the same port")]
+    Ports,
+    /// The kernel has one cookie function.
+    #[error("the kernel's TCP has Linux' cookie function only: leave --scheme out, or add --udp or --tun")]
+    Scheme,
     /// `--root` is a file.
     #[error("--root {0} is not a directory: name the one that holds the files")]
     RootNotDirectory(PathBuf),

@@ -107,6 +107,16 @@ impl FastOpen {
         config.hold_last_ack = self.hold_last_ack;
     }
 
+    /// Whether the kernel's TCP can use the keys.
+    pub const fn fits_kernel(&self) -> bool {
+        self.no_fast_open || matches!(self.scheme, SchemeName::Linux)
+    }
+
+    /// How many first flights may wait for their client's ACK.
+    pub const fn pending(&self) -> u32 {
+        self.pending
+    }
+
     /// Reads the keys.
     pub async fn prepare(&self) -> Result<Prepared, Error> {
         if self.no_fast_open {

@@ -53,7 +53,17 @@ impl Log {
 
     /// Logs that the server is ready.
     pub fn listening(self, at: SocketAddr) {
-        let message = format!("listening on http://{at}");
+        self.ready(format!("listening on http://{at}"));
+    }
+
+    /// Logs that the server is ready on the kernel's TCP, and perhaps in UDP.
+    pub fn listening_by_system(self, at: SocketAddr, grants_cookies: bool, udp: Option<u16>) {
+        let fast_open = if grants_cookies { "with" } else { "without" };
+        let udp = udp.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
+        self.ready(format!("listening on http://{at} (TCP {fast_open} Fast Open, {udp})"));
+    }
+
+    fn ready(self, message: String) {
         if self.json {
             output::json(&Event::Listening { message });
         } else {

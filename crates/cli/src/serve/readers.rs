@@ -21,7 +21,7 @@ pub struct Readers {
     body_timeout: u32,
     /// Connections of one client (an IPv4 address, an IPv6 /64). One more replaces a connection whose client reads
     /// nothing; if there is none, the new one is reset. 0 is no limit: use it behind a proxy, where all clients have
-    /// one address
+    /// one address. The kernel's TCP has no such limit
     #[arg(long, value_name = "N", default_value_t = 512)]
     connections_per_client: usize,
 }
@@ -30,6 +30,11 @@ impl Readers {
     /// How long a client may take for each full segment of a request's body.
     pub fn body_timeout(&self) -> Option<Duration> {
         limit(self.body_timeout)
+    }
+
+    /// How long a client may accept nothing of waiting data.
+    pub fn send_timeout(&self) -> Option<Duration> {
+        limit(self.send_timeout)
     }
 
     /// Sets the engine's limits.

@@ -128,6 +128,11 @@ impl Replays {
         policy.validate().map_err(ReplayError::Policy)
     }
 
+    /// Whether the same first flight may be executed as often as it arrives.
+    pub fn allows_copies(&self) -> bool {
+        self.replays == Level::Allow
+    }
+
     /// Connects to the shared store, if one is configured.
     pub async fn store(&self) -> Result<Option<Arc<RedisStore>>, ReplayError> {
         let Some(url) = &self.store else { return Ok(None) };

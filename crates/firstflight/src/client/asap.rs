@@ -5,6 +5,7 @@ mod records;
 
 use super::Authority;
 use super::authority::Host;
+use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
 use crate::history::{History, Way};
@@ -29,23 +30,15 @@ use std::time::Duration;
 /// How long the end of a program waits for its connections to close in order.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Who is asked what servers publish.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Resolver {
-    /// The resolvers of the system.
-    #[default]
-    System,
-    At(SocketAddr),
-    /// Nobody.
-    None,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub issuers: Vec<IssuerAddress>,
     pub pool: PoolConfig,
     pub file: Option<PathBuf>,
-    pub resolver: Resolver,
+    /// The cache of the client's memory of servers.
+    pub cache: Option<PathBuf>,
+    /// No resolver is asked what servers publish.
+    pub no_records: bool,
     pub records: Vec<(Authority, Published)>,
     pub once: bool,
 }
@@ -93,16 +86,20 @@ impl Offer<'_> {
 }
 
 impl Asap {
-    pub(super) fn new(mut settings: Settings, fixed: Option<NetworkId>) -> Self {
-        let names = match settings.resolver {
-            Resolver::System => Names::system(),
-            Resolver::At(at) => Names::at(at),
-            Resolver::None => Err(io::ErrorKind::Unsupported.into()),
+    /// `names` are the caller's resolver, if it named one.
+    pub(super) fn new(mut settings: Settings, names: Option<Arc<Names>>, fixed: Option<NetworkId>) -> Self {
+        let names = match (settings.no_records, names) {
+            (true, _) => None,
+            (false, Some(names)) => Some(names),
+            (false, None) => match Names::system() {
+                Ok(names) => Some(Arc::new(names)),
+                Err(error) => {
+                    tracing::warn!("cannot ask what servers publish: {error}");
+                    None
+                }
+            },
         };
-        if let (Err(error), Resolver::System | Resolver::At(_)) = (&names, settings.resolver) {
-            tracing::warn!("cannot ask what servers publish: {error}");
-        }
-        let records = Records::new(names.ok(), std::mem::take(&mut settings.records));
+        let records = Records::new(names, std::mem::take(&mut settings.records));
         let network = fixed.unwrap_or(NetworkId::UNKNOWN);
         let paths =
             Paths { network, health: Health::default(), history: History::default(), time: Time::system() };
@@ -111,6 +108,12 @@ impl Asap {
 
     fn paths(&self) -> MutexGuard<'_, Paths> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `server` publishes this, as was found with its addresses.
+    pub(super) fn found(&self, server: &Authority, published: Option<Published>) {
+        self.begin_fixed();
+        self.records.found_beside(server, published);
     }
 
     /// Starts to ask what `server` publishes, if that is not known.
@@ -150,6 +153,9 @@ impl Asap {
         let mut config = crate::config(Vec::new())?;
         config.network = network;
         let endpoint = Endpoint::over_udp(config, UdpLink::client(&[])?);
+        if let Some(path) = &self.settings.cache {
+            endpoint.use_cache(CredentialCache::open(path).map_err(io::Error::other)?);
+        }
         Ok(Engine { endpoint, pool })
     }
 

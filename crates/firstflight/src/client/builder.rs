@@ -3,7 +3,7 @@
 #[cfg(feature = "asap")]
 use super::Authority;
 #[cfg(feature = "asap")]
-use super::asap::{Asap, Resolver, Settings};
+use super::asap::{Asap, Settings};
 use super::network::Networks;
 use super::{Client, SWITCH, Shared};
 use crate::cache::{CacheError, CredentialCache};
@@ -26,8 +26,11 @@ pub struct ClientBuilder {
     network: Option<NetworkId>,
     private: bool,
     off: bool,
+    plain: bool,
     #[cfg(feature = "asap")]
     asap: Settings,
+    #[cfg(feature = "asap")]
+    names: Option<Arc<crate::record::Names>>,
 }
 
 impl ClientBuilder {
@@ -48,6 +51,12 @@ impl ClientBuilder {
     /// cache file. Certificates are used, each for one site on one network.
     pub const fn private(mut self, private: bool) -> Self {
         self.private = private;
+        self
+    }
+
+    /// Whether the kernel may use Fast Open, which it may by default.
+    pub const fn fast_open(mut self, wanted: bool) -> Self {
+        self.plain = !wanted;
         self
     }
 
@@ -78,17 +87,17 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks this resolver, in place of the system's, what servers publish (HTTPS records).
+    /// Asks this resolver, in place of the system's, for addresses and for what servers publish (HTTPS records).
     #[cfg(feature = "asap")]
-    pub const fn resolver(mut self, resolver: std::net::SocketAddr) -> Self {
-        self.asap.resolver = Resolver::At(resolver);
+    pub fn resolver(mut self, resolver: crate::record::Names) -> Self {
+        self.names = Some(Arc::new(resolver));
         self
     }
 
     /// Asks no resolver what servers publish. Only what [`ClientBuilder::record`] says is known.
     #[cfg(feature = "asap")]
     pub const fn no_resolver(mut self) -> Self {
-        self.asap.resolver = Resolver::None;
+        self.asap.no_records = true;
         self
     }
 
@@ -113,6 +122,8 @@ impl ClientBuilder {
     /// When the cache file cannot be used.
     pub fn build(mut self) -> Result<Client, CacheError> {
         let path = self.cache.take().filter(|_| !self.private && !self.is_off());
+        #[cfg(feature = "asap")]
+        self.asap.cache.clone_from(&path);
         let cache = path.map(CredentialCache::open).transpose()?;
         Ok(self.assemble(cache))
     }
@@ -130,7 +141,8 @@ impl ClientBuilder {
         let off = self.is_off();
         let kernel = Kernel::on(self.network.unwrap_or(NetworkId::UNKNOWN));
         #[cfg(feature = "asap")]
-        let asap = (!off && !self.asap.issuers.is_empty()).then(|| Asap::new(self.asap, self.network));
+        let asap = (!off && !self.asap.issuers.is_empty())
+            .then(|| Asap::new(self.asap, self.names.clone(), self.network));
         let networks = match (self.network, off) {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),
@@ -144,11 +156,13 @@ impl ClientBuilder {
         };
         let shared = Shared {
             kernel,
-            fast_open: !self.private && !off,
+            fast_open: !self.private && !self.plain && !off,
             networks,
             cache: Mutex::new(cache),
             #[cfg(feature = "asap")]
             asap,
+            #[cfg(feature = "asap")]
+            names: self.names,
         };
         Client {
             shared: Arc::new(shared),

@@ -10,6 +10,7 @@ use crate::kernel::Kernel;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// First flights that may wait for their client's ACK.
 const PENDING: u32 = 256;
@@ -35,6 +36,7 @@ pub struct ServerBuilder {
     pub(super) pending: u32,
     backlog: u32,
     pub(super) share_port: bool,
+    send_timeout: Option<Duration>,
     #[cfg(feature = "udp")]
     pub(super) udp: udp::Settings,
 }
@@ -47,6 +49,7 @@ impl Default for ServerBuilder {
             pending: PENDING,
             backlog: crate::ListenConfig::BACKLOG as u32,
             share_port: false,
+            send_timeout: None,
             #[cfg(feature = "udp")]
             udp: udp::Settings::default(),
         }
@@ -78,6 +81,13 @@ impl ServerBuilder {
     /// How many connections may wait to be accepted.
     pub const fn backlog(mut self, backlog: u32) -> Self {
         self.backlog = backlog;
+        self
+    }
+
+    /// The kernel's TCP: resets a connection whose peer has acknowledged nothing of waiting data for this long. The default
+    /// is the system's, many minutes. The engine's is in its settings.
+    pub const fn send_timeout(mut self, timeout: Duration) -> Self {
+        self.send_timeout = Some(timeout);
         self
     }
 
@@ -125,7 +135,8 @@ impl ServerBuilder {
                 .pending(self.pending)
                 .backlog(self.backlog)
                 .keys(self.keys.clone())
-                .share_port(self.share_port);
+                .share_port(self.share_port)
+                .user_timeout(self.send_timeout);
             let listener = match inherited::tcp(at) {
                 Some(listener) => firstflight_kernel::Listener::adopt(listener, config)?,
                 None => firstflight_kernel::Listener::bind(at, config)?,

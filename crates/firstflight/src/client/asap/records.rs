@@ -55,8 +55,8 @@ pub(crate) struct Asked {
 }
 
 impl Records {
-    pub(super) fn new(names: Option<Names>, given: Vec<(Authority, Published)>) -> Self {
-        Self { names: names.map(Arc::new), given: given.into_iter().collect(), found: Arc::default() }
+    pub(super) fn new(names: Option<Arc<Names>>, given: Vec<(Authority, Published)>) -> Self {
+        Self { names, given: given.into_iter().collect(), found: Arc::default() }
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
@@ -89,6 +89,11 @@ impl Records {
             let _ = tell.send(true);
         });
         Asked { answer: Some(answer), speaks }
+    }
+
+    /// `server` publishes this, as was found with its addresses.
+    pub(super) fn found_beside(&self, server: &Authority, published: Option<Published>) {
+        Question { found: Arc::clone(&self.found), server: server.clone() }.answer(Some(published));
     }
 
     /// What `server` publishes, as far as is known.

@@ -1,0 +1,175 @@
+//! `serve` on the system's sockets: the kernel's TCP and UDP.
+
+use super::{Args, ServeError, Site, end, export, files, log, metrics, serve};
+use crate::error::Error;
+use crate::network::{NetworkError, engine_config};
+use crate::stop::Stop;
+use firstflight::{Endpoint, ListenConfig, Server};
+use firstflight_redis::RedisStore;
+use hyper_util::server::graceful::GracefulShutdown;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The port, if none is given.
+const PORT: u16 = 8080;
+/// Pause after a failed accept, which may be caused by a lack of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs the command until a signal arrives.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    if args.network.records() {
+        return Err(NetworkError::NothingToRecord.into());
+    }
+    let listen_at = addresses(&args.listen)?;
+    let mut fast_open = args.fast_open.prepare().await?;
+    args.replays.prepare(fast_open.policy.as_mut()).map_err(ServeError::Replays)?;
+    let ips: Vec<IpAddr> = listen_at.iter().map(SocketAddr::ip).collect();
+    let port = listen_at.first().map_or(PORT, SocketAddr::port);
+    let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref()).await?;
+    let root: Arc<Path> = files::root(&args.root).await?.into();
+    let mut signals = Stop::new()?;
+    let metrics = match args.metrics {
+        Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
+        None => None,
+    };
+    let store = match fast_open.policy.is_some() {
+        true => args.replays.store().await.map_err(ServeError::Replays)?,
+        false => None,
+    };
+    let server = match bind(&args, &listen_at, &fast_open, &asap, store.clone()) {
+        Ok(server) => server,
+        Err(error) => {
+            // The store got no questions, so the server owes it nothing.
+            if let Some(store) = store {
+                store.close().await;
+            }
+            return Err(error);
+        }
+    };
+    let endpoint = server.endpoint().cloned();
+    let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
+    let log = log::Log::new(args.json_log);
+    for at in server.local_addrs() {
+        log.listening_by_system(at, server.grants_cookies(), server.udp_port());
+    }
+    fast_open.follow(server.keys());
+    asap.follow(server.trust());
+    let graceful = Arc::new(GracefulShutdown::new());
+    let (stop, stopping) = watch::channel(());
+    let body_timeout = args.readers.body_timeout();
+    let site = Site { root, early_unsafe: args.early_unsafe, body_timeout, log };
+    let mut listening = JoinSet::new();
+    listening.spawn(accept(server, site, Arc::clone(&graceful), stopping));
+
+    signals.asked().await;
+    drop(stop);
+    let asks = store.is_some();
+    tokio::select! {
+        () = end(listening, None, graceful, endpoint.as_ref(), store) => {}
+        // A second signal stops the server at once.
+        () = signals.asked() => {}
+    }
+    if let Some(exporting) = exporting {
+        exporting.abort();
+    }
+    if let Some(endpoint) = endpoint {
+        if asks {
+            log.store(&endpoint.store_counters());
+        }
+        log.counters(&endpoint.counters(), endpoint.connections());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The addresses to listen at: all addresses if none are given.
+fn addresses(given: &[SocketAddr]) -> Result<Vec<SocketAddr>, ServeError> {
+    let Some(first) = given.first() else {
+        let v6 = Path::new("/proc/net/if_inet6").exists();
+        let all = [Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED))];
+        return Ok(all.into_iter().flatten().map(|ip| SocketAddr::new(ip, PORT)).collect());
+    };
+    match given.iter().all(|at| at.port() == first.port()) {
+        true => Ok(given.to_vec()),
+        false => Err(ServeError::Ports),
+    }
+}
+
+fn bind(
+    args: &Args,
+    addresses: &[SocketAddr],
+    fast_open: &super::fast_open::Prepared,
+    asap: &super::certificates::Prepared,
+    store: Option<Arc<RedisStore>>,
+) -> Result<Server, Error> {
+    if !args.fast_open.fits_kernel() {
+        return Err(ServeError::Scheme.into());
+    }
+    let mut engine = engine_config(Vec::new())?;
+    args.network.tune(&mut engine);
+    args.readers.configure(&mut engine);
+    let mut listen = ListenConfig::new(SocketAddr::from(([0, 0, 0, 0], PORT)));
+    args.fast_open.configure(&mut listen);
+    listen.fast_open.clone_from(&fast_open.policy);
+    listen.asap.clone_from(&asap.policy);
+    // The kernel has no memory of first flights.
+    let by_kernel = fast_open.policy.as_ref().filter(|_| args.replays.allows_copies());
+    let mut builder = Server::builder()
+        .pending(by_kernel.map_or(0, |_| args.fast_open.pending()))
+        .engine(engine)
+        .listen(listen);
+    if let Some(policy) = by_kernel {
+        builder = builder.keys(Arc::clone(&policy.keys));
+    }
+    if let Some(timeout) = args.readers.send_timeout() {
+        builder = builder.send_timeout(timeout);
+    }
+    builder = match args.udp_port {
+        Some(0) => builder.tcp_only(),
+        Some(port) => builder.udp_port(port),
+        None => builder,
+    };
+    for address in addresses {
+        builder = builder.address(*address);
+    }
+    let store = store.map(|store| store as Arc<dyn firstflight::SharedStore>);
+    let server = builder.bind_with(|config, link| match store {
+        Some(store) => Endpoint::with_store(config, link, store),
+        None => Endpoint::new(config, link),
+    });
+    let first = addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT)));
+    server.map_err(|error: io::Error| ServeError::Listen(first, error).into())
+}
+
+/// Accepts connections until `stopping` closes, and then those that wait.
+async fn accept(
+    server: Server,
+    site: Site,
+    graceful: Arc<GracefulShutdown>,
+    mut stopping: watch::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            accepted = server.accept() => match accepted {
+                Ok(stream) => {
+                    // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
+                    stream.set_nodelay(true);
+                    serve(stream, site.clone(), &graceful);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+            _ = stopping.changed() => break,
+        }
+    }
+    for stream in server.drain() {
+        serve(stream, site.clone(), &graceful);
+    }
+}

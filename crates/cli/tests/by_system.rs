@@ -1,0 +1,125 @@
+//! `serve` and `get` on the system's sockets: the kernel's TCP and UDP, without options.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
+
+mod dir;
+mod program;
+
+use dir::Dir;
+use program::{Running, fails, prints, run};
+use serde_json::Value;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+/// A port of the loopback address that was free a moment ago.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A directory with the file `hello`.
+fn site(name: &str) -> Dir {
+    let dir = Dir::new(name);
+    std::fs::create_dir(dir.path("www")).unwrap();
+    std::fs::write(dir.path("www/hello"), "as you like").unwrap();
+    dir
+}
+
+fn serve(dir: &Dir, at: &str, options: &[&str]) -> (Running, String) {
+    let (root, log) = (dir.path("www"), dir.path("log"));
+    let args = ["serve", "--root", &root, "--listen", at];
+    let mut server = Running::start_logging(&[&args[..], options].concat(), &log);
+    let line = server.line();
+    (server, line)
+}
+
+fn reports(args: &[&str]) -> Vec<Value> {
+    prints(args).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn neither_end_needs_privileges_or_a_link() {
+    let (dir, at) = (site("by-system"), free().to_string());
+    let (server, said) = serve(&dir, &at, &[]);
+    assert!(said.contains(&format!("http://{at} (TCP with")), "{said}");
+    assert!(said.contains(&format!("UDP port {}", at.rsplit(':').next().unwrap())), "{said}");
+    let url = format!("http://{at}/hello");
+    for report in reports(&["get", &url, "--json", "--repeat", "2"]) {
+        assert_eq!(
+            (&report["status"], &report["bytes"], &report["way"]),
+            (&200.into(), &11.into(), &"kernel".into())
+        );
+        assert_eq!((&report["raced"], &report["data_left_twice"]), (&false.into(), &false.into()));
+    }
+    // The same port serves an engine in UDP.
+    assert_eq!(reports(&["get", &url, "--json", "--udp"])[0]["status"], 200);
+    // An ordinary connect.
+    let report = &reports(&["get", &url, "--json", "--no-fast-open"])[0];
+    assert_eq!((&report["outcome"], &report["reason"]), (&"handshake".into(), &"not-requested".into()));
+    server.stop();
+}
+
+#[test]
+fn a_certificate_goes_in_udp_at_the_first_contact() {
+    let (dir, at) = (site("by-system-asap"), free().to_string());
+    let key = prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let key = key.split_whitespace().nth(1).unwrap();
+    let verifier = free().to_string();
+    let args =
+        ["verifier", "--listen", &verifier, "--key", &dir.path("key"), "--allow-prefix", "127.0.0.0/8"];
+    let mut verifying = Running::start(&args);
+    verifying.address();
+    std::fs::write(dir.path("trust"), format!("# begin\n[[verifier]]\nkey = \"{key}\"\nown = true\n# end\n"))
+        .unwrap();
+    let (server, _) = serve(&dir, &at, &["--trust", &dir.path("trust"), "--first-start"]);
+    let url = format!("http://{at}/hello");
+    let asks = ["--verifier", &verifier, "--verifier-key", key, "--verify-first", "--asap-known"];
+    let report = &reports(&[&["get", &url, "--json"][..], &asks].concat())[0];
+    assert_eq!((&report["way"], &report["outcome"]), (&"udp".into(), &"accepted".into()), "{report}");
+    // A verifier that gives no answer fails no fetch.
+    let dead = free().to_string();
+    let asks = ["--verifier", &dead, "--verifier-key", key, "--asap-known"];
+    let report = &reports(&[&["get", &url, "--json"][..], &asks].concat())[0];
+    assert_eq!((&report["way"], &report["status"]), (&"kernel".into(), &200.into()), "{report}");
+    server.stop();
+}
+
+#[test]
+fn sockets_of_a_service_manager_are_used() {
+    let dir = site("by-system-listen-fds");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap().to_string();
+    let program = env!("CARGO_BIN_EXE_firstflight");
+    let script = format!(
+        "LISTEN_PID=$$ LISTEN_FDS=1 exec {program} serve --root {} --listen {at} --udp-port 0 3<&0 </dev/null",
+        dir.path("www")
+    );
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::from(OwnedFd::from(listener.try_clone().unwrap())))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The port is bound already, so a second listener would fail. This connect waits for the server to accept.
+    let report = &reports(&["get", &format!("http://{at}/hello"), "--json"])[0];
+    assert_eq!(report["status"], 200);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn wrong_options_are_one_line() {
+    let dir = site("by-system-wrong");
+    let root = dir.path("www");
+    let serve =
+        |options: &[&str], says: &str| fails(&[&["serve", "--root", &root][..], options].concat(), 2, says);
+    serve(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2"], "same port");
+    serve(&["--listen", "192.0.2.1:8080"], "give another --listen");
+    serve(&["--listen", &free().to_string(), "--scheme", "paper"], "--scheme");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    serve(&["--listen", &taken.local_addr().unwrap().to_string()], "give another --listen");
+    fails(&["get", "http://127.0.0.1:9/", "--verifier", "127.0.0.1:9"], 2, "--verifier-key");
+    // Nothing listens there.
+    let url = format!("http://{}/", free());
+    let output = run(&["get", &url]);
+    assert_eq!(output.status.code(), Some(1));
+}
