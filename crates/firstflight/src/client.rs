@@ -13,7 +13,7 @@ use crate::cache::CredentialCache;
 use crate::first_flight::FirstFlight;
 use crate::kernel::Kernel;
 use crate::kernel::race::Course;
-use crate::lazy::{LazyStream, ReplaySafety};
+use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::race::ConnectAnyError;
 use crate::stream::Stream;
 use network::Networks;
@@ -188,7 +188,8 @@ impl Client {
             .map_err(|error| ClientError::Connect { at_most_once: !first.is_replayable(), error })
     }
 
-    /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice.
+    /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice. A
+    /// request for an upgrade of HTTP/1.1 goes by TCP.
     ///
     /// ```no_run
     /// # use firstflight::{Authority, Client, LazyStream, ReplaySafety};
@@ -203,6 +204,7 @@ impl Client {
     pub fn connect_lazy(&self, server: Authority, safety: ReplaySafety) -> LazyStream {
         let client = self.clone();
         LazyStream::new(move |first: Vec<u8>| async move {
+            let client = if lazy::is_upgrade(&first) { client.tcp_only() } else { client };
             Ok(client.connect_to(&server, safety.flight(&first)).await?)
         })
     }

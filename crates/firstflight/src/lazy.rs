@@ -35,7 +35,8 @@ pub enum ReplaySafety {
 
 impl ReplaySafety {
     /// The first flight that `data` is.
-    pub(crate) fn flight(self, data: &[u8]) -> FirstFlight<'_> {
+    #[must_use]
+    pub fn flight(self, data: &[u8]) -> FirstFlight<'_> {
         let safe = match self {
             Self::Safe => true,
             Self::Unsafe => false,
@@ -43,6 +44,12 @@ impl ReplaySafety {
         };
         if safe { FirstFlight::safely_replayable(data) } else { FirstFlight::at_most_once(data) }
     }
+}
+
+/// Whether `data` asks for an upgrade, so that its connection goes by TCP.
+#[cfg(feature = "kernel")]
+pub(crate) fn is_upgrade(data: &[u8]) -> bool {
+    method::is_upgrade(data)
 }
 
 type Connecting = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;

@@ -47,6 +47,8 @@ pub(super) struct Settings {
 #[derive(Debug)]
 pub(super) struct Asap {
     settings: Settings,
+    /// Cookies are used in UDP, too.
+    cookies: bool,
     records: Records,
     /// The network, if the caller named it.
     fixed: Option<NetworkId>,
@@ -87,7 +89,12 @@ impl Offer<'_> {
 
 impl Asap {
     /// `names` are the caller's resolver, if it named one.
-    pub(super) fn new(mut settings: Settings, names: Option<Arc<Names>>, fixed: Option<NetworkId>) -> Self {
+    pub(super) fn new(
+        mut settings: Settings,
+        names: Option<Arc<Names>>,
+        fixed: Option<NetworkId>,
+        cookies: bool,
+    ) -> Self {
         let names = match (settings.no_records, names) {
             (true, _) => None,
             (false, Some(names)) => Some(names),
@@ -103,7 +110,7 @@ impl Asap {
         let network = fixed.unwrap_or(NetworkId::UNKNOWN);
         let paths =
             Paths { network, health: Health::default(), history: History::default(), time: Time::system() };
-        Self { settings, records, fixed, engine: OnceLock::new(), paths: Mutex::new(paths) }
+        Self { settings, cookies, records, fixed, engine: OnceLock::new(), paths: Mutex::new(paths) }
     }
 
     fn paths(&self) -> MutexGuard<'_, Paths> {
@@ -195,7 +202,8 @@ impl Asap {
             once: self.settings.once,
             mss: Some(published.mss),
         };
-        let config = ConnectConfig::default().fast_open(true).asap(Some(certified)).carrier(Some(port));
+        let config =
+            ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).carrier(Some(port));
         Some(Offer { endpoint: &engine.endpoint, remote, config, certificate })
     }
 

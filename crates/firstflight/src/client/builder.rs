@@ -54,7 +54,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether the kernel may use Fast Open, which it may by default.
+    /// Whether cookies are used, which they are by default.
     pub const fn fast_open(mut self, wanted: bool) -> Self {
         self.plain = !wanted;
         self
@@ -140,9 +140,10 @@ impl ClientBuilder {
     fn assemble(self, cache: Option<CredentialCache>) -> Client {
         let off = self.is_off();
         let kernel = Kernel::on(self.network.unwrap_or(NetworkId::UNKNOWN));
+        let cookies = !self.private && !self.plain && !off;
         #[cfg(feature = "asap")]
         let asap = (!off && !self.asap.issuers.is_empty())
-            .then(|| Asap::new(self.asap, self.names.clone(), self.network));
+            .then(|| Asap::new(self.asap, self.names.clone(), self.network, cookies));
         let networks = match (self.network, off) {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),
@@ -156,7 +157,7 @@ impl ClientBuilder {
         };
         let shared = Shared {
             kernel,
-            fast_open: !self.private && !self.plain && !off,
+            fast_open: cookies,
             networks,
             cache: Mutex::new(cache),
             #[cfg(feature = "asap")]

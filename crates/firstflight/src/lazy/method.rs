@@ -12,6 +12,15 @@ pub(super) fn is_safe_request(data: &[u8]) -> bool {
     one && !body && SAFE.iter().any(|method| data.starts_with(method))
 }
 
+/// Whether `data` begins a request that asks for another protocol on its connection (RFC 9110 §7.8), which will then be
+/// open for long.
+pub(super) fn is_upgrade(data: &[u8]) -> bool {
+    let head = data.split(|byte| *byte == b'\n').take_while(|line| *line != b"\r");
+    head.skip(1).any(|line| {
+        line.split(|byte| *byte == b':').next().is_some_and(|name| name.eq_ignore_ascii_case(b"upgrade"))
+    })
+}
+
 /// Whether this field announces a body, which would follow.
 fn has_body(line: &[u8]) -> bool {
     let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
@@ -21,6 +30,15 @@ fn has_body(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upgrade_is_a_field_of_the_head() {
+        assert!(is_upgrade(b"GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n"));
+        assert!(is_upgrade(b"GET /chat HTTP/1.1\r\nupgrade: websocket"));
+        for other in ["", "GET / HTTP/1.1\r\nHost: upgrade\r\n\r\n", "POST / HTTP/1.1\r\n\r\nUpgrade: x"] {
+            assert!(!is_upgrade(other.as_bytes()), "{other:?}");
+        }
+    }
 
     #[test]
     fn only_a_whole_request_with_a_safe_method() {
