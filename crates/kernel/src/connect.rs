@@ -22,6 +22,9 @@ pub enum Carry<'a> {
     /// This data if the kernel has a cookie, or else a request for one. The server may execute the data twice if the
     /// network duplicates the SYN (RFC 7413 §6.1).
     Data(&'a [u8]),
+    /// This data, without a cookie and without an option. Servers ignore it, unless they need no cookies. It shows
+    /// whether a path drops SYNs with data. The server may execute the data twice, as with [`Carry::Data`].
+    WithoutCookie(&'a [u8]),
 }
 
 /// A connect whose SYN has left.
@@ -53,14 +56,24 @@ pub fn connect(remote: SocketAddr, local: Option<SocketAddr>, carry: Carry<'_>) 
             Err(error) if is_disabled(&error) => plain(&socket, remote, reason)?,
             Err(error) => return Err(error),
         },
-        Carry::Data(data) => match sys::send_in_syn(&socket, remote, data) {
-            Ok(taken) => Facts::Given { given: data.len(), taken },
-            Err(error) if is_disabled(&error) => plain(&socket, remote, Reason::SystemDisabled)?,
-            Err(error) => return Err(error),
-        },
+        Carry::Data(data) => given(&socket, remote, data)?,
+        Carry::WithoutCookie(data) => {
+            // Without this option of sockets the SYN is a request.
+            let _ = sys::need_no_cookie(&socket);
+            given(&socket, remote, data)?
+        }
     };
     let stream = TcpStream::from_std(socket.into())?;
     Ok(Attempt { stream, facts, remote })
+}
+
+/// Sends a SYN with `data`, if the kernel lets it.
+fn given(socket: &Socket, remote: SocketAddr, data: &[u8]) -> io::Result<Facts> {
+    match sys::send_in_syn(socket, remote, data) {
+        Ok(taken) => Ok(Facts::Given { given: data.len(), taken }),
+        Err(error) if is_disabled(&error) => plain(socket, remote, Reason::SystemDisabled),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether the namespace's setting, or the system, does not allow Fast Open.

@@ -23,16 +23,20 @@
 //! [`Outcome`]: firstflight_credential::Outcome
 //! [`Reason::SystemDisabled`]: firstflight_credential::Reason::SystemDisabled
 
+mod clock;
 mod connect;
 mod info;
 mod listener;
+mod quote;
 mod setting;
 mod stream;
 mod syn;
 mod sys;
 
+pub use clock::SystemClock;
 pub use connect::{Attempt, Carry, connect};
 pub use info::{ClientFail, Facts, TcpInfo};
 pub use listener::{ListenConfig, Listener};
+pub use quote::{Quoted, Trip, send_through};
 pub use setting::Setting;
 pub use stream::Stream;

@@ -5,7 +5,11 @@
 mod namespace;
 
 use firstflight_credential::{CookieKey, KeyRing, Outcome, Reason, Scheme};
-use firstflight_kernel::{Carry, ListenConfig, Listener, Setting, Stream, connect};
+use firstflight_kernel::{
+    Carry, ClientFail, ListenConfig, Listener, Quoted, Setting, Stream, SystemClock, Trip, connect,
+    send_through,
+};
+use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 use namespace::{in_namespace, nft};
 use std::io;
 use std::net::SocketAddr;
@@ -280,4 +284,49 @@ fn an_early_child_writes_before_it_is_confirmed() {
         server.handshake_confirmed().await.unwrap();
         assert!(!server.is_early());
     });
+}
+
+/// Data without a cookie is ignored, and its SYN is answered.
+#[test]
+fn data_without_a_cookie_shows_that_the_path_passes_it() {
+    in_namespace("3", || async {
+        let listener = Listener::bind(any(4), ListenConfig::default()).unwrap();
+        let attempt = connect(listener.local_addr(), None, Carry::WithoutCookie(b"request")).unwrap();
+        assert_eq!(attempt.taken(), 7);
+        let (ends, accepted) = tokio::join!(attempt.established(), listener.accept());
+        let ends = (ends.unwrap().0, accepted.unwrap());
+        let reasons = (Reason::DataNotAcknowledged, Reason::NotRequested);
+        assert_eq!(outcomes(&ends), (handshake(reasons.0), handshake(reasons.1)));
+        assert_eq!(ends.0.info().unwrap().client_fail, ClientFail::DataNotAcked);
+        exchange(ends, b"request").await;
+    });
+}
+
+/// Whoever returns a SYN quotes it: the option is seen as it was there.
+#[test]
+fn a_returned_syn_shows_its_option() {
+    for family in [4, 6] {
+        in_namespace("3", move || async move {
+            let listener = Listener::bind(any(family), ListenConfig::default()).unwrap();
+            let to = listener.local_addr();
+            let chain = "add table inet t; add chain inet t c { type filter hook input priority 0; };";
+            let back = "add rule inet t c tcp flags & (syn | ack) == syn";
+            if !nft(&format!("{chain} {back} reject with icmpx type admin-prohibited")) {
+                eprintln!("skipped: there is no nft command");
+                return;
+            }
+            let quoted = Quoted::Option(FastOpen::Request(FastOpenForm::Standard));
+            let returned = Trip::Returned { router: Some(to.ip()), quoted };
+            assert_eq!(send_through(to, 1, b"data").await.unwrap(), returned);
+            assert!(nft("flush ruleset"));
+            assert_eq!(send_through(to, 9, b"data").await.unwrap(), Trip::Arrived);
+            drop(listener);
+            assert_eq!(send_through(to, 9, b"data").await.unwrap(), Trip::Arrived, "a closed port");
+        });
+    }
+}
+
+#[test]
+fn the_kernel_knows_whether_its_clock_is_kept() {
+    assert!(SystemClock::read().is_ok());
 }
