@@ -7,9 +7,10 @@ import signal
 import pytest
 
 # These modules have assertions, too.
-pytest.register_assert_rewrite("scene")
+pytest.register_assert_rewrite("scene", "doctor")
 
 import firstflight  # noqa: E402
+from doctor import Far  # noqa: E402
 from net import FAMILIES  # noqa: E402
 from scene import Scene  # noqa: E402
 from testbed import Testbed  # noqa: E402
@@ -35,6 +36,18 @@ def testbed():
 def scene(testbed):
     """A client behind an address translator."""
     return Scene(testbed)
+
+
+@pytest.fixture
+def far(testbed, family):
+    """A client, two routers and a server on the kernel's TCP."""
+    return Far(testbed, family)
+
+
+@pytest.fixture
+def far4(testbed):
+    """The same with IPv4 alone."""
+    return Far(testbed)
 
 
 def pytest_addoption(parser):

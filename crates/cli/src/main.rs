@@ -11,6 +11,7 @@ mod demo;
 mod diagnostics;
 mod digest;
 mod dns;
+mod doctor;
 mod error;
 mod explain;
 mod file_body;
@@ -52,6 +53,7 @@ Examples:
   sudo firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
   sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
+  firstflight doctor www.example.com:80  what this machine, this network and a server do with first flights
 
 Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has
 precedence. Each log statement writes at most ten lines at once, then one a second; DEBUG and TRACE are not limited.
@@ -64,6 +66,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Get(get::Args),
     Explain(explain::Args),
+    Doctor(doctor::Args),
     Cache(cache::Args),
     Asap(asap::Args),
     Keys(keys::Args),
@@ -98,6 +101,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Verifier(args) => block_on(verifier::run(args)),
         Command::Certificate(args) => block_on(certificate::run(args)),
         Command::Reach(args) => block_on(reach::run(args)),
+        Command::Doctor(args) => block_on(doctor::run(args)),
         Command::Dns(args) => block_on(dns::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),

@@ -147,7 +147,7 @@ fn ends_in_a_number(host: &str) -> bool {
 }
 
 /// Whether the address can be connected to.
-fn is_one_host(ip: IpAddr) -> bool {
+pub fn is_one_host(ip: IpAddr) -> bool {
     let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
     !(ip.is_unspecified() || ip.is_multicast() || broadcast)
 }

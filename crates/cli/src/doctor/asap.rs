@@ -1,0 +1,137 @@
+//! What the DNS says of a server, and whether it answers in UDP as its record promises.
+
+use super::catalogue::Finding;
+use super::report::Line;
+use crate::get::target::is_one_host;
+use firstflight::link::UdpLink;
+use firstflight::record::{Names, Published};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a resolver may take.
+const LOOKUP: Duration = Duration::from_secs(4);
+/// How long a server may take in UDP: SYNs leave at once, and after one second.
+const ANSWER: Duration = Duration::from_millis(2500);
+/// How long a connection may take to close.
+const CLOSE: Duration = Duration::from_millis(200);
+
+/// What was looked up.
+#[derive(Debug)]
+pub struct Found {
+    addresses: Vec<SocketAddr>,
+    /// What the HTTPS record says of certificates; the error if there is no answer.
+    published: Result<Option<Published>, String>,
+}
+
+impl Found {
+    /// A server without a name.
+    pub fn address(at: SocketAddr) -> Self {
+        Self { addresses: vec![at], published: Ok(None) }
+    }
+
+    pub fn first_of_each_family(&self) -> Vec<SocketAddr> {
+        let mut first: Vec<SocketAddr> = Vec::new();
+        for at in &self.addresses {
+            if first.iter().all(|other| other.is_ipv4() != at.is_ipv4()) {
+                first.push(*at);
+            }
+        }
+        first
+    }
+}
+
+/// Looks a server up: with the resolver that the user named, or with the system's.
+///
+/// # Errors
+/// When it has no address.
+pub async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io::Result<Found> {
+    let addresses = async {
+        let found: Vec<IpAddr> = match names {
+            Some(names) => names.all_addresses(name, false).await?,
+            None => tokio::net::lookup_host((name, port)).await?.map(|at| at.ip()).collect(),
+        };
+        let found = found.into_iter().filter(|ip| is_one_host(*ip));
+        io::Result::Ok(found.map(|ip| SocketAddr::new(ip, port)).collect::<Vec<_>>())
+    };
+    let record = async {
+        match names {
+            Some(names) => names.record(name, port).await,
+            None => Names::system()?.record(name, port).await,
+        }
+    };
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
+    let (addresses, published): (_, Result<io::Result<_>, _>) =
+        tokio::join!(timeout(LOOKUP, addresses), timeout(LOOKUP, record));
+    let addresses = addresses.unwrap_or_else(|_| Err(late()))?;
+    if addresses.is_empty() {
+        return Err(io::Error::other("it has no address"));
+    }
+    let published = published.unwrap_or_else(|_| Err(late())).map_err(|error| error.to_string());
+    Ok(Found { addresses, published })
+}
+
+/// The verdicts about certificates. Asks the server in UDP if its record names a port.
+pub async fn judge(named: bool, found: &Found, remote: SocketAddr) -> Vec<Line> {
+    let published = match &found.published {
+        _ if !named => return vec![Line::new(Finding::RecordNoName, "An address has no HTTPS record.")],
+        Err(error) => {
+            let detail = format_args!("Its HTTPS record cannot be looked up: {error}.");
+            return vec![Line::new(Finding::RecordFailed, detail)];
+        }
+        Ok(None) => {
+            return vec![Line::new(Finding::RecordNone, "Its HTTPS record promises no certificates (ASAP).")];
+        }
+        Ok(Some(published)) => published,
+    };
+    let ways = match (published.on_ip, published.udp_port) {
+        (true, Some(port)) => format!("in TCP, and in UDP at port {port}"),
+        (false, Some(port)) => format!("in UDP at port {port}"),
+        (_, None) => "in TCP".to_owned(),
+    };
+    let detail = format_args!("Its HTTPS record says that it takes certificates (ASAP) {ways}.");
+    let mut lines = vec![Line::new(Finding::RecordPublished, detail)];
+    if let Some(port) = published.udp_port {
+        lines.push(if answers(remote, port).await {
+            Line::new(Finding::AsapAnswers, format_args!("It answers at UDP port {port}."))
+        } else {
+            Line::new(Finding::AsapSilent, format_args!("It does not answer at UDP port {port}."))
+        });
+    }
+    lines
+}
+
+/// Whether the server accepts a connection in UDP, without a first flight.
+async fn answers(remote: SocketAddr, port: u16) -> bool {
+    let connect = async {
+        let link = UdpLink::towards(SocketAddr::new(remote.ip(), port))?;
+        let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
+        let config = ConnectConfig::default().carrier(Some(port));
+        let stream = endpoint.connect(remote, FirstFlight::empty(), &config).await?;
+        drop(stream);
+        endpoint.shutdown(CLOSE).await;
+        io::Result::Ok(())
+    };
+    matches!(timeout(ANSWER, connect).await, Ok(Ok(())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_of_each_family_is_visited() {
+        let found = Found {
+            addresses: ["[fd00::1]:80", "[fd00::2]:80", "192.0.2.1:80", "192.0.2.2:80"]
+                .map(|text| text.parse().unwrap())
+                .into(),
+            published: Ok(None),
+        };
+        assert_eq!(
+            found.first_of_each_family(),
+            ["[fd00::1]:80", "192.0.2.1:80"].map(|text| text.parse().unwrap())
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! The report, for people and as JSON.
+
+use super::catalogue::{Entry, Finding, Verdict};
+use serde::Serialize;
+use std::fmt;
+
+/// A finding, and what it says here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub finding: Finding,
+    pub detail: String,
+}
+
+impl Line {
+    pub fn new(finding: Finding, detail: impl fmt::Display) -> Self {
+        Self { finding, detail: detail.to_string() }
+    }
+}
+
+/// What a group of lines is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Machine,
+    Network,
+    /// A server, as the user named it, and the address that was tried.
+    Server(String, Option<String>),
+}
+
+/// Lines about one subject.
+#[derive(Debug)]
+pub struct Group {
+    pub subject: Subject,
+    pub lines: Vec<Line>,
+}
+
+/// Everything that was found.
+#[derive(Debug)]
+pub struct Report {
+    /// Whether it ran as root.
+    pub root: bool,
+    pub groups: Vec<Group>,
+}
+
+/// What root sees and others do not.
+const ROOT_WOULD_SEE: &str = "the firewall's rules (SYNPROXY, SNAT, DNAT) and translated connections";
+
+/// One line as JSON. The names and their meaning are stable.
+#[derive(Serialize)]
+struct Record<'a> {
+    section: &'static str,
+    server: Option<&'a str>,
+    address: Option<&'a str>,
+    check: &'static str,
+    finding: &'static str,
+    verdict: Verdict,
+    detail: &'a str,
+    advice: Option<&'static str>,
+}
+
+/// The whole report as JSON.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    /// The worst verdict of all checks.
+    verdict: Verdict,
+    root: bool,
+    root_would_see: Option<&'static str>,
+    checks: Vec<Record<'a>>,
+}
+
+impl Report {
+    fn count(&self, verdict: Verdict) -> usize {
+        let lines = self.groups.iter().flat_map(|group| &group.lines);
+        lines.filter(|line| line.finding.entry().verdict == verdict).count()
+    }
+
+    /// The worst verdict.
+    pub fn verdict(&self) -> Verdict {
+        let lines = self.groups.iter().flat_map(|group| &group.lines);
+        lines.map(|line| line.finding.entry().verdict).max().unwrap_or(Verdict::Ok)
+    }
+
+    pub fn document(&self) -> Document<'_> {
+        let checks = self.groups.iter().flat_map(|group| {
+            let (section, server, address) = match &group.subject {
+                Subject::Machine => ("machine", None, None),
+                Subject::Network => ("network", None, None),
+                Subject::Server(server, address) => ("server", Some(server.as_str()), address.as_deref()),
+            };
+            group.lines.iter().map(move |line| {
+                let Entry { check, word, verdict, advice } = line.finding.entry();
+                Record {
+                    section,
+                    server,
+                    address,
+                    check,
+                    finding: word,
+                    verdict,
+                    detail: &line.detail,
+                    advice,
+                }
+            })
+        });
+        Document {
+            verdict: self.verdict(),
+            root: self.root,
+            root_would_see: (!self.root).then_some(ROOT_WOULD_SEE),
+            checks: checks.collect(),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine => f.write_str("Machine"),
+            Self::Network => f.write_str("Network"),
+            Self::Server(server, Some(address)) if address != server => write!(f, "{server} ({address})"),
+            Self::Server(server, _) => f.write_str(server),
+        }
+    }
+}
+
+/// The mark in front of a line.
+const fn mark(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Ok => '✓',
+        Verdict::Unknown => '?',
+        Verdict::Warning => '!',
+        Verdict::Problem => '✗',
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for group in &self.groups {
+            writeln!(f, "{}", group.subject)?;
+            for line in &group.lines {
+                let Entry { check, verdict, advice, .. } = line.finding.entry();
+                writeln!(f, "  {} {verdict:<8} {check:<24} {}", mark(verdict), line.detail)?;
+                if let Some(advice) = advice {
+                    let intro = if verdict == Verdict::Unknown { "to find out" } else { "what to do" };
+                    writeln!(f, "{:37}{intro}: {advice}", "")?;
+                }
+            }
+            writeln!(f)?;
+        }
+        let number = |count, one: &str, more: &str| match count {
+            0 => format!("no {more}"),
+            1 => format!("1 {one}"),
+            _ => format!("{count} {more}"),
+        };
+        write!(
+            f,
+            "{}, {}, {} unknown",
+            number(self.count(Verdict::Problem), "problem", "problems"),
+            number(self.count(Verdict::Warning), "warning", "warnings"),
+            self.count(Verdict::Unknown),
+        )?;
+        if !self.root {
+            write!(f, "; as root, doctor also sees {ROOT_WOULD_SEE}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn report() -> Report {
+        let machine = vec![
+            Line::new(Finding::ClientEnabled, "net.ipv4.tcp_fastopen = 3"),
+            Line::new(Finding::SynproxyNotSeen, "the rules cannot be read"),
+        ];
+        let server = vec![Line::new(Finding::CookieNotGranted, "none after 2 requests")];
+        let subject = Subject::Server("www.example.com:80".into(), Some("192.0.2.1:80".into()));
+        Report {
+            root: false,
+            groups: vec![
+                Group { subject: Subject::Machine, lines: machine },
+                Group { subject, lines: server },
+            ],
+        }
+    }
+
+    #[test]
+    fn the_worst_verdict_is_the_whole_ones() {
+        let mut report = report();
+        assert_eq!(report.verdict(), Verdict::Problem);
+        report.groups.pop();
+        assert_eq!(report.verdict(), Verdict::Unknown);
+        report.groups.clear();
+        assert_eq!(report.verdict(), Verdict::Ok);
+    }
+
+    #[test]
+    fn people_get_what_to_do_below_each_line_that_is_not_ok() {
+        let text = report().to_string();
+        let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+        assert_eq!(lines[0], "Machine");
+        assert_eq!(lines[1], "  ✓ ok       fast-open-client         net.ipv4.tcp_fastopen = 3");
+        assert!(lines[3].starts_with(&format!("{:37}to find out: Run it as root", "")), "{text}");
+        assert_eq!(lines[5], "www.example.com:80 (192.0.2.1:80)");
+        assert!(lines[7].trim_start().starts_with("what to do: "), "{text}");
+        assert!(
+            text.ends_with(ROOT_WOULD_SEE) && text.contains("1 problem, no warnings, 1 unknown"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn programs_get_one_document() {
+        let report = report();
+        let document: Value = serde_json::to_value(report.document()).unwrap();
+        assert_eq!(document["verdict"], "problem");
+        assert_eq!((&document["root"], &document["root_would_see"]), (&json!(false), &json!(ROOT_WOULD_SEE)));
+        let last = &document["checks"][2];
+        assert_eq!(last["section"], "server");
+        assert_eq!(
+            (&last["server"], &last["address"]),
+            (&json!("www.example.com:80"), &json!("192.0.2.1:80"))
+        );
+        assert_eq!((&last["check"], &last["finding"]), (&json!("cookie"), &json!("not-granted")));
+        assert_eq!((&last["verdict"], &last["detail"]), (&json!("problem"), &json!("none after 2 requests")));
+        assert!(last["advice"].is_string());
+        assert_eq!(document["checks"][0]["advice"], Value::Null);
+        assert_eq!(document["checks"][0]["server"], Value::Null);
+    }
+}
