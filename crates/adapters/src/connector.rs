@@ -1,0 +1,215 @@
+//! A connector for hyper-util's client.
+
+use crate::watched::{Watch, Watched, forward_io};
+use firstflight::credential::Outcome;
+use firstflight::{
+    Authority, BadAuthority, Client, ConnectTimes, LazyStream, Race, ReplaySafety, Stream, Way,
+};
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+/// Connects for `hyper_util::client::legacy::Client`, and for the `Endpoint` of tonic. It returns at once: the connection
+/// begins with the first request, which is the first flight.
+///
+/// ```
+/// # use bytes::Bytes;
+/// # use http_body_util::Empty;
+/// use firstflight_adapters::Connector;
+/// use hyper_util::{client::legacy, rt::TokioExecutor};
+/// let connector = Connector::new(firstflight::Client::new());
+/// let client: legacy::Client<_, Empty<Bytes>> = legacy::Client::builder(TokioExecutor::new()).build(connector);
+/// ```
+///
+/// **What may run twice.** A request with a safe method may; a POST of the same client waits for the handshake
+/// ([`ReplaySafety::ByMethod`]). [`Connector::replay_safety`] changes that for all requests.
+///
+/// **Errors.** If there is no connection, the request fails, and not the connect: `is_connect` of hyper-util's error is
+/// false.
+///
+/// **TLS** is for another connector around this one, which needs [`Connector::enforce_http`].
+#[derive(Debug, Clone)]
+pub struct Connector {
+    client: Client,
+    safety: ReplaySafety,
+    enforce_http: bool,
+}
+
+impl Connector {
+    /// A connector that uses `client`.
+    #[must_use]
+    pub const fn new(client: Client) -> Self {
+        Self { client, safety: ReplaySafety::ByMethod, enforce_http: true }
+    }
+
+    /// Whether the first request of a connection may be executed twice.
+    #[must_use]
+    pub const fn replay_safety(mut self, safety: ReplaySafety) -> Self {
+        self.safety = safety;
+        self
+    }
+
+    /// Whether URIs must have the scheme `http`, which is the default. A connector of TLS around this one passes URIs
+    /// with `https`. Its first write is a ClientHello, which no method makes safe: declare it with
+    /// [`Connector::replay_safety`], if it carries no early data.
+    #[must_use]
+    pub const fn enforce_http(mut self, enforce: bool) -> Self {
+        self.enforce_http = enforce;
+        self
+    }
+
+    fn authority(&self, uri: &Uri) -> Result<Authority, ConnectorError> {
+        let port = match uri.scheme_str() {
+            Some("http") => 80,
+            Some("https") if self.enforce_http => return Err(ConnectorError::Https),
+            Some("https") => 443,
+            _ => return Err(ConnectorError::Scheme(uri.clone())),
+        };
+        let host = uri.host().ok_or_else(|| ConnectorError::NoHost(uri.clone()))?;
+        Ok(Authority::new(host, uri.port_u16().unwrap_or(port))?)
+    }
+}
+
+/// A URI that [`Connector`] does not connect to. The caller is at fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectorError {
+    /// TLS.
+    #[error("this connector has no TLS: for https put one around it that has, and set enforce_http(false)")]
+    Https,
+    /// Neither http nor https.
+    #[error("the scheme of {0} is not http")]
+    Scheme(Uri),
+    /// There is no host.
+    #[error("{0} has no host")]
+    NoHost(Uri),
+    /// The host or the port is not valid.
+    #[error(transparent)]
+    Authority(#[from] BadAuthority),
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<ClientStream>;
+    type Error = ConnectorError;
+    type Future = Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        ready(self.authority(&uri).map(|server| {
+            let stream = self.client.connect_lazy(server, self.safety);
+            TokioIo::new(ClientStream(Watched::new(stream)))
+        }))
+    }
+}
+
+/// A connection of [`Connector`].
+#[derive(Debug)]
+pub struct ClientStream(Watched<LazyStream>);
+
+impl ClientStream {
+    /// What became of the first flight.
+    #[must_use]
+    pub fn info(&self) -> FirstFlightInfo {
+        FirstFlightInfo(self.0.watch())
+    }
+}
+
+impl Connection for ClientStream {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.info())
+    }
+}
+
+forward_io!(ClientStream);
+
+/// What became of the first flight of a connection. hyper-util's client puts it into the extensions of each response of
+/// that connection: `response.extensions().get::<FirstFlightInfo>()`. It does not keep the connection open.
+#[derive(Debug, Clone)]
+pub struct FirstFlightInfo(Watch<LazyStream>);
+
+impl FirstFlightInfo {
+    /// The outcome; `Undecided` before there is a connection.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.0.look(Stream::outcome, |facts| facts.outcome)
+    }
+
+    /// How the segments travel. `None` before there is a connection.
+    #[must_use]
+    pub fn way(&self) -> Option<Way> {
+        self.0.look(|stream| Some(stream.way()), |facts| facts.way)
+    }
+
+    /// Whether the connection won a race against an attempt with Fast Open ([`Stream::race`]).
+    #[must_use]
+    pub fn race(&self) -> Option<Race> {
+        self.0.look(Stream::race, |facts| facts.race)
+    }
+
+    /// How long the connect took. `None` before there is a connection.
+    #[must_use]
+    pub fn times(&self) -> Option<ConnectTimes> {
+        self.0.look(Stream::times, |facts| facts.times)
+    }
+
+    /// The server's address. `None` before there is a connection.
+    #[must_use]
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.0.look(|stream| Some(stream.peer_addr()), |facts| facts.peer)
+    }
+
+    /// The local address. `None` before there is a connection.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.0.look(Stream::local_addr, |facts| facts.local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(connector: &Connector, uri: &'static str) -> String {
+        match connector.authority(&Uri::from_static(uri)) {
+            Ok(server) => server.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn uris_give_host_and_port() {
+        let connector = Connector::new(Client::new());
+        for (uri, expected) in [
+            ("http://www.example.com/path", "www.example.com:80"),
+            ("http://www.example.com:8080", "www.example.com:8080"),
+            ("http://user@192.0.2.1:81/", "192.0.2.1:81"),
+            ("http://[2001:db8::1]/", "[2001:db8::1]:80"),
+            ("ftp://host/", "the scheme of ftp://host/ is not http"),
+            ("/path", "the scheme of /path is not http"),
+        ] {
+            assert_eq!(server(&connector, uri), expected);
+        }
+        assert!(server(&connector, "https://host/").contains("this connector has no TLS"));
+        assert!(server(&connector, "http://10.1/").contains("is not a host and a port"));
+        let inner = connector.enforce_http(false);
+        assert_eq!(server(&inner, "https://host/"), "host:443");
+        assert_eq!(server(&inner, "http://host/"), "host:80");
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_request() {
+        let mut connector = Connector::new(Client::new());
+        let stream = connector.call(Uri::from_static("http://host/")).into_inner().unwrap();
+        let info = stream.inner().info();
+        assert_eq!((info.outcome(), info.way(), info.peer_addr()), (Outcome::Undecided, None, None));
+        drop(stream);
+        assert_eq!((info.outcome(), info.times(), info.race()), (Outcome::Undecided, None, None));
+    }
+}

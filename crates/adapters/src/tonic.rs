@@ -1,0 +1,13 @@
+//! tonic.
+
+use crate::incoming::{Peer, ServerStream};
+use tonic::transport::server::Connected;
+
+/// Each request has its [`Peer`] as an extension: `request.extensions().get::<Peer>()`.
+impl Connected for ServerStream {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer()
+    }
+}

@@ -1,0 +1,285 @@
+//! A stream that a library owns and that can still be looked at.
+
+use firstflight::credential::Outcome;
+use firstflight::{Stream, Way};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is kept of a connection that is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) outcome: Outcome,
+    pub(crate) way: Option<Way>,
+    #[cfg(feature = "hyper-util")]
+    pub(crate) race: Option<firstflight::Race>,
+    #[cfg(feature = "hyper-util")]
+    pub(crate) times: Option<firstflight::ConnectTimes>,
+    /// It ended before its handshake was complete.
+    pub(crate) early: bool,
+    pub(crate) early_bytes: u32,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
+}
+
+impl Facts {
+    fn of(stream: Option<&Stream>) -> Self {
+        Self {
+            outcome: stream.map_or(Outcome::Undecided, Stream::outcome),
+            way: stream.map(Stream::way),
+            #[cfg(feature = "hyper-util")]
+            race: stream.and_then(Stream::race),
+            #[cfg(feature = "hyper-util")]
+            times: stream.and_then(Stream::times),
+            early: stream.is_some_and(Stream::is_early),
+            early_bytes: stream.map_or(0, Stream::early_bytes),
+            peer: stream.map(Stream::peer_addr),
+            local: stream.and_then(Stream::local_addr),
+        }
+    }
+}
+
+/// A stream, or what connects to one.
+pub(crate) trait Connects: AsyncRead + AsyncWrite + Unpin {
+    /// The connection, once there is one.
+    fn connection(&self) -> Option<&Stream>;
+}
+
+impl Connects for Stream {
+    fn connection(&self) -> Option<&Stream> {
+        Some(self)
+    }
+}
+
+#[cfg(feature = "hyper-util")]
+impl Connects for firstflight::LazyStream {
+    fn connection(&self) -> Option<&Stream> {
+        self.stream()
+    }
+}
+
+enum State<S> {
+    Open(S),
+    Over(Facts),
+}
+
+/// The tasks that wait for what a stream reports to writers. A stream keeps one waker for them, and a task that waits for
+/// the handshake need not be the task that writes.
+#[derive(Default)]
+struct Writers(Mutex<Vec<Waker>>);
+
+impl Wake for Writers {
+    fn wake(self: Arc<Self>) {
+        let waiting = std::mem::take(&mut *lock(&self.0));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Writers {
+    fn add(&self, waker: &Waker) {
+        let mut waiting = lock(&self.0);
+        if !waiting.iter().any(|one| one.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+}
+
+struct Shared<S> {
+    state: Mutex<State<S>>,
+    writers: Arc<Writers>,
+    /// Wakes all of `writers`.
+    waker: Waker,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The end for the library. The connection ends when it is dropped.
+pub(crate) struct Watched<S: Connects>(Arc<Shared<S>>);
+
+/// The end for the observer. It does not keep the connection open, and afterwards shows how it ended.
+pub(crate) struct Watch<S>(Arc<Shared<S>>);
+
+impl<S> Clone for Watch<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Connects> fmt::Debug for Watch<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.facts().fmt(f)
+    }
+}
+
+impl<S: Connects> fmt::Debug for Watched<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.watch().fmt(f)
+    }
+}
+
+impl<S: Connects> Watched<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        let writers = Arc::new(Writers::default());
+        let waker = Arc::clone(&writers).into();
+        Self(Arc::new(Shared { state: Mutex::new(State::Open(stream)), writers, waker }))
+    }
+
+    pub(crate) fn watch(&self) -> Watch<S> {
+        Watch(Arc::clone(&self.0))
+    }
+
+    fn poll<T>(&self, poll: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &mut *lock(&self.0.state) {
+            State::Open(stream) => poll(Pin::new(stream)),
+            // Only a drop gets here, and afterwards nobody polls.
+            State::Over(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Polls with the waker of all writers.
+    fn poll_writing<T>(
+        &self,
+        cx: &Context<'_>,
+        poll: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        self.0.writers.add(cx.waker());
+        self.poll(|stream| poll(stream, &mut Context::from_waker(&self.0.waker)))
+    }
+}
+
+impl<S: Connects> Drop for Watched<S> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        let State::Open(stream) = &*state else { return };
+        let facts = Facts::of(stream.connection());
+        let open = std::mem::replace(&mut *state, State::Over(facts));
+        drop(state);
+        drop(open);
+        // Who waits for the handshake waits in vain.
+        self.0.waker.wake_by_ref();
+    }
+}
+
+impl<S: Connects> Watch<S> {
+    /// Looks at the connection: at the stream if there is one, at what is kept if it is over or has not begun.
+    pub(crate) fn look<T>(
+        &self,
+        stream: impl FnOnce(&Stream) -> T,
+        otherwise: impl FnOnce(&Facts) -> T,
+    ) -> T {
+        match &*lock(&self.0.state) {
+            State::Open(open) => match open.connection() {
+                Some(open) => stream(open),
+                None => otherwise(&Facts::of(None)),
+            },
+            State::Over(facts) => otherwise(facts),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        self.look(|stream| Facts::of(Some(stream)), |facts| *facts)
+    }
+
+    /// Waits until the peer's ACK has proved its address. Any number of tasks may wait, beside one that writes.
+    pub(crate) fn poll_confirmed(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.0.writers.add(cx.waker());
+        let mut cx = Context::from_waker(&self.0.waker);
+        self.look(
+            |stream| stream.poll_handshake_confirmed(&mut cx),
+            |facts| Poll::Ready(if facts.early { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }),
+        )
+    }
+}
+
+impl<S: Connects> AsyncRead for Watched<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_read(cx, buf))
+    }
+}
+
+impl<S: Connects> AsyncWrite for Watched<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_writing(cx, |stream, cx| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_writing(cx, |stream, cx| stream.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &*lock(&self.0.state) {
+            State::Open(stream) => stream.is_write_vectored(),
+            State::Over(_) => false,
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_writing(cx, |stream, cx| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_writing(cx, |stream, cx| stream.poll_shutdown(cx))
+    }
+}
+
+/// Reads and writes by the stream inside.
+macro_rules! forward_io {
+    ($stream:ty) => {
+        impl tokio::io::AsyncRead for $stream {
+            fn poll_read(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::pin::Pin::new(&mut self.0).poll_read(cx, buf)
+            }
+        }
+
+        impl tokio::io::AsyncWrite for $stream {
+            fn poll_write(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bytes: &[u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                std::pin::Pin::new(&mut self.0).poll_write(cx, bytes)
+            }
+
+            fn poll_write_vectored(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                std::pin::Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                self.0.is_write_vectored()
+            }
+
+            fn poll_flush(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::pin::Pin::new(&mut self.0).poll_flush(cx)
+            }
+
+            fn poll_shutdown(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::pin::Pin::new(&mut self.0).poll_shutdown(cx)
+            }
+        }
+    };
+}
+pub(crate) use forward_io;
