@@ -123,7 +123,7 @@ fn bind(
         .pending(by_kernel.map_or(0, |_| args.fast_open.pending()))
         .engine(engine)
         .listen(listen);
-    if let Some(policy) = by_kernel {
+    if let Some(policy) = by_kernel.filter(|_| args.fast_open.names_keys()) {
         builder = builder.keys(Arc::clone(&policy.keys));
     }
     if let Some(timeout) = args.readers.send_timeout() {

@@ -112,6 +112,16 @@ impl FastOpen {
         self.no_fast_open || matches!(self.scheme, SchemeName::Linux)
     }
 
+    /// Whether the user named keys. Without them the kernel's own serve as well: other programs at the same address have
+    /// them, too, and clients keep one cookie for an address.
+    pub fn names_keys(&self) -> bool {
+        self.key.is_some()
+            || self.key_file.is_some()
+            || self.key_schedule.is_some()
+            || self.backup_key.is_some()
+            || std::env::var_os(KEY_VARIABLE).is_some()
+    }
+
     /// How many first flights may wait for their client's ACK.
     pub const fn pending(&self) -> u32 {
         self.pending

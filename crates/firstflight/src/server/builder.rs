@@ -64,8 +64,9 @@ impl ServerBuilder {
         self
     }
 
-    /// The keys of the cookies. All servers at one address need the same. Without them, each start makes new ones. Linux
-    /// uses the first backup of a ring, and only Linux' cookie function.
+    /// The keys of the cookies. All servers at one address need the same, on all ports: clients keep one cookie for an
+    /// address. Without them the kernel uses the namespace's, which last until the machine restarts, and UDP has new ones
+    /// at each start. Linux uses the first backup of a ring, and only Linux' cookie function.
     pub fn keys(mut self, keys: Arc<KeyRing>) -> Self {
         self.keys = Some(keys);
         self
