@@ -48,7 +48,11 @@ PAIR = Pair(95)
 SERVERS, FIRST, DEAD = "10.96.0.0/15", "10.96.0.1", "10.98.0.1"
 PORT, CLOSED_PORT, VERIFIER_PORT = 8080, 8081, 4433
 NAME, LABELS = "www.example.com", b"\3www\7example\3com\0"
+#: Parts of rules: SYNs that leave, and packets and SYNs that arrive. What a machine drops of its own packets, its
+#: programs are told, so rules that interfere are at the other end of the wire.
 SYN = f"oifname {DEVICE} tcp flags & (syn|ack) == syn"
+ARRIVES = f"iifname {DEVICE}"
+SYN_ARRIVES = f"{ARRIVES} tcp flags & (syn|ack) == syn"
 #: Time allowed beyond a plain connect and the second attempt, ms.
 MARGIN = 20
 UNKNOWN_RTT = 1000
@@ -66,7 +70,7 @@ class Path:
 
 def race(rtt):
     """The delay of a second attempt when the round-trip time is known, with room for its variation."""
-    return max(50, 3 * rtt)
+    return min(UNKNOWN_RTT, max(50, 3 * rtt))
 
 
 def learns(rtt):
@@ -77,9 +81,9 @@ def learns(rtt):
 PATHS = (
     Path("nothing"),
     Path("nothing, with certificates", asap=True),
-    Path("SYNs with data are dropped", f"{SYN} ip length > 80 drop", delay=learns),
-    Path("option 34 is removed", f"{SYN} reset tcp option fastopen"),
-    Path("UDP is blocked, with certificates", f"oifname {DEVICE} udp dport {PORT} drop", asap=True,
+    Path("SYNs with data are dropped", f"{SYN_ARRIVES} ip length > 80 drop", delay=learns),
+    Path("option 34 is removed", f"{SYN_ARRIVES} reset tcp option fastopen"),
+    Path("UDP is blocked, with certificates", f"{ARRIVES} udp dport {PORT} drop", asap=True,
          delay=lambda rtt: (UNKNOWN_RTT, race(rtt), 0)),
     Path("the server has no Fast Open", fast=1),
     Path("the port is closed", port=CLOSED_PORT),
@@ -112,7 +116,7 @@ class World:
 
     def meddle(self, *rules):
         if rules:
-            self.client.nft(f"type filter hook output priority 0; {'; '.join(rules)}", chain="meddle")
+            self.far.nft(f"type filter hook prerouting priority -300; {'; '.join(rules)}", chain="meddle")
 
     def count_syns(self):
         self.client.nft(f"type filter hook output priority 10; {SYN} counter", chain="count")
@@ -148,10 +152,9 @@ class Cell:
             serve.wait_until(lambda: serve.text("out").startswith("ready"), "a `ready` line")
             world.meddle(*path.rules)
             world.count_syns()
-            common = [visits_binary(), "client", "--server", at(FIRST, path.port), "--samples", self.samples]
-            common += ["--at-once", self.at_once]
+            common = [visits_binary(), "client", "--server", at(FIRST, path.port), "--at-once", self.at_once]
             common += ["--verifier", verifier] * path.asap + ["--dead", at(DEAD, path.port)] * path.dead
-            self.records = self.run(world, common)
+            self.records = self.run(world, [*common, "--samples", self.samples])
             self.extra = self.second_sockets(world.syns())
             if path.port == PORT:
                 # What must not run twice, at a tenth of the samples.
@@ -180,8 +183,8 @@ class Cell:
 
     def second_sockets(self, syns):
         """The share of visits that opened a second socket on the kernel's TCP. SYNs that are sent again look alike, so
-        it is known only where nothing is lost."""
-        if self.loss or self.path.rules or self.path.dead:
+        it is known only where nothing is lost. A refusal is answered by a plain SYN, which is no race."""
+        if self.loss or self.path.rules or self.path.dead or self.path.port != PORT:
             return None
         by_kernel = sum(visit.get("way") != "udp" for visit in self.visits("ours"))
         visits = by_kernel + sum(1 for _ in self.visits("plain"))
