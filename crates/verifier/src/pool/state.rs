@@ -49,6 +49,8 @@ pub(crate) struct Wish {
     /// The certificate that it renews.
     pub(crate) renew: Option<Arc<ClientCertificate>>,
     shelf: (NetworkId, usize),
+    /// [`Shelf::born`] of that shelf.
+    born: u64,
 }
 
 /// A certificate in the pool.
@@ -82,6 +84,8 @@ impl Held {
 /// The certificates of one verifier in one network.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
+    /// When it was made, as a count of changes. A network that was forgotten and came back has another one.
+    born: u64,
     pub(super) fresh: Vec<Held>,
     pub(super) sites: BTreeMap<Site, Held>,
     /// New ones that are being obtained.
@@ -134,6 +138,10 @@ impl State {
     }
 
     pub(crate) fn set_network(&mut self, network: NetworkId) {
+        if network != self.network && !self.network.is_known() {
+            // The next network without an id may be another one.
+            self.shelves.retain(|(network, _), _| network.is_known());
+        }
         self.network = network;
         self.visited.retain(|other| *other != network);
         self.visited.push(network);
@@ -143,7 +151,9 @@ impl State {
         }
         for number in 0..self.issuers.len() {
             // Requests that failed before may succeed now.
-            let shelf = self.shelves.entry((network, number)).or_default();
+            let born = self.changes + 1;
+            let new = || Shelf { born, ..Shelf::default() };
+            let shelf = self.shelves.entry((network, number)).or_insert_with(new);
             (shelf.retry_at, shelf.replace_at, shelf.replaced) = (Instant::ZERO, Instant::ZERO, 0);
             shelf.mismatched.clear();
         }
@@ -212,7 +222,8 @@ impl State {
             if shelf.retry_at > now {
                 continue;
             }
-            let wish = |renew| Wish { issuer: issuer.clone(), wished, renew, shelf: (network, number) };
+            let born = shelf.born;
+            let wish = |renew| Wish { issuer: issuer.clone(), wished, renew, shelf: (network, number), born };
             let due = |held: &Held| !held.renewing && held.due() <= now;
             let fresh = shelf.fresh.iter_mut().find(|held| due(held));
             // A site that was not visited since its certificate arrived needs no new one.
@@ -245,9 +256,7 @@ impl State {
     }
 
     pub(crate) fn handle_obtained(&mut self, wish: Wish, certificate: ClientCertificate) {
-        // The network was forgotten in the meantime.
-        let Some(shelf) = self.shelves.get_mut(&wish.shelf) else { return };
-        self.changes += 1;
+        let Some(shelf) = self.shelf_of(&wish) else { return };
         (shelf.failures, shelf.retry_at) = (0, Instant::ZERO);
         let new = Held::new(Arc::new(certificate));
         match wish.renew {
@@ -262,13 +271,19 @@ impl State {
                 shelf.fresh.push(new);
             }
         }
+        self.changes += 1;
+    }
+
+    /// The shelf of a wish. `None` if the network was forgotten in the meantime.
+    fn shelf_of(&mut self, wish: &Wish) -> Option<&mut Shelf> {
+        self.shelves.get_mut(&wish.shelf).filter(|shelf| shelf.born == wish.born)
     }
 
     /// The certificate was not obtained. The pool pauses its requests to the verifier, with exponential
     /// backoff, and at least for the time `wait` that the verifier demanded. `useless`: the old certificate
     /// cannot be renewed.
     pub(crate) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) {
-        let Some(shelf) = self.shelves.get_mut(&wish.shelf) else { return };
+        let Some(shelf) = self.shelf_of(wish) else { return };
         match &wish.renew {
             Some(old) if useless => {
                 shelf.fresh.retain(|held| !Arc::ptr_eq(&held.certificate, old));
