@@ -39,6 +39,8 @@ pub struct TcpInfo {
     pub rttvar: Duration,
     /// Segments sent again since the connection began, SYNs among them.
     pub retransmissions: u32,
+    /// Bytes of data that arrived, those of the SYN among them.
+    pub received: u64,
 }
 
 impl TcpInfo {
@@ -46,6 +48,10 @@ impl TcpInfo {
         let word = |at: usize| {
             let bytes = info.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
             bytes.map_or(0, u32::from_ne_bytes)
+        };
+        let long = |at: usize| {
+            let bytes = info.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
         };
         let [state, _, _, _, _, options, _, bits, ..] = *info;
         // A bit field behind `tcpi_delivery_rate_app_limited`, which compilers lay out from the lowest bit on
@@ -63,6 +69,7 @@ impl TcpInfo {
             srtt: Duration::from_micros(word(68).into()),
             rttvar: Duration::from_micros(word(72).into()),
             retransmissions: word(100),
+            received: long(128),
         }
     }
 }

@@ -137,13 +137,22 @@ impl Listener {
         Ok(())
     }
 
-    /// Stops to take data in SYNs, and to grant cookies. Then accept until [`Listener::try_accept`] returns nothing, and
-    /// drop the listener: no connection is lost whose data was acknowledged.
+    /// Stops: from now on no handshake completes, and no data in a SYN is taken. Then accept until [`Listener::try_accept`]
+    /// returns nothing, and drop the listener: no connection is lost whose data was acknowledged. Clients that begin
+    /// in between send their SYN again, and are refused when the listener is gone.
     ///
     /// # Errors
     /// The system's.
     pub fn drain(&self) -> io::Result<()> {
-        sys::fast_open_queue(&self.tcp, 0)
+        sys::fast_open_queue(&self.tcp, 0)?;
+        #[cfg(target_os = "linux")]
+        {
+            // A filter of one instruction, which returns a length of zero: it drops what comes for the listener.
+            // Connections that were accepted, or wait to be, are sockets of their own.
+            let nothing = socket2::SockFilter::new(DROP, 0, 0, 0);
+            socket2::SockRef::from(&self.tcp).attach_filter(&[nothing])?;
+        }
+        Ok(())
     }
 
     /// Returns the next connection. A connection whose SYN carried accepted data is returned before its handshake is
@@ -165,15 +174,21 @@ impl Listener {
         Poll::Ready(Ok(self.stream(tcp, remote)))
     }
 
-    /// The next connection, if one waits.
+    /// The next connection, if one waits. It asks the system, which may know of one that the event loop has not seen
+    /// yet.
     ///
     /// # Errors
     /// The system's.
     pub fn try_accept(&self) -> io::Result<Option<Stream>> {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        match self.poll_accept(&mut cx) {
-            Poll::Ready(stream) => stream.map(Some),
-            Poll::Pending => Ok(None),
+        match socket2::SockRef::from(&self.tcp).accept() {
+            Ok((socket, remote)) => {
+                socket.set_nonblocking(true)?;
+                let remote = remote.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+                let tcp = TcpStream::from_std(socket.into())?;
+                Ok(Some(self.stream(tcp, remote)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -185,10 +200,14 @@ impl Listener {
 
     fn stream(&self, tcp: TcpStream, remote: SocketAddr) -> Stream {
         let asked = sys::saved_syn(&tcp).ok().and_then(|syn| Asked::of(&syn));
-        let early = sys::tcp_info(&tcp).is_ok_and(|info| TcpInfo::parse(&info).syn_data);
-        let data = asked.map_or(0, |asked| asked.data);
-        let outcome = if early { Outcome::Accepted } else { Outcome::Handshake(self.reason(asked)) };
-        Stream::accepted(tcp, remote, outcome, if early { data } else { 0 })
+        let info = sys::tcp_info(&tcp).ok().map(|info| TcpInfo::parse(&info)).filter(|info| info.syn_data);
+        let Some(info) = info else {
+            return Stream::accepted(tcp, remote, Outcome::Handshake(self.reason(asked)), 0);
+        };
+        // The headers of a SYN may not have been kept, or not be understood. What has arrived by now is then early.
+        let arrived = u32::try_from(info.received).unwrap_or(u32::MAX).max(1);
+        let early = asked.map(|asked| asked.data).filter(|data| *data > 0).unwrap_or(arrived);
+        Stream::accepted(tcp, remote, Outcome::Accepted, early)
     }
 
     /// Why the data of a SYN was not accepted.
@@ -210,6 +229,10 @@ impl Listener {
         }
     }
 }
+
+/// BPF_RET | BPF_K (`linux/bpf_common.h`).
+#[cfg(target_os = "linux")]
+const DROP: u16 = 0x06;
 
 /// Sets what Fast Open needs.
 fn prepare(socket: &impl sys::Handle, config: &ListenConfig) -> io::Result<Grants> {
