@@ -2,17 +2,21 @@
 
 mod http2;
 mod method;
+mod preface;
+mod wakers;
 
 use crate::first_flight::FirstFlight;
 use crate::stream::Stream;
 use firstflight_credential::Outcome;
+use preface::Preface;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use wakers::Wakers;
 
 /// The longest first flight that is taken, bytes. It is more than any SYN carries.
 const MOST: usize = 64 * 1024;
@@ -56,10 +60,10 @@ type Connecting = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
 type Connect = Box<dyn FnOnce(Vec<u8>) -> Connecting + Send>;
 
 enum State {
-    /// Nothing was written. A reader waits.
-    Idle(Option<Connect>, Option<Waker>),
+    /// Nothing was written.
+    Idle(Option<Connect>),
     /// The preface of HTTP/2 waits for a request.
-    Preface(Option<Connect>, Vec<u8>, Pin<Box<Sleep>>),
+    Preface(Preface),
     Connecting(Connecting),
     Open(Box<Stream>),
     /// The error, until it is returned.
@@ -72,7 +76,11 @@ enum State {
 ///
 /// In HTTP/2 the first write is the preface, which is no request. It waits two milliseconds at most for the request
 /// behind it.
-pub struct LazyStream(State);
+pub struct LazyStream {
+    state: State,
+    /// The tasks that wait for a connection: one may read and another one write.
+    waiting: Arc<Wakers>,
+}
 
 impl fmt::Debug for LazyStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,13 +95,14 @@ impl LazyStream {
         F: FnOnce(Vec<u8>) -> C + Send + 'static,
         C: Future<Output = io::Result<Stream>> + Send + 'static,
     {
-        Self(State::Idle(Some(Box::new(|first| Box::pin(connect(first)))), None))
+        let state = State::Idle(Some(Box::new(|first| Box::pin(connect(first)))));
+        Self { state, waiting: Arc::default() }
     }
 
     /// The connection, once there is one.
     #[must_use]
     pub fn stream(&self) -> Option<&Stream> {
-        match &self.0 {
+        match &self.state {
             State::Open(stream) => Some(stream),
             _ => None,
         }
@@ -105,73 +114,55 @@ impl LazyStream {
         self.stream().map_or(Outcome::Undecided, Stream::outcome)
     }
 
-    /// Begins to connect with `first`.
-    fn begin(&mut self, connect: Connect, first: Vec<u8>, cx: &mut Context<'_>) {
-        self.0 = State::Connecting(connect(first));
-        // The SYN leaves now. The next call returns an error, if there is one.
-        let _ = self.poll_connect(cx);
-    }
-
     /// Goes on to connect, if that is under way.
-    fn poll_connect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let State::Preface(connect, first, timer) = &mut self.0 {
-            ready!(timer.as_mut().poll(cx));
-            if let Some(connect) = connect.take() {
-                let first = std::mem::take(first);
-                self.0 = State::Connecting(connect(first));
-            }
-        }
-        if let State::Connecting(connecting) = &mut self.0 {
-            self.0 = match ready!(connecting.as_mut().poll(cx)) {
-                Ok(stream) => State::Open(Box::new(stream)),
-                Err(error) => State::Failed(Some(error)),
-            };
-        }
+    fn poll_connect(&mut self) -> Poll<()> {
+        // The connect wakes all tasks that wait for it, not only the one that polls it now.
+        let waker = Waker::from(Arc::clone(&self.waiting));
+        let mut cx = Context::from_waker(&waker);
+        let connected = match &mut self.state {
+            State::Preface(preface) => ready!(preface.poll_connected(&mut cx)),
+            State::Connecting(connecting) => ready!(connecting.as_mut().poll(&mut cx)),
+            _ => return Poll::Ready(()),
+        };
+        self.state = match connected {
+            Ok(stream) => State::Open(Box::new(stream)),
+            Err(error) => State::Failed(Some(error)),
+        };
+        self.waiting.wake_all();
         Poll::Ready(())
     }
 
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut Stream>> {
-        ready!(self.poll_connect(cx));
-        Poll::Ready(match &mut self.0 {
+        if !matches!(self.state, State::Open(_) | State::Failed(_)) {
+            // Before the poll: what it finds out wakes everybody.
+            self.waiting.add(cx.waker());
+        }
+        ready!(self.poll_connect());
+        Poll::Ready(match &mut self.state {
             State::Open(stream) => Ok(stream),
             State::Failed(error) => Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into())),
-            State::Idle(_, waker) => {
-                *waker = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            State::Preface(..) | State::Connecting(_) => return Poll::Pending,
+            State::Idle(_) | State::Preface(_) | State::Connecting(_) => return Poll::Pending,
         })
     }
 
     /// Takes a write before the connect. `None` if there is a connect under way, or a connection.
-    fn take(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Option<usize> {
-        match &mut self.0 {
-            State::Idle(connect, waker) => {
+    fn take(&mut self, bytes: &[u8]) -> Option<usize> {
+        let part = bytes.get(..MOST).unwrap_or(bytes);
+        match &mut self.state {
+            State::Idle(_) if part.is_empty() => Some(0),
+            State::Idle(connect) => {
                 let connect = connect.take()?;
-                let waker = waker.take();
-                let first = bytes.get(..MOST).unwrap_or(bytes).to_vec();
-                let taken = first.len();
-                if http2::awaits_request(&first) {
-                    self.0 = State::Preface(Some(connect), first, Box::pin(sleep(PREFACE_WAITS)));
-                } else {
-                    self.begin(connect, first, cx);
-                }
-                waker.into_iter().for_each(Waker::wake);
-                Some(taken)
+                let first = part.to_vec();
+                self.state = match http2::awaits_request(&first) {
+                    true => State::Preface(Preface::new(connect, first)),
+                    false => State::Connecting(connect(first)),
+                };
+                // The SYN leaves now. The next call returns an error, if there is one.
+                let _ = self.poll_connect();
+                self.waiting.wake_all();
+                Some(part.len())
             }
-            State::Preface(connect, first, _) => {
-                let room = MOST.saturating_sub(first.len());
-                let part = bytes.get(..room).unwrap_or(bytes);
-                first.extend_from_slice(part);
-                let taken = part.len();
-                if (!http2::awaits_request(first) || taken == 0)
-                    && let Some(connect) = connect.take()
-                {
-                    let first = std::mem::take(first);
-                    self.begin(connect, first, cx);
-                }
-                (taken > 0).then_some(taken)
-            }
+            State::Preface(preface) => preface.take(part),
             _ => None,
         }
     }
@@ -187,7 +178,7 @@ impl AsyncRead for LazyStream {
 impl AsyncWrite for LazyStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if let Some(taken) = this.take(bytes, cx) {
+        if let Some(taken) = this.take(bytes) {
             return Poll::Ready(Ok(taken));
         }
         let stream = ready!(this.poll_open(cx))?;
@@ -200,10 +191,10 @@ impl AsyncWrite for LazyStream {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if matches!(this.0, State::Idle(..) | State::Preface(..)) {
+        if matches!(this.state, State::Idle(..) | State::Preface(..)) {
             // A request's head and body may be apart.
             let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter()).copied().take(MOST).collect();
-            if let Some(taken) = this.take(&all, cx) {
+            if let Some(taken) = this.take(&all) {
                 return Poll::Ready(Ok(taken));
             }
         }
@@ -216,7 +207,7 @@ impl AsyncWrite for LazyStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.0 {
+        match &self.state {
             // There is nothing to flush, and a flush must not wait for a write.
             State::Idle(..) | State::Preface(..) => Poll::Ready(Ok(())),
             _ => {
@@ -227,7 +218,7 @@ impl AsyncWrite for LazyStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if matches!(self.0, State::Idle(..)) {
+        if matches!(self.state, State::Idle(..)) {
             return Poll::Ready(Ok(()));
         }
         let stream = ready!(self.get_mut().poll_open(cx))?;

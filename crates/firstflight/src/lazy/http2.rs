@@ -12,10 +12,12 @@ const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 /// Flags of frames.
 const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const WITH_PRIORITY: u8 = 0x20;
-/// `:method: GET` in the static table of HPACK (RFC 7541 appendix A), as an indexed field.
-const GET: u8 = 0x82;
+/// `:method: GET` and `:method: POST` in the static table of HPACK (RFC 7541 appendix A).
+const GET: usize = 2;
+const POST: usize = 3;
 
 /// A frame, as far as it is there.
 #[derive(Clone, Copy)]
@@ -65,9 +67,9 @@ fn content(data: &[u8]) -> Content {
             (SETTINGS | WINDOW_UPDATE | PRIORITY, request) => request,
             (HEADERS, None) => {
                 let over = frame.flags & END_STREAM != 0;
-                Some((over && method(frame) == Some(GET), over))
+                Some((over && is_get(frame), over))
             }
-            (CONTINUATION, Some(request)) => Some(request),
+            (CONTINUATION, Some((_, over))) => Some((false, over)),
             (DATA, Some((_, false))) => Some((false, frame.flags & END_STREAM != 0)),
             _ => return Content::More,
         };
@@ -79,11 +81,75 @@ fn content(data: &[u8]) -> Content {
     }
 }
 
-/// The first byte of a request's fields. Encoders put the method first (RFC 9113 §8.3).
-fn method(frame: Frame<'_>) -> Option<u8> {
-    let padded = usize::from(frame.flags & PADDED != 0);
-    let priority = if frame.flags & WITH_PRIORITY != 0 { 5 } else { 0 };
-    frame.payload.get(padded + priority).copied()
+/// Whether a frame has all fields of a request, of which the first is `:method: GET` as encoders write it, and no other
+/// one is a method.
+fn is_get(frame: Frame<'_>) -> bool {
+    let fields = || {
+        let mut fields = frame.payload;
+        if frame.flags & PADDED != 0 {
+            let (padding, rest) = fields.split_first()?;
+            fields = rest.get(..rest.len().checked_sub(usize::from(*padding))?)?;
+        }
+        if frame.flags & WITH_PRIORITY != 0 {
+            fields = fields.get(5..)?;
+        }
+        Some(fields)
+    };
+    let names = fields().and_then(names).unwrap_or_default();
+    let methods = names.iter().filter(|name| matches!(**name, GET | POST)).count();
+    frame.flags & END_HEADERS != 0 && names.first() == Some(&GET) && methods == 1
+}
+
+/// The index of each field's name (RFC 7541 §6), 0 for one that is spelt out. `None` if they are malformed.
+fn names(mut fields: &[u8]) -> Option<Vec<usize>> {
+    let mut names = Vec::new();
+    while let Some(first) = fields.first() {
+        // An indexed field, a literal that is stored, a new size of the table, or another literal.
+        let (prefix, is_field, has_value) = match first {
+            0x80.. => (7, true, false),
+            0x40..0x80 => (6, true, true),
+            0x20..0x40 => (5, false, false),
+            _ => (4, true, true),
+        };
+        let (index, rest) = integer(fields, prefix)?;
+        fields = rest;
+        if is_field {
+            // A method that is spelt out, or that is not in the static table, is not known here.
+            names.push(if has_value && index == GET { POST } else { index });
+        }
+        if has_value && index == 0 {
+            fields = skip(fields)?;
+        }
+        if has_value {
+            fields = skip(fields)?;
+        }
+    }
+    Some(names)
+}
+
+/// An integer with a prefix of so many bits (RFC 7541 §5.1), and what follows.
+fn integer(bytes: &[u8], prefix: u32) -> Option<(usize, &[u8])> {
+    let (first, mut rest) = bytes.split_first()?;
+    let most = (1_usize << prefix) - 1;
+    let mut value = usize::from(*first) & most;
+    if value < most {
+        return Some((value, rest));
+    }
+    for shift in [0, 7, 14] {
+        let (byte, after) = rest.split_first()?;
+        rest = after;
+        value += usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some((value, rest));
+        }
+    }
+    None
+}
+
+/// What follows a string (RFC 7541 §5.2).
+fn skip(bytes: &[u8]) -> Option<&[u8]> {
+    let (len, rest) = integer(bytes, 7)?;
+    rest.get(len..)
 }
 
 /// Whether `data` is the preface without a whole request behind it.
@@ -119,13 +185,13 @@ mod tests {
             flight(std::slice::from_ref(&settings)),
             flight(&[settings.clone(), head.clone()]),
             flight(&[settings.clone(), head.clone(), frame(DATA, 0, b"a")]),
-            flight(&[settings.clone(), frame(HEADERS, 5, &[GET])])[..48].to_vec(),
+            flight(&[settings.clone(), frame(HEADERS, 5, &[0x82])])[..48].to_vec(),
         ] {
             assert!(awaits_request(&waits), "{waits:?}");
             assert!(!is_safe_request(&waits), "{waits:?}");
         }
         for whole in [
-            flight(&[settings.clone(), frame(HEADERS, 5, &[GET])]),
+            flight(&[settings.clone(), frame(HEADERS, 5, &[0x82])]),
             flight(&[settings, head, frame(DATA, 1, b"a")]),
             b"GET / HTTP/1.1\r\n\r\n".to_vec(),
             Vec::new(),
@@ -136,12 +202,20 @@ mod tests {
 
     #[test]
     fn only_one_get_is_safe() {
-        let get = frame(HEADERS, 5, &[GET, 0x86]);
+        let get = frame(HEADERS, 5, &[0x82, 0x86, 0x40, 1, b'a', 1, b'b', 0x04, 2, b'/', b'x']);
         assert!(is_safe_request(&flight(std::slice::from_ref(&get))));
-        assert!(is_safe_request(&flight(&[frame(HEADERS, 5 | WITH_PRIORITY, &[0, 0, 0, 0, 0, GET])])));
+        assert!(is_safe_request(&flight(&[frame(HEADERS, 5 | WITH_PRIORITY, &[0, 0, 0, 0, 0, 0x82])])));
         let post = frame(HEADERS, 5, &[0x83, 0x86]);
-        let body = [frame(HEADERS, 4, &[GET]), frame(DATA, 1, b"a")];
+        let body = [frame(HEADERS, 4, &[0x82]), frame(DATA, 1, b"a")];
         let unknown = frame(6, 0, &[0; 8]);
+        let continued = [frame(HEADERS, 1, &[0x82]), frame(CONTINUATION, END_HEADERS, &[0x86])];
+        let padded = [frame(HEADERS, 1 | PADDED, &[1, 0x82]), frame(CONTINUATION, END_HEADERS, &[0x83])];
+        for fields in [&[0x82, 0x83][..], &[0x82, 0x42, 1, b'x'], &[0x82, 0x40, 5, b'a'], &[0x86, 0x82], &[]]
+        {
+            assert!(!is_safe_request(&flight(&[frame(HEADERS, 5, fields)])), "{fields:?}");
+        }
+        assert!(!is_safe_request(&flight(&continued)) && !is_safe_request(&flight(&padded)));
+        assert!(!is_safe_request(&flight(&[frame(HEADERS, 1, &[0x82])])));
         for other in [vec![post.clone()], body.to_vec(), vec![get.clone(), post], vec![get, unknown]] {
             assert!(!is_safe_request(&flight(&other)), "{other:?}");
         }
