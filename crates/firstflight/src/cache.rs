@@ -216,6 +216,15 @@ impl CredentialCache {
         file::write(path, servers)
     }
 
+    /// Forgets all servers, in the file too.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn clear(&mut self) {
+        self.servers.clear();
+        if let Err(error) = Self::update(&self.path, Vec::clear) {
+            tracing::warn!("{error}");
+        }
+    }
+
     /// The servers that were read.
     #[must_use]
     pub fn servers(&self) -> &[CachedServer] {

@@ -19,7 +19,7 @@ use crate::stream::Stream;
 use network::Networks;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The environment variable that switches first flights off: `FIRSTFLIGHT=off`.
@@ -166,6 +166,11 @@ impl Client {
         first: FirstFlight<'_>,
     ) -> Result<Stream, ClientError> {
         let shared = &self.shared;
+        shared.networks.refresh(shared).await;
+        #[cfg(feature = "asap")]
+        if let Some(asap) = self.asap() {
+            asap.begin_fixed();
+        }
         #[cfg(feature = "asap")]
         let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, first)?)));
         let course = Course {
@@ -176,7 +181,11 @@ impl Client {
             #[cfg(feature = "asap")]
             carried: offer.as_ref().map(|(_, offer)| offer.carried()),
         };
+        #[cfg(feature = "asap")]
+        let trial = offer.as_ref().map(|(asap, _)| asap.trial());
         let result = Kernel::race(course).await;
+        #[cfg(feature = "asap")]
+        trial.into_iter().for_each(asap::Trial::over);
         #[cfg(feature = "asap")]
         if let Some((asap, offer)) = &offer {
             asap.learn(server, offer, &result);
@@ -236,6 +245,10 @@ impl Client {
     /// Forgets what was learnt about servers and paths. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.shared.kernel.forget();
+        if let Some(cache) = &mut *self.shared.cache.lock().unwrap_or_else(PoisonError::into_inner) {
+            // It waits for its network.
+            cache.clear();
+        }
         #[cfg(feature = "asap")]
         if let Some(asap) = &self.shared.asap {
             asap.forget();
@@ -255,16 +268,23 @@ impl Client {
 
     /// The addresses of a server, best one first.
     async fn look_up(&self, server: &Authority) -> io::Result<Vec<SocketAddr>> {
+        if let Some(address) = server.address() {
+            return Ok(vec![address]);
+        }
         let (name, port) = match server.host() {
-            Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, server.port())]),
+            Host::Ip(_) => return Ok(Vec::new()),
             Host::Name(name) => (name.as_str(), server.port()),
         };
         #[cfg(feature = "asap")]
         if let Some(names) = &self.shared.names {
-            let (addresses, published) = names.look_up(name, port).await?;
-            if let Some(asap) = self.asap() {
-                asap.found(server, published);
-            }
+            let addresses = match self.asap().filter(|asap| asap.asks_about(server)) {
+                Some(asap) => {
+                    let (addresses, published) = names.look_up(name, port).await?;
+                    asap.found(server, published);
+                    addresses
+                }
+                None => names.all_addresses(name, false).await?,
+            };
             return Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
         }
         let found: Vec<_> = tokio::net::lookup_host((name, port)).await?.collect();

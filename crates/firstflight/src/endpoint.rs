@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -28,6 +28,9 @@ use tokio::io::AsyncWriteExt;
 /// we did sends its FIN right after the acknowledgement. If we did not answer the FIN, the peer would repeat it for
 /// minutes.
 const LAST_FINS: Duration = Duration::from_millis(100);
+
+/// How long [`Endpoint::shutdown`] waits for its driver, which has nothing left to do.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// A TCP engine on a link. Clones are handles to one engine. When the last handle, listener and stream are gone, the
 /// engine closes what is open and stops.
@@ -128,7 +131,12 @@ impl Endpoint {
         // Derived from the same secret, but independent of the stack's generator.
         let seed = Sha256::new_with_prefix(b"batches").chain_update(config.secret).finalize().into();
         let shared = Shared::new(config, store.is_some(), time);
-        tokio::spawn(Driver::new(Arc::clone(&shared), link, Jobs::new(store, within), seed));
+        let released = Released(Arc::downgrade(&shared));
+        let driver = Driver::new(Arc::clone(&shared), link, Jobs::new(store, within), seed);
+        tokio::spawn(async move {
+            driver.await;
+            drop(released);
+        });
         Self { shared }
     }
 
@@ -331,6 +339,27 @@ impl Endpoint {
         if let Some(snapshot) = last {
             // It fails only when the runtime shuts down; then there is no one left to inform.
             let _ = tokio::task::spawn_blocking(move || snapshot.write()).await;
+        }
+        let released = poll_fn(|cx| {
+            let mut inner = self.shared.lock();
+            if inner.released {
+                return Poll::Ready(());
+            }
+            inner.wait_idle(cx);
+            Poll::Pending
+        });
+        // The link's addresses and ports are free when this returns.
+        let _ = self.time().timeout(RELEASE, released).await;
+    }
+}
+
+/// Says, when it is dropped, that the driver and its link are gone.
+struct Released(Weak<Shared>);
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.lock().release();
         }
     }
 }

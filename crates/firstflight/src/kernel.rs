@@ -31,7 +31,7 @@ use memory::Memory;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The kernel's TCP, and what is remembered of servers and paths. Clones share one memory.
 #[derive(Debug, Clone)]
@@ -44,6 +44,17 @@ struct Shared {
     memory: Mutex<Memory>,
     /// A task waits to write the cache file.
     saving: AtomicBool,
+}
+
+/// A task that waits to write the file. The flag falls with it, also when its runtime ends.
+struct Saving(Weak<Shared>);
+
+impl Drop for Saving {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.saving.store(false, Ordering::Release);
+        }
+    }
 }
 
 impl Default for Kernel {
@@ -82,7 +93,7 @@ impl Kernel {
     ///
     /// Only the first attempt uses Fast Open. The next one begins when one fails, or after 250 ms; after the delay of
     /// [`Kernel::connect`] if the first server's round-trip time is known. There are two attempts at a time: a third one
-    /// takes the place of the oldest. An address that failed, or that lost to a later one, is tried last for ten
+    /// takes the place of the older, after two seconds if they are at different addresses. An address that failed, or that lost to a later one, is tried last for ten
     /// minutes.
     ///
     /// Data that left in the SYN of an attempt that lost is sent again on the winner, which its caller has allowed.
@@ -166,11 +177,11 @@ impl Kernel {
         if self.shared.saving.swap(true, Ordering::AcqRel) {
             return;
         }
-        let shared = Arc::downgrade(&self.shared);
+        let saving = Saving(Arc::downgrade(&self.shared));
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            let Some(shared) = shared.upgrade() else { return };
-            shared.saving.store(false, Ordering::Release);
+            let Some(shared) = saving.0.upgrade() else { return };
+            drop(saving);
             // It fails only when the runtime shuts down.
             let _ = tokio::task::spawn_blocking(move || Self { shared }.save()).await;
         });

@@ -120,15 +120,25 @@ impl Listener {
         }
     }
 
-    /// The kernel's listeners: stops to take data in SYNs, and to grant cookies. An engine loses no connection that it
-    /// has accepted, so nothing happens there.
+    /// Stops to complete handshakes on the kernel's TCP, and moves the connections that wait to be accepted to `waiting`.
+    /// An engine's listener goes on until it is dropped.
     #[cfg(feature = "kernel")]
-    pub(crate) fn stop_first_flights(&self) {
-        if let Kind::Kernel(kernel) = &self.0
-            && let Err(error) = kernel.drain()
-        {
-            tracing::warn!(%error, "the kernel goes on to take data in SYNs");
+    pub(crate) fn drain(&self, waiting: &mut Vec<Stream>) -> io::Result<()> {
+        match &self.0 {
+            Kind::Engine(engine) => {
+                let cx = Context::from_waker(std::task::Waker::noop());
+                while let Poll::Ready(Ok(stream)) = engine.poll_accept(&cx) {
+                    waiting.push(stream);
+                }
+            }
+            Kind::Kernel(kernel) => {
+                kernel.drain()?;
+                while let Some(stream) = kernel.try_accept()? {
+                    waiting.push(stream.into());
+                }
+            }
         }
+        Ok(())
     }
 
     /// The address that it listens on.

@@ -13,7 +13,7 @@ use crate::listener::Listener;
 use crate::stream::Stream;
 use crate::trust::TrustHandle;
 use firstflight_credential::KeyRing;
-use std::future::poll_fn;
+use futures_util::future::select_all;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -90,13 +90,23 @@ impl Server {
         ServerBuilder::default()
     }
 
-    /// Returns the next connection, of any way.
+    /// Returns the next connection, of any way. Several tasks may call it.
     ///
     /// # Errors
     /// When the system cannot accept, for example because the process has too many files open: the server goes on. When
     /// the UDP socket has failed.
     pub async fn accept(&self) -> io::Result<Stream> {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        let count = self.listeners.len();
+        // No listener can keep another one from being asked.
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let order = (0..count).filter_map(|n| self.listeners.get(first.wrapping_add(n) % count));
+        // Each has its own list of tasks that wait. What is dropped here has not accepted anything.
+        let accepting: Vec<_> = order.map(|listener| Box::pin(listener.accept())).collect();
+        if accepting.is_empty() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let (stream, ..) = select_all(accepting).await;
+        stream.inspect(note)
     }
 
     /// Poll version of [`Server::accept`]. Poll it from one task at a time.
@@ -105,19 +115,12 @@ impl Server {
     /// As [`Server::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         let count = self.listeners.len();
-        // No listener can keep another one from being asked.
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
         for n in 0..count {
             if let Some(listener) = self.listeners.get(first.wrapping_add(n) % count)
                 && let Poll::Ready(stream) = listener.poll_accept(cx)
             {
-                #[cfg(feature = "metrics")]
-                if let Ok(stream) = stream.as_ref()
-                    && stream.way() == crate::stream::Way::Kernel
-                {
-                    crate::metrics::accepted_by_kernel(stream.outcome());
-                }
-                return Poll::Ready(stream);
+                return Poll::Ready(stream.inspect(note));
             }
         }
         Poll::Pending
@@ -168,21 +171,21 @@ impl Server {
         self.listeners.iter().filter_map(Listener::trust).collect()
     }
 
-    /// Stops to take first flights on the kernel's TCP, and returns the connections that wait to be accepted, so that
-    /// none is lost whose data was acknowledged. Then drop the server. Streams of UDP need the engine: end it with
-    /// [`Server::shutdown`].
-    pub fn drain(&self) -> Vec<Stream> {
-        for listener in &self.listeners {
-            listener.stop_first_flights();
-        }
-        let mut cx = Context::from_waker(std::task::Waker::noop());
+    /// Stops to listen, and returns the connections that waited to be accepted, so that none is lost whose data was
+    /// acknowledged. On an error, for example because the process has too many files open, the connections that still
+    /// wait are kept: call it again. Streams of UDP go on as long as the engine does: see [`Server::shutdown`].
+    ///
+    /// # Errors
+    /// The system's, beside what was accepted before.
+    pub fn drain(&mut self) -> (Vec<Stream>, io::Result<()>) {
         let mut waiting = Vec::new();
         for listener in &self.listeners {
-            while let Poll::Ready(Ok(stream)) = listener.poll_accept(&mut cx) {
-                waiting.push(stream);
+            if let Err(error) = listener.drain(&mut waiting) {
+                return (waiting, Err(error));
             }
         }
-        waiting
+        self.listeners.clear();
+        (waiting, Ok(()))
     }
 
     /// Closes the listeners, and waits until the connections in UDP have closed in order, for at most `timeout`.
@@ -192,4 +195,14 @@ impl Server {
             endpoint.shutdown(timeout).await;
         }
     }
+}
+
+/// Counts an accepted connection. The engine counts its own.
+fn note(stream: &Stream) {
+    #[cfg(feature = "metrics")]
+    if stream.way() == crate::stream::Way::Kernel {
+        crate::metrics::accepted_by_kernel(stream.outcome());
+    }
+    #[cfg(not(feature = "metrics"))]
+    let _ = stream;
 }

@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub stopping: bool,
     /// Set when the driver has stopped; contains the kind of the link's error, if one was the cause.
     pub stopped: Option<Option<io::ErrorKind>>,
+    /// The driver and its link are gone.
+    pub released: bool,
     pub time: Time,
     /// Saves the client's memory of servers.
     keeper: Option<Keeper>,
@@ -221,6 +223,12 @@ impl Inner {
         self.idle.drain(..).for_each(Waker::wake);
     }
 
+    /// Records that the driver and its link are gone.
+    pub(crate) fn release(&mut self) {
+        self.released = true;
+        self.idle.drain(..).for_each(Waker::wake);
+    }
+
     /// Returns an error once the driver has stopped.
     pub(crate) fn check(&self) -> io::Result<()> {
         match self.stopped {
@@ -275,6 +283,7 @@ impl Shared {
             driver: None,
             stopping: false,
             stopped: None,
+            released: false,
             time,
             keeper: None,
             history: History::default(),

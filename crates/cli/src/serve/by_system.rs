@@ -148,7 +148,7 @@ fn bind(
 
 /// Accepts connections until `stopping` closes, and then those that wait.
 async fn accept(
-    server: Server,
+    mut server: Server,
     site: Site,
     graceful: Arc<GracefulShutdown>,
     mut stopping: watch::Receiver<()>,
@@ -169,7 +169,15 @@ async fn accept(
             _ = stopping.changed() => break,
         }
     }
-    for stream in server.drain() {
-        serve(stream, site.clone(), &graceful);
+    loop {
+        let (waiting, rest) = server.drain();
+        for stream in waiting {
+            serve(stream, site.clone(), &graceful);
+        }
+        match rest {
+            Ok(()) => break,
+            Err(error) => tracing::warn!(%error, "cannot accept"),
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }

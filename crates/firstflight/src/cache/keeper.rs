@@ -33,6 +33,8 @@ struct File {
     path: Box<Path>,
     /// The most servers that the file may hold.
     most: usize,
+    /// The store has no cookies of its own, so those in the file stay.
+    keeps_cookies: bool,
     /// Locked during a write, so that what was taken first is written first.
     writing: Mutex<()>,
     unwritten: Mutex<Unwritten>,
@@ -61,6 +63,7 @@ impl Keeper {
         let file = File {
             path: cache.path.into(),
             most: usize::MAX,
+            keeps_cookies: false,
             writing: Mutex::default(),
             unwritten: Mutex::default(),
         };
@@ -74,6 +77,16 @@ impl Keeper {
         }
         self.saved = store.changes();
         self.known = known(store).map(|(network, ip, entry)| ((network, ip), entry.clone())).collect();
+        self
+    }
+
+    /// The store has no cookies of its own, as that of the kernel's sockets: what another program learnt of cookies and
+    /// segment sizes stays in the file.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn without_cookies(mut self) -> Self {
+        if let Some(file) = Arc::get_mut(&mut self.file) {
+            file.keeps_cookies = true;
+        }
         self
     }
 
@@ -141,9 +154,19 @@ impl Unwritten {
     }
 
     /// The content of the file with these changes, at most `most` servers.
-    fn apply(&self, mut servers: Vec<CachedServer>, most: usize) -> Vec<CachedServer> {
+    fn apply(&self, mut servers: Vec<CachedServer>, most: usize, keeps_cookies: bool) -> Vec<CachedServer> {
         servers.retain(|server| !self.afresh && server.network.is_known());
-        put(&mut servers, self.servers.clone());
+        let mut later = self.servers.clone();
+        if keeps_cookies {
+            for server in &mut later {
+                if let Some(known) = servers.iter().find(|known| known.key() == server.key()) {
+                    server.cookies.clone_from(&known.cookies);
+                    server.path_mss.clone_from(&known.path_mss);
+                    (server.one_time, server.mss) = (known.one_time, known.mss);
+                }
+            }
+        }
+        put(&mut servers, later);
         servers.drain(..servers.len().saturating_sub(most));
         servers
     }
@@ -169,7 +192,9 @@ impl Snapshot {
         if changes.is_empty() {
             return;
         }
-        if let Err(error) = file::update(&file.path, |servers| changes.apply(servers, file.most)) {
+        if let Err(error) =
+            file::update(&file.path, |servers| changes.apply(servers, file.most, file.keeps_cookies))
+        {
             tracing::warn!("{error}");
             // Try again with the next changes.
             let mut unwritten = file.unwritten();

@@ -79,6 +79,26 @@ pub(super) struct Offer<'a> {
     remote: SocketAddr,
     config: ConnectConfig,
     certificate: Arc<ClientCertificate>,
+    /// The network on which the connect begins.
+    network: NetworkId,
+}
+
+/// A connect in UDP under way. If it is dropped, the caller has given up.
+pub(super) struct Trial<'a>(Option<&'a Asap>);
+
+impl Trial<'_> {
+    /// It has ended by itself.
+    pub(super) fn over(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if let Some(asap) = self.0 {
+            asap.paths().health.silent();
+        }
+    }
 }
 
 impl Offer<'_> {
@@ -115,6 +135,11 @@ impl Asap {
 
     fn paths(&self) -> MutexGuard<'_, Paths> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is worth asking what `server` publishes.
+    pub(super) fn asks_about(&self, server: &Authority) -> bool {
+        self.records.asks_about(server)
     }
 
     /// `server` publishes this, as was found with its addresses.
@@ -179,7 +204,7 @@ impl Asap {
         let published = self.records.known(server).filter(|_| may_ride)?;
         let (port, engine) = (published.udp_port?, self.engine.get()?.as_ref()?);
         let site = Site::new(&server.host().to_string());
-        let (remote, certificate) = {
+        let (remote, certificate, network) = {
             let paths = self.paths();
             if !paths.health.allows(first.is_replayable(), paths.time.now()) {
                 return None;
@@ -187,7 +212,7 @@ impl Asap {
             let mut usable = addresses.iter().filter(|remote| !paths.is_slow(**remote, port));
             usable.find_map(|remote| {
                 let certificate = engine.pool.certificate_for(&site, remote.ip(), &published.verifiers)?;
-                Some((*remote, certificate))
+                Some((*remote, certificate, paths.network))
             })?
         };
         let identity = match server.host() {
@@ -204,7 +229,12 @@ impl Asap {
         };
         let config =
             ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).carrier(Some(port));
-        Some(Offer { endpoint: &engine.endpoint, remote, config, certificate })
+        Some(Offer { endpoint: &engine.endpoint, remote, config, certificate, network })
+    }
+
+    /// Begins a connect with an offer.
+    pub(super) const fn trial(&self) -> Trial<'_> {
+        Trial(Some(self))
     }
 
     /// Remembers how a connect with `offer` went.
@@ -214,11 +244,17 @@ impl Asap {
         offer: &Offer<'_>,
         result: &Result<Finish, ConnectAnyError>,
     ) {
-        // If nothing answers, the server may be down.
-        let Ok(finish) = result else { return };
         let mut paths = self.paths();
         let (now, network) = (paths.time.now(), paths.network);
+        if network != offer.network {
+            return;
+        }
         let way = Way::new(network, offer.remote, &offer.config);
+        let Ok(finish) = result else {
+            // The server may be down. But UDP is not trusted with what cannot be sent again, until it answers.
+            paths.health.silent();
+            return;
+        };
         if finish.carrier_lost {
             paths.health.lost(now);
             paths.history.lost(way, now);
@@ -253,6 +289,8 @@ impl Asap {
             paths.network = network;
             paths.health = Health::default();
             paths.history.leave(NetworkId::UNKNOWN);
+            // A network's resolver says what it likes.
+            self.records.forget();
         }
     }
 
@@ -284,5 +322,29 @@ impl Paths {
     fn is_slow(&self, remote: SocketAddr, port: u16) -> bool {
         let config = ConnectConfig::default().carrier(Some(port));
         self.history.is_slow(&Way::new(self.network, remote, &config), self.time.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn published() -> Published {
+        let key = firstflight_credential::asap::PrivateKey::from_seed(&[1; 32]);
+        Published::in_udp(9, 1200, &[key.public().id()]).unwrap()
+    }
+
+    /// A network's resolver says what it likes.
+    #[tokio::test]
+    async fn a_record_found_on_one_network_is_not_used_on_another() {
+        let settings = Settings { no_records: true, ..Settings::default() };
+        let asap = Asap::new(settings, None, None, true);
+        let server: Authority = "www.example.com:80".parse().unwrap();
+        asap.move_to(NetworkId([1; 16]));
+        asap.found(&server, Some(published()));
+        assert!(asap.records.known(&server).is_some());
+        asap.move_to(NetworkId([2; 16]));
+        assert!(asap.records.known(&server).is_none(), "the other network's record is used");
     }
 }

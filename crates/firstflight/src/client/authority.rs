@@ -1,7 +1,7 @@
 //! A server's host and port.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
 /// A server's host and port, as in `www.example.com:443` and `[2001:db8::1]:53`. Names are kept in lower case and
@@ -10,6 +10,8 @@ use std::str::FromStr;
 pub struct Authority {
     host: Host,
     port: u16,
+    /// The interface of a link-local IPv6 address; 0 for others.
+    scope: u32,
 }
 
 /// A host.
@@ -56,22 +58,34 @@ impl Authority {
         }
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(ip) = bare.parse() {
-            return Ok(Self { host: Host::Ip(ip), port });
+            return Ok(Self { host: Host::Ip(ip), port, scope: 0 });
         }
         let name = host.strip_suffix('.').unwrap_or(host);
-        // Resolvers would take 10.1 for 10.0.0.1.
-        let number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
+        // Resolvers would take 10.1 for 10.0.0.1, and 0x7f.1 for 127.0.0.1.
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let hexadecimal = last.strip_prefix("0x").or(last.strip_prefix("0X"));
+        let number = last.bytes().all(|b| b.is_ascii_digit())
+            || hexadecimal.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.') || !b.is_ascii();
         if number || !name.bytes().all(legal) || name.len() > 253 {
             return Err(wrong());
         }
-        Ok(Self { host: Host::Name(name.to_ascii_lowercase()), port })
+        Ok(Self { host: Host::Name(name.to_ascii_lowercase()), port, scope: 0 })
     }
 
     /// The host.
     #[must_use]
     pub const fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// The address, if the host is one.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self.host {
+            Host::Ip(IpAddr::V6(ip)) => Some(SocketAddrV6::new(ip, self.port, 0, self.scope).into()),
+            Host::Ip(ip) => Some(SocketAddr::new(ip, self.port)),
+            Host::Name(_) => None,
+        }
     }
 
     /// The port.
@@ -83,7 +97,11 @@ impl Authority {
 
 impl From<SocketAddr> for Authority {
     fn from(address: SocketAddr) -> Self {
-        Self { host: Host::Ip(address.ip()), port: address.port() }
+        let scope = match address {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        Self { host: Host::Ip(address.ip()), port: address.port(), scope }
     }
 }
 
@@ -141,6 +159,8 @@ mod tests {
             "ho/st:80",
             "256.1.1.1:80",
             "me@host:80",
+            "0x7f000001:80",
+            "127.0.0x1:80",
         ] {
             assert!(text.parse::<Authority>().is_err(), "{text}");
         }

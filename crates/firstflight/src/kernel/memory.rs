@@ -56,7 +56,7 @@ impl Memory {
             return false;
         }
         let keeper = Keeper::load(cache, &clock, |network, ip, entry| servers.restore(network, ip, entry));
-        self.keeper = Some(keeper.start(&self.servers));
+        self.keeper = Some(keeper.start(&self.servers).without_cookies());
         true
     }
 
@@ -92,6 +92,11 @@ impl Memory {
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
         }
+    }
+
+    /// The present network.
+    pub(super) const fn network(&self) -> NetworkId {
+        self.network
     }
 
     /// What the next SYN to `server` may carry.

@@ -6,7 +6,7 @@ use crate::first_flight::FirstFlight;
 use crate::kernel::carried::Carried;
 use crate::race::{ConnectAnyError, FailedAttempt, interleave};
 use crate::stream::{Race, Stream};
-use firstflight_credential::{Outcome, Permission, Reason};
+use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_kernel::{Attempt, Carry, ClientFail, Stream as KernelStream, connect};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -23,6 +23,8 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The longest wait for an attempt in UDP, as for the kernel's first SYN.
 #[cfg(feature = "asap")]
 const MOST_DELAY: Duration = Duration::from_secs(1);
+/// How long the older of two attempts keeps its place before a third one takes it.
+const KEEPS_PLACE: Duration = Duration::from_secs(2);
 /// Attempts under way at one time.
 const AT_ONCE: usize = 2;
 
@@ -40,7 +42,7 @@ pub(crate) struct Course<'a> {
 }
 
 /// An attempt that may be made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Candidate {
     remote: SocketAddr,
     way: Way,
@@ -59,6 +61,7 @@ enum Way {
 
 /// An attempt under way.
 struct Running {
+    began: Instant,
     candidate: Candidate,
     /// Whether its SYN is more than an ordinary one: it has an option of Fast Open, or goes in UDP.
     asks: bool,
@@ -132,7 +135,7 @@ impl Course<'_> {
                 Err(error) => Err((unclear_if(taken > 0), error)),
             }
         };
-        Ok(Running { candidate, asks, taken, established: Box::pin(established) })
+        Ok(Running { began: Instant::now(), candidate, asks, taken, established: Box::pin(established) })
     }
 
     #[cfg(feature = "asap")]
@@ -144,7 +147,13 @@ impl Course<'_> {
             let stream = attempt.established().await?;
             Ok((Connected::Carried(stream), taken))
         };
-        Ok(Running { candidate, asks: true, taken, established: Box::pin(established) })
+        Ok(Running {
+            began: Instant::now(),
+            candidate,
+            asks: true,
+            taken,
+            established: Box::pin(established),
+        })
     }
 }
 
@@ -164,8 +173,10 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
     let mut failed = Vec::new();
     let mut fast = Fast::default();
     let mut next_at = Instant::now();
+    let network = course.kernel.memory().network();
     while !running.is_empty() || !waiting.is_empty() {
-        if (running.is_empty() || Instant::now() >= next_at)
+        let at = next_at.max(place_at(&running));
+        if (running.is_empty() || Instant::now() >= at)
             && let Some(candidate) = waiting.pop_front()
         {
             match course.begin(candidate) {
@@ -185,7 +196,12 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                         wait = ATTEMPT_DELAY;
                     }
                     if running.len() >= AT_ONCE {
-                        running.remove(0);
+                        let oldest = running.remove(0);
+                        if oldest.taken > 0 {
+                            // Its server may have executed the data.
+                            let late = io::ErrorKind::TimedOut.into();
+                            failed.push(failure(oldest.candidate.remote, unclear_if(true), late));
+                        }
                     }
                     running.push(attempt);
                     tried.push(candidate);
@@ -213,19 +229,26 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
         });
         let turn = match waiting.is_empty() {
             true => Some(turn.await),
-            false => timeout_at(next_at, turn).await.ok(),
+            false => timeout_at(at, turn).await.ok(),
         };
         match turn {
             None => {}
             Some((attempt, Ok((stream, taken)))) => {
                 // The others are closed before anything is written.
                 drop(running);
-                let (remote, tcp) = (attempt.candidate.remote, |one: &&Candidate| one.way.is_kernels());
-                let before: Vec<_> = tried.iter().filter(tcp).map(|one| one.remote).collect();
-                if attempt.candidate.way.is_kernels() {
-                    course.kernel.memory().raced(remote, &before);
+                let winner = attempt.candidate;
+                // Those that began later have not lost.
+                let earlier = tried.iter().take_while(|one| **one != winner);
+                let before: Vec<_> =
+                    earlier.filter(|one| one.way.is_kernels()).map(|one| one.remote).collect();
+                if winner.way.is_kernels() {
+                    let mut memory = course.kernel.memory();
+                    // What was learnt on a network that the host has left is not used on the next one.
+                    if memory.network() == network {
+                        memory.raced(winner.remote, &before);
+                    }
                 }
-                let won = Won { attempt, stream, taken, fast };
+                let won = Won { attempt, stream, taken, fast, network };
                 return won.deliver(course.kernel, course.first).await.map_err(|error| {
                     failed.push(error);
                     ConnectAnyError { attempts: failed }
@@ -237,7 +260,8 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                     fast.refused = true;
                     if attempt.candidate.way == Way::Fast {
                         put_plain(&mut waiting, attempt.candidate.remote);
-                    } else {
+                    }
+                    if attempt.candidate.way != Way::Fast || attempt.taken > 0 {
                         failed.push(failure(attempt.candidate.remote, outcome, error));
                     }
                 } else {
@@ -248,6 +272,17 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
         }
     }
     Err(ConnectAnyError { attempts: failed })
+}
+
+/// When there is a place for another attempt. The oldest one keeps its place for two seconds: the kernel sends a lost SYN
+/// again after one, and the answer to that takes a round trip. If both are at one address, the older is not needed.
+fn place_at(running: &[Running]) -> Instant {
+    match running {
+        [oldest, other, ..] if oldest.candidate.remote != other.candidate.remote => {
+            oldest.began + KEEPS_PLACE
+        }
+        _ => Instant::now(),
+    }
 }
 
 impl Way {
@@ -320,17 +355,19 @@ struct Won {
     /// How much of the data left with its SYN.
     taken: usize,
     fast: Fast,
+    /// The network on which the race began.
+    network: NetworkId,
 }
 
 impl Won {
     /// Remembers what was learnt, sends the rest of the data, and returns the stream.
     async fn deliver(self, kernel: &Kernel, first: FirstFlight<'_>) -> Result<Finish, FailedAttempt> {
-        let Self { attempt, stream, taken, fast } = self;
+        let Self { attempt, stream, taken, fast, network } = self;
         let remote = attempt.candidate.remote;
         let rest = first.data().get(taken..).unwrap_or_default();
         let finish = match stream {
             Connected::Kernel(mut stream) => {
-                let (race, elsewhere) = learn(kernel, &attempt, &stream, &fast);
+                let (race, elsewhere) = learn(kernel, &attempt, &stream, &fast, network);
                 #[cfg(feature = "asap")]
                 let carrier_lost = fast.candidate.is_some_and(|other| other.way == Way::Carried);
                 let sent = stream.write_all(rest).await;
@@ -345,7 +382,10 @@ impl Won {
                 if let Some(info) = stream.info().filter(|info| info.handshake_retransmits == 0)
                     && let (Some(rtt), Some(var)) = (info.rtt, info.rtt_var)
                 {
-                    kernel.memory().learn_rtt(remote.ip(), rtt, var);
+                    let mut memory = kernel.memory();
+                    if memory.network() == network {
+                        memory.learn_rtt(remote.ip(), rtt, var);
+                    }
                 }
                 stream.write_all(rest).await.map(|()| Finish { stream: stream.into(), carrier_lost: false })
             }
@@ -361,15 +401,19 @@ fn learn(
     attempt: &Running,
     stream: &KernelStream,
     fast: &Fast,
+    network: NetworkId,
 ) -> (Option<Race>, Option<Outcome>) {
     let remote = attempt.candidate.remote;
     let info = stream.info().ok();
     let mut memory = kernel.memory();
-    if let Some(info) = &info {
+    let here = memory.network() == network;
+    if let Some(info) = info.as_ref().filter(|_| here) {
         memory.learn(remote.ip(), info);
     }
     if attempt.asks {
-        if stream.outcome().is_accepted() {
+        if !here {
+            // The host has moved.
+        } else if stream.outcome().is_accepted() {
             memory.accepted(remote.ip());
         } else if info.is_some_and(|info| info.client_fail == ClientFail::SynRetransmitted) {
             // The kernel sent the plain SYN itself.
@@ -379,8 +423,8 @@ fn learn(
     }
     let Some(other) = fast.candidate else { return (None, None) };
     let left = fast.taken > 0;
-    let here = other.remote == remote;
-    if here && other.way.is_kernels() {
+    let same = other.remote == remote;
+    if here && same && other.way.is_kernels() {
         if fast.refused {
             memory.refused(remote.ip());
         } else {
@@ -388,7 +432,7 @@ fn learn(
         }
     }
     // Another server may have executed the data.
-    let elsewhere = (left && !here).then_some(Outcome::Handshake(Reason::Unknown));
+    let elsewhere = (left && !same).then_some(Outcome::Handshake(Reason::Unknown));
     (Some(Race::new(left)), elsewhere)
 }
 

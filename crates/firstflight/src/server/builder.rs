@@ -130,8 +130,13 @@ impl ServerBuilder {
         let mut listeners = Vec::new();
         let mut port = first.port();
         for address in &mut self.addresses {
+            if !matches!(address.port(), 0) && address.port() != port {
+                let text = format!("{address} has another port than {first}: all addresses need the same");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
             // The port that the system chose is the same for all.
             let at = SocketAddr::new(address.ip(), port);
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("TCP {at}: {error}"));
             let config = firstflight_kernel::ListenConfig::default()
                 .pending(self.pending)
                 .backlog(self.backlog)
@@ -139,9 +144,10 @@ impl ServerBuilder {
                 .share_port(self.share_port)
                 .user_timeout(self.send_timeout);
             let listener = match inherited::tcp(at) {
-                Some(listener) => firstflight_kernel::Listener::adopt(listener, config)?,
-                None => firstflight_kernel::Listener::bind(at, config)?,
+                Some(listener) => firstflight_kernel::Listener::adopt(listener, config),
+                None => firstflight_kernel::Listener::bind(at, config),
             };
+            let listener = listener.map_err(named)?;
             Kernel::report(&listener, self.pending > 0);
             port = listener.local_addr().port();
             *address = listener.local_addr();

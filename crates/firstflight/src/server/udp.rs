@@ -50,11 +50,17 @@ pub(super) fn serve(
     };
     let link = match link(addresses, port) {
         Ok(link) => link,
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && !required => {
+        Err(error) if required => {
+            return Err(io::Error::new(error.kind(), format!("UDP port {port}: {error}")));
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             tracing::warn!("UDP port {port} belongs to another program: serving TCP only");
             return Ok(None);
         }
-        Err(error) => return Err(error),
+        Err(error) => {
+            tracing::warn!("cannot serve UDP port {port}, so TCP only: {error}");
+            return Ok(None);
+        }
     };
     let port = link.port();
     let mut config = match &builder.udp.engine {

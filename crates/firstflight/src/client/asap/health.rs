@@ -27,8 +27,14 @@ impl Health {
         *self = Self { answered: Some(now), lost: 0, until: None };
     }
 
+    /// A connect in UDP ended without an answer, or its caller gave up.
+    pub(super) fn silent(&mut self) {
+        self.answered = None;
+    }
+
     /// The kernel's TCP was faster, although UDP began first.
     pub(super) fn lost(&mut self, now: Instant) {
+        self.silent();
         self.lost = self.lost.saturating_add(1);
         if self.lost >= LOSSES {
             let doubled = PAUSE * 2u32.saturating_pow((self.lost - LOSSES).min(8));

@@ -91,6 +91,11 @@ impl Records {
         Asked { answer: Some(answer), speaks }
     }
 
+    /// Whether it is worth asking: an address has no records, and what the caller said counts.
+    pub(super) fn asks_about(&self, server: &Authority) -> bool {
+        self.names.is_some() && matches!(server.host(), Host::Name(_)) && !self.given.contains_key(server)
+    }
+
     /// `server` publishes this, as was found with its addresses.
     pub(super) fn found_beside(&self, server: &Authority, published: Option<Published>) {
         Question { found: Arc::clone(&self.found), server: server.clone() }.answer(Some(published));
