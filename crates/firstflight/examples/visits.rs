@@ -222,6 +222,8 @@ struct How {
     way: &'static str,
     outcome: &'static str,
     reason: &'static str,
+    /// The smoothed round-trip time, ms.
+    rtt: Option<f64>,
     raced: bool,
     twice: bool,
 }
@@ -244,6 +246,7 @@ async fn connect(
         way: stream.way().as_str(),
         outcome: outcome.as_str(),
         reason: outcome.reason().map_or("", |reason| reason.as_str()),
+        rtt: stream.rtt().map(ms),
         raced: race.is_some(),
         twice: race.is_some_and(|race| race.data_left_twice()),
     };
@@ -273,15 +276,18 @@ async fn one<S: tokio::io::AsyncRead + Unpin>(
         while stream.read(&mut buffer).await.is_ok_and(|got| got > 0) {}
         Ok((first_byte, how))
     };
-    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
     match tokio::time::timeout(Duration::from_secs(visits.timeout), visit).await {
         Ok(Ok((first_byte, how))) => json!({
             "ms": ms(first_byte), "way": how.way, "outcome": how.outcome, "reason": how.reason,
-            "raced": how.raced, "twice": how.twice,
+            "rtt": how.rtt, "raced": how.raced, "twice": how.twice,
         }),
         Ok(Err((maybe, error))) => {
             json!({ "ms": ms(began.elapsed()), "error": error, "maybe_delivered": maybe })
         }
         Err(_) => json!({ "ms": ms(began.elapsed()), "error": "no answer", "maybe_delivered": true }),
     }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
