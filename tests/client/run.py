@@ -23,6 +23,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import struct
 import sys
@@ -411,6 +412,8 @@ def main():
     parser.add_argument("--captures", metavar="DIR")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH")
     options = parser.parse_args()
+    # The namespaces end with the `with` blocks, which SIGTERM alone would skip.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     firstflight.BINARY = os.path.abspath(options.bin)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     missing = [name for name in ("ip", "nft", "nginx", "curl", firstflight.BINARY) if not shutil.which(name)]
