@@ -1,153 +1,40 @@
 //! Attacks on `Client`, `Server`, `LazyStream` and the race, from their specification alone.
 #![cfg(target_os = "linux")]
-#![allow(
-    dead_code,
-    missing_docs,
-    unused_imports,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[allow(dead_code, reason = "the tests of firstflight::kernel use all of it")]
 #[path = "../../kernel/tests/namespace/mod.rs"]
 mod namespace;
+mod site;
 
-use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity, PrivateKey, TrustStore, Trusted};
-use firstflight::credential::{NetworkId, Outcome, PendingLimit, Quarantine, Reason, ReplayTable, Window};
+use firstflight::credential::asap::{Identity, PrivateKey};
+use firstflight::credential::{NetworkId, Outcome, Reason};
+use firstflight::kernel::{Kernel, ListenConfig};
 use firstflight::record::Published;
-use firstflight::verifier::{Config, Issuer, IssuerAddress, Service, StreamLimits};
-use firstflight::{Authority, Client, ClientBuilder, ClientError, FirstFlight, Server, Stream, Way};
+use firstflight::{Authority, Client, FirstFlight, Server, Stream, Way};
+use firstflight::{CachedCookie, CachedServer, CredentialCache, LazyStream, ReplaySafety};
 use namespace::{in_namespace, nft};
+use site::{Certified, NETWORK, REQUEST, answer, block, once, policy, ready, safely, verifier};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedReceiver;
-
-const REQUEST: &[u8] = b"request";
-const NETWORK: NetworkId = NetworkId([1; 16]);
-
-/// What a server executed: whether each request was early.
-type Executed = UnboundedReceiver<bool>;
-
-/// Answers each connection of `server`.
-fn serve(server: Server) -> Executed {
-    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        loop {
-            let mut stream = server.accept().await.unwrap();
-            let tell = tell.clone();
-            tokio::spawn(async move {
-                let mut request = [0; REQUEST.len()];
-                if stream.read_exact(&mut request).await.is_ok() {
-                    ALL.lock().unwrap().push((request, stream.early_bytes(), stream.peer_addr()));
-                    let _ = tell.send(stream.early_bytes() > 0);
-                    let _ = stream.write_all(b"answer").await;
-                    let _ = stream.shutdown().await;
-                }
-            });
-        }
-    });
-    told
-}
 
 /// All requests that servers of this process have executed.
 static ALL: std::sync::Mutex<Vec<([u8; 7], u32, SocketAddr)>> = std::sync::Mutex::new(Vec::new());
 
-async fn bind() -> (Server, Authority) {
-    let server = Server::bind("127.0.0.1:0").await.unwrap();
-    let at = server.local_addrs()[0].into();
-    (server, at)
-}
-
-async fn answer(stream: Result<Stream, ClientError>) -> Stream {
-    let mut stream = stream.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    assert_eq!(answer, "answer");
-    stream
-}
-
-fn safely() -> FirstFlight<'static> {
-    FirstFlight::safely_replayable(REQUEST)
-}
-
-fn once() -> FirstFlight<'static> {
-    FirstFlight::at_most_once(REQUEST)
-}
-
-/// A verifier that certifies addresses of this host.
-async fn verifier(key: &PrivateKey) -> IssuerAddress {
-    let allowed = vec!["127.0.0.0/8".parse().unwrap()];
-    let config = Config::default().issuer(Some(Issuer::new(key.clone()))).allowed(allowed);
-    let service =
-        Service::bind(config, &["127.0.0.1:0".parse().unwrap()], StreamLimits::per_client(16)).await.unwrap();
-    let address = IssuerAddress::new(service.addresses()[0], key.public());
-    tokio::spawn(service.run(std::future::pending()));
-    address
-}
-
-/// Trusts `verifier`, as a server does that has run for ten minutes.
-fn policy(verifier: &PrivateKey, identity: Identity) -> AsapPolicy {
-    let key = firstflight::random_guard_key().unwrap();
-    let began = firstflight::unix_ms() - 600_000;
-    AsapPolicy {
-        trust: Arc::new(TrustStore::new([Trusted::new(verifier.public())]).unwrap()),
-        identities: [identity].into(),
-        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, began)),
-        domain: GuardDomain::All,
-        pending: Arc::new(PendingLimit::new(64)),
-        relayed: None,
-        quarantine: Quarantine::default(),
-    }
-}
-
-/// A server that takes certificates, and settings of a client that has one.
-struct Certified {
-    at: Authority,
-    udp_port: u16,
-    executed: Executed,
-    client: ClientBuilder,
-}
-
 async fn certified() -> Certified {
-    let key = PrivateKey::from_seed(&[1; 32]);
-    let verifier = verifier(&key).await;
-    // The identity has the port, so the port must be known.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let builder =
-        Server::builder().address(address).asap(policy(&key, Identity::address(address.ip(), port)));
-    let server = builder.bind().unwrap();
-    let (at, udp_port) = (Authority::from(address), server.udp_port().unwrap());
-    let record = Published::in_udp(udp_port, 1200, &[verifier.id()]).unwrap();
-    let client =
-        Client::builder().network(NETWORK).verifier(verifier).no_resolver().record(at.clone(), record);
-    Certified { at, udp_port, executed: serve(server), client }
+    site::certified(note).await
 }
 
-async fn ready(builder: ClientBuilder) -> Client {
-    let client = builder.build().unwrap();
-    assert!(client.prepare(Duration::from_secs(20)).await);
-    client
+fn note(request: [u8; REQUEST.len()], stream: &Stream) {
+    ALL.lock().unwrap().push((request, stream.early_bytes(), stream.peer_addr()));
 }
-
-/// Drops what goes to this UDP port.
-fn block(udp_port: u16) -> bool {
-    nft(&format!(
-        "table inet t {{ chain c {{ type filter hook input priority 0; udp dport {udp_port} drop; }}; }}"
-    ))
-}
-
-use firstflight::kernel::{Kernel, ListenConfig};
-use firstflight::{CachedCookie, CachedServer, CredentialCache, LazyStream, ReplaySafety};
-use std::future::poll_fn;
-use std::io::{Read, Write};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 fn replayable(data: &[u8]) -> bool {
     ReplaySafety::ByMethod.flight(data).is_replayable()
@@ -716,7 +603,7 @@ fn forget_reaches_a_cache_that_waits_for_its_network() {
     });
 }
 
-/// A verifier's pool leaves a network without an id, and comes to another one without an id.
+/// The host leaves a network without an id, and later joins another network without an id.
 #[test]
 fn a_client_key_of_an_unknown_network_is_not_used_on_the_next_unknown_one() {
     in_namespace("3", || async {
