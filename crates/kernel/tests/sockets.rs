@@ -303,7 +303,7 @@ fn data_without_a_cookie_shows_that_the_path_passes_it() {
     });
 }
 
-/// Whoever returns a SYN quotes it: the option is seen as it was there.
+/// A host that refuses a SYN with an ICMP error quotes it. The quote shows the option as it arrived there.
 #[test]
 fn a_returned_syn_shows_its_option() {
     for family in [4, 6] {

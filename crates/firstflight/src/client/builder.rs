@@ -60,7 +60,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes every connect an ordinary one, by the kernel's TCP. `FIRSTFLIGHT=off` in the environment does the same.
+    /// Switches first flights off: every connect is an ordinary handshake on the kernel's TCP. `FIRSTFLIGHT=off` in the
+    /// environment does the same.
     pub const fn off(mut self, off: bool) -> Self {
         self.off = off;
         self

@@ -127,7 +127,7 @@ fn names(mut fields: &[u8]) -> Option<Vec<usize>> {
     Some(names)
 }
 
-/// An integer with a prefix of so many bits (RFC 7541 §5.1), and what follows.
+/// An integer with a prefix of `prefix` bits (RFC 7541 §5.1), and the bytes behind it.
 fn integer(bytes: &[u8], prefix: u32) -> Option<(usize, &[u8])> {
     let (first, mut rest) = bytes.split_first()?;
     let most = (1_usize << prefix) - 1;
@@ -146,7 +146,7 @@ fn integer(bytes: &[u8], prefix: u32) -> Option<(usize, &[u8])> {
     None
 }
 
-/// What follows a string (RFC 7541 §5.2).
+/// The bytes behind a string (RFC 7541 §5.2).
 fn skip(bytes: &[u8]) -> Option<&[u8]> {
     let (len, rest) = integer(bytes, 7)?;
     rest.get(len..)

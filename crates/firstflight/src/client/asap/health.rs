@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// An answer this long ago shows that UDP works.
 const LATELY: Duration = Duration::from_secs(600);
-/// So many lost races in a row, to any servers, and UDP pauses.
+/// UDP pauses after this number of lost races in a row, to any servers.
 const LOSSES: u32 = 2;
 /// The first pause, and the longest. Each one is twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(600);
