@@ -176,9 +176,8 @@ impl Facts {
         let what = if self.has_cookie() { "cookie" } else { "option" };
         Some(match (path.removed, path.kept, path.routers) {
             (Some(gone), _, _) => {
-                let detail = format_args!(
-                    "The {what} was removed before {gone}: that router quotes the SYN without it."
-                );
+                let detail =
+                    format_args!("The SYN arrives at {gone} without its {what}, as that router quotes it.");
                 Line::new(Finding::OptionRemoved, detail)
             }
             (None, Some(last), Some(routers)) if last.hop == routers => {
