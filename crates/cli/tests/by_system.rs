@@ -55,7 +55,11 @@ fn neither_end_needs_privileges_or_a_link() {
     // An ordinary connect.
     let report = &reports(&["get", &url, "--json", "--no-fast-open"])[0];
     assert_eq!((&report["outcome"], &report["reason"]), (&"handshake".into(), &"not-requested".into()));
-    server.stop();
+    // The counts at the end are those of all ways.
+    let said = server.stop();
+    assert!(said.iter().any(|line| line.starts_with("TCP: 3 connections, ")), "{said:?}");
+    let udp = said.iter().position(|line| line == "UDP:").unwrap();
+    assert!(said[udp..].iter().any(|line| line.contains("1 opened")), "{said:?}");
 }
 
 #[test]

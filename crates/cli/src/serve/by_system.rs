@@ -4,14 +4,14 @@ use super::{Args, ServeError, Site, end, export, files, log, metrics, serve};
 use crate::error::Error;
 use crate::network::{NetworkError, engine_config};
 use crate::stop::Stop;
-use firstflight::{Endpoint, ListenConfig, Server};
+use firstflight::{Endpoint, ListenConfig, Server, Stream};
 use firstflight_redis::RedisStore;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -65,7 +65,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let body_timeout = args.readers.body_timeout();
     let site = Site { root, early_unsafe: args.early_unsafe, body_timeout, log };
     let mut listening = JoinSet::new();
-    listening.spawn(accept(server, site, Arc::clone(&graceful), stopping));
+    let tcp = Arc::new(Mutex::new(log::Tcp::default()));
+    let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
+    listening.spawn(accept(server, door, stopping));
 
     signals.asked().await;
     drop(stop);
@@ -78,12 +80,12 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if let Some(exporting) = exporting {
         exporting.abort();
     }
-    if let Some(endpoint) = endpoint {
-        if asks {
-            log.store(&endpoint.store_counters());
-        }
-        log.counters(&endpoint.counters(), endpoint.connections());
+    if let Some(endpoint) = endpoint.as_ref().filter(|_| asks) {
+        log.store(&endpoint.store_counters());
     }
+    let udp = endpoint.map(|endpoint| (endpoint.counters(), endpoint.connections()));
+    let tcp = *tcp.lock().unwrap_or_else(PoisonError::into_inner);
+    log.by_system(tcp, udp.as_ref().map(|(counters, cut_off)| (counters, *cut_off)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -146,21 +148,28 @@ fn bind(
     server.map_err(|error: io::Error| ServeError::Listen(first, error).into())
 }
 
-/// Accepts connections until `stopping` closes, and then those that wait.
-async fn accept(
-    mut server: Server,
+/// What becomes of a connection.
+struct Door {
     site: Site,
     graceful: Arc<GracefulShutdown>,
-    mut stopping: watch::Receiver<()>,
-) {
+    tcp: Arc<Mutex<log::Tcp>>,
+}
+
+impl Door {
+    fn serve(&self, stream: Stream) {
+        self.tcp.lock().unwrap_or_else(PoisonError::into_inner).count(&stream);
+        // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
+        stream.set_nodelay(true);
+        serve(stream, self.site.clone(), &self.graceful);
+    }
+}
+
+/// Accepts connections until `stopping` closes, and then those that wait.
+async fn accept(mut server: Server, door: Door, mut stopping: watch::Receiver<()>) {
     loop {
         tokio::select! {
             accepted = server.accept() => match accepted {
-                Ok(stream) => {
-                    // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
-                    stream.set_nodelay(true);
-                    serve(stream, site.clone(), &graceful);
-                }
+                Ok(stream) => door.serve(stream),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept");
                     tokio::time::sleep(PAUSE).await;
@@ -171,9 +180,7 @@ async fn accept(
     }
     loop {
         let (waiting, rest) = server.drain();
-        for stream in waiting {
-            serve(stream, site.clone(), &graceful);
-        }
+        waiting.into_iter().for_each(|stream| door.serve(stream));
         match rest {
             Ok(()) => break,
             Err(error) => tracing::warn!(%error, "cannot accept"),

@@ -3,7 +3,7 @@
 use super::{counters, names};
 use crate::observed::Watch;
 use crate::output;
-use firstflight::{Counters, StoreCounters, Stream};
+use firstflight::{Counters, StoreCounters, Stream, Way};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use std::fmt;
@@ -20,12 +20,36 @@ pub struct Log {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Event<'a> {
-    Listening { message: String },
-    Zone { message: String },
+    Listening {
+        message: String,
+    },
+    Zone {
+        message: String,
+    },
     Names(names::Report),
     Request(Line<'a>),
     Counters(counters::Report),
+    /// What was accepted on the kernel's TCP. [`Event::Counters`] is then about UDP.
+    Tcp(Tcp),
     Store(counters::Store),
+}
+
+/// What was accepted on the kernel's TCP.
+#[derive(Clone, Copy, Default, Serialize)]
+pub struct Tcp {
+    connections: u64,
+    /// Those whose first flight was accepted.
+    accepted: u64,
+}
+
+impl Tcp {
+    /// Counts a connection, if it is of the kernel.
+    pub fn count(&mut self, stream: &Stream) {
+        if stream.way() == Way::Kernel {
+            self.connections += 1;
+            self.accepted += u64::from(stream.outcome().is_accepted());
+        }
+    }
 }
 
 /// The log line of a request.
@@ -121,6 +145,22 @@ impl Log {
             output::json(&Event::Names(report));
         } else {
             output::line(&report);
+        }
+    }
+
+    /// Logs what was accepted on the kernel's TCP, and the final counters of UDP, if there was any.
+    pub fn by_system(self, tcp: Tcp, udp: Option<(&Counters, usize)>) {
+        if self.json {
+            output::json(&Event::Tcp(tcp));
+        } else {
+            let Tcp { connections, accepted } = tcp;
+            output::line(&format_args!("TCP: {connections} connections, {accepted} first flights accepted"));
+        }
+        if let Some((counters, cut_off)) = udp.filter(|(counters, _)| counters.packets_in > 0) {
+            if !self.json {
+                output::line(&"UDP:");
+            }
+            self.counters(counters, cut_off);
         }
     }
 
