@@ -176,6 +176,43 @@ fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
     });
 }
 
+/// The SYN with data is lost, and the second attempt's is refused: then there is nothing left to try.
+#[test]
+fn a_refused_second_attempt_is_the_last_one() {
+    in_namespace("3", || async {
+        let (kernel, at, _executed) = begin();
+        // The round-trip time and the cookie belong to the address, so they serve the other port, too.
+        visit(&kernel, at, safely()).await;
+        if !meddle(1, "drop") {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        let closed = SocketAddr::new(at.ip(), 1);
+        let refused = kernel.connect_any(&[closed], safely()).await.unwrap_err();
+        // The one with data and the ordinary one.
+        assert_eq!(refused.attempts.len(), 2, "{refused}");
+    });
+}
+
+/// Timestamps tell which copy of a SYN was answered, so a round-trip time is known, and the next visit can race.
+#[test]
+fn a_lost_syn_does_not_hide_the_round_trip_time() {
+    in_namespace("3", || async {
+        let (kernel, at, mut executed) = begin();
+        // Every second SYN is lost, beginning with the first one.
+        if !meddle_above(0, at.port(), "numgen inc mod 2 == 0 drop") {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        let first = visit(&kernel, at, safely()).await;
+        assert_eq!(first.race(), None);
+        assert!(nft("flush chain ip t c") && meddle_above(60, at.port(), "drop"));
+        let second = visit(&kernel, at, safely()).await;
+        assert!(second.race().is_some(), "it waited for the kernel's second SYN: {}", second.outcome());
+        executed_exactly(2, &mut executed).await;
+    });
+}
+
 /// The keys of two listeners of one port change as a farm changes them, one listener after the other, while a client
 /// visits all the time.
 #[test]

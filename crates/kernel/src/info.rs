@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// `tcpi_options`: the data of the SYN was acknowledged (client), or delivered (server).
 const SYN_DATA: u8 = 32;
+/// `tcpi_options`: both ends send timestamps (RFC 7323).
+const TIMESTAMPS: u8 = 1;
 /// `TCP_ESTABLISHED`, `TCP_SYN_SENT` and `TCP_SYN_RECV` of Linux.
 const SYN_SENT: u8 = 2;
 const SYN_RECV: u8 = 3;
@@ -33,6 +35,8 @@ pub struct TcpInfo {
     pub syn_data: bool,
     /// The handshake is complete.
     pub confirmed: bool,
+    /// Both ends send timestamps, so the round-trip time is right also if segments were sent again (RFC 7323 §4.1).
+    pub timestamps: bool,
     /// Smoothed round-trip time. Zero before the first measurement.
     pub srtt: Duration,
     /// Variation of the round-trip time.
@@ -66,6 +70,7 @@ impl TcpInfo {
             },
             syn_data: options & SYN_DATA != 0,
             confirmed: !matches!(state, SYN_SENT | SYN_RECV),
+            timestamps: options & TIMESTAMPS != 0,
             srtt: Duration::from_micros(word(68).into()),
             rttvar: Duration::from_micros(word(72).into()),
             retransmissions: word(100),
@@ -136,7 +141,7 @@ mod tests {
     fn the_fields_are_where_linux_has_them() {
         let info = info(1, SYN_DATA | 1, if cfg!(target_endian = "little") { 3 << 1 } else { 3 << 5 });
         assert_eq!(info.client_fail, ClientFail::SynRetransmitted);
-        assert!(info.syn_data && info.confirmed);
+        assert!(info.syn_data && info.confirmed && info.timestamps);
         assert_eq!((info.srtt, info.rttvar), (Duration::from_millis(20), Duration::from_millis(5)));
         assert_eq!(info.retransmissions, 2);
     }

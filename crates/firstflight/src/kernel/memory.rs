@@ -132,8 +132,9 @@ impl Memory {
 
     /// The handshake with `server` is complete.
     pub(super) fn learn(&mut self, server: IpAddr, info: &TcpInfo) {
-        // Of a segment that was sent again, the kernel may have measured either copy.
-        if info.retransmissions == 0 && !info.srtt.is_zero() {
+        // Of a segment that was sent again, the kernel may have measured either copy. A timestamp tells which one.
+        let exact = info.retransmissions == 0 || info.timestamps;
+        if exact && !info.srtt.is_zero() {
             self.servers.learn_rtt(self.network, server, info.srtt, info.rttvar, self.time.now());
         }
     }

@@ -258,8 +258,11 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                 if attempt.asks && is_refusal(&error) {
                     // Boxes refuse what they do not know. A plain SYN follows at once.
                     fast.refused = true;
-                    if attempt.candidate.way == Way::Fast {
-                        put_plain(&mut waiting, attempt.candidate.remote);
+                    let remote = attempt.candidate.remote;
+                    let plain = tried.iter().any(|one| one.remote == remote && one.way.is_plain());
+                    // One that began in the race is refused, too, or is still under way.
+                    if attempt.candidate.way == Way::Fast && !plain {
+                        put_plain(&mut waiting, remote);
                     }
                     if attempt.candidate.way != Way::Fast || attempt.taken > 0 {
                         failed.push(failure(attempt.candidate.remote, outcome, error));
@@ -286,6 +289,10 @@ fn place_at(running: &[Running]) -> Instant {
 }
 
 impl Way {
+    const fn is_plain(self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
     const fn is_kernels(self) -> bool {
         match self {
             Self::Fast | Self::Plain(_) => true,
