@@ -11,7 +11,7 @@ use firstflight::credential::asap::{PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
 use firstflight::{Client, ClientError, Server, Way};
-use namespace::in_namespace;
+use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -118,6 +118,29 @@ fn refused_udp_falls_back_at_once_and_order_is_not_lost() {
         // An ICMP error answers: nothing listens at that port.
         let stream = answer(client.connect_to(&site.at, safely()).await).await;
         assert_eq!(stream.way(), Way::Kernel);
+        assert_eq!(site.executed.recv().await, Some(false));
+    });
+}
+
+/// The kernel's first flight races with an ordinary SYN also if UDP fails at once, as it does when a clone was closed.
+#[test]
+fn udp_that_cannot_begin_leaves_a_whole_race() {
+    in_namespace("3", || async {
+        let mut site = certified().await;
+        let client = ready(site.client).await;
+        answer(client.tcp_only().connect_to(&site.at, safely()).await).await;
+        let port = site.at.port();
+        let drop = format!(
+            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
+             add rule ip t c tcp dport {port} tcp flags & (syn | ack) == syn meta length > 74 drop"
+        );
+        if !nft(&drop) {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        client.clone().close().await;
+        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        assert!(stream.way() == Way::Kernel && stream.race().is_some(), "{}", stream.outcome());
         assert_eq!(site.executed.recv().await, Some(false));
     });
 }

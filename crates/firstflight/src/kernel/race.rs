@@ -94,19 +94,28 @@ struct Fast {
 impl Course<'_> {
     /// The attempts in their order, and the time until the second one.
     fn plan(&self) -> (VecDeque<Candidate>, Duration) {
-        let mut memory = self.kernel.memory();
-        let (last, first) = memory.split(self.addresses);
-        let order = [interleave(&first), interleave(&last)].concat();
         #[cfg(feature = "asap")]
         if let Some(carried) = &self.carried {
-            let delay = memory.race_delay(carried.remote.ip());
             let first = Candidate { remote: carried.remote, way: Way::Carried };
-            let others = order.iter().map(|remote| Candidate { remote: *remote, way: Way::Fast });
+            let others = self.order().into_iter().map(|remote| Candidate { remote, way: Way::Fast });
+            let delay = self.kernel.memory().race_delay(carried.remote.ip());
             // What is not known takes no longer than the kernel's own second SYN.
             return (std::iter::once(first).chain(others).collect(), delay.unwrap_or(MOST_DELAY));
         }
-        let delay = order.first().and_then(|remote| memory.race_delay(remote.ip()));
+        self.by_kernel()
+    }
+
+    /// The same without an attempt in UDP.
+    fn by_kernel(&self) -> (VecDeque<Candidate>, Duration) {
+        let order = self.order();
+        let delay = order.first().and_then(|remote| self.kernel.memory().race_delay(remote.ip()));
         (candidates(&order, delay.is_some()), delay.unwrap_or(ATTEMPT_DELAY))
+    }
+
+    /// The addresses, those that lost lately behind the others.
+    fn order(&self) -> Vec<SocketAddr> {
+        let (last, first) = self.kernel.memory().split(self.addresses);
+        [interleave(&first), interleave(&last)].concat()
     }
 
     /// Sends the SYN of an attempt. The error says whether the SYN was more than an ordinary one.
@@ -213,7 +222,13 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                     fast = Fast { candidate: Some(candidate), refused: true, taken: 0 };
                     put_plain(&mut waiting, candidate.remote);
                 }
-                Err((_, error)) => failed.push(failure(candidate.remote, Outcome::Undecided, error)),
+                Err((_, error)) => {
+                    if !candidate.way.is_kernels() {
+                        // Nothing has left, so the kernel's attempts are as without it.
+                        (waiting, wait) = course.by_kernel();
+                    }
+                    failed.push(failure(candidate.remote, Outcome::Undecided, error));
+                }
             }
             continue;
         }
