@@ -157,8 +157,9 @@ impl EngineListener {
         let mut inner = self.shared.lock();
         if let Some(id) = inner.stack.accept(self.id) {
             let Some(info) = inner.stack.info(id) else { return Poll::Pending };
+            let block = inner.stack.accepted_block(id);
             drop(inner);
-            return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, &info).into()));
+            return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, &info, block).into()));
         }
         inner.check()?;
         inner.wait_accept(self.id, cx);

@@ -225,6 +225,17 @@ impl Stream {
         }
     }
 
+    /// Server side: what the credential block said with which an accepted first flight came (ASAP). `None` if it came
+    /// without one. A protocol above can bind what it encrypts to it.
+    #[must_use]
+    pub fn accepted_block(&self) -> Option<crate::credential::asap::AcceptedBlock> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.accepted_block(),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(_) => None,
+        }
+    }
+
     /// Waits until the peer's ACK has proved its address.
     ///
     /// # Errors

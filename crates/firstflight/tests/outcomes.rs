@@ -43,6 +43,7 @@ fn world(fast_open: bool) -> World {
         known: false,
         once: false,
         mss: None,
+        request_id: None,
     };
     let config = ConnectConfig::default().fast_open(fast_open).asap(Some(asap)).carrier(Some(port));
     World { client, _server: server, listener, config }

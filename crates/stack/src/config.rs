@@ -336,6 +336,9 @@ pub struct Certified {
     pub once: bool,
     /// The payload that the server takes in a SYN, as published, bytes.
     pub mss: Option<u16>,
+    /// The request's id, if the caller needs to know it. It must be random and new for each request, and the same in all
+    /// copies of one request: the server accepts an id of a client once. `None`: the stack chooses it.
+    pub request_id: Option<[u8; 8]>,
 }
 
 /// Settings of a connect.

@@ -66,6 +66,31 @@ fn the_first_contact_takes_one_round_trip() {
     }
 }
 
+/// A protocol above binds what it encrypts to the block, so both ends know it: the client before the SYN leaves, the
+/// server also after the client's ACK.
+#[test]
+fn both_ends_know_the_block() {
+    let (mut pair, listener) = pair(false);
+    let certificate = certificate(1, 2, pair.client.config().addresses[0]);
+    let client_key = *certificate.key().public().as_bytes();
+    let mut asap = certified(certificate, pair.now);
+    asap.request_id = Some([7; 8]);
+    let identity = *asap.identity.digest();
+    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(true);
+    let (id, _) = pair.client.connect(pair.server_addr(), REQUEST, &config, pair.now).unwrap();
+    let child = pair.accept(listener);
+    let block = pair.server.accepted_block(child).unwrap();
+    assert_eq!((block.client_key, block.request_id, block.identity), (client_key, [7; 8], identity));
+    assert!(!pair.server.info(child).unwrap().confirmed);
+    pair.run(Duration::from_secs(1), |p| p.server.info(child).unwrap().confirmed);
+    assert_eq!(pair.server.accepted_block(child), Some(block));
+    assert_eq!(pair.client.accepted_block(id), None, "it was the client's own");
+    // Without a block there is none.
+    pair.client.connect(pair.server_addr(), REQUEST, &ConnectConfig::default(), pair.now).unwrap();
+    let child = pair.accept(listener);
+    assert_eq!(pair.server.accepted_block(child), None);
+}
+
 /// A probe costs nothing, and the answer is remembered.
 #[test]
 fn an_unknown_server_is_asked_first() {

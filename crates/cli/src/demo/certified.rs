@@ -91,6 +91,7 @@ impl Wallet {
             known: shown.known,
             once: false,
             mss: Some(1460),
+            request_id: None,
         })
     }
 }

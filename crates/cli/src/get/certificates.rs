@@ -185,6 +185,7 @@ impl Certifieds {
             known: self.known || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
             once: self.once,
             mss: published.map(|published| published.mss),
+            request_id: None,
         })
     }
 

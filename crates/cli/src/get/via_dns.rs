@@ -419,6 +419,7 @@ mod tests {
             known: true,
             once: false,
             mss: None,
+            request_id: None,
         };
         let config = ConnectConfig::default().asap(Some(certified));
         let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();

@@ -29,4 +29,4 @@ pub use policy::{AsapPolicy, GuardDomain};
 pub use refused::{Refused, reason};
 pub use reply_key::ReplyKey;
 pub use trust::{BeforeAck, TrustError, TrustStore, Trusted};
-pub use verify::{BATCH, Candidate, Verified, verify};
+pub use verify::{AcceptedBlock, BATCH, Candidate, Verified, verify};

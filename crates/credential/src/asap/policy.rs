@@ -195,6 +195,7 @@ impl AsapPolicy {
             request_input: input.to_bytes(),
             request_signature: block.request.signature,
             client_key,
+            identity: *identity.digest(),
             digest,
             known,
             batch: !first.relayed && shard.may_batch(prefix, clock.mono),

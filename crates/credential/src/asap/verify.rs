@@ -29,6 +29,8 @@ pub struct Candidate {
     pub(super) request_input: [u8; 170],
     pub(super) request_signature: [u8; 64],
     pub(super) client_key: PublicKey,
+    /// Digest of the identity that the request is for.
+    pub(super) identity: [u8; 32],
     pub(super) digest: CertificateDigest,
     /// The certificate was verified before.
     pub(super) known: bool,
@@ -48,6 +50,19 @@ pub struct Candidate {
     /// Like `before_ack`, for a copy of the request that comes directly from the client.
     pub(super) before_ack_direct: BeforeAck,
     pub(super) request_id: [u8; 8],
+}
+
+/// What an accepted credential block says of its client's request. A protocol above can bind what it encrypts to it, so
+/// that nobody can put the same bytes under a block of his own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct AcceptedBlock {
+    /// The client's key.
+    pub client_key: [u8; 32],
+    /// The request's id, the same in all copies of one request.
+    pub request_id: [u8; 8],
+    /// Digest of the identity that the request is for ([`Identity::digest`](super::Identity::digest)).
+    pub identity: [u8; 32],
 }
 
 impl Candidate {
@@ -81,6 +96,16 @@ impl Candidate {
     #[must_use]
     pub const fn client(&self) -> (&[u8; 32], u64) {
         (self.client_key.as_bytes(), self.ends)
+    }
+
+    /// What the block says of its client's request. It is true once the signatures are verified.
+    #[must_use]
+    pub const fn block(&self) -> AcceptedBlock {
+        AcceptedBlock {
+            client_key: *self.client_key.as_bytes(),
+            request_id: self.request_id,
+            identity: self.identity,
+        }
     }
 
     /// Checks that it is still valid after verification. In the meantime the trust store may have changed,

@@ -226,6 +226,7 @@ impl Asap {
             known: true,
             once: self.settings.once,
             mss: Some(published.mss),
+            request_id: None,
         };
         let config =
             ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).carrier(Some(port));

@@ -2,6 +2,7 @@
 
 use crate::shared::{Inner, Interest, Shared, io_error};
 use crate::time::Time;
+use firstflight_credential::asap::AcceptedBlock;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ConnectionInfo, IoError};
 use std::borrow::Cow;
@@ -68,6 +69,8 @@ pub(crate) struct EngineStream {
     held: bool,
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
+    /// The credential block of a first flight that was accepted.
+    block: Option<Box<AcceptedBlock>>,
 }
 
 /// Whether the stack may get data before the handshake is complete. Without Fast Open the stack keeps it until then.
@@ -102,11 +105,22 @@ impl EngineStream {
     pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
         let held = !rides(&config);
         let phase = Phase::Lazy(Box::new(Lazy { config, wishes: Mutex::default() }));
-        Self { shared: Arc::clone(shared), phase, remote, held, elsewhere: None }
+        Self { shared: Arc::clone(shared), phase, remote, held, elsewhere: None, block: None }
     }
 
-    pub(crate) fn accepted(shared: &Arc<Shared>, id: ConnId, info: &ConnectionInfo) -> Self {
-        Self::opened(shared, id, info.remote, None)
+    pub(crate) fn accepted(
+        shared: &Arc<Shared>,
+        id: ConnId,
+        info: &ConnectionInfo,
+        block: Option<AcceptedBlock>,
+    ) -> Self {
+        let mut stream = Self::opened(shared, id, info.remote, None);
+        stream.block = block.map(Box::new);
+        stream
+    }
+
+    pub(crate) fn accepted_block(&self) -> Option<AcceptedBlock> {
+        self.block.as_deref().copied()
     }
 
     /// A stream for connection `id`. `elsewhere` is the outcome of its first flight if another connection carried it.
@@ -116,7 +130,7 @@ impl EngineStream {
         remote: SocketAddr,
         elsewhere: Option<Outcome>,
     ) -> Self {
-        Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote, held: false, elsewhere }
+        Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote, held: false, elsewhere, block: None }
     }
 
     /// Accepts an answer to the first flight in a lookup from any address that proves with `key` that it received the

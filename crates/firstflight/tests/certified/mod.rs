@@ -42,6 +42,7 @@ pub(crate) fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16)
         known: true,
         once: false,
         mss: None,
+        request_id: None,
     };
     ConnectConfig::default().asap(Some(certified)).carrier(Some(carrier))
 }

@@ -101,7 +101,8 @@ impl Client {
         if let (Some(carrier), Some(_)) = (&flows.carrier, config.carrier) {
             key = key.carried(carrier.port, 0);
         }
-        let request_id = flows.random.next_u64().to_be_bytes();
+        let random = || flows.random.next_u64().to_be_bytes();
+        let request_id = certified.request_id.unwrap_or_else(random);
         let Certified { certificate, identity, now: certified_at, .. } = &certified;
         let block = if key.is_carried() {
             certificate.request_by_front(identity, data, request_id, *certified_at)

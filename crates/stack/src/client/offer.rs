@@ -39,7 +39,7 @@ pub(crate) fn offer(
             return Offering { option, block: Vec::new(), data: 0, sent };
         }
     };
-    let id = random.next_u64().to_be_bytes();
+    let id = certified.request_id.unwrap_or_else(|| random.next_u64().to_be_bytes());
     let block = certified.certificate.request(carrier, &identity, data, id, certified.now);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let [a, b, ..] = id;

@@ -10,7 +10,7 @@ use crate::server::vouched::{DirectCopy, Vouched};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::asap::{self, BATCH, Candidate, Refused, Verified};
+use firstflight_credential::asap::{self, AcceptedBlock, BATCH, Candidate, Refused, Verified};
 use firstflight_credential::{JobResult, Redemption};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::Instant;
@@ -107,12 +107,17 @@ impl Server {
     /// Notes that the first flight of a new child came with a certificate. `more` bytes more may be sent before the
     /// client's ACK once a copy of the first flight has come from the client.
     pub(crate) fn certified(&mut self, flows: &mut Flows, child: u32, candidate: &Candidate, more: u32) {
-        let (key, ends) = candidate.client();
+        let (_, ends) = candidate.client();
         let direct = candidate.direct_copy().map(|(request_id, _)| DirectCopy { request_id, more });
         if let Some(slot) = flows.slots.get_mut(child) {
             slot.certificate = true;
-            self.certified.insert(child, Vouched { key: *key, ends, direct });
+            self.certified.insert(child, Vouched { block: candidate.block(), ends, direct, proved: false });
         }
+    }
+
+    /// What the block of a child's first flight said, if it had one that was accepted.
+    pub(crate) fn accepted_block(&self, child: u32) -> Option<AcceptedBlock> {
+        self.certified.get(&child).map(|vouched| vouched.block)
     }
 
     /// Handles a SYN for a child whose first flight a front delivered. With the same request id, the SYN is the
@@ -145,8 +150,10 @@ impl Server {
 
     /// The ACK of a child whose first flight came with a certificate proves its client's address.
     pub(crate) fn proved(&mut self, flows: &mut Flows, child: u32, now: Instant) {
-        let vouched = self.certified.remove(&child);
-        if let Some(slot) = flows.slots.get_mut(child).filter(|_| vouched.is_some()) {
+        let Some(vouched) = self.certified.get_mut(&child) else { return };
+        // Nothing is left to be raised.
+        (vouched.proved, vouched.direct) = (true, None);
+        if let Some(slot) = flows.slots.get_mut(child) {
             let address = slot.key.remote_ip();
             self.asap.acknowledged(address, now);
         }
@@ -155,10 +162,11 @@ impl Server {
     /// A router or host reports that the client of a child, whose address was not proved, cannot be reached. The
     /// certificate then no longer vouches for its client. The caller decides whether the child continues.
     pub(crate) fn disowned(&mut self, flows: &mut Flows, child: u32, now: Instant) {
-        let Some(&Vouched { key, ends, .. }) = self.certified.get(&child) else { return };
+        let vouched = self.certified.get(&child).filter(|vouched| !vouched.proved);
+        let Some(&Vouched { block, ends, .. }) = vouched else { return };
         let Some(slot) = flows.slots.get_mut(child) else { return };
         let address = slot.key.remote_ip();
         let lasts = ends.saturating_mul(1000).saturating_sub(flows.clock_at(now).unix_ms);
-        self.asap.bar(key, Duration::from_millis(lasts), address, now);
+        self.asap.bar(block.client_key, Duration::from_millis(lasts), address, now);
     }
 }

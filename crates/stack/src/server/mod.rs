@@ -52,7 +52,7 @@ pub(crate) struct Server {
     challenged: Challenged,
     /// What is known of certificates and of the clients that show them.
     asap: AsapShard,
-    /// Children (by index) that a certificate vouches for until their client's ACK.
+    /// Children (by index) whose first flight came with a certificate, which vouches for them until their client's ACK.
     certified: BTreeMap<u32, Vouched>,
     /// Places of first flights that a RST ended after the application had them, and until when the places stay
     /// taken.

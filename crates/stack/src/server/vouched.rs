@@ -1,14 +1,17 @@
-//! What is kept of a certificate until its client's ACK.
+//! What is kept of the certificate of an accepted first flight.
+
+use firstflight_credential::asap::AcceptedBlock;
 
 /// The client whose certificate came with an accepted first flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vouched {
-    /// The client's key.
-    pub key: [u8; 32],
+    pub block: AcceptedBlock,
     /// When the certificate ends, Unix seconds.
     pub ends: u64,
     /// Set if a front delivered the first flight: what the client's own copy permits.
     pub direct: Option<DirectCopy>,
+    /// The client's ACK proved its address: the certificate vouches for nothing any more.
+    pub proved: bool,
 }
 
 /// What the client's own copy of a relayed first flight permits.

@@ -243,6 +243,14 @@ impl Stack {
         })
     }
 
+    /// What the credential block said with which the first flight of an accepted connection came; `None` if it came
+    /// without, or the connection is gone.
+    #[must_use]
+    pub fn accepted_block(&self, id: ConnId) -> Option<firstflight_credential::asap::AcceptedBlock> {
+        self.flows.slot(id).filter(|slot| slot.certificate)?;
+        self.server.accepted_block(id.index)
+    }
+
     /// The state machine of a connection, for inspection; `None` if it is gone.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {

@@ -86,6 +86,7 @@ pub(crate) fn certified(certificate: ClientCertificate, now: Instant) -> Certifi
         known: true,
         once: false,
         mss: None,
+        request_id: None,
     }
 }
 
