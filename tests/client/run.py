@@ -87,8 +87,8 @@ PATHS = (
     Path("UDP is blocked, with certificates", f"{ARRIVES} udp dport {PORT} drop", asap=True,
          delay=lambda rtt: (UNKNOWN_RTT, race(rtt), 0)),
     Path("the server has no Fast Open", fast=1),
-    # A refusal may be of the option, so an ordinary SYN follows it.
-    Path("the port is closed", port=CLOSED_PORT, delay=lambda rtt: (race(rtt),) * 3),
+    # A refusal may be of the option, so an ordinary SYN follows it at the first visit.
+    Path("the port is closed", port=CLOSED_PORT, delay=lambda rtt: (race(rtt), 0, 0)),
     Path("the first address is dead", dead=True, delay=lambda _: (0, 0, 0)),
 )  # fmt: skip
 

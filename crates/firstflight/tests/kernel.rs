@@ -176,6 +176,32 @@ fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
     });
 }
 
+/// The refusal of a SYN with an option may be a filter's, so an ordinary SYN follows. Once that one was refused, too,
+/// the next visit begins with it.
+#[test]
+fn a_closed_port_is_remembered() {
+    in_namespace("3", || async {
+        let (kernel, at, mut executed) = begin();
+        let refuse = |bytes| meddle_above(bytes, at.port(), "counter reject with tcp reset");
+        if !refuse(0) {
+            eprintln!("skipped: there is no nft command");
+            return;
+        }
+        for syns in [2, 3, 4] {
+            kernel.connect(at, safely()).await.unwrap_err();
+            let rules =
+                std::process::Command::new("nft").args(["list", "table", "ip", "t"]).output().unwrap();
+            let rules = String::from_utf8(rules.stdout).unwrap();
+            assert!(rules.contains(&format!("counter packets {syns} ")), "not {syns} SYNs: {rules}");
+        }
+        // When it answers, it is asked for a cookie again.
+        assert!(nft("flush chain ip t c"));
+        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::FailureMemory));
+        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::NoCredential));
+        executed_exactly(2, &mut executed).await;
+    });
+}
+
 /// The SYN with data is lost, and the second attempt's is refused: then there is nothing left to try.
 #[test]
 fn a_refused_second_attempt_is_the_last_one() {

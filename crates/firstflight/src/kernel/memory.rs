@@ -18,6 +18,9 @@ const SERVERS: usize = 4096;
 const LOST_RACES: usize = 1024;
 /// Two lost races within this time are a failure of Fast Open. One may be an ordinary loss.
 const LOST_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
+/// Closed ports remembered, and for how long. The next visit asks with an ordinary SYN, which is refused at once.
+const CLOSED: usize = 64;
+const CLOSED_LASTS: Duration = Duration::from_secs(60);
 /// A round-trip time that was measured before this time is not used.
 const RTT_LASTS: Duration = Duration::from_secs(60 * 60);
 /// A second attempt begins no earlier and no later than this.
@@ -32,6 +35,8 @@ pub(super) struct Memory {
     history: History,
     /// Servers whose last first flight lost a race, oldest first.
     lost: VecDeque<(NetworkId, IpAddr, Instant)>,
+    /// Ports that refused an ordinary SYN, the oldest refusal first.
+    closed: VecDeque<(NetworkId, SocketAddr, Instant)>,
     time: Time,
     /// Saves what is learnt.
     keeper: Option<Keeper>,
@@ -44,6 +49,7 @@ impl Memory {
             servers: CredentialStore::new(SERVERS),
             history: History::default(),
             lost: VecDeque::new(),
+            closed: VecDeque::new(),
             time: Time::system(),
             keeper: None,
         }
@@ -81,6 +87,7 @@ impl Memory {
             self.servers.flush();
             self.history.clear();
             self.lost.clear();
+            self.closed.clear();
         }
         self.network = network;
     }
@@ -89,6 +96,7 @@ impl Memory {
         self.servers.flush();
         self.history.clear();
         self.lost.clear();
+        self.closed.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
         }
@@ -97,6 +105,31 @@ impl Memory {
     /// The present network.
     pub(super) const fn network(&self) -> NetworkId {
         self.network
+    }
+
+    /// `remote` refused an ordinary SYN.
+    pub(super) fn note_closed(&mut self, remote: SocketAddr) {
+        let now = self.time.now();
+        self.opened(remote);
+        if self.closed.len() >= CLOSED {
+            self.closed.pop_front();
+        }
+        self.closed.push_back((self.network, remote, now));
+    }
+
+    /// A connection to `remote` is open.
+    pub(super) fn opened(&mut self, remote: SocketAddr) {
+        let network = self.network;
+        self.closed.retain(|(net, closed, _)| (*net, *closed) != (network, remote));
+    }
+
+    /// Whether `remote` refused an ordinary SYN lately.
+    pub(super) fn was_closed(&self, remote: SocketAddr) -> bool {
+        let now = self.time.now();
+        let known = |(network, closed, at): &(NetworkId, SocketAddr, Instant)| {
+            (*network, *closed) == (self.network, remote) && now.saturating_since(*at) < CLOSED_LASTS
+        };
+        self.closed.iter().any(known)
     }
 
     /// What the next SYN to `server` may carry.
@@ -128,6 +161,7 @@ impl Memory {
         }
         let way = self.way(winner);
         self.history.won(&way);
+        self.opened(winner);
     }
 
     /// The handshake with `server` is complete.
@@ -220,8 +254,25 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_port_is_known_until_it_answers() {
+        let mut memory = Memory::new(NetworkId([1; 16]));
+        let [port, other] = [80, 81].map(|port| SocketAddr::new(SERVER, port));
+        memory.note_closed(port);
+        assert!(memory.was_closed(port) && !memory.was_closed(other));
+        memory.move_to(NetworkId([2; 16]));
+        assert!(!memory.was_closed(port), "known on another network");
+        memory.move_to(NetworkId([1; 16]));
+        memory.raced(port, &[]);
+        assert!(!memory.was_closed(port));
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let mut memory = Memory::new(NetworkId::UNKNOWN);
+        for port in 0..=CLOSED as u16 {
+            memory.note_closed(SocketAddr::new(SERVER, port));
+        }
+        assert_eq!(memory.closed.len(), CLOSED);
         for n in 0..=LOST_RACES as u32 {
             memory.lost_race(std::net::Ipv4Addr::from_bits(n).into());
         }

@@ -126,6 +126,8 @@ impl Course<'_> {
             Way::Carried => return self.begin_carried(candidate),
             Way::Plain(reason) => Carry::Nothing(reason),
             Way::Fast if !self.fast_open => Carry::Nothing(Reason::NotRequested),
+            // A refusal of more than an ordinary SYN would say nothing, and another SYN would have to ask again.
+            Way::Fast if self.kernel.memory().was_closed(remote) => Carry::Nothing(Reason::FailureMemory),
             Way::Fast => match self.kernel.memory().permission(remote.ip()) {
                 Permission::Nothing => Carry::Nothing(Reason::FailureMemory),
                 Permission::Request => Carry::Request(Reason::FailureMemory),
@@ -270,6 +272,12 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                 });
             }
             Some((attempt, Err((outcome, error)))) => {
+                if !attempt.asks && error.kind() == io::ErrorKind::ConnectionRefused {
+                    let mut memory = course.kernel.memory();
+                    if memory.network() == network {
+                        memory.note_closed(attempt.candidate.remote);
+                    }
+                }
                 if attempt.asks && is_refusal(&error) {
                     // Boxes refuse what they do not know. A plain SYN follows at once.
                     fast.refused = true;
