@@ -10,7 +10,7 @@ pub use authority::{Authority, BadAuthority, Host};
 pub use builder::ClientBuilder;
 
 use crate::cache::CredentialCache;
-use crate::first_flight::FirstFlight;
+use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::kernel::Kernel;
 use crate::kernel::race::Course;
 use crate::lazy::{self, LazyStream, ReplaySafety};
@@ -135,6 +135,26 @@ impl Client {
         server: &Authority,
         first: FirstFlight<'_>,
     ) -> Result<Stream, ClientError> {
+        self.reach(server, Flights::Given(first)).await.map(|(stream, _)| stream)
+    }
+
+    /// Like [`Client::connect_to`], with a first flight of its own for each attempt. Returns the number of the attempt that
+    /// the stream belongs to, too.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_made(
+        &self,
+        server: &Authority,
+        flights: &dyn MakeFlight,
+    ) -> Result<(Stream, u32), ClientError> {
+        self.reach(server, Flights::Made(flights)).await
+    }
+
+    async fn reach(&self, server: &Authority, flights: Flights<'_>) -> Result<(Stream, u32), ClientError> {
         let began = Instant::now();
         let shared = &self.shared;
         #[cfg(feature = "asap")]
@@ -146,9 +166,9 @@ impl Client {
         if let Some(asked) = asked {
             asked.wait(lookup).await;
         }
-        self.connect_at(server, &addresses, first).await.map(|stream| {
+        self.race(server, &addresses, flights).await.map(|(stream, number)| {
             let connect = began.elapsed().saturating_sub(lookup);
-            stream.took(ConnectTimes { lookup, connect })
+            (stream.took(ConnectTimes { lookup, connect }), number)
         })
     }
 
@@ -165,6 +185,31 @@ impl Client {
         addresses: &[SocketAddr],
         first: FirstFlight<'_>,
     ) -> Result<Stream, ClientError> {
+        self.race(server, addresses, Flights::Given(first)).await.map(|(stream, _)| stream)
+    }
+
+    /// Like [`Client::connect_made`], for a caller that has looked up the addresses itself, best one first.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_made_at(
+        &self,
+        server: &Authority,
+        addresses: &[SocketAddr],
+        flights: &dyn MakeFlight,
+    ) -> Result<(Stream, u32), ClientError> {
+        self.race(server, addresses, Flights::Made(flights)).await
+    }
+
+    async fn race(
+        &self,
+        server: &Authority,
+        addresses: &[SocketAddr],
+        flights: Flights<'_>,
+    ) -> Result<(Stream, u32), ClientError> {
         let shared = &self.shared;
         shared.networks.refresh(shared).await;
         #[cfg(feature = "asap")]
@@ -172,11 +217,12 @@ impl Client {
             asap.begin_fixed();
         }
         #[cfg(feature = "asap")]
-        let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, first)?)));
+        let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, &flights)?)));
+        let at_most_once = !flights.are_replayable(false);
         let course = Course {
             kernel: &shared.kernel,
             addresses,
-            first,
+            flights,
             fast_open: shared.fast_open,
             #[cfg(feature = "asap")]
             carried: offer.as_ref().map(|(_, offer)| offer.carried()),
@@ -193,8 +239,8 @@ impl Client {
         #[cfg(not(feature = "asap"))]
         let _ = server;
         result
-            .map(|finish| finish.stream)
-            .map_err(|error| ClientError::Connect { at_most_once: !first.is_replayable(), error })
+            .map(|finish| (finish.stream, finish.number))
+            .map_err(|error| ClientError::Connect { at_most_once, error })
     }
 
     /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice. A

@@ -1,5 +1,7 @@
 //! The first data of a stream, and whether it may be executed twice.
 
+use crate::credential::asap::AcceptedBlock;
+use std::borrow::Cow;
 use std::fmt;
 
 /// The first data of a stream, and whether the server may execute it twice.
@@ -65,5 +67,62 @@ impl fmt::Debug for FirstFlight<'_> {
             .field("bytes", &self.data.len())
             .field("replayable", &self.replayable)
             .finish()
+    }
+}
+
+/// Makes a first flight of its own for each attempt of one connect ([`Client::connect_made`](crate::Client::connect_made)).
+/// A protocol that encrypts needs that: two connections must not begin with the same hello, what fits differs by way, and
+/// a sealed request is bound to the credential block that carries it.
+pub trait MakeFlight: Send + Sync {
+    /// Whether what [`MakeFlight::make`] makes may be executed twice, as with [`FirstFlight::safely_replayable`]: behind
+    /// a credential block, if `certified`, or without one.
+    fn is_replayable(&self, certified: bool) -> bool;
+
+    /// The first flight of attempt number `attempt`. It is called once for each attempt that sends data, just before
+    /// the data leaves: with the SYN, or after the handshake.
+    fn make(&self, attempt: u32, carriage: &Carriage) -> Vec<u8>;
+}
+
+/// What carries a first flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Carriage {
+    /// The kernel's TCP, with Fast Open if it can.
+    Kernel,
+    /// UDP, behind a credential block.
+    Certified {
+        /// What the server will see of the block, if it accepts it.
+        block: AcceptedBlock,
+        /// The largest payload of a datagram that the server takes, as published, bytes. The block and the carrier's
+        /// header are a part of it.
+        mss: Option<u16>,
+    },
+}
+
+/// Where the data of a connect comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Flights<'a> {
+    Given(FirstFlight<'a>),
+    Made(&'a dyn MakeFlight),
+}
+
+impl<'a> Flights<'a> {
+    /// There is no data.
+    pub(crate) const fn are_empty(&self) -> bool {
+        matches!(self, Self::Given(first) if first.data().is_empty())
+    }
+
+    pub(crate) fn are_replayable(&self, certified: bool) -> bool {
+        match self {
+            Self::Given(first) => first.is_replayable(),
+            Self::Made(made) => made.is_replayable(certified),
+        }
+    }
+
+    pub(crate) fn data(&self, attempt: u32, carriage: &Carriage) -> Cow<'a, [u8]> {
+        match self {
+            Self::Given(first) => Cow::Borrowed(first.data()),
+            Self::Made(made) => Cow::Owned(made.make(attempt, carriage)),
+        }
     }
 }

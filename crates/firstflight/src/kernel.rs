@@ -23,7 +23,7 @@ pub use firstflight_kernel::{ListenConfig, Setting};
 
 use crate::cache::CredentialCache;
 use crate::credential::NetworkId;
-use crate::first_flight::FirstFlight;
+use crate::first_flight::{FirstFlight, Flights};
 use crate::listener::Listener;
 use crate::race::ConnectAnyError;
 use crate::stream::Stream;
@@ -108,7 +108,7 @@ impl Kernel {
         let course = race::Course {
             kernel: self,
             addresses,
-            first,
+            flights: Flights::Given(first),
             fast_open: true,
             #[cfg(feature = "asap")]
             carried: None,

@@ -89,6 +89,8 @@ pub use cache::{Avoided, CacheError, CachedCookie, CachedPathMss, CachedRtt, Cac
 pub use client::{Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Host};
 pub use endpoint::Endpoint;
 pub use first_flight::FirstFlight;
+#[cfg(feature = "kernel")]
+pub use first_flight::{Carriage, MakeFlight};
 pub use firstflight_credential as credential;
 pub use firstflight_link as link;
 pub use firstflight_stack::{

@@ -7,14 +7,14 @@
 mod namespace;
 mod site;
 
-use firstflight::credential::asap::{PrivateKey, TrustStore, Trusted};
+use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
-use firstflight::{Client, ClientError, Server, Way};
+use firstflight::{Carriage, Client, ClientError, MakeFlight, Server, Way};
 use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -119,6 +119,47 @@ fn refused_udp_falls_back_at_once_and_order_is_not_lost() {
         let stream = answer(client.connect_to(&site.at, safely()).await).await;
         assert_eq!(stream.way(), Way::Kernel);
         assert_eq!(site.executed.recv().await, Some(false));
+    });
+}
+
+/// Each attempt of a connect has a first flight of its own, and one behind a credential block knows the block.
+#[test]
+fn a_flight_is_made_for_each_attempt() {
+    static BLOCKS: Mutex<Vec<AcceptedBlock>> = Mutex::new(Vec::new());
+    struct Numbered;
+    impl MakeFlight for Numbered {
+        fn is_replayable(&self, _: bool) -> bool {
+            true
+        }
+        fn make(&self, attempt: u32, carriage: &Carriage) -> Vec<u8> {
+            if let Carriage::Certified { block, mss } = carriage {
+                assert_eq!(*mss, Some(1200));
+                BLOCKS.lock().unwrap().push(*block);
+            }
+            format!("flight{attempt}").into_bytes()
+        }
+    }
+    in_namespace("3", || async {
+        let mut site = site::certified(|request, stream| match stream.accepted_block() {
+            Some(block) => {
+                assert_eq!(request, *b"flight0");
+                assert!(BLOCKS.lock().unwrap().contains(&block));
+            }
+            None => assert_eq!(request, *b"flight1"),
+        })
+        .await;
+        let client = ready(site.client).await;
+        let (stream, number) = client.connect_made(&site.at, &Numbered).await.unwrap();
+        assert_eq!((answer(Ok(stream)).await.way(), number), (Way::Udp, 0));
+        assert_eq!(site.executed.recv().await, Some(true));
+        if !block(site.udp_port) {
+            return;
+        }
+        let (stream, number) = client.connect_made(&site.at, &Numbered).await.unwrap();
+        assert_eq!((answer(Ok(stream)).await.way(), number), (Way::Kernel, 1));
+        assert_eq!(site.executed.recv().await, Some(false));
+        let blocks = BLOCKS.lock().unwrap();
+        assert!(matches!(&blocks[..], [one, other] if one.request_id != other.request_id));
     });
 }
 

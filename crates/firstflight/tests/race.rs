@@ -261,7 +261,15 @@ fn certified(address: IpAddr) -> Certified {
     let now = firstflight::certificate_clock().unwrap();
     let certificate = ClientCertificate::new(body, verifier.public(), address, key, now).unwrap();
     let identity = Identity::name("www.example.com", 80);
-    Certified { certificate: certificate.into(), now, identity, known: true, once: false, mss: None, request_id: None }
+    Certified {
+        certificate: certificate.into(),
+        now,
+        identity,
+        known: true,
+        once: false,
+        mss: None,
+        request_id: None,
+    }
 }
 
 /// The reason of an attempt that requested nothing is the caller's.

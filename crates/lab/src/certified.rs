@@ -68,7 +68,15 @@ pub fn policy(own: bool, guard: Arc<dyn ReplayGuard>, pending: &Arc<PendingLimit
 /// Settings to connect with `certificate` to a server that is known to accept it.
 pub fn connect(certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
     let certificate = Arc::clone(certificate);
-    let asap = Certified { certificate, now, identity: identity(), known: true, once: false, mss: None, request_id: None };
+    let asap = Certified {
+        certificate,
+        now,
+        identity: identity(),
+        known: true,
+        once: false,
+        mss: None,
+        request_id: None,
+    };
     ConnectConfig::default().asap(Some(asap)).replay_safe(true)
 }
 

@@ -82,7 +82,15 @@ impl Client {
 
     fn config(&self, way: Way, once: bool, now: Instant) -> ConnectConfig {
         let certificate = Arc::clone(&self.certificate);
-        let asap = Certified { certificate, now, identity: identity(), known: true, once, mss: None, request_id: None };
+        let asap = Certified {
+            certificate,
+            now,
+            identity: identity(),
+            known: true,
+            once,
+            mss: None,
+            request_id: None,
+        };
         let carrier = (way != Way::Ip).then_some(OUTER);
         ConnectConfig::default().asap(Some(asap)).replay_safe(!once).carrier(carrier)
     }

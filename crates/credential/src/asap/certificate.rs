@@ -2,6 +2,7 @@
 
 use super::identity::{Identity, address_tag};
 use super::keys::{PrivateKey, PublicKey};
+use super::verify::AcceptedBlock;
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -171,6 +172,12 @@ impl ClientCertificate {
         now: Instant,
     ) -> Block {
         self.sign(Carrier::Udp, true, identity, data, request_id, now)
+    }
+
+    /// What a server sees of the block of a request with this id, if it accepts it.
+    #[must_use]
+    pub const fn block(&self, identity: &Identity, request_id: [u8; 8]) -> AcceptedBlock {
+        AcceptedBlock { client_key: self.body.client_key, request_id, identity: *identity.digest() }
     }
 
     fn sign(

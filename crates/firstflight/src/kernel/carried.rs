@@ -1,10 +1,11 @@
 //! An attempt in UDP that races with the kernel's.
 
 use crate::endpoint::Endpoint;
-use crate::first_flight::FirstFlight;
+use crate::first_flight::{Carriage, Flights};
 use crate::stream::{EngineStream, first_data};
 use firstflight_credential::Outcome;
 use firstflight_stack::ConnectConfig;
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 
@@ -18,13 +19,36 @@ pub(crate) struct Carried<'a> {
     pub config: ConnectConfig,
 }
 
+/// An attempt whose SYN has left.
+pub(crate) struct Opened<'a> {
+    pub attempt: Attempt,
+    /// How much of the data left with it.
+    pub taken: usize,
+    pub data: Cow<'a, [u8]>,
+    /// The data may be executed twice.
+    pub replayable: bool,
+}
+
 impl Carried<'_> {
-    /// Sends the SYN. Returns how much of the data left with it.
-    pub(crate) fn open(&self, first: FirstFlight<'_>) -> io::Result<(Attempt, usize)> {
-        let mut config = self.config.clone().replay_safe(first.is_replayable());
-        let data = first_data(&mut config, first.data());
-        let (stream, taken) = EngineStream::open(&self.endpoint.shared, self.remote, data, &config)?;
-        Ok((Attempt(Some(stream)), taken))
+    /// Sends the SYN with the data of attempt number `number`.
+    pub(crate) fn open<'f>(&self, flights: &Flights<'f>, number: u32) -> io::Result<Opened<'f>> {
+        let mut config = self.config.clone();
+        let carriage = match (&mut config.asap, flights) {
+            (Some(certified), Flights::Made(_)) => {
+                let mut id = [0; 8];
+                crate::random_bytes(&mut id)?;
+                certified.request_id = Some(id);
+                let block = certified.certificate.block(&certified.identity, id);
+                Carriage::Certified { block, mss: certified.mss }
+            }
+            _ => Carriage::Kernel,
+        };
+        let replayable = flights.are_replayable(true);
+        let data = flights.data(number, &carriage);
+        config = config.replay_safe(replayable);
+        let first = first_data(&mut config, &data);
+        let (stream, taken) = EngineStream::open(&self.endpoint.shared, self.remote, first, &config)?;
+        Ok(Opened { attempt: Attempt(Some(stream)), taken, data, replayable })
     }
 }
 

@@ -1,13 +1,14 @@
 //! Attempts that race: with Fast Open and without, to one address or several.
 
 use super::Kernel;
-use crate::first_flight::FirstFlight;
+use crate::first_flight::{Carriage, Flights};
 #[cfg(feature = "asap")]
-use crate::kernel::carried::Carried;
+use crate::kernel::carried::{Carried, Opened};
 use crate::race::{ConnectAnyError, FailedAttempt, interleave};
 use crate::stream::{Race, Stream};
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_kernel::{Attempt, Carry, ClientFail, Stream as KernelStream, connect};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -33,7 +34,7 @@ pub(crate) struct Course<'a> {
     pub kernel: &'a Kernel,
     /// The servers' addresses, best one first.
     pub addresses: &'a [SocketAddr],
-    pub first: FirstFlight<'a>,
+    pub flights: Flights<'a>,
     /// Whether the kernel may use Fast Open.
     pub fast_open: bool,
     /// An attempt in UDP that begins before the kernel's.
@@ -60,13 +61,19 @@ enum Way {
 }
 
 /// An attempt under way.
-struct Running {
+struct Running<'a> {
+    /// Its number.
+    number: u32,
     began: Instant,
     candidate: Candidate,
     /// Whether its SYN is more than an ordinary one: it has an option of Fast Open, or goes in UDP.
     asks: bool,
+    /// The data, if it was needed for the SYN.
+    data: Option<Cow<'a, [u8]>>,
     /// How many bytes of the data were taken with the SYN.
     taken: usize,
+    /// The data may be executed twice.
+    replayable: bool,
     established: Pin<Box<dyn Future<Output = Established> + Send>>,
 }
 
@@ -91,7 +98,7 @@ struct Fast {
     taken: usize,
 }
 
-impl Course<'_> {
+impl<'a> Course<'a> {
     /// The attempts in their order, and the time until the second one.
     fn plan(&self) -> (VecDeque<Candidate>, Duration) {
         #[cfg(feature = "asap")]
@@ -119,11 +126,13 @@ impl Course<'_> {
     }
 
     /// Sends the SYN of an attempt. The error says whether the SYN was more than an ordinary one.
-    fn begin(&self, candidate: Candidate) -> Result<Running, (bool, io::Error)> {
-        let (remote, first) = (candidate.remote, self.first);
+    fn begin(&self, number: u32, candidate: Candidate) -> Result<Running<'a>, (bool, io::Error)> {
+        let (remote, flights) = (candidate.remote, &self.flights);
+        let replayable = flights.are_replayable(false);
+        let mut data = None;
         let carry = match candidate.way {
             #[cfg(feature = "asap")]
-            Way::Carried => return self.begin_carried(candidate),
+            Way::Carried => return self.begin_carried(number, candidate),
             Way::Plain(reason) => Carry::Nothing(reason),
             Way::Fast if !self.fast_open => Carry::Nothing(Reason::NotRequested),
             // A refusal of more than an ordinary SYN would say nothing, and another SYN would have to ask again.
@@ -131,9 +140,9 @@ impl Course<'_> {
             Way::Fast => match self.kernel.memory().permission(remote.ip()) {
                 Permission::Nothing => Carry::Nothing(Reason::FailureMemory),
                 Permission::Request => Carry::Request(Reason::FailureMemory),
-                _ if first.data().is_empty() => Carry::Request(Reason::NoData),
-                _ if !first.is_replayable() => Carry::Request(Reason::NotReplaySafe),
-                Permission::Everything => Carry::Data(first.data()),
+                _ if flights.are_empty() => Carry::Request(Reason::NoData),
+                _ if !replayable => Carry::Request(Reason::NotReplaySafe),
+                Permission::Everything => Carry::Data(data.insert(flights.data(number, &Carriage::Kernel))),
             },
         };
         let wanted = !matches!(carry, Carry::Nothing(_));
@@ -146,23 +155,28 @@ impl Course<'_> {
                 Err(error) => Err((unclear_if(taken > 0), error)),
             }
         };
-        Ok(Running { began: Instant::now(), candidate, asks, taken, established: Box::pin(established) })
+        let established = Box::pin(established);
+        Ok(Running { number, began: Instant::now(), candidate, asks, data, taken, replayable, established })
     }
 
     #[cfg(feature = "asap")]
-    fn begin_carried(&self, candidate: Candidate) -> Result<Running, (bool, io::Error)> {
+    fn begin_carried(&self, number: u32, candidate: Candidate) -> Result<Running<'a>, (bool, io::Error)> {
         let gone = || (true, io::Error::from(io::ErrorKind::AddrNotAvailable));
         let carried = self.carried.as_ref().ok_or_else(gone)?;
-        let (attempt, taken) = carried.open(self.first).map_err(|error| (true, error))?;
+        let opened = carried.open(&self.flights, number).map_err(|error| (true, error))?;
+        let Opened { attempt, taken, data, replayable } = opened;
         let established = async move {
             let stream = attempt.established().await?;
             Ok((Connected::Carried(stream), taken))
         };
         Ok(Running {
+            number,
             began: Instant::now(),
             candidate,
             asks: true,
+            data: Some(data),
             taken,
+            replayable,
             established: Box::pin(established),
         })
     }
@@ -171,6 +185,8 @@ impl Course<'_> {
 /// The winner, and what became of the first attempt if another one won.
 pub(crate) struct Finish {
     pub stream: Stream,
+    /// The number of the attempt that won.
+    pub number: u32,
     /// An attempt in UDP lost the race, or was refused.
     #[cfg(feature = "asap")]
     pub carrier_lost: bool,
@@ -179,7 +195,8 @@ pub(crate) struct Finish {
 /// Runs a race. Data that must not run twice leaves by one attempt only.
 pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
     let (mut waiting, mut wait) = course.plan();
-    let mut running: Vec<Running> = Vec::with_capacity(AT_ONCE);
+    let mut running: Vec<Running<'_>> = Vec::with_capacity(AT_ONCE);
+    let mut numbers = 0..;
     let mut tried = Vec::new();
     let mut failed = Vec::new();
     let mut fast = Fast::default();
@@ -190,11 +207,11 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
         if (running.is_empty() || Instant::now() >= at)
             && let Some(candidate) = waiting.pop_front()
         {
-            match course.begin(candidate) {
+            match course.begin(numbers.next().unwrap_or(u32::MAX), candidate) {
                 Ok(attempt) => {
                     if attempt.asks {
                         fast = Fast { candidate: Some(candidate), refused: false, taken: attempt.taken };
-                        if attempt.taken > 0 && !course.first.is_replayable() {
+                        if attempt.taken > 0 && !attempt.replayable {
                             // It may be at the server. No other attempt may send it.
                             waiting.clear();
                         }
@@ -266,7 +283,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                     }
                 }
                 let won = Won { attempt, stream, taken, fast, network };
-                return won.deliver(course.kernel, course.first).await.map_err(|error| {
+                return won.deliver(course.kernel, &course.flights).await.map_err(|error| {
                     failed.push(error);
                     ConnectAnyError { attempts: failed }
                 });
@@ -302,7 +319,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
 
 /// When there is a place for another attempt. The oldest one keeps its place for two seconds: the kernel sends a lost SYN
 /// again after one, and the answer to that takes a round trip. If both are at one address, the older is not needed.
-fn place_at(running: &[Running]) -> Instant {
+fn place_at(running: &[Running<'_>]) -> Instant {
     match running {
         [oldest, other, ..] if oldest.candidate.remote != other.candidate.remote => {
             oldest.began + KEEPS_PLACE
@@ -379,8 +396,8 @@ const fn unclear_if(left: bool) -> Outcome {
 }
 
 /// The attempt that won.
-struct Won {
-    attempt: Running,
+struct Won<'a> {
+    attempt: Running<'a>,
     stream: Connected,
     /// How much of the data left with its SYN.
     taken: usize,
@@ -389,12 +406,16 @@ struct Won {
     network: NetworkId,
 }
 
-impl Won {
+impl<'a> Won<'a> {
     /// Remembers what was learnt, sends the rest of the data, and returns the stream.
-    async fn deliver(self, kernel: &Kernel, first: FirstFlight<'_>) -> Result<Finish, FailedAttempt> {
+    async fn deliver(mut self, kernel: &Kernel, flights: &Flights<'a>) -> Result<Finish, FailedAttempt> {
+        let number = self.attempt.number;
+        // An ordinary attempt makes its data now.
+        let data = self.attempt.data.take();
+        let data = data.unwrap_or_else(|| flights.data(number, &Carriage::Kernel));
         let Self { attempt, stream, taken, fast, network } = self;
         let remote = attempt.candidate.remote;
-        let rest = first.data().get(taken..).unwrap_or_default();
+        let rest = data.get(taken..).unwrap_or_default();
         let finish = match stream {
             Connected::Kernel(mut stream) => {
                 let (race, elsewhere) = learn(kernel, &attempt, &stream, &fast, network);
@@ -403,6 +424,7 @@ impl Won {
                 let sent = stream.write_all(rest).await;
                 sent.map(|()| Finish {
                     stream: Stream::raced(stream, race, elsewhere),
+                    number,
                     #[cfg(feature = "asap")]
                     carrier_lost,
                 })
@@ -417,10 +439,14 @@ impl Won {
                         memory.learn_rtt(remote.ip(), rtt, var);
                     }
                 }
-                stream.write_all(rest).await.map(|()| Finish { stream: stream.into(), carrier_lost: false })
+                stream.write_all(rest).await.map(|()| Finish {
+                    stream: stream.into(),
+                    number,
+                    carrier_lost: false,
+                })
             }
         };
-        finish.map_err(|error| failure(remote, unclear_if(!first.data().is_empty()), error))
+        finish.map_err(|error| failure(remote, unclear_if(!data.is_empty()), error))
     }
 }
 
@@ -428,7 +454,7 @@ impl Won {
 /// the SYN of an attempt at another address.
 fn learn(
     kernel: &Kernel,
-    attempt: &Running,
+    attempt: &Running<'_>,
     stream: &KernelStream,
     fast: &Fast,
     network: NetworkId,

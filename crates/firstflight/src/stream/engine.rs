@@ -130,7 +130,14 @@ impl EngineStream {
         remote: SocketAddr,
         elsewhere: Option<Outcome>,
     ) -> Self {
-        Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote, held: false, elsewhere, block: None }
+        Self {
+            shared: Arc::clone(shared),
+            phase: Phase::Open(id),
+            remote,
+            held: false,
+            elsewhere,
+            block: None,
+        }
     }
 
     /// Accepts an answer to the first flight in a lookup from any address that proves with `key` that it received the
