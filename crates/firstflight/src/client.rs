@@ -223,6 +223,7 @@ impl Client {
             kernel: &shared.kernel,
             addresses,
             flights,
+            network: shared.kernel.network(),
             fast_open: shared.fast_open,
             #[cfg(feature = "asap")]
             carried: offer.as_ref().map(|(_, offer)| offer.carried()),

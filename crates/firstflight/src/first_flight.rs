@@ -1,8 +1,15 @@
 //! The first data of a stream, and whether it may be executed twice.
 
-use crate::credential::asap::AcceptedBlock;
+#[cfg(feature = "kernel")]
+use crate::{
+    credential::{NetworkId, asap::AcceptedBlock},
+    stream::Way,
+};
+#[cfg(feature = "kernel")]
 use std::borrow::Cow;
 use std::fmt;
+#[cfg(feature = "kernel")]
+use std::io;
 
 /// The first data of a stream, and whether the server may execute it twice.
 ///
@@ -73,39 +80,48 @@ impl fmt::Debug for FirstFlight<'_> {
 /// Makes a first flight of its own for each attempt of one connect ([`Client::connect_made`](crate::Client::connect_made)).
 /// A protocol that encrypts needs that: two connections must not begin with the same hello, what fits differs by way, and
 /// a sealed request is bound to the credential block that carries it.
+#[cfg(feature = "kernel")]
 pub trait MakeFlight: Send + Sync {
     /// Whether what [`MakeFlight::make`] makes may be executed twice, as with [`FirstFlight::safely_replayable`]: behind
     /// a credential block, if `certified`, or without one.
     fn is_replayable(&self, certified: bool) -> bool;
 
-    /// The first flight of attempt number `attempt`. It is called once for each attempt that sends data, just before
-    /// the data leaves: with the SYN, or after the handshake.
-    fn make(&self, attempt: u32, carriage: &Carriage) -> Vec<u8>;
+    /// The first flight of an attempt. It is called once for each attempt that sends data, just before the data leaves:
+    /// with the SYN, or after the handshake.
+    ///
+    /// # Errors
+    /// They end the attempt.
+    fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>>;
 }
 
 /// What carries a first flight.
+#[cfg(feature = "kernel")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Carriage {
-    /// The kernel's TCP, with Fast Open if it can.
-    Kernel,
-    /// UDP, behind a credential block.
-    Certified {
-        /// What the server will see of the block, if it accepts it.
-        block: AcceptedBlock,
-        /// The largest payload of a datagram that the server takes, as published, bytes. The block and the carrier's
-        /// header are a part of it.
-        mss: Option<u16>,
-    },
+pub struct Carriage {
+    /// The number of the attempt, from 0.
+    pub attempt: u32,
+    /// The network that this host is on.
+    pub network: NetworkId,
+    /// The way that the attempt goes.
+    pub way: Way,
+    /// What the server will see of the credential block in front of the flight, if there is one and the server accepts
+    /// it.
+    pub block: Option<AcceptedBlock>,
+    /// The largest payload of a datagram that the server takes, as published, bytes. The block and the carrier's header
+    /// are a part of it.
+    pub mss: Option<u16>,
 }
 
 /// Where the data of a connect comes from.
+#[cfg(feature = "kernel")]
 #[derive(Clone, Copy)]
 pub(crate) enum Flights<'a> {
     Given(FirstFlight<'a>),
     Made(&'a dyn MakeFlight),
 }
 
+#[cfg(feature = "kernel")]
 impl<'a> Flights<'a> {
     /// There is no data.
     pub(crate) const fn are_empty(&self) -> bool {
@@ -119,10 +135,15 @@ impl<'a> Flights<'a> {
         }
     }
 
-    pub(crate) fn data(&self, attempt: u32, carriage: &Carriage) -> Cow<'a, [u8]> {
+    /// The data of an attempt on the kernel's TCP.
+    pub(crate) fn by_kernel(&self, attempt: u32, network: NetworkId) -> io::Result<Cow<'a, [u8]>> {
+        self.data(|| Carriage { attempt, network, way: Way::Kernel, block: None, mss: None })
+    }
+
+    pub(crate) fn data(&self, carriage: impl FnOnce() -> Carriage) -> io::Result<Cow<'a, [u8]>> {
         match self {
-            Self::Given(first) => Cow::Borrowed(first.data()),
-            Self::Made(made) => Cow::Owned(made.make(attempt, carriage)),
+            Self::Given(first) => Ok(Cow::Borrowed(first.data())),
+            Self::Made(made) => made.make(&carriage()).map(Cow::Owned),
         }
     }
 }

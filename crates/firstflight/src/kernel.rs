@@ -109,6 +109,7 @@ impl Kernel {
             kernel: self,
             addresses,
             flights: Flights::Given(first),
+            network: self.network(),
             fast_open: true,
             #[cfg(feature = "asap")]
             carried: None,
@@ -195,6 +196,11 @@ impl Kernel {
     /// Forgets everything about servers. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.memory().forget();
+    }
+
+    /// The network that the host is on, as far as is known.
+    pub(crate) fn network(&self) -> NetworkId {
+        self.memory().network()
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

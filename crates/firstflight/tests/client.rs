@@ -13,6 +13,7 @@ use firstflight::record::Published;
 use firstflight::{Carriage, Client, ClientError, MakeFlight, Server, Way};
 use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -131,12 +132,13 @@ fn a_flight_is_made_for_each_attempt() {
         fn is_replayable(&self, _: bool) -> bool {
             true
         }
-        fn make(&self, attempt: u32, carriage: &Carriage) -> Vec<u8> {
-            if let Carriage::Certified { block, mss } = carriage {
-                assert_eq!(*mss, Some(1200));
-                BLOCKS.lock().unwrap().push(*block);
+        fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
+            assert_eq!(carriage.block.is_some(), carriage.way == Way::Udp);
+            if let Some(block) = carriage.block {
+                assert_eq!(carriage.mss, Some(1200));
+                BLOCKS.lock().unwrap().push(block);
             }
-            format!("flight{attempt}").into_bytes()
+            Ok(format!("flight{}", carriage.attempt).into_bytes())
         }
     }
     in_namespace("3", || async {
@@ -214,7 +216,7 @@ fn a_udp_port_of_another_program_leaves_tcp_alone() {
         assert_eq!(executed.recv().await, Some(false));
         // A port that the caller named is required.
         let builder = Server::builder().address("127.0.0.1:0".parse().unwrap()).udp_port(at.port());
-        assert_eq!(builder.bind().unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+        assert_eq!(builder.bind().unwrap_err().kind(), io::ErrorKind::AddrInUse);
     });
 }
 
@@ -257,7 +259,7 @@ fn what_is_wrong_is_said() {
         let closed: SocketAddr = "127.0.0.1:1080".parse().unwrap();
         let error = client.connect_to(&closed.into(), once()).await.unwrap_err();
         assert!(!error.maybe_delivered(), "{error}");
-        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::ConnectionRefused);
         assert!(Server::builder().bind().is_err());
         let nameless = Server::builder().address(closed).identity("not a name");
         let key = PrivateKey::from_seed(&[1; 32]);

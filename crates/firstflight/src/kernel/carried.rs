@@ -2,8 +2,8 @@
 
 use crate::endpoint::Endpoint;
 use crate::first_flight::{Carriage, Flights};
-use crate::stream::{EngineStream, first_data};
-use firstflight_credential::Outcome;
+use crate::stream::{EngineStream, Way, first_data};
+use firstflight_credential::{NetworkId, Outcome};
 use firstflight_stack::ConnectConfig;
 use std::borrow::Cow;
 use std::io;
@@ -30,21 +30,23 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Carried<'_> {
-    /// Sends the SYN with the data of attempt number `number`.
-    pub(crate) fn open<'f>(&self, flights: &Flights<'f>, number: u32) -> io::Result<Opened<'f>> {
+    /// Sends the SYN with the data of an attempt.
+    pub(crate) fn open<'f>(
+        &self,
+        flights: &Flights<'f>,
+        attempt: u32,
+        network: NetworkId,
+    ) -> io::Result<Opened<'f>> {
         let mut config = self.config.clone();
-        let carriage = match (&mut config.asap, flights) {
-            (Some(certified), Flights::Made(_)) => {
-                let mut id = [0; 8];
-                crate::random_bytes(&mut id)?;
-                certified.request_id = Some(id);
-                let block = certified.certificate.block(&certified.identity, id);
-                Carriage::Certified { block, mss: certified.mss }
-            }
-            _ => Carriage::Kernel,
-        };
+        let (mut block, mut mss) = (None, None);
+        if let (Some(certified), Flights::Made(_)) = (&mut config.asap, flights) {
+            let mut id = [0; 8];
+            crate::random_bytes(&mut id)?;
+            certified.request_id = Some(id);
+            (block, mss) = (Some(certified.certificate.block(&certified.identity, id)), certified.mss);
+        }
         let replayable = flights.are_replayable(true);
-        let data = flights.data(number, &carriage);
+        let data = flights.data(|| Carriage { attempt, network, way: Way::Udp, block, mss })?;
         config = config.replay_safe(replayable);
         let first = first_data(&mut config, &data);
         let (stream, taken) = EngineStream::open(&self.endpoint.shared, self.remote, first, &config)?;

@@ -1,7 +1,7 @@
 //! Attempts that race: with Fast Open and without, to one address or several.
 
 use super::Kernel;
-use crate::first_flight::{Carriage, Flights};
+use crate::first_flight::Flights;
 #[cfg(feature = "asap")]
 use crate::kernel::carried::{Carried, Opened};
 use crate::race::{ConnectAnyError, FailedAttempt, interleave};
@@ -35,6 +35,8 @@ pub(crate) struct Course<'a> {
     /// The servers' addresses, best one first.
     pub addresses: &'a [SocketAddr],
     pub flights: Flights<'a>,
+    /// The network on which it begins.
+    pub network: NetworkId,
     /// Whether the kernel may use Fast Open.
     pub fast_open: bool,
     /// An attempt in UDP that begins before the kernel's.
@@ -142,7 +144,10 @@ impl<'a> Course<'a> {
                 Permission::Request => Carry::Request(Reason::FailureMemory),
                 _ if flights.are_empty() => Carry::Request(Reason::NoData),
                 _ if !replayable => Carry::Request(Reason::NotReplaySafe),
-                Permission::Everything => Carry::Data(data.insert(flights.data(number, &Carriage::Kernel))),
+                Permission::Everything => {
+                    let made = flights.by_kernel(number, self.network).map_err(|error| (false, error))?;
+                    Carry::Data(data.insert(made))
+                }
             },
         };
         let wanted = !matches!(carry, Carry::Nothing(_));
@@ -163,7 +168,7 @@ impl<'a> Course<'a> {
     fn begin_carried(&self, number: u32, candidate: Candidate) -> Result<Running<'a>, (bool, io::Error)> {
         let gone = || (true, io::Error::from(io::ErrorKind::AddrNotAvailable));
         let carried = self.carried.as_ref().ok_or_else(gone)?;
-        let opened = carried.open(&self.flights, number).map_err(|error| (true, error))?;
+        let opened = carried.open(&self.flights, number, self.network).map_err(|error| (true, error))?;
         let Opened { attempt, taken, data, replayable } = opened;
         let established = async move {
             let stream = attempt.established().await?;
@@ -201,7 +206,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
     let mut failed = Vec::new();
     let mut fast = Fast::default();
     let mut next_at = Instant::now();
-    let network = course.kernel.memory().network();
+    let network = course.network;
     while !running.is_empty() || !waiting.is_empty() {
         let at = next_at.max(place_at(&running));
         if (running.is_empty() || Instant::now() >= at)
@@ -412,9 +417,10 @@ impl<'a> Won<'a> {
         let number = self.attempt.number;
         // An ordinary attempt makes its data now.
         let data = self.attempt.data.take();
-        let data = data.unwrap_or_else(|| flights.data(number, &Carriage::Kernel));
+        let data = data.map_or_else(|| flights.by_kernel(number, self.network), Ok);
         let Self { attempt, stream, taken, fast, network } = self;
         let remote = attempt.candidate.remote;
+        let data = data.map_err(|error| failure(remote, unclear_if(fast.taken > 0), error))?;
         let rest = data.get(taken..).unwrap_or_default();
         let finish = match stream {
             Connected::Kernel(mut stream) => {
