@@ -15,7 +15,7 @@ mod verifiers;
 mod wire;
 
 use bench::once::{self, Once};
-use bench::{Rounds, certificates, engine, front};
+use bench::{Rounds, certificates, engine, front, sockets};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -61,6 +61,8 @@ enum Bench {
     Certificates(Rounds),
     /// A name server's work for first flights in names, against the DNS library alone.
     Front(Rounds),
+    /// Connections through `Endpoint`s on one thread, against the stack alone and tokio's loopback TCP.
+    Async(Rounds),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
     /// How late packets are on `wire`, and how exact its rate is.
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Engine(options)) => engine::run(&options).map_err(Into::into),
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Async(options)) => sockets::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),

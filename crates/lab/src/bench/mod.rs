@@ -14,6 +14,7 @@ pub mod ours_bulk;
 pub mod report;
 pub mod smoltcp;
 pub mod smoltcp_bulk;
+pub mod sockets;
 #[cfg(test)]
 mod tests;
 pub mod wire;

@@ -1,0 +1,375 @@
+//! `bench async`: connections through two `Endpoint`s on one thread, in turn with the raw stack and with tokio's
+//! loopback TCP.
+
+mod lane;
+
+use super::ours::{self, CLIENT, Open, SERVICE};
+use super::{BenchError, Budget, IN_FLIGHT, REQUEST, RESPONSE, Rounds, Sample, World, measure, progress};
+use crate::table::Table;
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use lane::Lane;
+use serde_json::json;
+use std::cell::Cell;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::task::{JoinSet, LocalSet, spawn_local};
+
+/// Connections of one exchange. They are all closed at its end, so that no timer runs while other worlds work.
+const BATCH: u64 = 1024;
+/// The system's TCP keeps ports for a second after a connection, so its servers have several addresses.
+const ADDRESSES: u8 = 64;
+
+/// The rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Row {
+    Raw,
+    /// A task for each connection, at both ends.
+    Tasks,
+    /// As many tasks as connections are in flight.
+    Loops,
+    /// tokio's TCP on loopback, a task for each connection.
+    Tokio,
+}
+
+impl Row {
+    const ALL: [Self; 4] = [Self::Raw, Self::Tasks, Self::Loops, Self::Tokio];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "the stack alone, Fast Open",
+            Self::Tasks => "endpoints, a task for each connection",
+            Self::Loops => "endpoints, 64 tasks",
+            Self::Tokio => "tokio on loopback TCP, a task for each connection",
+        }
+    }
+
+    fn world(self) -> Result<Box<dyn World>, BenchError> {
+        Ok(match self {
+            Self::Raw => Box::new(ours::Connections::new(Open::Cookie, 0)?),
+            Self::Tasks => Box::new(Sockets::new(self, Ends::engine()?, true)?),
+            Self::Loops => Box::new(Sockets::new(self, Ends::engine()?, false)?),
+            Self::Tokio => Box::new(Sockets::new(self, Ends::system()?, true)?),
+        })
+    }
+}
+
+/// Measures and returns the report.
+pub fn run(options: &Rounds) -> Result<String, BenchError> {
+    let time = Duration::from_millis(if options.quick { 100 } else { 500 });
+    let mut worlds = Vec::new();
+    for row in Row::ALL {
+        let mut world = row.world()?;
+        measure(world.as_mut(), Budget::time(time / 2))?;
+        worlds.push((row, world, Vec::<Sample>::new()));
+    }
+    for round in 1..=options.rounds {
+        for (row, world, samples) in &mut worlds {
+            progress(&format!("round {round} of {}: {}", options.rounds, row.name()));
+            samples.push(measure(world.as_mut(), Budget::time(time))?);
+        }
+    }
+    progress("");
+    let rows: Vec<_> = worlds.iter().map(|(row, _, samples)| Figures::of(*row, samples)).collect();
+    Ok(if options.json { as_json(&rows, options) } else { as_table(&rows, options) })
+}
+
+/// What is said of a row: connections a second, and each round's share of the raw stack.
+struct Figures {
+    row: Row,
+    /// Quartiles.
+    per_s: [f64; 3],
+    allocations: f64,
+}
+
+impl Figures {
+    fn of(row: Row, samples: &[Sample]) -> Self {
+        let mut rates: Vec<f64> = samples.iter().map(Sample::per_second).collect();
+        rates.sort_by(f64::total_cmp);
+        let at = |share: usize| rates.get((rates.len() - 1) * share / 4).copied().unwrap_or(f64::NAN);
+        let allocations =
+            samples.iter().map(Sample::allocations_per_unit).sum::<f64>() / samples.len() as f64;
+        Self { row, per_s: [at(1), at(2), at(3)], allocations }
+    }
+}
+
+fn raw(rows: &[Figures]) -> f64 {
+    rows.iter().find(|one| one.row == Row::Raw).map_or(f64::NAN, |one| one.per_s[1])
+}
+
+fn as_table(rows: &[Figures], options: &Rounds) -> String {
+    let raw = raw(rows);
+    let title = format!(
+        "Connections on one thread, {} rounds in turn. 64 in flight: connect, 100 B request, 300 B response, close. CPU time of \
+         both ends. The engine opens with Fast Open, the system's TCP with its handshake.",
+        options.rounds
+    );
+    let mut table =
+        Table::new(title, &["", "connections/s", "quartiles", "of the stack alone", "allocations each"]);
+    for one in rows {
+        let [low, median, high] = one.per_s;
+        table.row([
+            one.row.name().to_owned().into(),
+            format!("{median:.0}").into(),
+            format!("{low:.0}–{high:.0}").into(),
+            format!("{:.2}", median / raw).into(),
+            format!("{:.1}", one.allocations).into(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn as_json(rows: &[Figures], options: &Rounds) -> String {
+    let raw = raw(rows);
+    let of = |row: Row| rows.iter().find(|one| one.row == row).map_or(f64::NAN, |one| one.per_s[1]);
+    let all: Vec<_> = rows
+        .iter()
+        .map(|one| {
+            json!({
+                "row": one.row.name(), "per_s": one.per_s[1], "quartiles": [one.per_s[0], one.per_s[2]],
+                "ratio": one.per_s[1] / raw, "allocations": one.allocations,
+            })
+        })
+        .collect();
+    json!({
+        "rounds": options.rounds, "per_s": of(Row::Tasks), "raw_per_s": raw, "ratio": of(Row::Tasks) / raw, "rows": all,
+    })
+    .to_string()
+}
+
+/// A client and a server.
+enum Ends {
+    Engine { client: Endpoint, server: Endpoint, listener: Listener, config: ConnectConfig },
+    System { listener: TcpListener, port: u16, next: Cell<u8> },
+}
+
+/// A stream of either kind.
+trait Bytes: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Bytes for S {}
+
+fn wrong(error: io::Error) -> BenchError {
+    BenchError::refused("a socket", error)
+}
+
+type Made = (Runtime, LocalSet, Rc<Ends>);
+
+impl Ends {
+    fn runtime() -> Result<Runtime, BenchError> {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(wrong)
+    }
+
+    fn engine() -> Result<Made, BenchError> {
+        let runtime = Self::runtime()?;
+        let entered = runtime.enter();
+        let (here, there) = Lane::pair();
+        let client = Endpoint::new(firstflight::config(vec![CLIENT]).map_err(wrong)?, here);
+        let server = Endpoint::new(firstflight::config(vec![SERVICE.ip()]).map_err(wrong)?, there);
+        let keys = KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16]));
+        let pending = PendingLimit::with_clients(1024, u32::MAX);
+        let policy = FastOpenPolicy::new(Arc::new(keys), Arc::new(pending));
+        let mut config = ListenConfig::new(SERVICE);
+        config.backlog = config.backlog.max(1024);
+        config.fast_open = Some(policy);
+        let listener = server.listen(config).map_err(|error| BenchError::refused("our listen", error))?;
+        let config = ConnectConfig::default().fast_open(true).replay_safe(true);
+        drop(entered);
+        Ok((runtime, LocalSet::new(), Rc::new(Self::Engine { client, server, listener, config })))
+    }
+
+    fn system() -> Result<Made, BenchError> {
+        let runtime = Self::runtime()?;
+        let entered = runtime.enter();
+        let listener = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(wrong)?;
+        listener.set_nonblocking(true).map_err(wrong)?;
+        let port = listener.local_addr().map_err(wrong)?.port();
+        let listener = TcpListener::from_std(listener).map_err(wrong)?;
+        drop(entered);
+        Ok((runtime, LocalSet::new(), Rc::new(Self::System { listener, port, next: Cell::new(0) })))
+    }
+
+    /// One connection of the client, from the connect to the close.
+    async fn visit(&self) -> io::Result<()> {
+        match self {
+            Self::Engine { client, config, .. } => {
+                ask(client.connect(SERVICE, FirstFlight::safely_replayable(&REQUEST), config).await?).await
+            }
+            Self::System { port, next, .. } => {
+                next.set((next.get() + 1) % ADDRESSES);
+                let at = SocketAddr::from(([127, 0, 1, next.get()], *port));
+                let mut stream = TcpStream::connect(at).await?;
+                stream.write_all(&REQUEST).await?;
+                ask(stream).await
+            }
+        }
+    }
+
+    /// Accepts one connection and answers it, in a task of its own if `spawn`.
+    async fn serve(self: &Rc<Self>, spawn: bool) -> io::Result<()> {
+        match &**self {
+            Self::Engine { listener, .. } => {
+                let stream = listener.accept().await?;
+                match spawn {
+                    true => drop(spawn_local(answer::<Stream>(stream))),
+                    false => answer(stream).await?,
+                }
+            }
+            Self::System { listener, .. } => {
+                let (stream, _) = listener.accept().await?;
+                match spawn {
+                    true => drop(spawn_local(answer(stream))),
+                    false => answer(stream).await?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the response and the end.
+async fn ask(mut stream: impl Bytes) -> io::Result<()> {
+    let mut buffer = [0; 512];
+    let mut got = 0;
+    loop {
+        match stream.read(buffer.get_mut(got..).unwrap_or_default()).await? {
+            0 => break,
+            more => got += more,
+        }
+    }
+    if buffer.get(..got) != Some(&RESPONSE) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    stream.shutdown().await
+}
+
+/// Reads the request, answers, closes, and waits for the client's end.
+async fn answer<S: Bytes>(mut stream: S) -> io::Result<()> {
+    let mut buffer = [0; REQUEST.len()];
+    stream.read_exact(&mut buffer).await?;
+    if buffer != REQUEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    stream.write_all(&RESPONSE).await?;
+    stream.shutdown().await?;
+    match stream.read(&mut buffer).await? {
+        0 => Ok(()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Connections through sockets.
+struct Sockets {
+    row: Row,
+    runtime: Runtime,
+    local: LocalSet,
+    ends: Rc<Ends>,
+    /// A task for each connection.
+    tasks: bool,
+    done: Rc<Cell<u64>>,
+}
+
+impl Sockets {
+    fn new(row: Row, (runtime, local, ends): Made, tasks: bool) -> Result<Self, BenchError> {
+        let world = Self { row, runtime, local, ends, tasks, done: Rc::default() };
+        let servers = if tasks { 1 } else { IN_FLIGHT };
+        for _ in 0..servers {
+            let ends = Rc::clone(&world.ends);
+            world.local.spawn_local(async move {
+                loop {
+                    if let Err(error) = ends.serve(tasks).await {
+                        eprintln!("the server: {error}");
+                    }
+                }
+            });
+        }
+        // The first connection gets the cookie. All others use it.
+        let first = world.local.block_on(&world.runtime, world.ends.visit());
+        first.map_err(wrong)?;
+        Ok(world)
+    }
+
+    /// `BATCH` connections, 64 at a time.
+    async fn batch(&self) -> io::Result<()> {
+        let mut running = JoinSet::new();
+        let visit = || {
+            let (ends, done) = (Rc::clone(&self.ends), Rc::clone(&self.done));
+            async move {
+                let result = ends.visit().await;
+                done.set(done.get() + 1);
+                result
+            }
+        };
+        if self.tasks {
+            for n in 0..BATCH {
+                if n >= IN_FLIGHT as u64 {
+                    joined(&mut running).await?;
+                }
+                running.spawn_local(visit());
+            }
+        } else {
+            for _ in 0..IN_FLIGHT {
+                let each: Vec<_> = (0..BATCH / IN_FLIGHT as u64).map(|_| visit()).collect();
+                running.spawn_local(async move {
+                    for one in each {
+                        one.await?;
+                    }
+                    Ok(())
+                });
+            }
+        }
+        while !running.is_empty() {
+            joined(&mut running).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn joined(running: &mut JoinSet<io::Result<()>>) -> io::Result<()> {
+    match running.join_next().await {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => Err(io::Error::other(error)),
+        None => Ok(()),
+    }
+}
+
+impl World for Sockets {
+    fn name(&self) -> &'static str {
+        self.row.name()
+    }
+
+    fn exchange(&mut self) -> Result<(), BenchError> {
+        self.local.block_on(&self.runtime, self.batch()).map_err(wrong)
+    }
+
+    fn done(&self) -> u64 {
+        self.done.get()
+    }
+
+    fn packets(&self) -> u64 {
+        match &*self.ends {
+            Ends::Engine { client, server, .. } => {
+                client.counters().packets_in + server.counters().packets_in
+            }
+            Ends::System { .. } => 0,
+        }
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        let Ends::Engine { client, server, .. } = &*self.ends else { return Ok(()) };
+        let (asked, served) = (client.counters(), server.counters());
+        if served.first_flights_accepted != self.done.get() || asked.resets_sent + served.resets_sent > 0 {
+            return Err(BenchError::Wrong(format!(
+                "{} connections, {} first flights accepted, {} resets",
+                self.done.get(),
+                served.first_flights_accepted,
+                asked.resets_sent + served.resets_sent
+            )));
+        }
+        Ok(())
+    }
+}
