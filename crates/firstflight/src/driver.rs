@@ -33,6 +33,8 @@ pub(crate) struct Driver<L> {
     timer: Timer,
     timer_at: Option<Instant>,
     clock_at: Instant,
+    /// How often the applications had their turn since the last packet was sent.
+    yielded: u8,
     /// Random coefficients for the batch verification of signatures.
     random: ChaCha20Rng,
 }
@@ -51,16 +53,16 @@ impl<L: Link> Driver<L> {
             timer,
             timer_at: None,
             clock_at: Instant::ZERO,
+            yielded: 0,
             random: ChaCha20Rng::from_seed(seed),
         }
     }
 
     /// Receives packets from the link. Returns true if there may be more.
-    fn receive(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn receive(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..BURST {
             match self.link.poll_recv(cx, &mut self.received) {
                 Poll::Ready(Ok(len)) => {
-                    let now = inner.now();
                     if let Some(packet) = self.received.get(..len) {
                         inner.stack.handle_packet(now, packet);
                     }
@@ -73,8 +75,8 @@ impl<L: Link> Driver<L> {
     }
 
     /// Sends the stack's packets. Returns true if there may be more.
-    fn send(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
-        let more = self.hand_over(inner, cx);
+    fn send(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> io::Result<bool> {
+        let more = self.hand_over(inner, now, cx);
         // If the flush fails, the packets that the link kept are lost, which TCP tolerates. If it is pending, the
         // link wakes this task.
         let _ = self.link.poll_flush(cx);
@@ -82,10 +84,9 @@ impl<L: Link> Driver<L> {
     }
 
     /// Like `send`, but does not flush the link.
-    fn hand_over(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn hand_over(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..BURST {
             if self.unsent == 0 {
-                let now = inner.now();
                 match inner.stack.poll_transmit(now, &mut self.sending) {
                     Some(len) => self.unsent = len,
                     None => return Ok(false),
@@ -103,17 +104,15 @@ impl<L: Link> Driver<L> {
     }
 
     /// Verifies signatures in batches.
-    fn verify(&mut self, inner: &mut Inner) {
+    fn verify(&mut self, inner: &mut Inner, now: Instant) {
         while let Some(flights) = inner.stack.poll_verifications() {
             let verdicts = flights.verify(&mut self.random);
-            let now = inner.now();
             inner.stack.handle_verified(flights, &verdicts, now);
         }
     }
 
     /// Handles what is due and sets the timer for the next deadline. Returns true if something was due.
-    fn time(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
-        let now = inner.now();
+    fn time(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> bool {
         if now >= self.clock_at {
             self.clock_at = now + CLOCK_EVERY;
             inner.set_clock();
@@ -132,7 +131,7 @@ impl<L: Link> Driver<L> {
         }
         if self.timer_at != Some(at) {
             self.timer_at = Some(at);
-            self.timer.reset(now, at);
+            self.timer.reset(at);
         }
         self.timer.poll(cx).is_ready()
     }
@@ -140,13 +139,26 @@ impl<L: Link> Driver<L> {
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.lock();
-        inner.driver = Some(cx.waker().clone());
-        let more_in = self.receive(&mut inner, cx)?;
-        self.verify(&mut inner);
-        let due = self.time(&mut inner, cx);
+        // One reading for the whole turn. A timer that is due in the meantime makes another turn.
+        let now = inner.turn(cx);
+        let more_in = self.receive(&mut inner, now, cx)?;
+        self.verify(&mut inner, now);
+        let due = self.time(&mut inner, now, cx);
         self.jobs.exchange(&mut inner, cx);
-        inner.dispatch();
-        let more_out = self.send(&mut inner, cx)?;
+        // The applications act before anything is sent, so that their data rides with the acknowledgements. Who accepts a
+        // connection often starts a task for it, which needs a turn of its own.
+        let woken = inner.dispatch();
+        if match self.yielded {
+            0 => woken,
+            1 => inner.has_accepted(),
+            _ => false,
+        } {
+            self.yielded += 1;
+            inner.turns_again();
+            return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
+        }
+        self.yielded = 0;
+        let more_out = self.send(&mut inner, now, cx)?;
         inner.dispatch();
         while let Some(record) = inner.stack.poll_trace() {
             log(&record);
@@ -157,11 +169,9 @@ impl<L: Link> Driver<L> {
             save(&mut inner);
             return Poll::Ready(Ok(()));
         }
-        if more_in || more_out || due {
-            return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
-        }
         // Sending may have set a timer that is due before the one that was just set.
-        if self.time(&mut inner, cx) {
+        if more_in || more_out || due || self.time(&mut inner, now, cx) {
+            inner.turns_again();
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
         Poll::Pending

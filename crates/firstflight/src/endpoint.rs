@@ -16,6 +16,7 @@ use firstflight_link::Link;
 use firstflight_link::UdpLink;
 use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError, RelayedFlight};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -165,7 +166,10 @@ impl Endpoint {
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<Stream> {
-        let mut config = config.clone().replay_safe(first.is_replayable());
+        let mut config = Cow::Borrowed(config);
+        if config.replay_safe != first.is_replayable() {
+            config.to_mut().replay_safe = first.is_replayable();
+        }
         let data = first_data(&mut config, first.data());
         let (mut stream, taken) = EngineStream::open(&self.shared, remote, data, &config)?;
         stream.connected().await?;

@@ -156,10 +156,11 @@ impl EngineListener {
     fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
         let mut inner = self.shared.lock();
         if let Some(id) = inner.stack.accept(self.id) {
-            let Some(info) = inner.stack.info(id) else { return Poll::Pending };
+            let Some(peer) = inner.stack.peer(id) else { return Poll::Pending };
             let block = inner.stack.accepted_block(id);
+            inner.accepted = true;
             drop(inner);
-            return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, &info, block).into()));
+            return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, peer, block).into()));
         }
         inner.check()?;
         inner.wait_accept(self.id, cx);
@@ -172,6 +173,7 @@ impl Drop for EngineListener {
         let mut inner = self.shared.lock();
         let now = inner.now();
         inner.stack.unlisten(self.id, now);
+        inner.forget_listener(self.id);
         inner.kick();
     }
 }

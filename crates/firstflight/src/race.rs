@@ -8,6 +8,7 @@ use crate::stream::{EngineStream, Stream, connect, first_data};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{Certified, ConnId, ConnectConfig, IoError};
 use firstflight_wire::setters;
+use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -252,6 +253,7 @@ impl<'a> Race<'a> {
         if first && confined {
             config.held_back = config.held_back.or(Some(Reason::NotReplaySafe));
         }
+        let mut config = Cow::Owned(config);
         let data = if first && !confined { first_data(&mut config, self.first.data()) } else { &[] };
         let given = !data.is_empty();
         let begun = connect(&mut self.shared.lock(), remote, data, &config);

@@ -8,6 +8,7 @@ use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::{Clock, Instant};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,6 +19,8 @@ use std::time::Duration;
 /// Tasks that wait for one connection.
 #[derive(Debug, Default)]
 struct Waiting {
+    /// The connection, if a task waits.
+    id: Option<ConnId>,
     read: Option<Waker>,
     write: Option<Waker>,
     connected: Vec<Waker>,
@@ -31,11 +34,18 @@ pub(crate) struct Inner {
     pub store: StoreCounters,
     /// Whether there is a shared store.
     pub has_store: bool,
-    waiting: HashMap<ConnId, Waiting>,
+    /// By the connections' indices.
+    waiting: Vec<Waiting>,
     accepting: HashMap<ListenerId, Vec<Waker>>,
     idle: Vec<Waker>,
     /// The driver's waker.
-    pub driver: Option<Waker>,
+    driver: Option<Waker>,
+    /// The driver will run soon: it was woken since its last turn.
+    kicked: bool,
+    /// A connection was accepted.
+    pub accepted: bool,
+    /// The time at the driver's turn, or at the call that woke the driver.
+    present: Cell<Instant>,
     /// The driver should stop.
     pub stopping: bool,
     /// Set when the driver has stopped; contains the kind of the link's error, if one was the cause.
@@ -63,10 +73,39 @@ pub(crate) enum Interest {
     Connected,
 }
 
+/// Registers the caller's waker, unless it is there already.
+fn register(place: &mut Option<Waker>, cx: &Context<'_>) {
+    match place {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *place = Some(cx.waker().clone()),
+    }
+}
+
 impl Inner {
-    /// Monotonic time since the endpoint began.
+    /// Monotonic time since the endpoint began. Reading the clock costs as much as a small packet, so the calls between
+    /// one that wakes the driver and the driver's turn share one reading: the driver will run at once.
     pub(crate) fn now(&self) -> Instant {
-        self.time.now()
+        if !self.kicked || self.stopped.is_some() {
+            self.present.set(self.time.now());
+        }
+        self.present.get()
+    }
+
+    /// The driver's turn begins. Returns the time of the whole turn.
+    pub(crate) fn turn(&mut self, cx: &Context<'_>) -> Instant {
+        register(&mut self.driver, cx);
+        self.kicked = false;
+        self.now()
+    }
+
+    /// Whether a connection was accepted since the last call.
+    pub(crate) fn has_accepted(&mut self) -> bool {
+        std::mem::take(&mut self.accepted)
+    }
+
+    /// The driver has woken itself.
+    pub(crate) fn turns_again(&mut self) {
+        self.kicked = true;
     }
 
     /// The monotonic and the wall clock.
@@ -126,8 +165,11 @@ impl Inner {
 
     /// Wakes the driver, because something should be sent or a timer changed.
     pub(crate) fn kick(&mut self) {
-        if let Some(waker) = self.driver.take() {
-            waker.wake();
+        if !self.kicked {
+            self.kicked = true;
+            if let Some(waker) = &self.driver {
+                waker.wake_by_ref();
+            }
         }
     }
 
@@ -147,10 +189,16 @@ impl Inner {
 
     /// Registers a task that waits.
     pub(crate) fn wait(&mut self, id: ConnId, interest: Interest, cx: &Context<'_>) {
-        let waiting = self.waiting.entry(id).or_default();
+        if self.waiting.len() <= id.index() {
+            self.waiting.resize_with(id.index() + 1, Waiting::default);
+        }
+        let Some(waiting) = self.waiting.get_mut(id.index()) else { return };
+        if waiting.id != Some(id) {
+            *waiting = Waiting { id: Some(id), ..Waiting::default() };
+        }
         match interest {
-            Interest::Read => waiting.read = Some(cx.waker().clone()),
-            Interest::Write => waiting.write = Some(cx.waker().clone()),
+            Interest::Read => register(&mut waiting.read, cx),
+            Interest::Write => register(&mut waiting.write, cx),
             Interest::Connected => {
                 if !waiting.connected.iter().any(|w| w.will_wake(cx.waker())) {
                     waiting.connected.push(cx.waker().clone());
@@ -174,16 +222,25 @@ impl Inner {
 
     /// Removes the tasks that wait for this connection.
     pub(crate) fn forget(&mut self, id: ConnId) {
-        self.waiting.remove(&id);
+        if let Some(waiting) = self.waiting.get_mut(id.index()).filter(|waiting| waiting.id == Some(id)) {
+            *waiting = Waiting::default();
+        }
     }
 
-    /// Wakes the tasks that wait for the stack's events.
-    pub(crate) fn dispatch(&mut self) {
+    /// Removes the tasks that wait for this listener.
+    pub(crate) fn forget_listener(&mut self, id: ListenerId) {
+        self.accepting.remove(&id);
+    }
+
+    /// Wakes the tasks that wait for the stack's events. Returns true if there were events.
+    pub(crate) fn dispatch(&mut self) -> bool {
+        let mut any = false;
         while let Some(event) = self.stack.poll_event() {
+            any = true;
             match event {
                 Event::Acceptable(id) => {
-                    for waker in self.accepting.remove(&id).unwrap_or_default() {
-                        waker.wake();
+                    if let Some(list) = self.accepting.get_mut(&id) {
+                        list.drain(..).for_each(Waker::wake);
                     }
                 }
                 Event::Ready(id, ready) => self.wake(id, ready),
@@ -192,10 +249,12 @@ impl Inner {
         if self.stack.connections() == 0 {
             self.idle.drain(..).for_each(Waker::wake);
         }
+        any
     }
 
     fn wake(&mut self, id: ConnId, ready: Readiness) {
-        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        let waiting = self.waiting.get_mut(id.index()).filter(|waiting| waiting.id == Some(id));
+        let Some(waiting) = waiting else { return };
         let closed = ready.contains(Readiness::CLOSED);
         if (closed || ready.contains(Readiness::READABLE))
             && let Some(waker) = waiting.read.take()
@@ -215,8 +274,7 @@ impl Inner {
     /// Records that the driver has stopped, and wakes all tasks.
     pub(crate) fn stop(&mut self, error: Option<io::ErrorKind>) {
         self.stopped = Some(error);
-        let waiting = self.waiting.drain().map(|(_, w)| w);
-        for waiting in waiting {
+        for waiting in self.waiting.drain(..) {
             waiting.read.into_iter().chain(waiting.write).chain(waiting.connected).for_each(Waker::wake);
         }
         self.accepting.drain().flat_map(|(_, l)| l).for_each(Waker::wake);
@@ -277,10 +335,13 @@ impl Shared {
             stack: Stack::new(config, time.now()),
             store: StoreCounters::default(),
             has_store,
-            waiting: HashMap::new(),
+            waiting: Vec::new(),
             accepting: HashMap::new(),
             idle: Vec::new(),
             driver: None,
+            kicked: false,
+            accepted: false,
+            present: Cell::new(time.now()),
             stopping: false,
             stopped: None,
             released: false,

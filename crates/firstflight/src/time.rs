@@ -105,7 +105,7 @@ impl Time {
     /// A timer for the driver.
     pub(crate) fn timer(&self) -> Timer {
         match &self.0 {
-            Source::System(_) => Timer::System(Box::pin(tokio::time::sleep(Duration::ZERO))),
+            Source::System(origin) => Timer::System(*origin, Box::pin(tokio::time::sleep(Duration::ZERO))),
             Source::Virtual(time) => Timer::Virtual(time.sleep(Duration::ZERO)),
         }
     }
@@ -142,22 +142,23 @@ pub fn block_on_virtual<F: Future>(time: &VirtualTime, work: F) -> io::Result<F:
 
 /// A timer that can be reset.
 pub(crate) enum Timer {
-    System(Pin<Box<Sleep>>),
+    /// With the moment at which monotonic time began.
+    System(std::time::Instant, Pin<Box<Sleep>>),
     Virtual(VirtualSleep),
 }
 
 impl Timer {
-    /// Waits from `now` until `at`.
-    pub(crate) fn reset(&mut self, now: Instant, at: Instant) {
+    /// Waits until `at`.
+    pub(crate) fn reset(&mut self, at: Instant) {
         match self {
-            Self::System(sleep) => sleep.as_mut().reset(tokio::time::Instant::now() + (at - now)),
+            Self::System(origin, sleep) => sleep.as_mut().reset((*origin + (at - BEGINNING)).into()),
             Self::Virtual(sleep) => sleep.reset(Instant::ZERO + (at - BEGINNING)),
         }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::System(sleep) => sleep.as_mut().poll(cx),
+            Self::System(_, sleep) => sleep.as_mut().poll(cx),
             Self::Virtual(sleep) => Pin::new(sleep).poll(cx),
         }
     }

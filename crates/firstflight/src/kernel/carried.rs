@@ -47,7 +47,7 @@ impl Carried<'_> {
         }
         let replayable = flights.are_replayable(true);
         let data = flights.data(|| Carriage { attempt, network, way: Way::Udp, block, mss })?;
-        config = config.replay_safe(replayable);
+        let mut config = Cow::Owned(config.replay_safe(replayable));
         let first = first_data(&mut config, &data);
         let (stream, taken) = EngineStream::open(&self.endpoint.shared, self.remote, first, &config)?;
         Ok(Opened { attempt: Attempt(Some(stream)), taken, data, replayable })

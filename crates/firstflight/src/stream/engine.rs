@@ -48,7 +48,7 @@ impl Lazy {
         if self.wishes().aborted {
             return Err(io_error(IoError::Closed(CloseReason::Aborted)));
         }
-        let mut config = self.config.clone();
+        let mut config = Cow::Borrowed(&self.config);
         let data = first_data(&mut config, bytes);
         let (id, taken) = connect(inner, remote, data, &config)?;
         if let Some(nodelay) = self.wishes().nodelay {
@@ -80,11 +80,11 @@ fn rides(config: &ConnectConfig) -> bool {
 }
 
 /// The part of `data` that the stack gets with the connect. If data is kept back, sets [`ConnectConfig::held_back`].
-pub(crate) fn first_data<'a>(config: &mut ConnectConfig, data: &'a [u8]) -> &'a [u8] {
+pub(crate) fn first_data<'a>(config: &mut Cow<'_, ConnectConfig>, data: &'a [u8]) -> &'a [u8] {
     if data.is_empty() || rides(config) {
         return data;
     }
-    config.held_back = Some(Reason::NotReplaySafe);
+    config.to_mut().held_back = Some(Reason::NotReplaySafe);
     &[]
 }
 
@@ -111,10 +111,10 @@ impl EngineStream {
     pub(crate) fn accepted(
         shared: &Arc<Shared>,
         id: ConnId,
-        info: &ConnectionInfo,
+        peer: SocketAddr,
         block: Option<AcceptedBlock>,
     ) -> Self {
-        let mut stream = Self::opened(shared, id, info.remote, None);
+        let mut stream = Self::opened(shared, id, peer, None);
         stream.block = block.map(Box::new);
         stream
     }
@@ -246,17 +246,19 @@ impl EngineStream {
             }
         }
     }
+}
 
+impl Phase {
     /// The connection, and how many of `bytes` were taken. A lazy stream connects now, with as much of `bytes` in the
     /// SYN as allowed.
-    fn ensure(&mut self, inner: &mut Inner, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
-        let lazy = match &self.phase {
-            Phase::Open(id) => return Ok((*id, 0)),
-            Phase::Lazy(lazy) => lazy,
+    fn ensure(&mut self, inner: &mut Inner, remote: SocketAddr, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
+        let lazy = match self {
+            Self::Open(id) => return Ok((*id, 0)),
+            Self::Lazy(lazy) => lazy,
         };
-        let (id, taken) = lazy.connect(inner, self.remote, bytes)?;
+        let (id, taken) = lazy.connect(inner, remote, bytes)?;
         let reader = lazy.wishes().reader.take();
-        self.phase = Phase::Open(id);
+        *self = Self::Open(id);
         reader.into_iter().for_each(Waker::wake);
         Ok((id, taken))
     }
@@ -264,7 +266,7 @@ impl EngineStream {
 
 /// Whether the handshake of `id` is complete.
 fn poll_complete(inner: &mut Inner, id: ConnId, cx: &Context<'_>) -> Poll<io::Result<()>> {
-    if inner.stack.info(id).is_some_and(|i| i.confirmed) {
+    if inner.stack.is_confirmed(id) {
         return Poll::Ready(Ok(()));
     }
     if let Some(reason) = inner.stack.close_reason(id) {
@@ -307,8 +309,7 @@ pub(crate) fn connect(
 impl AsyncRead for EngineStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let shared = Arc::clone(&this.shared);
-        let mut inner = shared.lock();
+        let mut inner = this.shared.lock();
         let id = match &this.phase {
             Phase::Open(id) => *id,
             Phase::Lazy(lazy) => {
@@ -340,17 +341,16 @@ impl AsyncRead for EngineStream {
 
 impl AsyncWrite for EngineStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let shared = Arc::clone(&this.shared);
+        let Self { shared, phase, remote, held, .. } = self.get_mut();
         let mut inner = shared.lock();
-        let begins = matches!(this.phase, Phase::Lazy(_));
-        let (id, taken) = this.ensure(&mut inner, bytes)?;
+        let begins = matches!(phase, Phase::Lazy(_));
+        let (id, taken) = phase.ensure(&mut inner, *remote, bytes)?;
         if taken > 0 || (begins && bytes.is_empty()) {
             return Poll::Ready(Ok(taken));
         }
-        if this.held {
+        if *held {
             ready!(poll_complete(&mut inner, id, cx))?;
-            this.held = false;
+            *held = false;
         }
         let now = inner.now();
         match inner.stack.write(id, bytes, now) {
@@ -372,10 +372,9 @@ impl AsyncWrite for EngineStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let shared = Arc::clone(&this.shared);
+        let Self { shared, phase, remote, .. } = self.get_mut();
         let mut inner = shared.lock();
-        let (id, _) = this.ensure(&mut inner, &[])?;
+        let (id, _) = phase.ensure(&mut inner, *remote, &[])?;
         let now = inner.now();
         let result = inner.stack.shutdown(id, now).map_err(io_error);
         inner.kick();

@@ -2,7 +2,7 @@
 
 use super::ours::Open;
 use super::smoltcp::Drive;
-use super::{BenchError, Budget, World, measure, ours, ours_bulk, smoltcp, smoltcp_bulk};
+use super::{BenchError, Budget, World, measure, ours, ours_bulk, smoltcp, smoltcp_bulk, sockets};
 use clap::{Args, ValueEnum};
 
 /// What to do.
@@ -29,6 +29,10 @@ enum Work {
     Handshake,
     /// One connection, many bytes.
     Bulk,
+    /// Connections through endpoints, with a task for each.
+    Endpoints,
+    /// Connections through endpoints, with 64 tasks.
+    EndpointsLoops,
     /// smoltcp: connections.
     Smoltcp,
     /// smoltcp, driven by the loop of its documentation: connections.
@@ -44,6 +48,8 @@ pub fn run(options: &Once) -> Result<String, BenchError> {
         Work::FastOpen => Box::new(ours::Connections::new(Open::Cookie, idle)?),
         Work::DataInSynAck => Box::new(ours::Connections::new(Open::CookieAndDataInSynAck, idle)?),
         Work::Handshake => Box::new(ours::Connections::new(Open::Handshake, idle)?),
+        Work::Endpoints => sockets::Row::Tasks.world()?,
+        Work::EndpointsLoops => sockets::Row::Loops.world()?,
         Work::Smoltcp => Box::new(smoltcp::Connections::new(Drive::Best, idle)?),
         Work::SmoltcpDocumented => Box::new(smoltcp::Connections::new(Drive::Documented, idle)?),
         Work::Bulk => Box::new(ours_bulk::Bulk::new(false)?),

@@ -10,16 +10,15 @@ use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, 
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use lane::Lane;
 use serde_json::json;
-use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::task::{JoinSet, LocalSet, spawn_local};
+use tokio::sync::Notify;
 
 /// Connections of one exchange. They are all closed at its end, so that no timer runs while other worlds work.
 const BATCH: u64 = 1024;
@@ -28,7 +27,8 @@ const ADDRESSES: u8 = 64;
 
 /// The rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Row {
+pub enum Row {
+    /// The stack alone.
     Raw,
     /// A task for each connection, at both ends.
     Tasks,
@@ -50,7 +50,8 @@ impl Row {
         }
     }
 
-    fn world(self) -> Result<Box<dyn World>, BenchError> {
+    /// Both ends, ready.
+    pub fn world(self) -> Result<Box<dyn World>, BenchError> {
         Ok(match self {
             Self::Raw => Box::new(ours::Connections::new(Open::Cookie, 0)?),
             Self::Tasks => Box::new(Sockets::new(self, Ends::engine()?, true)?),
@@ -146,18 +147,18 @@ fn as_json(rows: &[Figures], options: &Rounds) -> String {
 /// A client and a server.
 enum Ends {
     Engine { client: Endpoint, server: Endpoint, listener: Listener, config: ConnectConfig },
-    System { listener: TcpListener, port: u16, next: Cell<u8> },
+    System { listener: TcpListener, port: u16, next: AtomicU8 },
 }
 
 /// A stream of either kind.
-trait Bytes: AsyncRead + AsyncWrite + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Unpin> Bytes for S {}
+trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Bytes for S {}
 
 fn wrong(error: io::Error) -> BenchError {
     BenchError::refused("a socket", error)
 }
 
-type Made = (Runtime, LocalSet, Rc<Ends>);
+type Made = (Runtime, Ends);
 
 impl Ends {
     fn runtime() -> Result<Runtime, BenchError> {
@@ -179,7 +180,7 @@ impl Ends {
         let listener = server.listen(config).map_err(|error| BenchError::refused("our listen", error))?;
         let config = ConnectConfig::default().fast_open(true).replay_safe(true);
         drop(entered);
-        Ok((runtime, LocalSet::new(), Rc::new(Self::Engine { client, server, listener, config })))
+        Ok((runtime, Self::Engine { client, server, listener, config }))
     }
 
     fn system() -> Result<Made, BenchError> {
@@ -190,7 +191,17 @@ impl Ends {
         let port = listener.local_addr().map_err(wrong)?.port();
         let listener = TcpListener::from_std(listener).map_err(wrong)?;
         drop(entered);
-        Ok((runtime, LocalSet::new(), Rc::new(Self::System { listener, port, next: Cell::new(0) })))
+        Ok((runtime, Self::System { listener, port, next: AtomicU8::new(0) }))
+    }
+
+    /// Whether the engines have connections left, apart from those in TIME-WAIT.
+    fn are_open(&self) -> bool {
+        match self {
+            Self::Engine { client, server, .. } => {
+                [client, server].iter().any(|end| end.gauges().connections > 0)
+            }
+            Self::System { .. } => false,
+        }
     }
 
     /// One connection of the client, from the connect to the close.
@@ -200,8 +211,8 @@ impl Ends {
                 ask(client.connect(SERVICE, FirstFlight::safely_replayable(&REQUEST), config).await?).await
             }
             Self::System { port, next, .. } => {
-                next.set((next.get() + 1) % ADDRESSES);
-                let at = SocketAddr::from(([127, 0, 1, next.get()], *port));
+                let at = next.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
+                let at = SocketAddr::from(([127, 0, 1, at], *port));
                 let mut stream = TcpStream::connect(at).await?;
                 stream.write_all(&REQUEST).await?;
                 ask(stream).await
@@ -210,19 +221,19 @@ impl Ends {
     }
 
     /// Accepts one connection and answers it, in a task of its own if `spawn`.
-    async fn serve(self: &Rc<Self>, spawn: bool) -> io::Result<()> {
-        match &**self {
+    async fn serve(&self, spawn: bool) -> io::Result<()> {
+        match self {
             Self::Engine { listener, .. } => {
                 let stream = listener.accept().await?;
                 match spawn {
-                    true => drop(spawn_local(answer::<Stream>(stream))),
+                    true => drop(tokio::spawn(answer::<Stream>(stream))),
                     false => answer(stream).await?,
                 }
             }
             Self::System { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
                 match spawn {
-                    true => drop(spawn_local(answer(stream))),
+                    true => drop(tokio::spawn(answer(stream))),
                     false => answer(stream).await?,
                 }
             }
@@ -233,7 +244,7 @@ impl Ends {
 
 /// Reads the response and the end.
 async fn ask(mut stream: impl Bytes) -> io::Result<()> {
-    let mut buffer = [0; 512];
+    let mut buffer = [0; RESPONSE.len() + 1];
     let mut got = 0;
     loop {
         match stream.read(buffer.get_mut(got..).unwrap_or_default()).await? {
@@ -266,74 +277,74 @@ async fn answer<S: Bytes>(mut stream: S) -> io::Result<()> {
 struct Sockets {
     row: Row,
     runtime: Runtime,
-    local: LocalSet,
-    ends: Rc<Ends>,
+    shared: Arc<Shared>,
     /// A task for each connection.
     tasks: bool,
-    done: Rc<Cell<u64>>,
+}
+
+/// What the tasks share.
+struct Shared {
+    ends: Ends,
+    /// Connections of this batch that were begun.
+    begun: AtomicU64,
+    /// Connections of this batch that are closed.
+    closed: AtomicU64,
+    /// Connections closed in all.
+    done: AtomicU64,
+    /// Why a connection failed.
+    failed: Mutex<Option<io::Error>>,
+    over: Notify,
+}
+
+impl Shared {
+    /// One connection of the batch. Returns false if it was the last one to begin.
+    async fn one(&self) -> bool {
+        let failure = self.ends.visit().await.err();
+        if let Some(error) = failure {
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+        let next = self.begun.fetch_add(1, Ordering::Relaxed) < BATCH;
+        self.done.fetch_add(1, Ordering::Relaxed);
+        if self.closed.fetch_add(1, Ordering::Relaxed) + 1 == BATCH {
+            self.over.notify_one();
+        }
+        next
+    }
+}
+
+/// A task for one connection, which starts the next one.
+fn begin(shared: Arc<Shared>) {
+    tokio::spawn(async move {
+        if shared.one().await {
+            begin(shared);
+        }
+    });
 }
 
 impl Sockets {
-    fn new(row: Row, (runtime, local, ends): Made, tasks: bool) -> Result<Self, BenchError> {
-        let world = Self { row, runtime, local, ends, tasks, done: Rc::default() };
+    fn new(row: Row, (runtime, ends): Made, tasks: bool) -> Result<Self, BenchError> {
+        let shared = Arc::new(Shared {
+            ends,
+            begun: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            failed: Mutex::default(),
+            over: Notify::new(),
+        });
         let servers = if tasks { 1 } else { IN_FLIGHT };
         for _ in 0..servers {
-            let ends = Rc::clone(&world.ends);
-            world.local.spawn_local(async move {
+            let shared = Arc::clone(&shared);
+            runtime.spawn(async move {
                 loop {
-                    if let Err(error) = ends.serve(tasks).await {
+                    if let Err(error) = shared.ends.serve(tasks).await {
                         eprintln!("the server: {error}");
                     }
                 }
             });
         }
         // The first connection gets the cookie. All others use it.
-        let first = world.local.block_on(&world.runtime, world.ends.visit());
-        first.map_err(wrong)?;
-        Ok(world)
-    }
-
-    /// `BATCH` connections, 64 at a time.
-    async fn batch(&self) -> io::Result<()> {
-        let mut running = JoinSet::new();
-        let visit = || {
-            let (ends, done) = (Rc::clone(&self.ends), Rc::clone(&self.done));
-            async move {
-                let result = ends.visit().await;
-                done.set(done.get() + 1);
-                result
-            }
-        };
-        if self.tasks {
-            for n in 0..BATCH {
-                if n >= IN_FLIGHT as u64 {
-                    joined(&mut running).await?;
-                }
-                running.spawn_local(visit());
-            }
-        } else {
-            for _ in 0..IN_FLIGHT {
-                let each: Vec<_> = (0..BATCH / IN_FLIGHT as u64).map(|_| visit()).collect();
-                running.spawn_local(async move {
-                    for one in each {
-                        one.await?;
-                    }
-                    Ok(())
-                });
-            }
-        }
-        while !running.is_empty() {
-            joined(&mut running).await?;
-        }
-        Ok(())
-    }
-}
-
-async fn joined(running: &mut JoinSet<io::Result<()>>) -> io::Result<()> {
-    match running.join_next().await {
-        Some(Ok(result)) => result,
-        Some(Err(error)) => Err(io::Error::other(error)),
-        None => Ok(()),
+        runtime.block_on(shared.ends.visit()).map_err(wrong)?;
+        Ok(Self { row, runtime, shared, tasks })
     }
 }
 
@@ -343,15 +354,33 @@ impl World for Sockets {
     }
 
     fn exchange(&mut self) -> Result<(), BenchError> {
-        self.local.block_on(&self.runtime, self.batch()).map_err(wrong)
+        let shared = &self.shared;
+        shared.begun.store(IN_FLIGHT as u64, Ordering::Relaxed);
+        shared.closed.store(0, Ordering::Relaxed);
+        self.runtime.block_on(async {
+            for _ in 0..IN_FLIGHT {
+                let shared = Arc::clone(shared);
+                match self.tasks {
+                    true => begin(shared),
+                    false => drop(tokio::spawn(async move { while shared.one().await {} })),
+                }
+            }
+            shared.over.notified().await;
+            // No timer runs while other worlds work.
+            while shared.ends.are_open() {
+                tokio::task::yield_now().await;
+            }
+        });
+        let failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failed.map_or(Ok(()), |error| Err(wrong(error)))
     }
 
     fn done(&self) -> u64 {
-        self.done.get()
+        self.shared.done.load(Ordering::Relaxed)
     }
 
     fn packets(&self) -> u64 {
-        match &*self.ends {
+        match &self.shared.ends {
             Ends::Engine { client, server, .. } => {
                 client.counters().packets_in + server.counters().packets_in
             }
@@ -360,12 +389,12 @@ impl World for Sockets {
     }
 
     fn check(&self) -> Result<(), BenchError> {
-        let Ends::Engine { client, server, .. } = &*self.ends else { return Ok(()) };
+        let Ends::Engine { client, server, .. } = &self.shared.ends else { return Ok(()) };
         let (asked, served) = (client.counters(), server.counters());
-        if served.first_flights_accepted != self.done.get() || asked.resets_sent + served.resets_sent > 0 {
+        if served.first_flights_accepted != self.done() || asked.resets_sent + served.resets_sent > 0 {
             return Err(BenchError::Wrong(format!(
                 "{} connections, {} first flights accepted, {} resets",
-                self.done.get(),
+                self.done(),
                 served.first_flights_accepted,
                 asked.resets_sent + served.resets_sent
             )));

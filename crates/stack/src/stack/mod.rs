@@ -251,6 +251,18 @@ impl Stack {
         self.server.accepted_block(id.index)
     }
 
+    /// The peer's address; `None` if the connection is gone.
+    #[must_use]
+    pub fn peer(&self, id: ConnId) -> Option<core::net::SocketAddr> {
+        self.flows.slot(id).map(|slot| slot.key.remote())
+    }
+
+    /// Whether the handshake is complete; false also if the connection is gone.
+    #[must_use]
+    pub fn is_confirmed(&self, id: ConnId) -> bool {
+        self.flows.slot(id).is_some_and(|slot| slot.conn.is_confirmed())
+    }
+
     /// The state machine of a connection, for inspection; `None` if it is gone.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
