@@ -1,0 +1,70 @@
+//! More attacks on `Client`, `Server`, `LazyStream` and the race: on what mended the first ones.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[allow(dead_code, reason = "the tests of firstflight::kernel use all of it")]
+#[path = "../../kernel/tests/namespace/mod.rs"]
+mod namespace;
+mod site;
+
+use firstflight::credential::asap::PrivateKey;
+use firstflight::credential::{Outcome, Reason};
+use firstflight::{Authority, Client, ReplaySafety, Server};
+use namespace::{in_namespace, nft};
+use site::{NETWORK, REQUEST, ready, safely, verifier};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A server on the kernel's TCP alone, and a client that has its cookie.
+async fn with_cookie() -> (Server, Authority, Client) {
+    let server = Server::builder().address("127.0.0.1:0".parse().unwrap()).tcp_only().bind().unwrap();
+    let at: Authority = server.local_addrs()[0].into();
+    let client = Client::new();
+    let (first, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+    drop((first.unwrap(), accepted.unwrap()));
+    (server, at, client)
+}
+
+// ---- Server -----------------------------------------------------------------------------------------------------
+
+/// A copy of a SYN is refused by its client with a RST before the server accepts, and its data is read all the same.
+#[test]
+fn a_connection_that_was_reset_before_its_ack_is_early() {
+    in_namespace("3", || async {
+        let (server, at, client) = with_cookie().await;
+        let rule = format!(
+            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
+             add rule ip t c tcp sport {} tcp flags & (syn | ack) == (syn | ack) drop",
+            at.port()
+        );
+        if !nft(&rule) {
+            return;
+        }
+        let mut connect = Box::pin(client.connect_to(&at, safely()));
+        assert!(poll_once(connect.as_mut()).is_pending());
+        // The client knows nothing of it any more, and so refuses the next SYN-ACK.
+        drop(connect);
+        assert!(nft("flush ruleset"));
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let mut stream =
+            tokio::time::timeout(Duration::from_secs(1), server.accept()).await.unwrap().unwrap();
+        assert_eq!(stream.early_bytes(), REQUEST.len() as u32);
+        let early = stream.is_early();
+        let mut request = [0; REQUEST.len()];
+        let read = stream.read_exact(&mut request).await;
+        assert!(early, "no ACK ever came, and the request is read: {read:?}");
+        assert!(stream.handshake_confirmed().await.is_err());
+        // The error is told once by the system.
+        assert!(stream.handshake_confirmed().await.is_err() && stream.is_early());
+    });
+}
