@@ -68,3 +68,31 @@ fn a_connection_that_was_reset_before_its_ack_is_early() {
         assert!(stream.handshake_confirmed().await.is_err() && stream.is_early());
     });
 }
+
+/// A service manager keeps the socket that it passed, and passes it to the program's next instance.
+#[test]
+fn a_socket_that_was_passed_listens_after_a_drain() {
+    in_namespace("3", || async {
+        let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = passed.local_addr().unwrap();
+        let adopt = || {
+            let config = firstflight::kernel::ListenConfig::default();
+            firstflight_kernel::Listener::adopt(passed.try_clone().unwrap(), config).unwrap()
+        };
+        let listener = adopt();
+        listener.drain().unwrap();
+        assert!(listener.try_accept().unwrap().is_none());
+        drop(listener);
+        let within = Duration::from_millis(500);
+        let client = std::net::TcpStream::connect_timeout(&at, within);
+        assert!(client.is_ok(), "nobody reaches the socket any more: {client:?}");
+        // An instance that is killed leaves it as it is.
+        let killed = adopt();
+        killed.drain().unwrap();
+        std::mem::forget(killed);
+        let next = adopt();
+        assert!(next.try_accept().unwrap().is_some());
+        let client = std::net::TcpStream::connect_timeout(&at, within);
+        assert!(client.is_ok(), "the next instance gets nothing: {client:?}");
+    });
+}
