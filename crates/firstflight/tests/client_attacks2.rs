@@ -96,3 +96,18 @@ fn a_socket_that_was_passed_listens_after_a_drain() {
         assert!(client.is_ok(), "the next instance gets nothing: {client:?}");
     });
 }
+
+/// Under SYN cookies the kernel keeps nothing of the SYN, so the server does not know what the client asked for.
+#[test]
+fn a_connection_from_a_syn_cookie_is_not_called_not_requested() {
+    in_namespace("3", || async {
+        let (server, at, client) = with_cookie().await;
+        if std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").is_err() {
+            return;
+        }
+        let (stream, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (stream, accepted) = (stream.unwrap(), accepted.unwrap());
+        assert_eq!(stream.outcome(), Outcome::Handshake(Reason::DataNotAcknowledged));
+        assert_ne!(accepted.outcome(), Outcome::Handshake(Reason::NotRequested), "its SYN had a cookie");
+    });
+}

@@ -203,10 +203,17 @@ impl Listener {
     }
 
     fn stream(&self, tcp: TcpStream, remote: SocketAddr) -> Stream {
-        let asked = sys::saved_syn(&tcp).ok().and_then(|syn| Asked::of(&syn));
+        let saved = sys::saved_syn(&tcp);
+        let asked = saved.as_ref().ok().and_then(Asked::of);
         let info = sys::tcp_info(&tcp).ok().map(|info| TcpInfo::parse(&info)).filter(|info| info.syn_data);
         let Some(info) = info else {
-            return Stream::accepted(tcp, remote, Outcome::Handshake(self.reason(asked)), 0);
+            let reason = match saved {
+                // The kernel keeps every SYN of a socket that listens so from the beginning, but for SYN cookies.
+                Ok((_, 0)) if !self.adopted => Reason::SynCookie,
+                Ok(_) if asked.is_none() => Reason::Unknown,
+                _ => self.reason(asked),
+            };
+            return Stream::accepted(tcp, remote, Outcome::Handshake(reason), 0);
         };
         // The headers of a SYN may not have been kept, or not be understood. What has arrived by now is then early.
         let arrived = u32::try_from(info.received).unwrap_or(u32::MAX).max(1);
