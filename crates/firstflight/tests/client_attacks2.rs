@@ -111,3 +111,18 @@ fn a_connection_from_a_syn_cookie_is_not_called_not_requested() {
         assert_ne!(accepted.outcome(), Outcome::Handshake(Reason::NotRequested), "its SYN had a cookie");
     });
 }
+
+// ---- Streams ----------------------------------------------------------------------------------------------------
+
+/// The system takes 1,024 buffers in one call, and a caller may have more.
+#[test]
+fn a_write_of_many_buffers_is_taken_in_part() {
+    in_namespace("3", || async {
+        let (server, at, client) = with_cookie().await;
+        let (stream, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (mut stream, _accepted) = (stream.unwrap(), accepted.unwrap());
+        let bufs = vec![IoSlice::new(b"a"); 1500];
+        let taken = stream.write_vectored(&bufs).await;
+        assert!(matches!(taken, Ok(1..)), "{taken:?}");
+    });
+}

@@ -12,6 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+/// How many buffers the system takes in one call (`UIO_MAXIOV` of Linux).
+const MOST_BUFFERS: usize = 1024;
+
 /// A TCP stream of the kernel, with the outcome of its first flight. `AsyncWrite::poll_shutdown` closes the sending
 /// direction and leaves the other direction open (half close).
 #[derive(Debug)]
@@ -212,6 +215,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let bufs = bufs.get(..MOST_BUFFERS).unwrap_or(bufs);
         self.try_first(cx, |socket| socket.send_vectored_with_flags(bufs, sys::NO_SIGNAL))
     }
 
