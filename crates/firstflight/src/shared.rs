@@ -126,8 +126,8 @@ impl Inner {
 
     /// Wakes the driver, because something should be sent or a timer changed.
     pub(crate) fn kick(&mut self) {
-        if let Some(waker) = self.driver.take() {
-            waker.wake();
+        if let Some(waker) = &self.driver {
+            waker.wake_by_ref();
         }
     }
 

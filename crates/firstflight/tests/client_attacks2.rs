@@ -126,3 +126,40 @@ fn a_write_of_many_buffers_is_taken_in_part() {
         assert!(matches!(taken, Ok(1..)), "{taken:?}");
     });
 }
+
+// ---- Client -----------------------------------------------------------------------------------------------------
+
+/// Sockets of UDP in this thread's namespace.
+fn udp_sockets() -> usize {
+    ["udp", "udp6"]
+        .map(|file| {
+            std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap().lines().count() - 1
+        })
+        .iter()
+        .sum()
+}
+
+/// A program makes a client for each of its tasks.
+#[test]
+fn a_client_that_is_gone_leaves_no_socket_and_no_task() {
+    in_namespace("3", || async {
+        let issuer = verifier(&PrivateKey::from_seed(&[1; 32])).await;
+        let (server, at, _client) = with_cookie().await;
+        tokio::spawn(async move { while server.accept().await.is_ok() {} });
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (sockets, before) = (udp_sockets(), tasks());
+        for closed in [true, false] {
+            for _ in 0..3 {
+                let builder = Client::builder().network(NETWORK).verifier(issuer.clone()).no_resolver();
+                let client = ready(builder).await;
+                drop(client.connect_to(&at, safely()).await.unwrap());
+                if closed {
+                    client.close().await;
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert_eq!((udp_sockets(), tasks()), (sockets, before), "closed: {closed}");
+        }
+    });
+}
