@@ -32,7 +32,10 @@ pub(crate) struct Inner {
     /// Whether there is a shared store.
     pub has_store: bool,
     waiting: HashMap<ConnId, Waiting>,
-    accepting: HashMap<ListenerId, Vec<Waker>>,
+    /// Each task has a number.
+    accepting: HashMap<ListenerId, Vec<(u64, Waker)>>,
+    /// The number of the next task that accepts.
+    next_place: u64,
     idle: Vec<Waker>,
     /// The driver's waker.
     pub driver: Option<Waker>,
@@ -159,11 +162,25 @@ impl Inner {
         }
     }
 
-    /// Registers a task that waits for a connection of a listener.
-    pub(crate) fn wait_accept(&mut self, id: ListenerId, cx: &Context<'_>) {
+    /// A number for a task that accepts.
+    pub(crate) fn place(&mut self) -> u64 {
+        self.next_place += 1;
+        self.next_place
+    }
+
+    /// Registers the task with this number, which waits for a connection of a listener.
+    pub(crate) fn wait_accept(&mut self, id: ListenerId, place: u64, cx: &Context<'_>) {
         let list = self.accepting.entry(id).or_default();
-        if !list.iter().any(|w| w.will_wake(cx.waker())) {
-            list.push(cx.waker().clone());
+        match list.iter_mut().find(|(other, _)| *other == place) {
+            Some((_, waker)) => waker.clone_from(cx.waker()),
+            None => list.push((place, cx.waker().clone())),
+        }
+    }
+
+    /// The task with this number no longer waits.
+    pub(crate) fn leave_accept(&mut self, id: ListenerId, place: u64) {
+        if let Some(list) = self.accepting.get_mut(&id) {
+            list.retain(|(other, _)| *other != place);
         }
     }
 
@@ -182,7 +199,7 @@ impl Inner {
         while let Some(event) = self.stack.poll_event() {
             match event {
                 Event::Acceptable(id) => {
-                    for waker in self.accepting.remove(&id).unwrap_or_default() {
+                    for (_, waker) in self.accepting.remove(&id).unwrap_or_default() {
                         waker.wake();
                     }
                 }
@@ -219,7 +236,7 @@ impl Inner {
         for waiting in waiting {
             waiting.read.into_iter().chain(waiting.write).chain(waiting.connected).for_each(Waker::wake);
         }
-        self.accepting.drain().flat_map(|(_, l)| l).for_each(Waker::wake);
+        self.accepting.drain().flat_map(|(_, l)| l).for_each(|(_, waker)| waker.wake());
         self.idle.drain(..).for_each(Waker::wake);
     }
 
@@ -279,6 +296,7 @@ impl Shared {
             has_store,
             waiting: HashMap::new(),
             accepting: HashMap::new(),
+            next_place: 0,
             idle: Vec::new(),
             driver: None,
             stopping: false,

@@ -112,6 +112,29 @@ fn a_connection_from_a_syn_cookie_is_not_called_not_requested() {
     });
 }
 
+struct Flag;
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Each task that gives up to wait for a connection leaves its waker behind, as long as no client comes by UDP.
+#[test]
+fn an_accept_that_was_dropped_leaves_no_waker() {
+    in_namespace("3", || async {
+        let server = Server::bind("127.0.0.1:0").await.unwrap();
+        assert!(server.udp_port().is_some());
+        let flags: Vec<_> = (0..100).map(|_| Arc::new(Flag)).collect();
+        for flag in &flags {
+            let waker = Waker::from(Arc::clone(flag));
+            let mut accept = pin!(server.accept());
+            assert!(accept.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        let kept = flags.iter().filter(|flag| Arc::strong_count(flag) > 1).count();
+        assert!(kept <= 1, "{kept} wakers of tasks that no longer wait");
+    });
+}
+
 // ---- Streams ----------------------------------------------------------------------------------------------------
 
 /// The system takes 1,024 buffers in one call, and a caller may have more.
