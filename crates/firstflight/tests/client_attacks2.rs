@@ -112,6 +112,18 @@ fn a_connection_from_a_syn_cookie_is_not_called_not_requested() {
     });
 }
 
+/// The kernel's and the engine's listeners are gone, so nothing will ever wake it.
+#[test]
+fn a_poll_after_the_drain_does_not_wait_for_ever() {
+    in_namespace("3", || async {
+        let mut server = Server::bind("127.0.0.1:0").await.unwrap();
+        server.drain().1.unwrap();
+        assert!(server.accept().await.is_err());
+        let polled = server.poll_accept(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_ready(), "it waits for ever");
+    });
+}
+
 struct Flag;
 
 impl Wake for Flag {
