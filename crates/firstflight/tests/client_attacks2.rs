@@ -162,6 +162,20 @@ fn a_write_of_many_buffers_is_taken_in_part() {
     });
 }
 
+// ---- The race ---------------------------------------------------------------------------------------------------
+
+/// The host has no route to the first address, so nothing left for it.
+#[test]
+fn an_address_without_a_route_does_not_take_the_first_flight() {
+    in_namespace("3", || async {
+        let (server, at, client) = with_cookie().await;
+        let addresses = ["[2001:db8::1]:80".parse().unwrap(), SocketAddr::from(([127, 0, 0, 1], at.port()))];
+        let (stream, accepted) = tokio::join!(client.connect_at(&at, &addresses, safely()), server.accept());
+        drop(accepted);
+        assert_eq!(stream.unwrap().outcome(), Outcome::Accepted);
+    });
+}
+
 // ---- Client -----------------------------------------------------------------------------------------------------
 
 /// Sockets of UDP in this thread's namespace.
