@@ -176,6 +176,74 @@ fn an_address_without_a_route_does_not_take_the_first_flight() {
     });
 }
 
+/// The host moves from a network without an id to another one without an id, and its caller says so.
+#[test]
+fn what_was_learnt_on_an_unknown_network_is_not_used_on_the_next_unknown_one() {
+    in_namespace("3", || async {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let addresses = [2, 1].map(|n| SocketAddr::from(([127, 0, 0, n], port)));
+        let server = Server::builder().address(addresses[0]).address(addresses[1]).tcp_only().bind().unwrap();
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok(one) = server.accept().await {
+                open.push(one);
+            }
+        });
+        let at: Authority = addresses[0].into();
+        // Its network is never known.
+        let client = Client::builder().off(true).build().unwrap();
+        if !nft("table ip t { chain c { type filter hook input priority 0; ip daddr 127.0.0.2 drop; }; }") {
+            return;
+        }
+        let stream = client.connect_at(&at, &addresses, safely()).await.unwrap();
+        assert_eq!(stream.peer_addr(), addresses[1]);
+        assert!(nft("flush ruleset"));
+        client.network_changed().await;
+        let stream = client.connect_at(&at, &addresses, safely()).await.unwrap();
+        assert_eq!(stream.peer_addr(), addresses[0], "the other network's losers are tried last");
+    });
+}
+
+/// The caller's resolver answers for addresses, and never for HTTPS records.
+#[test]
+fn an_unanswered_https_question_does_not_delay_a_connect_by_the_callers_resolver() {
+    in_namespace("3", || async {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let resolver = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut buf = [0; 1500];
+            while let Ok((len, from)) = socket.recv_from(&mut buf).await {
+                let end = 12 + buf[12..len].iter().position(|byte| *byte == 0).unwrap() + 5;
+                let kind = u16::from_be_bytes([buf[end - 4], buf[end - 3]]);
+                let mut answer = buf[..end].to_vec();
+                (answer[2], answer[3]) = (0x85, 0x80);
+                answer[6..12].fill(0);
+                match kind {
+                    1 => {
+                        answer[7] = 1;
+                        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
+                    }
+                    28 => {}
+                    _ => continue,
+                }
+                let _ = socket.send_to(&answer, from).await;
+            }
+        });
+        let server = Server::bind("127.0.0.1:0").await.unwrap();
+        let port = server.local_addrs()[0].port();
+        tokio::spawn(async move { while server.accept().await.is_ok() {} });
+        let issuer = verifier(&PrivateKey::from_seed(&[1; 32])).await;
+        let names = firstflight::record::Names::at(resolver).unwrap();
+        let client = Client::builder().network(NETWORK).verifier(issuer).resolver(names).build().unwrap();
+        let server = format!("www.example.com:{port}");
+        let _ = client.connect(&server, safely()).await.unwrap();
+        let began = Instant::now();
+        let _ = client.connect(&server, safely()).await.unwrap();
+        let took = began.elapsed();
+        assert!(took < Duration::from_millis(40), "{took:?}: a server that never published anything");
+    });
+}
+
 // ---- Client -----------------------------------------------------------------------------------------------------
 
 /// Sockets of UDP in this thread's namespace.
@@ -210,5 +278,59 @@ fn a_client_that_is_gone_leaves_no_socket_and_no_task() {
             tokio::time::sleep(Duration::from_secs(3)).await;
             assert_eq!((udp_sockets(), tasks()), (sockets, before), "closed: {closed}");
         }
+    });
+}
+
+/// The number of questions for HTTPS records at a resolver in port 53 of this address.
+async fn counts_questions(at: &str) -> Arc<AtomicU32> {
+    let socket = tokio::net::UdpSocket::bind((at, 53)).await.unwrap();
+    let count = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&count);
+    tokio::spawn(async move {
+        let mut buf = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buf).await {
+            let end = 12 + buf[12..len].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let kind = u16::from_be_bytes([buf[end - 4], buf[end - 3]]);
+            told.fetch_add(u32::from(kind == 65), Ordering::Relaxed);
+            // There is no such name.
+            let mut answer = buf[..end].to_vec();
+            answer[2..12].copy_from_slice(&[0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0]);
+            let _ = socket.send_to(&answer, from).await;
+        }
+    });
+    count
+}
+
+/// The next network has other resolvers, and those of the last one are not to learn which servers are visited there.
+#[test]
+fn the_last_networks_resolver_is_not_asked_on_the_next_one() {
+    in_namespace("3", || async {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("resolv.conf");
+        std::fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
+        let run = |args: &[&str]| {
+            std::process::Command::new("mount").args(args).status().is_ok_and(|status| status.success())
+        };
+        if !run(&["--make-rprivate", "/"]) || !run(&["--bind", file.to_str().unwrap(), "/etc/resolv.conf"]) {
+            eprintln!("skipped: mount does not work here");
+            return;
+        }
+        let (one, two) = (counts_questions("127.0.0.1").await, counts_questions("127.0.0.2").await);
+        let issuer = verifier(&PrivateKey::from_seed(&[1; 32])).await;
+        let client = Client::builder().verifier(issuer).build().unwrap();
+        let wait = || tokio::time::sleep(Duration::from_millis(200));
+        assert!(client.connect("one.test:80", safely()).await.is_err());
+        wait().await;
+        assert_eq!((one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)), (1, 0));
+        std::fs::write(&file, "nameserver 127.0.0.2\n").unwrap();
+        client.network_changed().await;
+        assert!(client.connect("two.test:80", safely()).await.is_err());
+        wait().await;
+        assert_eq!(
+            (one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)),
+            (1, 1),
+            "the old one is asked"
+        );
     });
 }
