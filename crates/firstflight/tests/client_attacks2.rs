@@ -162,6 +162,20 @@ fn a_write_of_many_buffers_is_taken_in_part() {
     });
 }
 
+/// Its caller waits for something else than the stream, as it may with any stream.
+#[test]
+fn a_first_write_leaves_although_nobody_polls_the_stream() {
+    in_namespace("3", || async {
+        let server = Server::bind("127.0.0.1:0").await.unwrap();
+        let client = Client::new();
+        let mut stream = client.connect_lazy(server.local_addrs()[0].into(), ReplaySafety::ByMethod);
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let accepted = tokio::time::timeout(Duration::from_secs(1), server.accept()).await;
+        assert!(accepted.is_ok(), "written a second ago, and nothing has left");
+        drop(stream);
+    });
+}
+
 // ---- The race ---------------------------------------------------------------------------------------------------
 
 /// The host has no route to the first address, so nothing left for it.
