@@ -176,6 +176,19 @@ fn a_first_write_leaves_although_nobody_polls_the_stream() {
     });
 }
 
+/// The second method is spelt out, plain or in Huffman's code.
+#[test]
+fn a_second_method_that_is_spelt_out() {
+    for name in [&b"\x07:method"[..], b"\x85\xb9\x49\x53\x39\xe4"] {
+        let fields = [&[0x82, 0x40][..], name, &[6], b"DELETE", &[0x86, 0x84]].concat();
+        let len = (fields.len() as u32).to_be_bytes();
+        let head = [&len[1..], &[1, 5, 0, 0, 0, 1], &fields].concat();
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let flight = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &head].concat();
+        assert!(!ReplaySafety::ByMethod.flight(&flight).is_replayable(), "{fields:x?}");
+    }
+}
+
 // ---- The race ---------------------------------------------------------------------------------------------------
 
 /// The host has no route to the first address, so nothing left for it.
