@@ -286,7 +286,12 @@ impl Client {
     /// Reports that this host is on another network now. The client also looks by itself, every few seconds while it
     /// connects.
     pub async fn network_changed(&self) {
+        self.shared.leave_unknown();
         self.shared.networks.look(&self.shared).await;
+        #[cfg(feature = "asap")]
+        if let Some(asap) = &self.shared.asap {
+            asap.moved();
+        }
     }
 
     /// Forgets what was learnt about servers and paths. The kernel keeps its cookies.
@@ -326,8 +331,9 @@ impl Client {
         if let Some(names) = &self.shared.names {
             let addresses = match self.asap().filter(|asap| asap.asks_about(server)) {
                 Some(asap) => {
+                    let question = asap.question(server);
                     let (addresses, published) = names.look_up(name, port).await?;
-                    asap.found(server, published);
+                    question.answer(Some(published));
                     addresses
                 }
                 None => names.all_addresses(name, false).await?,

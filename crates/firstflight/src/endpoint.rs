@@ -21,7 +21,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
@@ -38,6 +38,8 @@ const RELEASE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     pub(crate) shared: Arc<Shared>,
+    /// Behind `shared`, so that it is dropped later.
+    _gone: Gone,
 }
 
 impl Endpoint {
@@ -138,7 +140,8 @@ impl Endpoint {
             driver.await;
             drop(released);
         });
-        Self { shared }
+        let _gone = Gone(Arc::downgrade(&shared));
+        Self { shared, _gone }
     }
 
     /// Connects and sends `first`. Data that is [`FirstFlight::safely_replayable`] rides in the SYN, with Fast Open
@@ -354,6 +357,18 @@ impl Endpoint {
         });
         // The link's addresses and ports are free when this returns.
         let _ = self.time().timeout(RELEASE, released).await;
+    }
+}
+
+/// Lets the driver see, when it is dropped, that a handle is gone. An engine that is idle has no other reason to look.
+#[derive(Debug, Clone)]
+struct Gone(Weak<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let waker = self.0.upgrade().and_then(|shared| shared.lock().driver.clone());
+        // The driver counts handles, of which `shared` was one.
+        waker.into_iter().for_each(Waker::wake);
     }
 }
 

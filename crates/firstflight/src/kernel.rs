@@ -193,6 +193,11 @@ impl Kernel {
         self.memory().move_to(network);
     }
 
+    /// Forgets what was learnt on a network without an id. False on any other.
+    pub(crate) fn leave_unknown(&self) -> bool {
+        self.memory().leave_unknown()
+    }
+
     /// Forgets everything about servers. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.memory().forget();

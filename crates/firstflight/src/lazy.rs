@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinHandle;
 use wakers::Wakers;
 
 /// The longest first flight that is taken, bytes. It is more than any SYN carries.
@@ -59,15 +60,41 @@ pub(crate) fn is_upgrade(data: &[u8]) -> bool {
 type Connecting = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
 type Connect = Box<dyn FnOnce(Vec<u8>) -> Connecting + Send>;
 
+/// A connect that goes on also if nobody polls the stream. Dropping it gives it up.
+struct Task(JoinHandle<io::Result<Stream>>);
+
+impl Task {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+        let ended = ready!(Pin::new(&mut self.0).poll(cx));
+        // It fails only when the runtime shuts down.
+        Poll::Ready(ended.unwrap_or_else(|error| Err(io::Error::other(error))))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 enum State {
     /// Nothing was written.
     Idle(Option<Connect>),
     /// The preface of HTTP/2 waits for a request.
     Preface(Preface),
-    Connecting(Connecting),
+    Connecting(Task),
     Open(Box<Stream>),
     /// The error, until it is returned.
     Failed(Option<io::Error>),
+}
+
+impl From<io::Result<Stream>> for State {
+    fn from(connected: io::Result<Stream>) -> Self {
+        match connected {
+            Ok(stream) => Self::Open(Box::new(stream)),
+            Err(error) => Self::Failed(Some(error)),
+        }
+    }
 }
 
 /// A stream that connects with its first write, so that this write is the first flight. Libraries such as hyper need it,
@@ -121,13 +148,10 @@ impl LazyStream {
         let mut cx = Context::from_waker(&waker);
         let connected = match &mut self.state {
             State::Preface(preface) => ready!(preface.poll_connected(&mut cx)),
-            State::Connecting(connecting) => ready!(connecting.as_mut().poll(&mut cx)),
+            State::Connecting(connecting) => ready!(connecting.poll(&mut cx)),
             _ => return Poll::Ready(()),
         };
-        self.state = match connected {
-            Ok(stream) => State::Open(Box::new(stream)),
-            Err(error) => State::Failed(Some(error)),
-        };
+        self.state = connected.into();
         self.waiting.wake_all();
         Poll::Ready(())
     }
@@ -155,10 +179,15 @@ impl LazyStream {
                 let first = part.to_vec();
                 self.state = match http2::awaits_request(&first) {
                     true => State::Preface(Preface::new(connect, first)),
-                    false => State::Connecting(connect(first)),
+                    false => {
+                        let mut connecting = connect(first);
+                        // The SYN leaves now. The next call returns an error, if there is one.
+                        match connecting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                            Poll::Ready(connected) => connected.into(),
+                            Poll::Pending => State::Connecting(Task(tokio::spawn(connecting))),
+                        }
+                    }
                 };
-                // The SYN leaves now. The next call returns an error, if there is one.
-                let _ = self.poll_connect();
                 self.waiting.wake_all();
                 Some(part.len())
             }

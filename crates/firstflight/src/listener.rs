@@ -29,6 +29,20 @@ struct EngineListener {
     shared: Arc<Shared>,
     id: ListenerId,
     local: SocketAddr,
+    /// The number of the task that polls.
+    place: u64,
+}
+
+/// A task that accepts. It leaves no waker behind.
+struct Accepting<'a> {
+    engine: &'a EngineListener,
+    place: u64,
+}
+
+impl Drop for Accepting<'_> {
+    fn drop(&mut self) {
+        self.engine.shared.lock().leave_accept(self.engine.id, self.place);
+    }
 }
 
 #[cfg(feature = "kernel")]
@@ -40,7 +54,8 @@ impl From<firstflight_kernel::Listener> for Listener {
 
 impl Listener {
     pub(crate) fn new(shared: Arc<Shared>, id: ListenerId, local: SocketAddr) -> Self {
-        Self(Kind::Engine(EngineListener { shared, id, local }))
+        let place = shared.lock().place();
+        Self(Kind::Engine(EngineListener { shared, id, local, place }))
     }
 
     /// Returns the next connection. A connection whose first flight was accepted is returned before its handshake is
@@ -66,7 +81,11 @@ impl Listener {
     /// ```
     pub async fn accept(&self) -> io::Result<Stream> {
         match &self.0 {
-            Kind::Engine(engine) => poll_fn(|cx| engine.poll_accept(cx)).await,
+            Kind::Engine(engine) => {
+                let place = engine.shared.lock().place();
+                let accepting = Accepting { engine, place };
+                poll_fn(|cx| accepting.engine.poll_accept(place, cx)).await
+            }
             #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.accept().await.map(Stream::from),
         }
@@ -78,7 +97,7 @@ impl Listener {
     /// As [`Listener::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         match &self.0 {
-            Kind::Engine(engine) => engine.poll_accept(cx),
+            Kind::Engine(engine) => engine.poll_accept(engine.place, cx),
             #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.poll_accept(cx).map_ok(Stream::from),
         }
@@ -127,7 +146,7 @@ impl Listener {
         match &self.0 {
             Kind::Engine(engine) => {
                 let cx = Context::from_waker(std::task::Waker::noop());
-                while let Poll::Ready(Ok(stream)) = engine.poll_accept(&cx) {
+                while let Poll::Ready(Ok(stream)) = engine.poll_accept(engine.place, &cx) {
                     waiting.push(stream);
                 }
             }
@@ -153,7 +172,7 @@ impl Listener {
 }
 
 impl EngineListener {
-    fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
+    fn poll_accept(&self, place: u64, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
         let mut inner = self.shared.lock();
         if let Some(id) = inner.stack.accept(self.id) {
             let Some(peer) = inner.stack.peer(id) else { return Poll::Pending };
@@ -163,7 +182,7 @@ impl EngineListener {
             return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, peer, block).into()));
         }
         inner.check()?;
-        inner.wait_accept(self.id, cx);
+        inner.wait_accept(self.id, place, cx);
         Poll::Pending
     }
 }

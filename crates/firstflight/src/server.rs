@@ -115,6 +115,9 @@ impl Server {
     /// As [`Server::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         let count = self.listeners.len();
+        if count == 0 {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        }
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
         for n in 0..count {
             if let Some(listener) = self.listeners.get(first.wrapping_add(n) % count)

@@ -36,10 +36,13 @@ pub(crate) struct Inner {
     pub has_store: bool,
     /// By the connections' indices.
     waiting: Vec<Waiting>,
-    accepting: HashMap<ListenerId, Vec<Waker>>,
+    /// Each task has a number.
+    accepting: HashMap<ListenerId, Vec<(u64, Waker)>>,
+    /// The number of the next task that accepts.
+    next_place: u64,
     idle: Vec<Waker>,
     /// The driver's waker.
-    driver: Option<Waker>,
+    pub driver: Option<Waker>,
     /// The driver will run soon: it was woken since its last turn.
     kicked: bool,
     /// A connection was accepted.
@@ -207,11 +210,25 @@ impl Inner {
         }
     }
 
-    /// Registers a task that waits for a connection of a listener.
-    pub(crate) fn wait_accept(&mut self, id: ListenerId, cx: &Context<'_>) {
+    /// A number for a task that accepts.
+    pub(crate) fn place(&mut self) -> u64 {
+        self.next_place += 1;
+        self.next_place
+    }
+
+    /// Registers the task with this number, which waits for a connection of a listener.
+    pub(crate) fn wait_accept(&mut self, id: ListenerId, place: u64, cx: &Context<'_>) {
         let list = self.accepting.entry(id).or_default();
-        if !list.iter().any(|w| w.will_wake(cx.waker())) {
-            list.push(cx.waker().clone());
+        match list.iter_mut().find(|(other, _)| *other == place) {
+            Some((_, waker)) => waker.clone_from(cx.waker()),
+            None => list.push((place, cx.waker().clone())),
+        }
+    }
+
+    /// The task with this number no longer waits.
+    pub(crate) fn leave_accept(&mut self, id: ListenerId, place: u64) {
+        if let Some(list) = self.accepting.get_mut(&id) {
+            list.retain(|(other, _)| *other != place);
         }
     }
 
@@ -240,7 +257,7 @@ impl Inner {
             match event {
                 Event::Acceptable(id) => {
                     if let Some(list) = self.accepting.get_mut(&id) {
-                        list.drain(..).for_each(Waker::wake);
+                        list.drain(..).for_each(|(_, waker)| waker.wake());
                     }
                 }
                 Event::Ready(id, ready) => self.wake(id, ready),
@@ -277,7 +294,7 @@ impl Inner {
         for waiting in self.waiting.drain(..) {
             waiting.read.into_iter().chain(waiting.write).chain(waiting.connected).for_each(Waker::wake);
         }
-        self.accepting.drain().flat_map(|(_, l)| l).for_each(Waker::wake);
+        self.accepting.drain().flat_map(|(_, l)| l).for_each(|(_, waker)| waker.wake());
         self.idle.drain(..).for_each(Waker::wake);
     }
 
@@ -337,6 +354,7 @@ impl Shared {
             has_store,
             waiting: Vec::new(),
             accepting: HashMap::new(),
+            next_place: 0,
             idle: Vec::new(),
             driver: None,
             kicked: false,

@@ -11,6 +11,8 @@ const TIMESTAMPS: u8 = 1;
 /// `TCP_ESTABLISHED`, `TCP_SYN_SENT` and `TCP_SYN_RECV` of Linux.
 const SYN_SENT: u8 = 2;
 const SYN_RECV: u8 = 3;
+/// `TCP_CLOSE`: a connection that is over, or was reset.
+const CLOSE: u8 = 7;
 
 /// Why the kernel's Fast Open did not get data acknowledged in the SYN-ACK (`tcpi_fastopen_client_fail`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,8 +35,11 @@ pub struct TcpInfo {
     pub client_fail: ClientFail,
     /// Client: the SYN-ACK acknowledged data of the SYN. Server: the SYN's data was delivered.
     pub syn_data: bool,
-    /// The handshake is complete.
+    /// The handshake is complete. Of a connection that is [closed](Self::closed) nothing is known: it may have been reset
+    /// before.
     pub confirmed: bool,
+    /// The connection is over.
+    pub closed: bool,
     /// Both ends send timestamps, so the round-trip time is right also if segments were sent again (RFC 7323 §4.1).
     pub timestamps: bool,
     /// Smoothed round-trip time. Zero before the first measurement.
@@ -69,7 +74,8 @@ impl TcpInfo {
                 _ => ClientFail::SynRetransmitted,
             },
             syn_data: options & SYN_DATA != 0,
-            confirmed: !matches!(state, SYN_SENT | SYN_RECV),
+            confirmed: !matches!(state, SYN_SENT | SYN_RECV | CLOSE),
+            closed: state == CLOSE,
             timestamps: options & TIMESTAMPS != 0,
             srtt: Duration::from_micros(word(68).into()),
             rttvar: Duration::from_micros(word(72).into()),
@@ -150,6 +156,8 @@ mod tests {
     fn a_handshake_is_complete_after_syn_sent_and_syn_recv() {
         assert!(!info(SYN_SENT, 0, 0).confirmed && !info(SYN_RECV, SYN_DATA, 0).confirmed);
         assert!(info(1, 0, 0).confirmed && info(8, 0, 0).confirmed);
+        let closed = info(CLOSE, SYN_DATA, 0);
+        assert!(closed.closed && !closed.confirmed, "it may have been reset before");
     }
 
     #[test]

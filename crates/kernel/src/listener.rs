@@ -61,6 +61,8 @@ pub struct Listener {
     local: SocketAddr,
     grants: Grants,
     keys: Mutex<Option<Arc<KeyRing>>>,
+    /// Another process may have the socket, too.
+    adopted: bool,
 }
 
 /// Whether cookies are granted.
@@ -98,7 +100,7 @@ impl Listener {
         socket.bind(&local.into())?;
         let grants = prepare(&socket, &config)?;
         socket.listen(i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
-        Self::with(TcpListener::from_std(socket.into())?, config, grants)
+        Self::with(TcpListener::from_std(socket.into())?, config, grants, false)
     }
 
     /// Takes a socket that listens already, as a service manager passes it.
@@ -110,13 +112,15 @@ impl Listener {
     /// Outside a tokio runtime with I/O.
     pub fn adopt(socket: std::net::TcpListener, config: ListenConfig) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
+        // An earlier owner may have been killed while it drained.
+        detach_filter(&socket);
         let grants = prepare(&socket, &config)?;
-        Self::with(TcpListener::from_std(socket)?, config, grants)
+        Self::with(TcpListener::from_std(socket)?, config, grants, true)
     }
 
-    fn with(tcp: TcpListener, config: ListenConfig, grants: Grants) -> io::Result<Self> {
+    fn with(tcp: TcpListener, config: ListenConfig, grants: Grants, adopted: bool) -> io::Result<Self> {
         let local = tcp.local_addr()?;
-        Ok(Self { tcp, local, grants, keys: Mutex::new(config.keys) })
+        Ok(Self { tcp, local, grants, keys: Mutex::new(config.keys), adopted })
     }
 
     /// Whether clients get cookies, and SYNs with cookies may carry data. If not, the listener was configured so, or the
@@ -199,10 +203,17 @@ impl Listener {
     }
 
     fn stream(&self, tcp: TcpStream, remote: SocketAddr) -> Stream {
-        let asked = sys::saved_syn(&tcp).ok().and_then(|syn| Asked::of(&syn));
+        let saved = sys::saved_syn(&tcp);
+        let asked = saved.as_ref().ok().and_then(Asked::of);
         let info = sys::tcp_info(&tcp).ok().map(|info| TcpInfo::parse(&info)).filter(|info| info.syn_data);
         let Some(info) = info else {
-            return Stream::accepted(tcp, remote, Outcome::Handshake(self.reason(asked)), 0);
+            let reason = match saved {
+                // The kernel keeps every SYN of a socket that listens so from the beginning, but for SYN cookies.
+                Ok((_, 0)) if !self.adopted => Reason::SynCookie,
+                Ok(_) if asked.is_none() => Reason::Unknown,
+                _ => self.reason(asked),
+            };
+            return Stream::accepted(tcp, remote, Outcome::Handshake(reason), 0);
         };
         // The headers of a SYN may not have been kept, or not be understood. What has arrived by now is then early.
         let arrived = u32::try_from(info.received).unwrap_or(u32::MAX).max(1);
@@ -228,6 +239,23 @@ impl Listener {
             Some(Check::No) | None => Reason::StaleOrWrongCredential,
         }
     }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.adopted {
+            // Whoever passed the socket may pass it to another process, which is to get what comes.
+            detach_filter(&self.tcp);
+        }
+    }
+}
+
+/// Takes away the filter of [`Listener::drain`], if there is one.
+fn detach_filter(socket: &impl sys::Handle) {
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(socket).detach_filter();
+    #[cfg(not(target_os = "linux"))]
+    let _ = socket;
 }
 
 /// BPF_RET | BPF_K (`linux/bpf_common.h`).

@@ -6,10 +6,14 @@ use firstflight_credential::{Outcome, Reason};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+
+/// How many buffers the system takes in one call (`UIO_MAXIOV` of Linux).
+const MOST_BUFFERS: usize = 1024;
 
 /// A TCP stream of the kernel, with the outcome of its first flight. `AsyncWrite::poll_shutdown` closes the sending
 /// direction and leaves the other direction open (half close).
@@ -20,6 +24,8 @@ pub struct Stream {
     outcome: Outcome,
     /// Server: how many bytes the SYN carried that were delivered early.
     early: u32,
+    /// The handshake was complete when somebody asked.
+    confirmed: AtomicBool,
 }
 
 impl Stream {
@@ -31,12 +37,12 @@ impl Stream {
             (Err(_), Facts::Plain(reason) | Facts::KeptBack(reason)) => Outcome::Handshake(reason),
             (Err(_), Facts::Given { .. }) => Outcome::Handshake(Reason::Unknown),
         };
-        Self { tcp, remote, outcome, early: 0 }
+        Self { tcp, remote, outcome, early: 0, confirmed: AtomicBool::new(true) }
     }
 
     /// The server's end.
     pub(crate) const fn accepted(tcp: TcpStream, remote: SocketAddr, outcome: Outcome, early: u32) -> Self {
-        Self { tcp, remote, outcome, early }
+        Self { tcp, remote, outcome, early, confirmed: AtomicBool::new(early == 0) }
     }
 
     /// The outcome of the first flight, with the reason.
@@ -52,10 +58,20 @@ impl Stream {
     }
 
     /// Server side: true while the handshake is not complete, so that everything read so far arrived in the SYN. The
-    /// request may be a copy that the network made.
+    /// request may be a copy that the network made. If the connection ended before anybody saw its ACK, this stays true.
     #[must_use]
     pub fn is_early(&self) -> bool {
-        self.early > 0 && self.info().is_ok_and(|info| !info.confirmed)
+        self.is_confirmed().is_ok_and(|confirmed| !confirmed)
+    }
+
+    /// Whether the handshake is, or was, complete.
+    fn is_confirmed(&self) -> io::Result<bool> {
+        if self.confirmed.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let confirmed = self.info()?.confirmed;
+        self.confirmed.fetch_or(confirmed, Ordering::Relaxed);
+        Ok(confirmed)
     }
 
     /// Waits until the peer's ACK has completed the handshake.
@@ -86,7 +102,9 @@ impl Stream {
     fn check_confirmed(&self) -> io::Result<()> {
         match self.tcp.take_error()? {
             Some(error) => Err(error),
-            None if self.info()?.confirmed => Ok(()),
+            None if self.is_confirmed()? => Ok(()),
+            // Somebody else was told the error.
+            None if self.info()?.closed => Err(io::ErrorKind::NotConnected.into()),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
@@ -197,6 +215,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let bufs = bufs.get(..MOST_BUFFERS).unwrap_or(bufs);
         self.try_first(cx, |socket| socket.send_vectored_with_flags(bufs, sys::NO_SIGNAL))
     }
 

@@ -20,7 +20,7 @@ use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig, Site};
 use health::Health;
-use records::{Asked, Records};
+use records::{Asked, Question, Records};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -115,18 +115,9 @@ impl Asap {
         fixed: Option<NetworkId>,
         cookies: bool,
     ) -> Self {
-        let names = match (settings.no_records, names) {
-            (true, _) => None,
-            (false, Some(names)) => Some(names),
-            (false, None) => match Names::system() {
-                Ok(names) => Some(Arc::new(names)),
-                Err(error) => {
-                    tracing::warn!("cannot ask what servers publish: {error}");
-                    None
-                }
-            },
-        };
-        let records = Records::new(names, std::mem::take(&mut settings.records));
+        let by_system = !settings.no_records;
+        let names = names.filter(|_| by_system);
+        let records = Records::new(names, by_system, std::mem::take(&mut settings.records));
         let network = fixed.unwrap_or(NetworkId::UNKNOWN);
         let paths =
             Paths { network, health: Health::default(), history: History::default(), time: Time::system() };
@@ -142,10 +133,10 @@ impl Asap {
         self.records.asks_about(server)
     }
 
-    /// `server` publishes this, as was found with its addresses.
-    pub(super) fn found(&self, server: &Authority, published: Option<Published>) {
+    /// A question what `server` publishes, which is asked with its addresses.
+    pub(super) fn question(&self, server: &Authority) -> Question {
         self.begin_fixed();
-        self.records.found_beside(server, published);
+        self.records.question(server)
     }
 
     /// Starts to ask what `server` publishes, if that is not known.
@@ -291,14 +282,32 @@ impl Asap {
             paths.network = network;
             paths.health = Health::default();
             paths.history.leave(NetworkId::UNKNOWN);
-            // A network's resolver says what it likes.
-            self.records.forget();
+            self.records.moved();
         }
+    }
+
+    /// The caller says that the host has moved, perhaps to a network that cannot be told from the last one.
+    pub(super) fn moved(&self) {
+        self.records.moved();
     }
 
     /// Whether there is a certificate that no site has seen.
     pub(super) fn is_ready(&self) -> bool {
         self.engine.get().and_then(Option::as_ref).is_some_and(|engine| engine.pool.fresh() > 0)
+    }
+
+    /// The host has left its network, which has no id, for another one.
+    pub(super) fn leave_unknown(&self) {
+        if let Some(Some(engine)) = self.engine.get() {
+            // Each forgets what it knows of an unknown network when it leaves it.
+            for network in [NetworkId([1; 16]), NetworkId::UNKNOWN] {
+                engine.endpoint.move_to(network);
+                engine.pool.set_network(network);
+            }
+        }
+        let mut paths = self.paths();
+        paths.health = Health::default();
+        paths.history.leave(NetworkId::UNKNOWN);
     }
 
     pub(super) fn forget(&self) {
@@ -344,7 +353,7 @@ mod tests {
         let asap = Asap::new(settings, None, None, true);
         let server: Authority = "www.example.com:80".parse().unwrap();
         asap.move_to(NetworkId([1; 16]));
-        asap.found(&server, Some(published()));
+        asap.question(&server).answer(Some(Some(published())));
         assert!(asap.records.known(&server).is_some());
         asap.move_to(NetworkId([2; 16]));
         assert!(asap.records.known(&server).is_none(), "the other network's record is used");

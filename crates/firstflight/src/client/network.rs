@@ -51,6 +51,16 @@ impl Networks {
 }
 
 impl Shared {
+    /// The caller says that the host has moved. A network without an id cannot be told from the next one without.
+    pub(super) fn leave_unknown(&self) {
+        if self.kernel.leave_unknown() {
+            #[cfg(feature = "asap")]
+            if let Some(asap) = &self.asap {
+                asap.leave_unknown();
+            }
+        }
+    }
+
     fn move_to(&self, network: NetworkId) {
         self.kernel.move_to(network);
         if network.is_known()

@@ -82,14 +82,21 @@ impl Memory {
         if network == self.network {
             return;
         }
-        // Nothing of an unknown network is in the file.
-        if !self.network.is_known() {
+        self.leave_unknown();
+        self.network = network;
+    }
+
+    /// Forgets what was learnt, if the network is unknown. Returns whether it is.
+    pub(super) fn leave_unknown(&mut self) -> bool {
+        let unknown = !self.network.is_known();
+        if unknown {
+            // Nothing of an unknown network is in the file.
             self.servers.flush();
             self.history.clear();
             self.lost.clear();
             self.closed.clear();
         }
-        self.network = network;
+        unknown
     }
 
     pub(super) fn forget(&mut self) {

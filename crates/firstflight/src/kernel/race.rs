@@ -111,14 +111,13 @@ impl<'a> Course<'a> {
             // What is not known takes no longer than the kernel's own second SYN.
             return (std::iter::once(first).chain(others).collect(), delay.unwrap_or(MOST_DELAY));
         }
-        self.by_kernel()
+        self.by_kernel(&self.order())
     }
 
-    /// The same without an attempt in UDP.
-    fn by_kernel(&self) -> (VecDeque<Candidate>, Duration) {
-        let order = self.order();
+    /// The same without an attempt in UDP, at the addresses in `order`.
+    fn by_kernel(&self, order: &[SocketAddr]) -> (VecDeque<Candidate>, Duration) {
         let delay = order.first().and_then(|remote| self.kernel.memory().race_delay(remote.ip()));
-        (candidates(&order, delay.is_some()), delay.unwrap_or(ATTEMPT_DELAY))
+        (candidates(order, delay.is_some()), delay.unwrap_or(ATTEMPT_DELAY))
     }
 
     /// The addresses, those that lost lately behind the others.
@@ -203,6 +202,8 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
     let mut running: Vec<Running<'_>> = Vec::with_capacity(AT_ONCE);
     let mut numbers = 0..;
     let mut tried = Vec::new();
+    // Addresses to which no SYN could be sent.
+    let mut unreachable = Vec::new();
     let mut failed = Vec::new();
     let mut fast = Fast::default();
     let mut next_at = Instant::now();
@@ -247,9 +248,14 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                     put_plain(&mut waiting, candidate.remote);
                 }
                 Err((_, error)) => {
-                    if !candidate.way.is_kernels() {
-                        // Nothing has left, so the kernel's attempts are as without it.
-                        (waiting, wait) = course.by_kernel();
+                    if tried.is_empty() {
+                        // Nothing has left, so what is left begins as without it: the first one uses Fast Open.
+                        let gone = Some(candidate.remote).filter(|_| candidate.way.is_kernels());
+                        unreachable.extend(gone);
+                        let mut order = course.order();
+                        order.retain(|remote| !unreachable.contains(remote));
+                        (waiting, wait) = course.by_kernel(&order);
+                        fast = Fast::default();
                     }
                     failed.push(failure(candidate.remote, Outcome::Undecided, error));
                 }

@@ -118,6 +118,9 @@ fn names(mut fields: &[u8]) -> Option<Vec<usize>> {
             names.push(if has_value && index == GET { POST } else { index });
         }
         if has_value && index == 0 {
+            if is_pseudo(fields) {
+                names.push(POST);
+            }
             fields = skip(fields)?;
         }
         if has_value {
@@ -144,6 +147,15 @@ fn integer(bytes: &[u8], prefix: u32) -> Option<(usize, &[u8])> {
         }
     }
     None
+}
+
+/// Whether a name that is spelt out begins with a colon, plain or in Huffman's code (RFC 7541 appendix B).
+fn is_pseudo(name: &[u8]) -> bool {
+    match name {
+        [length, first, ..] if length & 0x80 == 0 => *first == b':',
+        [_, first, ..] => first >> 1 == 0x5c,
+        _ => false,
+    }
 }
 
 /// The bytes behind a string (RFC 7541 §5.2).

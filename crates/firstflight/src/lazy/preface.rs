@@ -1,13 +1,11 @@
 //! A preface of HTTP/2 that waits for a request, which rides along.
 
-use super::{Connect, MOST, PREFACE_WAITS, http2};
+use super::{Connect, MOST, PREFACE_WAITS, Task, http2};
 use crate::stream::Stream;
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// A task connects when the request is whole, or has not come in time: also if nobody polls the stream.
@@ -17,7 +15,7 @@ pub(super) struct Preface {
     whole: Arc<Notify>,
     /// Nothing more is taken.
     full: bool,
-    task: JoinHandle<io::Result<Stream>>,
+    task: Task,
 }
 
 impl Preface {
@@ -31,7 +29,7 @@ impl Preface {
             let first = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
             connect(first.unwrap_or_default()).await
         });
-        Self { first, whole, full: false, task }
+        Self { first, whole, full: false, task: Task(task) }
     }
 
     /// Takes a further write; `None` if the connect has begun.
@@ -52,14 +50,6 @@ impl Preface {
     }
 
     pub(super) fn poll_connected(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
-        let ended = ready!(Pin::new(&mut self.task).poll(cx));
-        // It fails only when the runtime shuts down.
-        Poll::Ready(ended.unwrap_or_else(|error| Err(io::Error::other(error))))
-    }
-}
-
-impl Drop for Preface {
-    fn drop(&mut self) {
-        self.task.abort();
+        self.task.poll(cx)
     }
 }

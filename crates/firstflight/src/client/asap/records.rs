@@ -27,7 +27,9 @@ const MOST_LASTS: Duration = Duration::from_secs(24 * 3600);
 /// The records.
 #[derive(Debug)]
 pub(super) struct Records {
-    names: Option<Arc<Names>>,
+    names: Mutex<Option<Arc<Names>>>,
+    /// The resolvers are the system's.
+    by_system: bool,
     /// What the caller said.
     given: HashMap<Authority, Published>,
     found: Arc<Mutex<Found>>,
@@ -38,6 +40,8 @@ struct Found {
     records: HashMap<Authority, Known>,
     /// Questions under way.
     asking: HashSet<Authority>,
+    /// How often all was forgotten. An answer to an earlier question is not used.
+    era: u64,
 }
 
 /// What is known of one server.
@@ -55,8 +59,32 @@ pub(crate) struct Asked {
 }
 
 impl Records {
-    pub(super) fn new(names: Option<Arc<Names>>, given: Vec<(Authority, Published)>) -> Self {
-        Self { names, given: given.into_iter().collect(), found: Arc::default() }
+    /// `names` are the caller's resolver. Without it the system's are asked if `by_system`.
+    pub(super) fn new(
+        names: Option<Arc<Names>>,
+        by_system: bool,
+        given: Vec<(Authority, Published)>,
+    ) -> Self {
+        let by_system = by_system && names.is_none();
+        let names = if by_system { system() } else { names };
+        Self {
+            names: Mutex::new(names),
+            by_system,
+            given: given.into_iter().collect(),
+            found: Arc::default(),
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Option<Arc<Names>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host is on another network, which has other resolvers, and says what it likes.
+    pub(super) fn moved(&self) {
+        if self.by_system {
+            *self.names() = system();
+        }
+        self.forget();
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
@@ -66,7 +94,7 @@ impl Records {
     /// Asks what `server` publishes, unless that is known, or an address has no records.
     pub(super) fn ask(&self, server: &Authority) -> Asked {
         let nothing = Asked { answer: None, speaks: false };
-        let (Some(names), Host::Name(name)) = (&self.names, server.host()) else { return nothing };
+        let (Some(names), Host::Name(name)) = (self.names().clone(), server.host()) else { return nothing };
         if self.given.contains_key(server) {
             return nothing;
         }
@@ -81,8 +109,8 @@ impl Records {
         }
         drop(found);
         let (tell, answer) = watch::channel(false);
-        let question = Question { found: Arc::clone(&self.found), server: server.clone() };
-        let (names, name, port) = (Arc::clone(names), name.clone(), server.port());
+        let question = Question::new(&self.found, server);
+        let (name, port) = (name.clone(), server.port());
         tokio::spawn(async move {
             let result = names.record(&name, port).await;
             question.answer(result.ok());
@@ -91,14 +119,16 @@ impl Records {
         Asked { answer: Some(answer), speaks }
     }
 
-    /// Whether it is worth asking: an address has no records, and what the caller said counts.
+    /// Whether it is worth asking: an address has no records, what the caller said counts, and so does what is known.
     pub(super) fn asks_about(&self, server: &Authority) -> bool {
-        self.names.is_some() && matches!(server.host(), Host::Name(_)) && !self.given.contains_key(server)
+        let askable = self.names().is_some() && matches!(server.host(), Host::Name(_));
+        let known = || self.found().records.get(server).is_some_and(|one| Instant::now() < one.until);
+        askable && !self.given.contains_key(server) && !known()
     }
 
-    /// `server` publishes this, as was found with its addresses.
-    pub(super) fn found_beside(&self, server: &Authority, published: Option<Published>) {
-        Question { found: Arc::clone(&self.found), server: server.clone() }.answer(Some(published));
+    /// A question that is asked with the addresses of `server`.
+    pub(super) fn question(&self, server: &Authority) -> Question {
+        Question::new(&self.found, server)
     }
 
     /// What `server` publishes, as far as is known.
@@ -112,7 +142,20 @@ impl Records {
     }
 
     pub(super) fn forget(&self) {
-        self.found().records.clear();
+        let mut found = self.found();
+        let era = found.era + 1;
+        *found = Found { era, ..Found::default() };
+    }
+}
+
+/// The system's resolvers, as they are now.
+fn system() -> Option<Arc<Names>> {
+    match Names::system() {
+        Ok(names) => Some(Arc::new(names)),
+        Err(error) => {
+            tracing::warn!("cannot ask what servers publish: {error}");
+            None
+        }
     }
 }
 
@@ -121,14 +164,20 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
 }
 
 /// A question under way.
-struct Question {
+pub(crate) struct Question {
     found: Arc<Mutex<Found>>,
     server: Authority,
+    era: u64,
 }
 
 impl Question {
+    fn new(found: &Arc<Mutex<Found>>, server: &Authority) -> Self {
+        let era = lock(found).era;
+        Self { found: Arc::clone(found), server: server.clone(), era }
+    }
+
     /// Stores the answer; `None` if there was none.
-    fn answer(&self, answer: Option<Option<Published>>) {
+    pub(crate) fn answer(&self, answer: Option<Option<Published>>) {
         let lasts = match &answer {
             Some(Some(published)) => Duration::from_secs(published.ttl.into()).clamp(LEAST_LASTS, MOST_LASTS),
             Some(None) => NOTHING_LASTS,
@@ -136,6 +185,9 @@ impl Question {
         };
         let now = Instant::now();
         let mut found = lock(&self.found);
+        if found.era != self.era {
+            return;
+        }
         if found.records.len() >= CAPACITY && !found.records.contains_key(&self.server) {
             let first =
                 found.records.iter().min_by_key(|(_, one)| one.until).map(|(server, _)| server.clone());
@@ -148,7 +200,10 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        lock(&self.found).asking.remove(&self.server);
+        let mut found = lock(&self.found);
+        if found.era == self.era {
+            found.asking.remove(&self.server);
+        }
     }
 }
 
@@ -159,5 +214,24 @@ impl Asked {
         let patience = if self.speaks { PATIENCE } else { (lookup / 10).min(GRACE) };
         // The question goes on.
         let _ = timeout(patience, answer.wait_for(|done| *done)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// A network's resolver answers after the host has left the network.
+    #[test]
+    fn an_answer_that_comes_after_a_move_is_not_used() {
+        let key = firstflight_credential::asap::PrivateKey::from_seed(&[1; 32]);
+        let published = Published::in_udp(9, 1200, &[key.public().id()]).unwrap();
+        let records = Records::new(None, false, Vec::new());
+        let server: Authority = "www.example.com:80".parse().unwrap();
+        let question = Question::new(&records.found, &server);
+        records.forget();
+        question.answer(Some(Some(published)));
+        assert!(records.known(&server).is_none(), "the other network's record is used");
     }
 }
