@@ -23,7 +23,22 @@ struct Waiting {
     id: Option<ConnId>,
     read: Option<Waker>,
     write: Option<Waker>,
-    connected: Vec<Waker>,
+    connected: Option<Waker>,
+    /// Several tasks may wait for the handshake.
+    more_connected: Vec<Waker>,
+}
+
+impl Waiting {
+    /// Takes the tasks that wait for the handshake.
+    fn take_connected(&mut self) -> impl Iterator<Item = Waker> {
+        self.connected.take().into_iter().chain(self.more_connected.drain(..))
+    }
+
+    /// Nobody waits any more. The list keeps its room.
+    fn clear(&mut self) {
+        (self.id, self.read, self.write, self.connected) = (None, None, None, None);
+        self.more_connected.clear();
+    }
 }
 
 /// The stack and its waiters.
@@ -197,16 +212,21 @@ impl Inner {
         }
         let Some(waiting) = self.waiting.get_mut(id.index()) else { return };
         if waiting.id != Some(id) {
-            *waiting = Waiting { id: Some(id), ..Waiting::default() };
+            waiting.clear();
+            waiting.id = Some(id);
         }
         match interest {
             Interest::Read => register(&mut waiting.read, cx),
             Interest::Write => register(&mut waiting.write, cx),
-            Interest::Connected => {
-                if !waiting.connected.iter().any(|w| w.will_wake(cx.waker())) {
-                    waiting.connected.push(cx.waker().clone());
+            Interest::Connected => match &waiting.connected {
+                None => waiting.connected = Some(cx.waker().clone()),
+                Some(first) => {
+                    let known = |waker: &Waker| waker.will_wake(cx.waker());
+                    if !known(first) && !waiting.more_connected.iter().any(known) {
+                        waiting.more_connected.push(cx.waker().clone());
+                    }
                 }
-            }
+            },
         }
     }
 
@@ -240,7 +260,7 @@ impl Inner {
     /// Removes the tasks that wait for this connection.
     pub(crate) fn forget(&mut self, id: ConnId) {
         if let Some(waiting) = self.waiting.get_mut(id.index()).filter(|waiting| waiting.id == Some(id)) {
-            *waiting = Waiting::default();
+            waiting.clear();
         }
     }
 
@@ -284,15 +304,16 @@ impl Inner {
             waker.wake();
         }
         if closed || ready.contains(Readiness::CONNECTED) || ready.contains(Readiness::HELD) {
-            waiting.connected.drain(..).for_each(Waker::wake);
+            waiting.take_connected().for_each(Waker::wake);
         }
     }
 
     /// Records that the driver has stopped, and wakes all tasks.
     pub(crate) fn stop(&mut self, error: Option<io::ErrorKind>) {
         self.stopped = Some(error);
-        for waiting in self.waiting.drain(..) {
-            waiting.read.into_iter().chain(waiting.write).chain(waiting.connected).for_each(Waker::wake);
+        for mut waiting in self.waiting.drain(..) {
+            let others = waiting.read.take().into_iter().chain(waiting.write.take());
+            others.chain(waiting.take_connected()).for_each(Waker::wake);
         }
         self.accepting.drain().flat_map(|(_, l)| l).for_each(|(_, waker)| waker.wake());
         self.idle.drain(..).for_each(Waker::wake);
