@@ -71,11 +71,13 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         likely(self.nodes.get(self.head).is_some_and(|node| node.key == *key))
     }
 
+    #[cold]
     fn search(&self, key: &K) -> Option<usize> {
         self.index.get(key).copied()
     }
 
     /// Returns the value, which does not count as a use.
+    #[inline]
     pub(crate) fn peek(&self, key: &K) -> Option<&V> {
         self.find(key).and_then(|at| self.nodes.get(at)).map(|node| &node.value)
     }

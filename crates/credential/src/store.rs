@@ -129,6 +129,7 @@ impl CredentialStore {
     }
 
     /// Takes the round-trip time of a connection that ended, and smooths it with the earlier ones.
+    #[inline]
     pub fn learn_rtt(
         &mut self,
         network: NetworkId,
@@ -199,6 +200,7 @@ impl CredentialStore {
 
     /// The largest segment that the path to a server passes, bytes, if that was learnt in the last ten
     /// minutes.
+    #[inline]
     #[must_use]
     pub fn path_mss(&self, network: NetworkId, server: IpAddr, now: Instant) -> Option<u16> {
         self.entries.peek(&(network, server))?.path_mss?.current(now)

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 
 /// A connection's four-tuple, seen from this stack, in 40 bytes that compare as numbers. In UDP it includes the two
 /// outer ports. An IPv4-mapped address (RFC 4291 §2.5.5.2) is the IPv4 address.
-#[derive(Debug, Clone, Copy, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct FlowKey {
     local: [u64; 2],
     remote: [u64; 2],

@@ -12,7 +12,7 @@ pub(crate) const DUP_THRESH: u32 = 3;
 const PERSIST: u8 = 16;
 
 /// What RACK knows about the path and about the newest segment that arrived.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Rack {
     /// Among the segments that arrived, the one that was sent last: when it left, and its end (RACK.xmit_ts,
     /// RACK.end_seq).

@@ -28,9 +28,10 @@ pub(crate) enum Taken {
 }
 
 /// How urgently an acknowledgement must be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum AckNeed {
     /// Nothing to acknowledge.
+    #[default]
     None,
     /// It may wait for the delayed-ACK timer.
     Delayed,
@@ -39,7 +40,7 @@ pub(crate) enum AckNeed {
 }
 
 /// Sequence space, buffer and acknowledgement state of the receiving direction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receive {
     /// Next number expected (RCV.NXT).
     pub nxt: SeqNum,

@@ -15,7 +15,7 @@ use firstflight_wire::{Instant, SeqNum};
 const MOST_RECORDS: usize = 64;
 
 /// Sequence space, buffer and scoreboard of the sending direction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Send {
     /// Our initial sequence number (ISS).
     pub iss: SeqNum,

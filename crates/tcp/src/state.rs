@@ -170,6 +170,13 @@ pub enum State {
     TimeWait(TimeWait) = StateName::TimeWait as u8,
 }
 
+impl Default for State {
+    #[inline]
+    fn default() -> Self {
+        Self::Closed(Closed { reason: CloseReason::Aborted })
+    }
+}
+
 impl State {
     /// Drops the values of this state, so that the next state can be built in place without a copy.
     #[inline]

@@ -5,7 +5,7 @@ use crate::rtt::MIN_RTO_NANOS;
 use firstflight_wire::{Instant, SeqNum};
 
 /// How many bytes were under way recently.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Usage {
     /// The window was full in this round trip.
     full: bool,

@@ -1,4 +1,4 @@
-//! A connection that is over gives its memory back to the pool.
+//! A connection that is over gives its memory back to the pool, and leaves nothing to the one in its place.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight_tcp::congestion::Algorithm;
@@ -65,7 +65,7 @@ fn lived(config: &Arc<Config>, pool: &mut Pool, abort: bool) -> [Connection; 2] 
 }
 
 #[test]
-fn a_connection_that_is_over_gives_all_memory_back() {
+fn a_connection_that_is_over_leaves_nothing_behind() {
     let default = Config::default();
     let configs = [
         default.clone(),
@@ -73,11 +73,14 @@ fn a_connection_that_is_over_gives_all_memory_back() {
         default.congestion(Algorithm::Bbr).pacing(true).push_bursts(Some(2)),
     ]
     .map(Arc::new);
-    for config in &configs {
+    for (old, new) in configs.iter().flat_map(|old| configs.iter().map(move |new| (old, new))) {
         for abort in [false, true] {
             let pool = &mut Pool::new(1 << 24);
-            for mut conn in lived(config, pool, abort) {
+            for mut conn in lived(old, pool, abort) {
                 conn.retire(pool);
+                conn.renew(new, ends(1, 2, 3), ms(5000));
+                let fresh = Connection::new(Arc::clone(new), ends(1, 2, 3), ms(5000));
+                assert_eq!(format!("{conn:#?}"), format!("{fresh:#?}"));
             }
             assert_eq!(pool.outstanding(), 0);
         }

@@ -366,7 +366,7 @@ impl Flows {
     ) -> u32 {
         let Beginning { key, hash, owner, now, .. } = with;
         let tcp = tcp.unwrap_or(&self.tcp);
-        let (index, slot) = self.slots.reserve(|| Slot::vacant(tcp));
+        let (index, slot) = self.slots.reserve(Slot::default);
         slot.renew(tcp, with);
         begin(slot, &mut self.pool);
         slot.queued = true;

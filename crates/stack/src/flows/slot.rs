@@ -6,21 +6,21 @@ use crate::journal::Journal;
 use crate::output::Outbox;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::asap::Identity;
 use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place, Reason};
 use firstflight_tcp::{Connection, Endpoints, Pool, Readiness};
+use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpenForm;
-use firstflight_wire::{Instant, SeqNum};
 
 /// A connection may be reset in favour of another one when its peer has accepted nothing for this time.
 pub(crate) const STUCK: Duration = Duration::from_secs(5);
 
 /// Who owns a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Owner {
     /// A handshake under way at this listener (index).
     SynQueue(u32),
@@ -31,6 +31,7 @@ pub(crate) enum Owner {
     /// Another connection (index): this one is its second attempt, from another port.
     Twin(u32),
     /// Nobody: the connection closes in the background.
+    #[default]
     Nobody,
 }
 
@@ -132,8 +133,8 @@ pub(crate) struct Beginning<'a> {
     pub now: Instant,
 }
 
-/// A connection in the slab.
-#[derive(Debug)]
+/// A connection in the slab. By default there is none, and [`Slot::renew`] puts the first one in.
+#[derive(Debug, Default)]
 pub(crate) struct Slot {
     /// The connection.
     pub conn: Connection,
@@ -182,46 +183,6 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// A slot without a connection. [`Slot::renew`] puts the first one in.
-    #[must_use]
-    #[cold]
-    pub(crate) fn vacant(tcp: &Arc<firstflight_tcp::Config>) -> Self {
-        let ends = Endpoints {
-            local_port: 0,
-            remote_port: 0,
-            isn: SeqNum::new(0),
-            ts_offset: 0,
-            default_mss: 0,
-            path_mss: 0,
-            probe: [0; 3],
-        };
-        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self {
-            conn: Connection::new(Arc::clone(tcp), ends, Instant::ZERO),
-            key: FlowKey::of(nowhere, 0, nowhere, 0),
-            hash: 0,
-            client: false,
-            owner: Owner::Nobody,
-            outcome: Outcome::Undecided,
-            counted: false,
-            asked: None,
-            place: None,
-            granted: false,
-            certificate: false,
-            relayed: false,
-            hold: false,
-            network_error: None,
-            ready: Readiness::default(),
-            announced: false,
-            queued: false,
-            starved: false,
-            mapped: true,
-            path_told: false,
-            of_client: false,
-            pair: None,
-        }
-    }
-
     /// Puts a new connection, in CLOSED, in the place of the one before, which is over. It writes the fields in place:
     /// to build a slot and move it here costs a short connection 6 % more instructions.
     #[inline(always)]
@@ -252,7 +213,7 @@ impl Slot {
             of_client,
             pair,
         } = self;
-        *conn = Connection::new(Arc::clone(tcp), ends, now);
+        conn.renew(tcp, ends, now);
         (*own_key, *own_hash, *own_owner, *own_outcome) = (*key, hash, owner, outcome);
         *asked = None;
         *place = None;
@@ -315,6 +276,7 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstflight_wire::SeqNum;
     use std::format;
 
     #[test]
@@ -335,7 +297,7 @@ mod tests {
         let begin = |slot: &mut Slot, key, hash, owner, outcome| {
             slot.renew(&tcp, Beginning { ends: ends(), key, hash, owner, outcome, now });
         };
-        let mut slot = Slot::vacant(&tcp);
+        let mut slot = Slot::default();
         begin(&mut slot, &before, 1, Owner::Twin(3), Outcome::Accepted);
         (slot.client, slot.counted, slot.granted, slot.certificate, slot.relayed) =
             (true, true, true, true, true);
@@ -345,7 +307,7 @@ mod tests {
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
         (slot.ready, slot.of_client) = (Readiness::CLOSED, true);
         slot.retire(&mut Pool::new(0));
-        let mut fresh = Slot::vacant(&tcp);
+        let mut fresh = Slot::default();
         for slot in [&mut slot, &mut fresh] {
             begin(slot, &after, 2, Owner::Nobody, Outcome::Undecided);
         }

@@ -202,29 +202,26 @@ impl Stack {
 
     /// Handles a segment of no connection.
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
-        let key = *key;
         if unlikely(key.is_carried()) {
-            if follows(segment) && self.server.listener(&key).is_some() {
-                return self.server.handle_follower(&mut self.flows, &key, segment);
+            if follows(segment) && self.server.listener(key).is_some() {
+                return self.server.handle_follower(&mut self.flows, key, segment);
             }
             let server = &self.server;
-            let opens = |flows: &Flows| server.opens_from_cookie(flows, &key, segment, now);
-            if self.flows.comes_from_new_port(&key, segment, now, opens) {
+            let opens = |flows: &Flows| server.opens_from_cookie(flows, key, segment, now);
+            if self.flows.comes_from_new_port(key, segment, now, opens) {
                 return;
             }
         }
         let (mut above, mut listener) = (None, None);
         if let Some((record, held)) = self.flows.remembered(hash) {
             let judged = match record.judge(segment) {
-                TimeWaitAction::Acknowledge { .. }
-                    if self.server.may_reopen(&key, hash, &record, segment) =>
-                {
+                TimeWaitAction::Acknowledge { .. } if self.server.may_reopen(key, hash, &record, segment) => {
                     record.reopen()
                 }
                 judged => judged,
             };
             if unlikely(!matches!(judged, TimeWaitAction::Reopen { .. })) {
-                self.server.not_opened(&mut self.flows, &key, segment, now);
+                self.server.not_opened(&mut self.flows, key, segment, now);
             }
             match judged {
                 TimeWaitAction::Ignore => {
@@ -240,16 +237,16 @@ impl Stack {
                     if restart && !held {
                         self.flows.time_wait.restart(hash, now, self.flows.tcp.time_wait);
                     }
-                    let value = self.flows.isn.timestamp(&key, now);
+                    let value = self.flows.isn.timestamp(key, now);
                     return self
                         .flows
                         .outbox
-                        .reply(Reply::time_wait(key, &record, value), &mut self.flows.journal);
+                        .reply(Reply::time_wait(*key, &record, value), &mut self.flows.journal);
                 }
                 TimeWaitAction::Reopen { above: isn } => {
-                    listener = self.server.listener(&key);
+                    listener = self.server.listener(key);
                     if listener.is_none() {
-                        return self.flows.reply_reset(key, segment);
+                        return self.flows.reply_reset(*key, segment);
                     }
                     self.flows.time_wait.remove(hash);
                     if unlikely(self.flows.held.len() > 0) {
@@ -260,7 +257,7 @@ impl Stack {
             }
         }
         if unlikely(segment.flags.contains(Flags::RST))
-            && let Some((job, isn)) = self.server.waiting_syn(&key)
+            && let Some((job, isn)) = self.server.waiting_syn(key)
             && segment.seq.in_window(isn, PARKED_WINDOW)
         {
             // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
@@ -269,15 +266,15 @@ impl Stack {
         }
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
-        match listener.or_else(|| self.server.listener(&key)) {
+        match listener.or_else(|| self.server.listener(key)) {
             Some(listener) if only_syn => {
-                let syn = Syn { listener, key, hash, segment, above, now };
+                let syn = Syn { listener, key: *key, hash, segment, above, now };
                 if let Some(child) = self.server.handle_syn(&mut self.flows, &syn) {
                     self.take_news(child, now);
                 }
             }
             Some(listener)
-                if self.server.handle_cookie_ack(&mut self.flows, listener, key, hash, segment, now) =>
+                if self.server.handle_cookie_ack(&mut self.flows, listener, *key, hash, segment, now) =>
             {
                 self.settle(now);
             }
@@ -285,7 +282,7 @@ impl Stack {
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
                 self.flows.journal.drop_packet(Drop::BadFlags);
             }
-            _ => self.flows.reply_reset(key, segment),
+            _ => self.flows.reply_reset(*key, segment),
         }
     }
 

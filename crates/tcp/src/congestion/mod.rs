@@ -210,6 +210,12 @@ pub enum Controller {
     Bbr(Box<Bbr>),
 }
 
+impl Default for Controller {
+    fn default() -> Self {
+        Self::NewReno(NewReno::new(0))
+    }
+}
+
 impl Controller {
     /// The algorithm in its initial state for segments of `mss` bytes. Its random choices follow from `seed`.
     #[inline]

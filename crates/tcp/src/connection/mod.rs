@@ -90,7 +90,7 @@ impl core::ops::BitOrAssign for Readiness {
 }
 
 /// Everything that is fixed when a connection begins.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Endpoints {
     /// Our port.
     pub local_port: u16,
@@ -228,7 +228,7 @@ struct Tail {
 /// assert_eq!(&response[..len], b"answer");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Connection {
     config: Arc<Config>,
     ends: Endpoints,
@@ -277,50 +277,75 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection in CLOSED. It is large: build it in its final place, then begin it with
-    /// [`Connection::open_active`], [`Connection::open_passive`] or [`Connection::open_from_cookie`].
-    #[inline(always)]
+    /// A connection in CLOSED. Begin it with [`Connection::open_active`], [`Connection::open_passive`] or
+    /// [`Connection::open_from_cookie`].
     #[must_use]
     pub fn new(config: Arc<Config>, ends: Endpoints, now: Instant) -> Self {
+        let mut conn = Self::default();
+        conn.renew(&config, ends, now);
+        conn
+    }
+
+    /// Puts a new connection, in CLOSED, in the place of one that is over. It is too large to be moved there. A
+    /// reference to the same settings stays: processors wait when a reference count changes.
+    #[inline(always)]
+    pub fn renew(&mut self, config: &Arc<Config>, ends: Endpoints, now: Instant) {
+        // Exhaustive destructuring, so that no field is forgotten.
+        let Self {
+            config: own_config,
+            ends: own_ends,
+            state,
+            snd,
+            rcv,
+            control,
+            paced,
+            rtt,
+            push,
+            quick,
+            search,
+            timers,
+            facts,
+            owed,
+            marks,
+            ready,
+            totals,
+            rack,
+            tail,
+            usage,
+            undo,
+            backoffs,
+            probes,
+            answered,
+            handshake_retransmits,
+            last_heard,
+            last_sent,
+            last_data,
+            expected,
+            challenges,
+            challenged_at,
+            transitions,
+        } = self;
+        if !Arc::ptr_eq(own_config, config) {
+            own_config.clone_from(config);
+        }
         let mss = config.mss.min(ends.path_mss).min(536);
-        let mut rcv = Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss);
+        *state = State::default();
+        *snd = Send::new(ends.isn, mss);
+        *rcv = Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss);
         if let Some(first) = config.first_window {
             rcv.offer_at_first(first);
         }
-        Self {
-            snd: Send::new(ends.isn, mss),
-            control: Controller::provisional(config.congestion, u32::from(mss)),
-            paced: None,
-            rtt: RttEstimator::new(),
-            push: Push::default(),
-            quick: QuickAck::default(),
-            search: None,
-            timers: Timers::default(),
-            facts: Facts { nodelay: config.nodelay, ..Facts::default() },
-            owed: Owed::default(),
-            marks: ecn::Marks::default(),
-            ready: Readiness::default(),
-            totals: Totals::default(),
-            rack: Rack::new(ends.isn),
-            tail: None,
-            undo: None,
-            usage: Usage::new(ends.isn, now),
-            backoffs: 0,
-            probes: 0,
-            answered: 0,
-            handshake_retransmits: 0,
-            last_heard: now,
-            last_sent: now,
-            last_data: now,
-            expected: ends.isn,
-            challenges: 0,
-            challenged_at: now,
-            transitions: Transitions::default(),
-            state: State::Closed(state::Closed { reason: CloseReason::Aborted }),
-            rcv,
-            config,
-            ends,
-        }
+        *control = Controller::provisional(config.congestion, u32::from(mss));
+        (*rtt, *quick, *push) = (RttEstimator::new(), QuickAck::default(), Push::default());
+        (*paced, *search, *undo, *tail) = (None, None, None, None);
+        (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
+        (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
+        (*totals, *transitions) = (Totals::default(), Transitions::default());
+        (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
+        (*backoffs, *probes, *answered, *handshake_retransmits, *challenges) = (0, 0, 0, 0, 0);
+        (*last_heard, *last_sent, *last_data, *challenged_at) = (now, now, now, now);
+        *expected = ends.isn;
+        *own_ends = ends;
     }
 
     /// Gives all memory back. The connection is over, and the application will not read the remaining data.
