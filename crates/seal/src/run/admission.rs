@@ -167,7 +167,7 @@ impl Request {
     /// What no client sends under an accepted block (5, 6.8).
     fn is_never_honest(&self) -> Option<Why> {
         let BlockState::Accepted { bind, identity, signed_len } = &self.block else { return None };
-        if *bind != self.bind && on(Defence::Bind) {
+        if (*bind != self.bind || !self.bind.is_bound()) && on(Defence::Bind) {
             return Some(Why::WrongBind);
         }
         if *signed_len < HEAD + ENC && on(Defence::SignedEnc) {

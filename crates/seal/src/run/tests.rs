@@ -78,6 +78,9 @@ fn when_a_request_runs() {
     for (request, server, expected) in cases {
         assert_eq!(judged(&request, server), expected, "{request:?}");
     }
+    // No block has the bind zero; a caller that says so gets no early run.
+    let none = BlockState::Accepted { bind: Bind::NONE, identity: identity(), signed_len: 99 };
+    assert_eq!(judged(&request(1, BOTH, Bind::NONE, none), &PLAIN), ("reject", Why::WrongBind));
     let short = BlockState::Accepted { bind: BOUND, identity: identity(), signed_len: 37 };
     assert_eq!(judged(&request(1, COMPLETE, BOUND, short), &PLAIN), ("reject", Why::UnsignedEnc));
     let other = |name, port| BlockState::Accepted {
