@@ -31,7 +31,7 @@ fn record(data: &[u8]) {
     assert!(record.entries().len() <= Record::MAX_ENTRIES);
     let Some(entry) = record.usable(NOW) else { return };
     let end = u64::from(entry.not_after());
-    assert!(NOW <= end && end <= NOW + Record::LONGEST && entry.key().is_some());
+    assert!((NOW..=NOW + Record::LONGEST).contains(&end) && entry.key().is_some());
     let to = Target { entry, public_name: record.name(), port: 443 };
     let flags = Flags { replayable: true, complete: true };
     let draft =

@@ -104,13 +104,18 @@ struct Store {
     table: MemoryTable,
     lost: bool,
     takes: bool,
+    /// Whether the last question was answered, and there was room.
+    answered: bool,
 }
 
 impl RunTable for Store {
     fn test_and_set(&mut self, question: &Question, now: Instant) -> TableAnswer {
         if !self.lost {
-            return self.table.test_and_set(question, now);
+            let answer = self.table.test_and_set(question, now);
+            self.answered = answer != TableAnswer::Full;
+            return answer;
         }
+        self.answered = false;
         if self.takes {
             self.table.test_and_set(question, now);
         }
@@ -155,7 +160,7 @@ impl World {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let limits = TableLimits { entries: 24, without_block: 8 };
         let table = MemoryTable::new(limits, &clock, true, &mut rng);
-        let store = Store { table, lost: false, takes: false };
+        let store = Store { table, lost: false, takes: false, answered: true };
         Self {
             clock,
             store,
@@ -203,8 +208,8 @@ impl World {
 
     /// A flight, or a copy of it. The first one of a number decides what the request is.
     fn arrive(&mut self, id: u8, how: u8, number: u8) {
-        let flags = Flags { replayable: id % 3 == 0, complete: id % 7 != 1 };
-        let bind = if id % 2 == 0 { Bind::new(&[id; 32], &[1; 8], &identity()) } else { Bind::NONE };
+        let flags = Flags { replayable: id.is_multiple_of(3), complete: id % 7 != 1 };
+        let bind = if id.is_multiple_of(2) { Bind::new(&[id; 32], &[1; 8], &identity()) } else { Bind::NONE };
         let ahead = i64::from(number.cast_signed()) * 4;
         let fresh = Page {
             flags,
@@ -269,7 +274,7 @@ impl World {
         let page = *page;
         if waiting.finished_with(&self.clock, &mut self.store) == Finished::Run {
             assert!(self.clock.mono < waiting.deadline());
-            assert!(page.flags.replayable || !page.bound || !self.store.lost);
+            assert!(page.flags.replayable || !page.bound || self.store.answered);
             self.ran(id, false);
         }
     }
@@ -278,10 +283,10 @@ impl World {
         let now = self.clock.mono;
         let Some(page) = self.pages.get_mut(&id) else { return };
         let again = page.ran.is_some_and(|ran| now < ran + Duration::from_secs(900));
-        // While the store is lost, replayable requests run without an entry.
-        assert!(!again || page.flags.replayable && self.store.lost, "request {id} ran twice");
+        // While the store is lost, or full, replayable requests run without an entry.
+        assert!(!again || page.flags.replayable && !self.store.answered, "request {id} ran twice");
         // Without an entry nothing is remembered of it.
-        if !self.store.lost {
+        if self.store.answered {
             page.ran = Some(now);
             page.ran_early |= early && page.t_ms <= self.clock.unix_ms + 300_000;
         } else if !page.flags.replayable {

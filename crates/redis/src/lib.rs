@@ -134,7 +134,7 @@ struct State {
     connecting: bool,
     /// A task reports the owed questions on the current connection.
     settling: bool,
-    /// Sealed requests without a block.
+    /// Entries of sealed requests without a block.
     quota: run::Quota,
 }
 

@@ -20,7 +20,7 @@ impl RedisStore {
     /// [`TableAnswer::Unavailable`] at once, and the request is reported to the store later.
     pub async fn run(&self, question: &Question) -> TableAnswer {
         let Question { rid, t_ms, now_ms, early, with_block } = *question;
-        let in_quota = early && !with_block;
+        let in_quota = !with_block;
         if in_quota && self.0.lock().quota.is_full(Instant::now()) {
             return TableAnswer::Full;
         }
@@ -52,7 +52,7 @@ impl RedisStore {
     }
 }
 
-/// How many entries this member makes before Finished without a block.
+/// How many entries this member makes without an accepted block.
 #[derive(Debug, Default)]
 pub(crate) struct Quota {
     minutes: [usize; MINUTES],

@@ -235,11 +235,11 @@ fn a_copy_at_a_member_that_lost_the_store() {
         matches!(bound(COMPLETE).judge_with(&server, &clock(0), &mut Lost), Runs::Now(_))
     });
     needs(Defence::StoreLost, || {
-        let waiting = Waiting::new(Rid([1; 16]), NOW * 1000, COMPLETE, VICTIM.bind(), clock(0).mono);
+        let waiting = Waiting::new(Rid([1; 16]), NOW * 1000, COMPLETE, VICTIM.bind(), true, clock(0).mono);
         waiting.finished_with(&clock(0), &mut Lost) == Finished::Run
     });
     // What was never able to run early needs no table, and replayable requests go on.
-    let waiting = Waiting::new(Rid([1; 16]), NOW * 1000, COMPLETE, Bind::NONE, clock(0).mono);
+    let waiting = Waiting::new(Rid([1; 16]), NOW * 1000, COMPLETE, Bind::NONE, false, clock(0).mono);
     assert_eq!(waiting.finished_with(&clock(0), &mut Lost), Finished::Run);
     let runs = bound(BOTH).judge_with(&server, &clock(0), &mut Lost);
     assert!(matches!(runs, Runs::Now(Why::ReplayableWithoutTable)));

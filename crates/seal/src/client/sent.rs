@@ -95,11 +95,11 @@ impl Sent {
         self.replayable || self.bound
     }
 
-    /// Whether another flight for the request may be sent while this one is open: for a race between carriers, or a second
-    /// attempt (7.3).
+    /// Whether the request may be sent in another way while this flight is open: for a race between carriers, or with
+    /// ordinary TLS (7.3).
     #[must_use]
     pub const fn may_race(&self) -> bool {
-        self.replayable || !self.bound
+        self.replayable
     }
 
     /// When nothing more is sent for this request.
@@ -113,10 +113,14 @@ impl Sent {
         match (self.state, event) {
             (State::Over, _) => Then::Done,
             (State::Open, Event::FinishedVerified(selected)) => {
-                // No Finished for a request that is given up.
-                if !is_taken(selected, &self.protocol) || now >= self.ends {
+                if !is_taken(selected, &self.protocol) {
                     self.state = State::Over;
                     return Then::Unknown;
+                }
+                // No Finished for a request that is given up.
+                if now >= self.ends {
+                    self.state = State::Over;
+                    return if self.could_run_early() { Then::Unknown } else { Then::Failed };
                 }
                 self.state = State::Taken;
                 Then::Continue
@@ -200,8 +204,11 @@ mod tests {
         let late = START + Sent::LASTS;
         assert_eq!(sent(true, false, NamePolicy::Visible).handle(Event::Timeout, late), Then::Unknown);
         assert_eq!(sent(false, false, NamePolicy::Visible).handle(Event::Timeout, late), Then::Failed);
-        let mut sent = sent(false, false, NamePolicy::Visible);
-        assert_eq!(sent.handle(Event::FinishedVerified(OURS), late), Then::Unknown, "no Finished is sent");
+        // No Finished is sent.
+        let mut early = sent(true, true, NamePolicy::Visible);
+        assert_eq!(early.handle(Event::FinishedVerified(OURS), late), Then::Unknown);
+        let mut late_only = sent(false, false, NamePolicy::Visible);
+        assert_eq!(late_only.handle(Event::FinishedVerified(OURS), late), Then::Failed);
     }
 
     #[test]

@@ -134,7 +134,8 @@ impl Request {
         if let Some(why) = self.is_never_honest() {
             return Judged::Runs(Runs::Reject(why));
         }
-        let waiting = Waiting::new(self.rid, self.t_ms, self.flags, self.bind, self.arrived);
+        let waiting =
+            Waiting::new(self.rid, self.t_ms, self.flags, self.bind, self.has_block(), self.arrived);
         match self.may_run_early(server, clock) {
             Err(why) => Judged::Runs(Runs::AfterFinished(waiting, why)),
             Ok(why) => {

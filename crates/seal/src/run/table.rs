@@ -58,7 +58,7 @@ pub trait RunTable {
 pub struct TableLimits {
     /// Entries in all.
     pub entries: usize,
-    /// Of them, those that were made before Finished without an accepted block.
+    /// Of them, those that were made without an accepted block.
     pub without_block: usize,
 }
 
@@ -156,7 +156,7 @@ impl RunTable for MemoryTable {
         if early && t_ms <= self.floor_ms && on(Defence::Floor) {
             return TableAnswer::Floor { set: false };
         }
-        let in_quota = early && !with_block;
+        let in_quota = !with_block;
         let quota = in_quota && self.in_quota >= self.limits.without_block && on(Defence::Quota);
         if quota || self.order.len() >= self.limits.entries {
             return TableAnswer::Full;

@@ -166,12 +166,15 @@ fn what_the_table_answers() {
     assert_eq!(floor(true), Finished::Run, "the entry is its own");
     assert!(matches!(floor(false), Finished::Ask(_)));
 
-    let after = |flags, bind| Waiting::new(Rid([1; 16]), 0, flags, bind, clock(0).mono).answered(lost);
-    assert_eq!(after(BOTH, BOUND), Finished::Run);
-    assert_eq!(after(COMPLETE, Bind::NONE), Finished::Run);
-    assert_eq!(after(COMPLETE, BOUND), Finished::Close(Some(Why::NoTable)));
-    let waiting = Waiting::new(Rid([1; 16]), 0, COMPLETE, BOUND, clock(0).mono);
-    assert_eq!(waiting.answered(TableAnswer::Full), Finished::Close(Some(Why::Full)));
+    let after = |flags, bind, answer| {
+        Waiting::new(Rid([1; 16]), 0, flags, bind, false, clock(0).mono).answered(answer)
+    };
+    for (answer, why) in [(lost, Why::NoTable), (TableAnswer::Full, Why::Full)] {
+        assert_eq!(after(BOTH, BOUND, answer), Finished::Run);
+        assert_eq!(after(COMPLETE, Bind::NONE, answer), Finished::Run);
+        assert_eq!(after(COMPLETE, BOUND, answer), Finished::Close(Some(why)));
+    }
+    let waiting = Waiting::new(Rid([1; 16]), 0, COMPLETE, BOUND, true, clock(0).mono);
     assert_eq!(waiting.answered(TableAnswer::Floor { set: true }), Finished::Run);
 }
 
@@ -187,12 +190,13 @@ fn limits_and_quota() {
     assert!((0..4).all(|rid| ask(rid, true, false, 0) == TableAnswer::New));
     assert_eq!(ask(4, true, false, 0), TableAnswer::Full);
     assert_eq!(ask(3, true, false, 0), TableAnswer::Seen);
-    assert_eq!(ask(4, false, false, 0), TableAnswer::New, "the quota is for early ones");
-    assert!((5..10).all(|rid| ask(rid, true, true, 0) == TableAnswer::New));
+    assert_eq!(ask(4, false, false, 0), TableAnswer::Full, "after Finished as well");
+    assert!((4..10).all(|rid| ask(rid, rid % 2 == 0, true, 0) == TableAnswer::New));
     assert_eq!((ask(10, false, true, 0), ask(10, false, true, 899)), (TableAnswer::Full, TableAnswer::Full));
     assert_eq!(ask(10, false, true, 900), TableAnswer::New);
     // The quota is free again as well. Early ones are below the floor: t of what was forgotten.
     assert_eq!(ask(11, true, false, 900), TableAnswer::Floor { set: false });
+    assert_eq!(ask(11, false, false, 900), TableAnswer::New);
 }
 
 #[derive(Debug, Clone)]

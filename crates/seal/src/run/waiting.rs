@@ -22,6 +22,8 @@ pub struct Waiting {
     t_ms: u64,
     flags: Flags,
     is_bound: bool,
+    /// Whether it came under an accepted block.
+    with_block: bool,
     held: Held,
     ends: Instant,
 }
@@ -41,8 +43,23 @@ impl Waiting {
     /// How long it waits after the arrival of the flight.
     pub const WITHIN: Duration = Duration::from_secs(60);
 
-    pub(crate) fn new(rid: Rid, t_ms: u64, flags: Flags, bind: Bind, arrived: Instant) -> Self {
-        Self { rid, t_ms, flags, is_bound: bind.is_bound(), held: Held::No, ends: arrived + Self::WITHIN }
+    pub(crate) fn new(
+        rid: Rid,
+        t_ms: u64,
+        flags: Flags,
+        bind: Bind,
+        with_block: bool,
+        arrived: Instant,
+    ) -> Self {
+        Self {
+            rid,
+            t_ms,
+            flags,
+            is_bound: bind.is_bound(),
+            with_block,
+            held: Held::No,
+            ends: arrived + Self::WITHIN,
+        }
     }
 
     pub(crate) const fn held(self, held: Held) -> Self {
@@ -71,7 +88,7 @@ impl Waiting {
             Held::Ours => Finished::Run,
             Held::No => {
                 let (rid, t_ms, now_ms) = (self.rid, self.t_ms, clock.unix_ms);
-                Finished::Ask(Question { rid, t_ms, now_ms, early: false, with_block: false })
+                Finished::Ask(Question { rid, t_ms, now_ms, early: false, with_block: self.with_block })
             }
         }
     }
@@ -83,9 +100,11 @@ impl Waiting {
             // After Finished presence alone decides.
             TableAnswer::New | TableAnswer::Floor { .. } => Finished::Run,
             TableAnswer::Seen => Finished::Close(Some(Why::Seen)),
+            // A request that is neither replayable nor bound cannot have run before (6.2).
+            TableAnswer::Full | TableAnswer::Unavailable if self.flags.replayable || !self.is_bound => {
+                Finished::Run
+            }
             TableAnswer::Full => Finished::Close(Some(Why::Full)),
-            // A request that is neither replayable nor bound cannot have run before: 6.6.
-            TableAnswer::Unavailable if self.flags.replayable || !self.is_bound => Finished::Run,
             TableAnswer::Unavailable if !on(Defence::StoreLost) => Finished::Run,
             TableAnswer::Unavailable => Finished::Close(Some(Why::NoTable)),
         }
