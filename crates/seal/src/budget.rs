@@ -17,7 +17,7 @@ pub struct OpeningBudget {
 }
 
 impl OpeningBudget {
-    /// The default, a second. An opening and the TLS handshake behind it cost about 170 µs.
+    /// The default, a second: 2000.
     pub const PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(1999);
     const SHARE: u32 = 16;
     /// Networks that are remembered.

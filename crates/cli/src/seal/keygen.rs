@@ -18,7 +18,6 @@ Examples:
   firstflight seal keygen --name www.example.com --key seal.key
   firstflight seal keygen --after seal.key --key new.key && mv new.key seal.key    once a day
   firstflight seal keygen --name www.example.com --farm farm.seal                  the same file at all members")]
-#[group(required = true, multiple = true)]
 pub struct Args {
     /// New file for the key, which only its owner can read
     #[arg(long, value_name = "FILE", required_unless_present = "farm", conflicts_with = "farm")]
