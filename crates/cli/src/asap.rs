@@ -8,6 +8,7 @@ mod words;
 
 pub use words::reply_record;
 
+use crate::seal::SealError;
 use clap::Subcommand;
 use inspect::InspectError;
 use std::process::ExitCode;
@@ -35,6 +36,12 @@ pub enum AsapError {
     /// The object to inspect is not an object of ASAP.
     #[error("{0}")]
     Inspect(InspectError),
+    /// The seal keys cannot be published.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// Certificates are accepted nowhere.
+    #[error("say where certificates of these verifiers are accepted: --ip, --udp-port N or both")]
+    NoCarrier,
     /// More verifiers than a record has room for.
     #[error("a record names {0} verifiers at most: leave some out")]
     TooManyVerifiers(usize),

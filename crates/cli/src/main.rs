@@ -23,6 +23,7 @@ mod network;
 mod observed;
 mod output;
 mod reach;
+mod seal;
 mod serve;
 mod stop;
 mod subnet;
@@ -74,6 +75,7 @@ enum Command {
     Certificate(certificate::Args),
     Reach(reach::Args),
     Dns(dns::Args),
+    Seal(seal::Args),
     Completions(completions::Args),
 }
 
@@ -105,6 +107,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Dns(args) => block_on(dns::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
+        Command::Seal(args) => seal::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
             completions::run(&args);

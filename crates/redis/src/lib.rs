@@ -23,6 +23,10 @@
 //! a member that starts begins a new memory for the whole farm, unless its predecessor stopped in order:
 //! [`RedisStore::close`], [`Options::state`].
 //!
+//! # Sealed requests
+//! [`RedisStore::run`] is the run table of sealed first flights for a farm (`docs/spec/sealed.md`, section 6.6). The same
+//! rules hold: without an answer nothing counts as new, and a new memory has a floor.
+//!
 //! # Clocks
 //! If a guard compares signed stamps with the members' wall clocks, each question carries the member's clock. A member
 //! whose clock differs from Redis' clock by more than
@@ -50,10 +54,11 @@ mod left;
 mod memory;
 mod owed;
 mod question;
+mod run;
 
 pub use error::{ConnectError, StateError};
 
-use connection::Connection;
+use connection::{Connection, Reply};
 use error::Failure;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight::{Answer, SharedStore, StoreError};
@@ -129,6 +134,8 @@ struct State {
     connecting: bool,
     /// A task reports the owed questions on the current connection.
     settling: bool,
+    /// Entries of sealed requests without a block.
+    quota: run::Quota,
 }
 
 /// What the previous process of this member may owe.
@@ -309,16 +316,26 @@ impl Inner {
     }
 
     async fn answer(self: &Arc<Self>, request: JobRequest) -> Result<JobResult, StoreError> {
+        let read = |question: &Question, reply: &Reply, asked, since| question.answer(reply, asked, since);
+        // The store may not know that this id or cookie is used up, but the data is sent by the ordinary
+        // handshake.
+        Ok(self.hear(request, read).await?.unwrap_or(JobResult::Refuse(Reason::Replay)))
+    }
+
+    /// Asks, and returns what `read` makes of the reply. `None` if the question is owed: then its id is used up.
+    async fn hear<T>(
+        self: &Arc<Self>,
+        request: JobRequest,
+        read: impl FnOnce(&Question, &Reply, Instant, Instant) -> Option<T>,
+    ) -> Result<Option<T>, StoreError> {
         let connection = {
             let mut state = self.lock();
             let Some(connection) = state.connection.clone() else {
                 state.owed.add(request);
                 return Err(StoreError::Unreachable);
             };
-            // The store may not know that this id or cookie is used up, but the data is sent by the ordinary
-            // handshake.
             if state.owed.holds(&request) {
-                return Ok(JobResult::Refuse(Reason::Replay));
+                return Ok(None);
             }
             connection
         };
@@ -327,8 +344,8 @@ impl Inner {
         let reply = timeout(self.options.within, connection.ask(&question.command)).await;
         let answer = reply
             .unwrap_or(Err(Failure::TimedOut))
-            .and_then(|reply| question.answer(&reply, asked, connection.since).ok_or(Failure::NoInfo));
-        answer.map_err(|failure| {
+            .and_then(|reply| read(&question, &reply, asked, connection.since).ok_or(Failure::NoInfo));
+        answer.map(Some).map_err(|failure| {
             self.lock().owed.add(request);
             self.lost(Some(&connection), &failure);
             failure.as_store_error()

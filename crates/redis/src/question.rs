@@ -80,11 +80,29 @@ impl Question {
         {
             return Some(JobResult::Refuse(Reason::ClockSkew));
         }
-        let age_ms = millis(asked.saturating_duration_since(since)) as i64;
-        if stamp.reach_ms > 0 && age_ms.saturating_add(stamp.ahead_ms) <= stamp.reach_ms as i64 {
+        if stamp.is_below_floor(asked, since) {
             return Some(JobResult::Refuse(Reason::GuardFloor));
         }
         Some((self.read)(reply.value.as_deref()))
+    }
+}
+
+impl Question {
+    /// Whether the id of a guard question was not there before.
+    pub(crate) fn was_new(reply: &Reply) -> bool {
+        reply.value.is_some()
+    }
+
+    /// Whether a memory that remembers everything since `since` may have forgotten this question's stamp.
+    pub(crate) fn is_below_floor(&self, asked: Instant, since: Instant) -> bool {
+        self.stamp.as_ref().is_some_and(|stamp| stamp.is_below_floor(asked, since))
+    }
+}
+
+impl Stamp {
+    fn is_below_floor(&self, asked: Instant, since: Instant) -> bool {
+        let age_ms = millis(asked.saturating_duration_since(since)) as i64;
+        self.reach_ms > 0 && age_ms.saturating_add(self.ahead_ms) <= self.reach_ms as i64
     }
 }
 

@@ -2,29 +2,35 @@
 
 use super::AsapError;
 use crate::output;
+use crate::seal;
+use crate::utc::Time;
 use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
 use firstflight_files::from_hex;
+use firstflight_seal::Record;
 use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
 use std::fmt::Write;
 use std::num::{NonZeroU8, NonZeroU16};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Print the HTTPS record parameter that says that a server accepts certificates
+/// Print the HTTPS record parameters that say that a server accepts certificates, and sealed first flights
 ///
 /// Put it after the priority and the target of the record, as in
 /// `_8080._https.www.example.com. 300 IN HTTPS 1 www.example.com. key65300="…"`. A server at port 80 or 443 has the
 /// record at its own name (RFC 9460 section 9.1).
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  firstflight asap record --verifier-key KEY --udp-port 8080")]
+Examples:
+  firstflight asap record --verifier-key KEY --udp-port 8080
+  firstflight asap record --verifier-key KEY --udp-port 443 --seal-key seal.key
+  firstflight asap record --seal-key seal.key                  the key alone")]
 pub struct Args {
     /// Public key of a verifier that the server trusts; may be repeated
-    #[arg(long, value_name = "KEY", required = true)]
+    #[arg(long, value_name = "KEY", required_unless_present = "seal_key")]
     verifier_key: Vec<PublicKey>,
     /// The server accepts TCP in UDP on this port
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", requires = "verifier_key", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
     /// First flights may arrive by DNS, in names below this zone (firstflight dns)
     #[arg(long, value_name = "NAME", value_parser = carriage_zone, requires_all = ["carriage_key", "udp_port"])]
@@ -33,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "N:KEY", requires = "carriage_zone")]
     carriage_key: Option<CarriageKey>,
     /// The server accepts certificates in TCP on IP
-    #[arg(long, required_unless_present = "udp_port")]
+    #[arg(long, requires = "verifier_key", required_unless_present_any = ["udp_port", "seal_key"])]
     ip: bool,
     /// Bytes that the server accepts in a SYN
     #[arg(
@@ -44,6 +50,9 @@ pub struct Args {
     /// All servers of the name share one memory of requests: each is executed once
     #[arg(long)]
     shared_guard: bool,
+    /// File of the key that clients seal first flights to, or of a farm's secret (seal keygen makes one)
+    #[arg(long, value_name = "FILE")]
+    seal_key: Option<PathBuf>,
 }
 
 /// Number and public half of a key, written in hexadecimal digits.
@@ -73,6 +82,22 @@ fn carriage_zone(text: &str) -> Result<Name, &'static str> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), AsapError> {
+    let mut parameters = Vec::new();
+    if args.ip || args.udp_port.is_some() {
+        parameters.push(certificates(args)?);
+    } else if !args.verifier_key.is_empty() {
+        return Err(AsapError::NoCarrier);
+    }
+    if let Some(path) = &args.seal_key {
+        let record = seal::record(path, Time::now().0 / 1000)?;
+        parameters.push(format!("key{}=\"{}\"", Record::KEY, presentation(&record.to_bytes())));
+    }
+    output::line(&parameters.join(" "));
+    Ok(())
+}
+
+/// The parameter about certificates.
+fn certificates(args: &Args) -> Result<String, AsapError> {
     let ids: Vec<[u8; 4]> = args.verifier_key.iter().map(|key| key.id().0).collect();
     let ids = VerifierIds::new(&ids).ok_or(AsapError::TooManyVerifiers(VerifierIds::MAX))?;
     let zone = args.carriage_zone.as_ref().map(wire_form);
@@ -83,12 +108,7 @@ pub fn run(args: &Args) -> Result<(), AsapError> {
     let param = ServiceParam::new(args.ip, udp, args.mss, ids, args.shared_guard);
     let mut bytes = [0; ServiceParam::MAX_LEN];
     let len = param.and_then(|param| param.emit(&mut bytes).ok()).unwrap_or_default();
-    output::line(&format_args!(
-        "key{}=\"{}\"",
-        ServiceParam::KEY,
-        presentation(bytes.get(..len).unwrap_or_default())
-    ));
-    Ok(())
+    Ok(format!("key{}=\"{}\"", ServiceParam::KEY, presentation(bytes.get(..len).unwrap_or_default())))
 }
 
 /// The presentation format of zone files, with every octet as a number (RFC 9460 §2.1, RFC 1035 §5.1).

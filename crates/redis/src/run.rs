@@ -1,0 +1,112 @@
+//! The run table of sealed first flights that the members of a farm share (`docs/spec/sealed.md`, section 6.6).
+
+use crate::RedisStore;
+use crate::connection::millis;
+use crate::question::Question as Asked;
+use firstflight::credential::JobRequest;
+use firstflight_seal::{MemoryTable, Question, TableAnswer, TableLimits};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How far the floor of a new memory is above its beginning: the window of t, and a minute for the members' clocks.
+const REACH: Duration = Duration::from_secs(360);
+/// The quota is counted in minutes, as many as an entry lives and one that has begun.
+const MINUTES: usize = 16;
+
+impl RedisStore {
+    /// Tests whether a sealed request is in the run table of the farm, and puts it there. Give the answer to
+    /// [`Asked::answered`](firstflight_seal::Asked::answered) or
+    /// [`Waiting::answered`](firstflight_seal::Waiting::answered). While the store is lost the answer is
+    /// [`TableAnswer::Unavailable`] at once, and the request is reported to the store later.
+    pub async fn run(&self, question: &Question) -> TableAnswer {
+        let Question { rid, t_ms, now_ms, early, with_block } = *question;
+        let in_quota = !with_block;
+        if in_quota && self.0.lock().quota.is_full(Instant::now()) {
+            return TableAnswer::Full;
+        }
+        let request = JobRequest::GuardSet {
+            key: rid.table_key(),
+            keep_ms: millis(MemoryTable::LIFETIME),
+            ahead_ms: t_ms.cast_signed().saturating_sub(now_ms.cast_signed()),
+            // After Finished presence alone decides.
+            reach_ms: if early { millis(REACH) } else { 0 },
+            // t is compared with the member's clock before; entries live from their insertion.
+            unix_ms: None,
+        };
+        let read = |asked: &Asked, reply: &_, at, since| {
+            // First of all: an entry of another connection is not this one's, also below the floor.
+            Some(match (Asked::was_new(reply), asked.is_below_floor(at, since)) {
+                (false, _) => TableAnswer::Seen,
+                (true, true) => TableAnswer::Floor { set: true },
+                (true, false) => TableAnswer::New,
+            })
+        };
+        let answer = match self.0.hear(request, read).await {
+            Ok(answer) => answer.unwrap_or(TableAnswer::Seen),
+            Err(_) => TableAnswer::Unavailable,
+        };
+        if in_quota && matches!(answer, TableAnswer::New | TableAnswer::Floor { .. }) {
+            self.0.lock().quota.count();
+        }
+        answer
+    }
+}
+
+/// How many entries this member makes without an accepted block.
+#[derive(Debug, Default)]
+pub(crate) struct Quota {
+    minutes: [usize; MINUTES],
+    /// The first minute, and how many have passed.
+    began: Option<Instant>,
+    minute: u64,
+}
+
+impl Quota {
+    /// Whether no entry is left at `now`.
+    fn is_full(&mut self, now: Instant) -> bool {
+        let began = *self.began.get_or_insert(now);
+        let minute = now.saturating_duration_since(began).as_secs() / 60;
+        for passed in (self.minute + 1..=minute).take(MINUTES) {
+            *self.of(passed) = 0;
+        }
+        self.minute = self.minute.max(minute);
+        self.minutes.iter().sum::<usize>() >= TableLimits::default().without_block
+    }
+
+    /// An entry was made.
+    fn count(&mut self) {
+        *self.of(self.minute) += 1;
+    }
+
+    fn of(&mut self, minute: u64) -> &mut usize {
+        let [first, rest @ ..] = &mut self.minutes;
+        match (minute % MINUTES as u64) as usize {
+            0 => first,
+            at => rest.get_mut(at - 1).unwrap_or(first),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quota_for_fifteen_minutes() {
+        let (start, most) = (Instant::now(), TableLimits::default().without_block);
+        let at = |s| start + Duration::from_secs(s);
+        let mut quota = Quota::default();
+        let mut take = |s| {
+            let full = quota.is_full(at(s));
+            if !full {
+                quota.count();
+            }
+            !full
+        };
+        assert!((0..most).all(|n| take(n as u64 % 60)));
+        assert!(!take(60) && !take(900));
+        assert!(take(960));
+        assert!((1..most).all(|_| take(960)) && !take(961));
+        assert!(take(1_000_000));
+    }
+}

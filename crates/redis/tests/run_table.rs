@@ -1,0 +1,159 @@
+//! The run table of sealed first flights, with a real Redis that is killed, emptied and stopped.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
+
+mod questions;
+mod server;
+
+use firstflight::SharedStore;
+use firstflight_redis::{Options, RedisStore};
+use firstflight_seal::{Question, Rid, TableAnswer};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use questions::activate;
+use server::Redis;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const NOW_MS: u64 = 1_767_225_660_000;
+const FLOOR: TableAnswer = TableAnswer::Floor { set: true };
+
+async fn member(redis: &Redis) -> RedisStore {
+    let options = Options { within: Duration::from_secs(10), ..Options::default() };
+    RedisStore::connect(&redis.url(), options).await.unwrap()
+}
+
+/// Two members that use the same memory.
+async fn members(redis: &Redis) -> (RedisStore, RedisStore) {
+    let (a, b) = (member(redis).await, member(redis).await);
+    noticed(&a).await;
+    (a, b)
+}
+
+/// Waits until a member has met the memory that another one began.
+async fn noticed(store: &RedisStore) {
+    while store.ask(activate(1 << 40)).await.is_err() {
+        connected(store).await;
+    }
+}
+
+async fn connected(store: &RedisStore) {
+    while !store.is_connected() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Asked after Finished.
+fn late(rid: u8) -> Question {
+    Question { rid: Rid::from_bytes([rid; 16]), t_ms: NOW_MS, now_ms: NOW_MS, early: false, with_block: true }
+}
+
+/// Asked before Finished, with t that many seconds ahead of the memory's floor of six minutes.
+fn early(rid: u8, above_s: i64) -> Question {
+    Question { early: true, t_ms: NOW_MS.saturating_add_signed((360 + above_s) * 1000), ..late(rid) }
+}
+
+#[tokio::test]
+async fn a_request_runs_at_one_member() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = members(&redis).await;
+    assert_eq!(a.run(&early(1, 60)).await, TableAnswer::New);
+    assert_eq!(b.run(&early(1, 60)).await, TableAnswer::Seen);
+    assert_eq!(b.run(&late(1)).await, TableAnswer::Seen, "after Finished as well");
+    assert_eq!(b.run(&late(2)).await, TableAnswer::New);
+    assert_eq!(a.run(&early(2, 60)).await, TableAnswer::Seen);
+    // The store does not learn the rid.
+    assert!(!redis.cli(&["KEYS", "*"]).contains("01010101010101010101"));
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:seen:*").query(&mut connection).unwrap();
+    assert_eq!(keys.len(), 2);
+    for key in keys {
+        let left: u64 = redis::cmd("PTTL").arg(key).query(&mut connection).unwrap();
+        assert!((800_000..=900_000).contains(&left), "{left}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_comes_to_all_members_at_once_and_runs_at_one() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = members(&redis).await;
+    let mut asking = JoinSet::new();
+    for store in [Arc::new(a), Arc::new(b)] {
+        for n in 0..200u8 {
+            let store = Arc::clone(&store);
+            asking.spawn(async move { store.run(&early(n % 50, 60)).await });
+        }
+    }
+    let answers = asking.join_all().await;
+    assert_eq!(answers.iter().filter(|answer| **answer == TableAnswer::New).count(), 50);
+    assert_eq!(answers.iter().filter(|answer| **answer == TableAnswer::Seen).count(), 350);
+}
+
+/// The floor of a memory that a member has just met. An entry below it is made all the same, and belongs to who made it.
+#[tokio::test]
+async fn below_the_floor_an_entry_has_one_owner() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = members(&redis).await;
+    assert_eq!(a.run(&early(1, -1)).await, FLOOR);
+    assert_eq!(
+        b.run(&early(1, -1)).await,
+        TableAnswer::Seen,
+        "not FLOOR: it would run after Finished at both"
+    );
+    assert_eq!(a.run(&early(1, -1)).await, TableAnswer::Seen);
+    assert_eq!(b.run(&late(1)).await, TableAnswer::Seen);
+    assert_eq!(b.run(&late(2)).await, TableAnswer::New, "the floor is for early ones");
+}
+
+#[tokio::test]
+async fn without_the_store_nothing_is_new() {
+    let Some(mut redis) = Redis::start(&[]) else { return };
+    let (a, b) = members(&redis).await;
+    assert_eq!(a.run(&early(1, 60)).await, TableAnswer::New);
+    redis.kill();
+    for question in [early(1, 60), early(2, 60), late(3)] {
+        assert_eq!(a.run(&question).await, TableAnswer::Unavailable);
+    }
+    assert!(a.owes());
+    redis.restart();
+    connected(&a).await;
+    // What could not be asked was reported, so no copy of it runs.
+    for question in [early(1, 60), early(2, 60), late(3)] {
+        assert_eq!(a.run(&question).await, TableAnswer::Seen);
+    }
+    // A new memory: its floor is above what the old one may have had.
+    assert_eq!(a.run(&early(4, -1)).await, FLOOR);
+    noticed(&b).await;
+    assert_eq!(b.run(&early(5, -1)).await, FLOOR);
+    assert_eq!(b.run(&early(2, 60)).await, TableAnswer::Seen, "another member knows it too");
+}
+
+#[tokio::test]
+async fn emptied_data_is_a_new_memory() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, _b) = members(&redis).await;
+    assert_eq!(a.run(&early(1, 60)).await, TableAnswer::New);
+    redis.cli(&["FLUSHALL"]);
+    assert_eq!(a.run(&early(1, -1)).await, TableAnswer::Unavailable);
+    connected(&a).await;
+    assert_eq!(a.run(&early(6, -1)).await, FLOOR);
+}
+
+/// A store that is too slow may have set the entry. It counts as set.
+#[tokio::test]
+async fn a_late_answer_is_none() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let options = Options { within: Duration::from_millis(50), ..Options::default() };
+    let a = RedisStore::connect(&redis.url(), options).await.unwrap();
+    let process = Pid::from_raw(redis.pid());
+    kill(process, Signal::SIGSTOP).unwrap();
+    assert_eq!(a.run(&early(1, 60)).await, TableAnswer::Unavailable);
+    assert_eq!(a.run(&early(2, 60)).await, TableAnswer::Unavailable, "at once");
+    kill(process, Signal::SIGCONT).unwrap();
+    connected(&a).await;
+    while a.owes() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(a.run(&late(1)).await, TableAnswer::Seen);
+    assert_eq!(a.run(&late(2)).await, TableAnswer::Seen);
+}

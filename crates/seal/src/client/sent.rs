@@ -1,0 +1,221 @@
+//! What may go again (7.3).
+
+use super::trust::NamePolicy;
+use crate::bind::Bind;
+use crate::commitment::is_taken;
+use crate::defence::{Defence, on};
+use crate::plain::Flags;
+use firstflight_wire::Instant;
+use std::time::Duration;
+
+/// A request whose flight was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    replayable: bool,
+    bound: bool,
+    hidden: NamePolicy,
+    protocol: Box<[u8]>,
+    /// When the request is given up.
+    ends: Instant,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The server's Finished was not verified.
+    Open,
+    /// The server took the flight. The client's Finished may have been sent.
+    Taken,
+    /// Over.
+    Over,
+}
+
+/// What happened to a connection with a flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// REJECT.
+    Reject,
+    /// A TLS alert, or TLS failed.
+    Alert,
+    /// The connection was closed.
+    Close,
+    /// The server's first message is a HelloRetryRequest.
+    HelloRetryRequest,
+    /// Nothing came in time.
+    Timeout,
+    /// The connection was reset, or cannot be made.
+    Reset,
+    /// The server's Finished and certificate were verified. This ALPN name was selected.
+    FinishedVerified(Option<&'a [u8]>),
+    /// The first byte of the answer arrived, after Finished was verified.
+    Answered,
+}
+
+/// How a request goes again by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// On the same connection, with a new ClientHello in clear (7.2).
+    SameConnection,
+    /// On a new connection: sealed if 7.4 allows it, or in ordinary TLS.
+    NewConnection,
+    /// On a new connection, and only sealed: the name is hidden (7.5).
+    NewConnectionSealed,
+}
+
+/// What the client does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Goes on: the server took the flight. The client's Finished and application data may be written.
+    Continue,
+    /// The request is done.
+    Done,
+    /// Closes this connection (except for [`Again::SameConnection`]), and the request goes again by itself.
+    Again(Again),
+    /// Closes, and reports that the execution is unknown.
+    Unknown,
+    /// Closes, and reports that the attempt failed. The request has not run.
+    Failed,
+}
+
+impl Sent {
+    /// How long after the first seal of a request the client gives it up (7.1).
+    pub const LASTS: Duration = Duration::from_secs(300);
+
+    /// A flight for a request that was first sealed at `first_sealed`.
+    #[must_use]
+    pub fn new(flags: Flags, bind: Bind, protocol: &[u8], hidden: NamePolicy, first_sealed: Instant) -> Self {
+        let (replayable, bound) = (flags.replayable, bind.is_bound());
+        let ends = first_sealed + Self::LASTS;
+        Self { replayable, bound, hidden, protocol: protocol.into(), ends, state: State::Open }
+    }
+
+    /// Whether the request can have run before Finished: it is replayable or bound.
+    #[must_use]
+    pub const fn could_run_early(&self) -> bool {
+        self.replayable || self.bound
+    }
+
+    /// Whether the request may be sent in another way while this flight is open: for a race between carriers, or with
+    /// ordinary TLS (7.3).
+    #[must_use]
+    pub const fn may_race(&self) -> bool {
+        self.replayable
+    }
+
+    /// When nothing more is sent for this request.
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.ends
+    }
+
+    /// What the client does after `event`.
+    pub fn handle(&mut self, event: Event<'_>, now: Instant) -> Then {
+        match (self.state, event) {
+            (State::Over, _) => Then::Done,
+            (State::Open, Event::FinishedVerified(selected)) => {
+                if !is_taken(selected, &self.protocol) {
+                    self.state = State::Over;
+                    return Then::Unknown;
+                }
+                // No Finished for a request that is given up.
+                if now >= self.ends {
+                    self.state = State::Over;
+                    return if self.could_run_early() { Then::Unknown } else { Then::Failed };
+                }
+                self.state = State::Taken;
+                Then::Continue
+            }
+            (State::Taken, Event::Answered) => {
+                self.state = State::Over;
+                Then::Done
+            }
+            (State::Taken, Event::FinishedVerified(_)) => Then::Continue,
+            // Not in the order of TLS: the caller is at fault, or another protocol answers.
+            (State::Open, Event::Answered) => self.end(Event::Close, now),
+            (State::Open | State::Taken, event) => self.end(event, now),
+        }
+    }
+
+    fn end(&mut self, event: Event<'_>, now: Instant) -> Then {
+        let taken = core::mem::replace(&mut self.state, State::Over) == State::Taken;
+        // Before a valid Finished nothing is authenticated. So this does not depend on the event.
+        let may = self.replayable || (!self.bound && !taken) || !on(Defence::Unknown);
+        match event {
+            _ if !may => Then::Unknown,
+            _ if now >= self.ends && self.could_run_early() => Then::Unknown,
+            _ if now >= self.ends => Then::Failed,
+            Event::Reject if !taken && self.hidden.allows_clear() => Then::Again(Again::SameConnection),
+            _ if self.hidden.allows_clear() => Then::Again(Again::NewConnection),
+            _ => Then::Again(Again::NewConnectionSealed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDS: [Event<'_>; 6] =
+        [Event::Reject, Event::Alert, Event::Close, Event::HelloRetryRequest, Event::Timeout, Event::Reset];
+    const OURS: Option<&[u8]> = Some(b"\xffS\x01h2");
+    const START: Instant = Instant::from_secs(10);
+
+    fn sent(replayable: bool, bound: bool, hidden: NamePolicy) -> Sent {
+        let bind = if bound { Bind([1; 16]) } else { Bind::NONE };
+        Sent::new(Flags { replayable, complete: true }, bind, b"h2", hidden, START)
+    }
+
+    /// The table of 7.3.
+    #[test]
+    fn what_goes_again() {
+        for (replayable, bound) in [(true, true), (true, false), (false, false), (false, true)] {
+            for event in ENDS {
+                let mut early = sent(replayable, bound, NamePolicy::Visible);
+                let then = early.handle(event, START);
+                assert_eq!(matches!(then, Then::Again(_)), replayable || !bound, "{event:?}");
+                assert_eq!(then == Then::Unknown, !replayable && bound);
+                let same = then == Then::Again(Again::SameConnection);
+                assert_eq!(same, event == Event::Reject && matches!(then, Then::Again(_)));
+
+                let mut late = sent(replayable, bound, NamePolicy::Visible);
+                assert_eq!(late.handle(Event::FinishedVerified(OURS), START), Then::Continue);
+                let then = late.handle(event, START);
+                assert_eq!(then, if replayable { Then::Again(Again::NewConnection) } else { Then::Unknown });
+            }
+        }
+    }
+
+    #[test]
+    fn only_our_name_counts() {
+        for selected in
+            [None, Some(&b"h2"[..]), Some(b"\xffS\x01h3"), Some(b"\xffS\x01"), Some(b"\xffS\x02h2")]
+        {
+            let mut sent = sent(true, false, NamePolicy::Visible);
+            assert_eq!(sent.handle(Event::FinishedVerified(selected), START), Then::Unknown, "{selected:?}");
+            assert_eq!(sent.handle(Event::Answered, START), Then::Done);
+        }
+        let mut sent = sent(false, true, NamePolicy::Visible);
+        assert_eq!(sent.handle(Event::FinishedVerified(OURS), START), Then::Continue);
+        assert_eq!(sent.handle(Event::Answered, START), Then::Done);
+    }
+
+    #[test]
+    fn a_request_is_given_up_after_five_minutes() {
+        let late = START + Sent::LASTS;
+        assert_eq!(sent(true, false, NamePolicy::Visible).handle(Event::Timeout, late), Then::Unknown);
+        assert_eq!(sent(false, false, NamePolicy::Visible).handle(Event::Timeout, late), Then::Failed);
+        // No Finished is sent.
+        let mut early = sent(true, true, NamePolicy::Visible);
+        assert_eq!(early.handle(Event::FinishedVerified(OURS), late), Then::Unknown);
+        let mut late_only = sent(false, false, NamePolicy::Visible);
+        assert_eq!(late_only.handle(Event::FinishedVerified(OURS), late), Then::Failed);
+    }
+
+    #[test]
+    fn a_hidden_name_goes_again_sealed_only() {
+        for event in ENDS {
+            let then = sent(true, false, NamePolicy::Hidden).handle(event, START);
+            assert_eq!(then, Then::Again(Again::NewConnectionSealed));
+        }
+    }
+}

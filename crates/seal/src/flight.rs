@@ -1,0 +1,390 @@
+//! The flight on the wire, and the first bytes of both sides (3.1, 3.5, 7.2).
+
+use core::fmt;
+use core::num::NonZeroU8;
+use firstflight_wire::Instant;
+use std::time::Duration;
+
+const MAGIC: [u8; 2] = [0xff, 0x53];
+const FLIGHT: u8 = 0x11;
+/// The first byte of a TLS record with a handshake message.
+const HANDSHAKE: u8 = 0x16;
+pub(crate) const HEAD: usize = 6;
+pub(crate) const ENC: usize = 32;
+pub(crate) const TAG: usize = 16;
+
+/// REJECT (3.5).
+pub const REJECT: [u8; 4] = [0xff, 0x53, 0x12, 0x00];
+/// The least n (3.1).
+pub const MIN_N: usize = ENC + TAG + crate::Inner::FIXED;
+/// The largest n (3.1).
+pub const MAX_N: usize = 16_384;
+
+/// The head of a flight: its first six bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the key.
+    pub key_id: NonZeroU8,
+    n: u16,
+}
+
+impl Head {
+    /// The head of a flight with `total` bytes in all. `None` if there is no such flight.
+    #[must_use]
+    pub fn new(key_id: NonZeroU8, total: usize) -> Option<Self> {
+        let n = total.checked_sub(HEAD).filter(|n| (MIN_N..=MAX_N).contains(n))?;
+        Some(Self { key_id, n: n as u16 })
+    }
+
+    /// Length of the flight, this head included, bytes.
+    #[must_use]
+    pub const fn total(&self) -> usize {
+        HEAD + self.n as usize
+    }
+
+    /// The bytes, which the seal authenticates.
+    #[must_use]
+    pub const fn to_bytes(&self) -> [u8; HEAD] {
+        let [a, b] = self.n.to_be_bytes();
+        [MAGIC[0], MAGIC[1], FLIGHT, self.key_id.get(), a, b]
+    }
+}
+
+/// What the first bytes of a client are (3.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// At least so many more bytes are needed.
+    More(usize),
+    Tls,
+    Sealed(Head),
+    Refused(Refused),
+}
+
+/// Why a connection is closed after its first bytes (3.5): the client is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Neither TLS nor a flight.
+    #[error("neither TLS nor a sealed flight")]
+    OtherProtocol,
+    /// A flight of another version, or another message.
+    #[error("a sealed flight of another version")]
+    Version,
+    /// Its length or its key id is impossible.
+    #[error("a sealed flight of an impossible length or key id")]
+    Malformed,
+    /// A second flight on one connection.
+    #[error("a second sealed flight on the connection")]
+    Second,
+    /// It was not whole in time.
+    #[error("a sealed flight that was not whole in time")]
+    TimedOut,
+}
+
+fn first(bytes: &[u8]) -> First {
+    match bytes {
+        [] => First::More(1),
+        [HANDSHAKE, ..] => First::Tls,
+        [0xff] => First::More(HEAD - 1),
+        [0xff, 0x53] => First::More(HEAD - 2),
+        [0xff, 0x53, FLIGHT] => First::More(HEAD - 3),
+        [0xff, 0x53, FLIGHT, id, rest @ ..] => match (NonZeroU8::new(*id), rest) {
+            (None, _) => First::Refused(Refused::Malformed),
+            (Some(key_id), [a, b, ..]) => {
+                let n = u16::from_be_bytes([*a, *b]);
+                match Head::new(key_id, HEAD + usize::from(n)) {
+                    Some(head) => First::Sealed(head),
+                    None => First::Refused(Refused::Malformed),
+                }
+            }
+            (Some(_), _) => First::More(HEAD - bytes.len()),
+        },
+        [0xff, 0x53, ..] => First::Refused(Refused::Version),
+        _ => First::Refused(Refused::OtherProtocol),
+    }
+}
+
+/// A whole flight, as it was received or is to be sent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Flight {
+    head: Head,
+    /// Head included.
+    bytes: Vec<u8>,
+}
+
+impl Flight {
+    pub(crate) fn new(head: Head, bytes: Vec<u8>) -> Option<Self> {
+        (bytes.len() == head.total()).then_some(Self { head, bytes })
+    }
+
+    /// The flight of these bytes, which contain nothing else. `None` if they are none.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        match first(bytes) {
+            First::Sealed(head) => Self::new(head, bytes.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// Its head.
+    #[must_use]
+    pub const fn head(&self) -> Head {
+        self.head
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flight({} bytes to key {})", self.bytes.len(), self.head.key_id)
+    }
+}
+
+/// The next step of a server that reads the first bytes of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// At least so many more bytes are needed. All given bytes were taken.
+    More(usize),
+    /// The bytes that were not taken are TLS.
+    Tls,
+    /// A flight. Open it; if that fails, call [`Intake::reject`].
+    Sealed(Flight),
+    /// Send [`REJECT`] now, and go on with the bytes that were not taken.
+    Reject,
+    /// Close the connection.
+    Close(Refused),
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing is decided. At most [`HEAD`] bytes.
+    First(Vec<u8>),
+    Collecting(Head, Vec<u8>),
+    /// A flight to an unknown key, of which so many bytes are still to come.
+    Skipping(usize),
+    /// After a flight, or after a REJECT: only TLS may follow.
+    Over,
+}
+
+/// Reads the first bytes of a connection, in any pieces, and decides between TLS and a flight (3.5). Holds at most
+/// [`MAX_N`] + 6 bytes.
+#[derive(Debug)]
+pub struct Intake {
+    state: State,
+    ends: Instant,
+}
+
+impl Intake {
+    /// How long a flight may take to arrive.
+    pub const WITHIN: Duration = Duration::from_secs(60);
+
+    /// The connection began at `now`.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self { state: State::First(Vec::new()), ends: now + Self::WITHIN }
+    }
+
+    /// When to call [`Intake::handle_time`].
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::First(_) | State::Collecting(..) | State::Skipping(_) => Some(self.ends),
+            State::Over => None,
+        }
+    }
+
+    /// Whether the flight has taken too long.
+    pub fn handle_time(&mut self, now: Instant) -> Option<Step> {
+        let late = self.deadline().is_some_and(|ends| now >= ends);
+        late.then(|| {
+            self.state = State::Over;
+            Step::Close(Refused::TimedOut)
+        })
+    }
+
+    /// Takes bytes of the stream. Returns how many were taken, and the next step. `knows` says whether a key can be
+    /// opened.
+    pub fn handle(&mut self, data: &[u8], knows: impl Fn(NonZeroU8) -> bool) -> (usize, Step) {
+        let mut taken = 0;
+        loop {
+            let rest = data.get(taken..).unwrap_or_default();
+            match &mut self.state {
+                State::First(held) => {
+                    let more = rest.len().min(HEAD - held.len().min(HEAD));
+                    let mut whole = held.clone();
+                    whole.extend_from_slice(rest.get(..more).unwrap_or_default());
+                    match first(&whole) {
+                        First::More(n) => {
+                            *held = whole;
+                            return (taken + more, Step::More(n));
+                        }
+                        // The decision falls with the first byte, so nothing was taken before.
+                        First::Tls => {
+                            self.state = State::Over;
+                            return (taken, Step::Tls);
+                        }
+                        First::Refused(why) => {
+                            self.state = State::Over;
+                            return (taken, Step::Close(why));
+                        }
+                        First::Sealed(head) => {
+                            taken += more;
+                            if !knows(head.key_id) {
+                                self.state = State::Skipping(head.total() - HEAD);
+                                return (taken, Step::Reject);
+                            }
+                            self.state = State::Collecting(head, whole);
+                        }
+                    }
+                }
+                State::Collecting(head, held) => {
+                    let more = rest.len().min(head.total() - held.len());
+                    held.extend_from_slice(rest.get(..more).unwrap_or_default());
+                    taken += more;
+                    if held.len() < head.total() {
+                        return (taken, Step::More(head.total() - held.len()));
+                    }
+                    let flight = Flight { head: *head, bytes: core::mem::take(held) };
+                    self.state = State::Over;
+                    return (taken, Step::Sealed(flight));
+                }
+                State::Skipping(left) => {
+                    let more = rest.len().min(*left);
+                    *left -= more;
+                    taken += more;
+                    if *left > 0 {
+                        return (taken, Step::More(*left));
+                    }
+                    self.state = State::Over;
+                }
+                State::Over => {
+                    return match rest {
+                        [] => (taken, Step::More(1)),
+                        [HANDSHAKE, ..] => (taken, Step::Tls),
+                        [0xff, ..] => (taken, Step::Close(Refused::Second)),
+                        _ => (taken, Step::Close(Refused::OtherProtocol)),
+                    };
+                }
+            }
+        }
+    }
+
+    /// The flight is rejected: what to send. The bytes that follow go to [`Intake::handle`] again.
+    pub fn reject(&mut self) -> [u8; 4] {
+        self.state = State::Over;
+        REJECT
+    }
+}
+
+/// What the first bytes of a server are (7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// More bytes are needed.
+    More,
+    /// TLS: the server may have taken the flight.
+    Tls,
+    /// REJECT. Behind these four bytes TLS follows.
+    Reject,
+    /// Something else: close.
+    Close,
+}
+
+impl Answer {
+    /// Reads the first bytes.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        match bytes {
+            [] => Self::More,
+            [0x14..=0x16, ..] => Self::Tls,
+            _ if bytes.starts_with(&REJECT) => Self::Reject,
+            _ if REJECT.starts_with(bytes) => Self::More,
+            _ => Self::Close,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn whole(n: usize) -> Vec<u8> {
+        let head = Head::new(NonZeroU8::new(7).unwrap(), HEAD + n).unwrap();
+        let mut bytes = head.to_bytes().to_vec();
+        bytes.resize(HEAD + n, 0xaa);
+        bytes
+    }
+
+    /// Gives `bytes` in pieces, and returns the steps and what was not taken.
+    fn pieces(bytes: &[u8], cuts: &[usize], knows: bool) -> (Vec<Step>, Vec<u8>) {
+        let mut intake = Intake::new(Instant::ZERO);
+        let (mut steps, mut held, mut at, mut cuts) = (Vec::new(), Vec::new(), 0, cuts.iter().cycle());
+        loop {
+            let (taken, step) = intake.handle(&held, |_| knows);
+            held.drain(..taken);
+            let more = matches!(step, Step::More(_));
+            if !more {
+                steps.push(step.clone());
+            }
+            match step {
+                Step::More(n) => assert!(n > 0 && held.is_empty()),
+                Step::Reject => continue,
+                Step::Sealed(_) => {
+                    assert_eq!(intake.reject(), REJECT);
+                    continue;
+                }
+                Step::Tls | Step::Close(_) => return (steps, held),
+            }
+            if at == bytes.len() {
+                return (steps, held);
+            }
+            let len = cuts.next().map_or(1, |cut| 1 + cut % 700).min(bytes.len() - at);
+            held.extend_from_slice(&bytes[at..at + len]);
+            at += len;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(n in MIN_N..2000, cuts in proptest::collection::vec(0usize..5000, 1..9), knows: bool) {
+            let mut bytes = whole(n);
+            let flight = Flight::parse(&bytes).unwrap();
+            bytes.push(HANDSHAKE);
+            let (steps, rest) = pieces(&bytes, &cuts, knows);
+            let first = if knows { Step::Sealed(flight) } else { Step::Reject };
+            prop_assert_eq!(steps, [first, Step::Tls]);
+            prop_assert_eq!(rest[0], HANDSHAKE);
+        }
+
+        #[test]
+        fn any_bytes_in_any_pieces(bytes in proptest::collection::vec(any::<u8>(), 0..300), cuts in proptest::collection::vec(0usize..50, 1..5)) {
+            let _ = pieces(&bytes, &cuts, true);
+            let _ = Answer::read(&bytes);
+        }
+    }
+
+    #[test]
+    fn one_flight_on_a_connection() {
+        let bytes = [whole(100), whole(100)].concat();
+        let (steps, _) = pieces(&bytes, &[40], true);
+        assert_eq!(steps[1..], [Step::Close(Refused::Second)]);
+        let bytes = [&whole(MAX_N)[..], &REJECT].concat();
+        assert_eq!(pieces(&bytes, &[600], false).0, [Step::Reject, Step::Close(Refused::Second)]);
+        assert!(Head::new(NonZeroU8::MIN, HEAD + MAX_N + 1).is_none());
+        assert!(Head::new(NonZeroU8::MIN, 3).is_none());
+    }
+
+    #[test]
+    fn a_flight_has_a_minute_to_arrive() {
+        let mut intake = Intake::new(Instant::from_secs(5));
+        assert_eq!(intake.handle(&whole(100)[..50], |_| true), (50, Step::More(56)));
+        assert_eq!(intake.handle_time(Instant::from_secs(64)), None);
+        assert_eq!(intake.handle_time(Instant::from_secs(65)), Some(Step::Close(Refused::TimedOut)));
+        assert_eq!(intake.deadline(), None);
+    }
+}

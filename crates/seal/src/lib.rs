@@ -1,0 +1,68 @@
+//! Sealed first flights: a TLS 1.3 ClientHello and a request in one HPKE message, so that the first request to a server
+//! that was never contacted is encrypted, and answered after one round trip by an authenticated server
+//! (`docs/spec/sealed.md`, whose section numbers stand beside everything here).
+//!
+//! This crate is the protocol without TLS and without sockets: bytes and decisions. Time and randomness are arguments.
+//! The crate that joins it with a TLS library does this:
+//!
+//! # Server
+//! 1. [`Intake`] reads the first bytes: ordinary TLS, or a flight (3.5).
+//! 2. [`KeySet::open`] opens it (3). Without an accepted block it asks an [`OpeningBudget`] before (6.10).
+//! 3. [`Hello::parse`] and [`Opened::check`] compare the ClientHello with the request (4).
+//! 4. [`Request::judge`] decides whether the request runs early, and [`Waiting`] what happens after Finished (6). A
+//!    [`RunTable`] remembers what ran.
+//!
+//! # Client
+//! 1. [`Record::parse`] reads the key, [`Record::usable`] and [`Trust`] say whether it may be used (8).
+//! 2. [`Room::plan`] says whether the flight fits (7.6), [`Failures`] whether flights work here (7.4).
+//! 3. [`Draft`] gives the ALPN names for the ClientHello, and seals it (3, 4).
+//! 4. [`Answer::read`] reads the server's first bytes, and [`Sent`] says what may go again (7).
+#![forbid(unsafe_code)]
+
+mod bind;
+mod budget;
+mod client;
+mod commitment;
+mod defence;
+mod farm;
+mod flight;
+mod hello;
+#[cfg(feature = "files")]
+mod key_file;
+mod keys;
+mod name;
+mod plain;
+mod reader;
+mod record;
+mod run;
+mod seal;
+
+pub use bind::Bind;
+pub use budget::OpeningBudget;
+pub use client::draft::{Draft, DraftError};
+pub use client::failures::Failures;
+pub use client::outcome::Outcome;
+pub use client::sent::{Again, Event, Sent, Then};
+pub use client::size::{Plan, Room, UDP_FOLLOWERS};
+pub use client::trust::{AnsweredBy, KeySource, NamePolicy, Trust};
+pub use commitment::{Commitment, DIGEST_PREFIX, PROTOCOL_PREFIX, is_reserved, is_taken, names};
+pub use farm::{ChainFault, Farm, FarmError};
+pub use flight::{Answer, Flight, Head, Intake, MAX_N, MIN_N, REJECT, Refused, Step};
+pub use hello::{Hello, HelloFault};
+#[cfg(feature = "files")]
+pub use key_file::{ContentFault, KeyFile, KeyFileError};
+pub use keys::{KeySet, RotateError, SealKey};
+pub use name::HostName;
+pub use plain::{Flags, Inner, MalformedPlaintext, Rid};
+pub use record::{Entry, Record, RecordError, Suite};
+pub use run::admission::{Asked, BlockState, Judged, Request, Runs, Server, Why};
+pub use run::table::{MemoryTable, Question, RunTable, TableAnswer, TableLimits};
+pub use run::waiting::{Finished, Waiting};
+pub use seal::{OpenError, Opened, SealError, Target, seal};
+
+#[cfg(test)]
+mod attacks;
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod vector_tests;

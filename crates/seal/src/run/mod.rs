@@ -1,0 +1,8 @@
+//! When a request runs (6).
+
+pub(crate) mod admission;
+pub(crate) mod table;
+pub(crate) mod waiting;
+
+#[cfg(test)]
+mod tests;

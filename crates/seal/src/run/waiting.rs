@@ -1,0 +1,120 @@
+//! A request that waits for the client's Finished (6.4).
+
+use super::admission::Why;
+use super::table::{Question, RunTable, TableAnswer};
+use crate::bind::Bind;
+use crate::defence::{Defence, on};
+use crate::plain::{Flags, Rid};
+use firstflight_wire::{Clock, Instant};
+use std::time::Duration;
+
+/// Whether the run table has an entry already, which this connection made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    No,
+    Ours,
+}
+
+/// A request that waits for Finished. Drop it with its connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    rid: Rid,
+    t_ms: u64,
+    flags: Flags,
+    is_bound: bool,
+    /// Whether it came under an accepted block.
+    with_block: bool,
+    held: Held,
+    ends: Instant,
+}
+
+/// What happens to a waiting request when Finished was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// It runs.
+    Run,
+    /// Ask the run table, and give the answer to [`Waiting::answered`].
+    Ask(Question),
+    /// Close without a response. Never 425. `None`: Finished came too late.
+    Close(Option<Why>),
+}
+
+impl Waiting {
+    /// How long it waits after the arrival of the flight.
+    pub const WITHIN: Duration = Duration::from_secs(60);
+
+    pub(crate) fn new(
+        rid: Rid,
+        t_ms: u64,
+        flags: Flags,
+        bind: Bind,
+        with_block: bool,
+        arrived: Instant,
+    ) -> Self {
+        Self {
+            rid,
+            t_ms,
+            flags,
+            is_bound: bind.is_bound(),
+            with_block,
+            held: Held::No,
+            ends: arrived + Self::WITHIN,
+        }
+    }
+
+    pub(crate) const fn held(self, held: Held) -> Self {
+        Self { held, ..self }
+    }
+
+    /// Whether it may be executed more than once.
+    #[must_use]
+    pub const fn is_replayable(&self) -> bool {
+        self.flags.replayable
+    }
+
+    /// When it is dropped, and its connection closed without a response.
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.ends
+    }
+
+    /// Finished was verified at `clock`.
+    #[must_use]
+    pub fn finished(&self, clock: &Clock) -> Finished {
+        if clock.mono >= self.ends && on(Defence::Deadline) {
+            return Finished::Close(None);
+        }
+        match self.held {
+            Held::Ours => Finished::Run,
+            Held::No => {
+                let (rid, t_ms, now_ms) = (self.rid, self.t_ms, clock.unix_ms);
+                Finished::Ask(Question { rid, t_ms, now_ms, early: false, with_block: self.with_block })
+            }
+        }
+    }
+
+    /// The table has answered.
+    #[must_use]
+    pub fn answered(&self, answer: TableAnswer) -> Finished {
+        match answer {
+            // After Finished presence alone decides.
+            TableAnswer::New | TableAnswer::Floor { .. } => Finished::Run,
+            TableAnswer::Seen => Finished::Close(Some(Why::Seen)),
+            // A request that is neither replayable nor bound cannot have run before (6.2).
+            TableAnswer::Full | TableAnswer::Unavailable if self.flags.replayable || !self.is_bound => {
+                Finished::Run
+            }
+            TableAnswer::Full => Finished::Close(Some(Why::Full)),
+            TableAnswer::Unavailable if !on(Defence::StoreLost) => Finished::Run,
+            TableAnswer::Unavailable => Finished::Close(Some(Why::NoTable)),
+        }
+    }
+
+    /// Decides with a table that answers at once.
+    pub fn finished_with(&self, clock: &Clock, table: &mut impl RunTable) -> Finished {
+        match self.finished(clock) {
+            Finished::Ask(question) => self.answered(table.test_and_set(&question, clock.mono)),
+            decided => decided,
+        }
+    }
+}
