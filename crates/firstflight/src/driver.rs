@@ -154,7 +154,6 @@ impl<L: Link> Driver<L> {
             _ => false,
         } {
             self.yielded += 1;
-            inner.turns_again();
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
         self.yielded = 0;
@@ -171,9 +170,9 @@ impl<L: Link> Driver<L> {
         }
         // Sending may have set a timer that is due before the one that was just set.
         if more_in || more_out || due || self.time(&mut inner, now, cx) {
-            inner.turns_again();
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
+        inner.turned();
         Poll::Pending
     }
 }

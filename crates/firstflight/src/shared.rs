@@ -58,7 +58,7 @@ pub(crate) struct Inner {
     idle: Vec<Waker>,
     /// The driver's waker.
     pub driver: Option<Waker>,
-    /// The driver will run soon: it was woken since its last turn.
+    /// The driver runs, or will run at once: it was woken since its last turn.
     kicked: bool,
     /// A connection was accepted.
     pub accepted: bool,
@@ -113,17 +113,20 @@ impl Inner {
     pub(crate) fn turn(&mut self, cx: &Context<'_>) -> Instant {
         register(&mut self.driver, cx);
         self.kicked = false;
-        self.now()
+        let now = self.now();
+        // The calls of this turn share its time, too.
+        self.kicked = true;
+        now
+    }
+
+    /// The driver's turn ends, and no other one follows by itself.
+    pub(crate) fn turned(&mut self) {
+        self.kicked = false;
     }
 
     /// Whether a connection was accepted since the last call.
     pub(crate) fn has_accepted(&mut self) -> bool {
         std::mem::take(&mut self.accepted)
-    }
-
-    /// The driver has woken itself.
-    pub(crate) fn turns_again(&mut self) {
-        self.kicked = true;
     }
 
     /// The monotonic and the wall clock.
@@ -184,6 +187,7 @@ impl Inner {
     /// Wakes the driver, because something should be sent or a timer changed.
     pub(crate) fn kick(&mut self) {
         if !self.kicked {
+            self.now();
             self.kicked = true;
             if let Some(waker) = &self.driver {
                 waker.wake_by_ref();
@@ -413,4 +417,25 @@ pub(crate) fn io_error(error: IoError) -> io::Error {
         _ => io::ErrorKind::WouldBlock,
     };
     io::Error::new(kind, error)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use firstflight_link::VirtualTime;
+
+    /// Who wakes the driver has not always read the clock. The calls until the driver's turn must not get the time of
+    /// its last one, which may be long ago.
+    #[test]
+    fn a_wake_up_after_idling_reads_the_clock() {
+        let clock = VirtualTime::new(Duration::ZERO);
+        let time = Time::from(clock.clone());
+        let shared = Shared::new(crate::config(Vec::new()).unwrap(), false, time.clone());
+        let before = shared.lock().now();
+        let idle = Duration::from_secs(10);
+        crate::block_on_virtual(&clock, time.sleep(idle)).unwrap();
+        shared.lock().kick();
+        assert_eq!(shared.lock().now() - before, idle);
+    }
 }
