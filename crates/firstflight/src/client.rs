@@ -15,7 +15,8 @@ use crate::kernel::Kernel;
 use crate::kernel::race::Course;
 use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::race::ConnectAnyError;
-use crate::stream::Stream;
+use crate::stream::{Stream, Way};
+use firstflight_credential::NetworkId;
 use network::Networks;
 use std::io;
 use std::net::SocketAddr;
@@ -80,6 +81,20 @@ pub struct ConnectTimes {
     pub connect: Duration,
 }
 
+/// What is known of a connect before anything is sent to the server: see [`Client::connect_with`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Prospect {
+    /// The network that this host is on.
+    pub network: NetworkId,
+    /// The way by which the first flight leaves. If nothing comes back by it, the kernel's TCP follows.
+    pub way: Way,
+}
+
+fn times(began: Instant, lookup: Duration) -> ConnectTimes {
+    ConnectTimes { lookup, connect: began.elapsed().saturating_sub(lookup) }
+}
+
 impl Default for Client {
     /// Settings that fit most programs: Fast Open by the kernel, no certificates, memory in this process only.
     fn default() -> Self {
@@ -136,6 +151,60 @@ impl Client {
         first: FirstFlight<'_>,
     ) -> Result<Stream, ClientError> {
         let began = Instant::now();
+        let (addresses, lookup) = self.find(server, began).await?;
+        self.connect_at(server, &addresses, first).await.map(|stream| stream.took(times(began, lookup)))
+    }
+
+    /// Like [`Client::connect_to`], for a first flight that depends on the way, such as a TLS ClientHello. `make` is called
+    /// once, when the addresses are known and before anything is sent to them. Its bytes may be executed twice, as those
+    /// of [`FirstFlight::safely_replayable`].
+    ///
+    /// ```no_run
+    /// # use firstflight::{Authority, Client, ClientError, Stream, Way};
+    /// async fn greet(client: &Client, server: &Authority) -> Result<Stream, ClientError> {
+    ///     client
+    ///         .connect_with(server, |prospect| match prospect.way {
+    ///             Way::Udp => Ok(b"a long greeting".to_vec()),
+    ///             _ => Ok(b"hello".to_vec()),
+    ///         })
+    ///         .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect`], and those of `make`.
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_with<F, E>(&self, server: &Authority, make: F) -> Result<Stream, E>
+    where
+        F: FnOnce(Prospect) -> Result<Vec<u8>, E>,
+        E: From<ClientError>,
+    {
+        let began = Instant::now();
+        let (addresses, lookup) = self.find(server, began).await?;
+        self.prepare_connect().await;
+        #[cfg(feature = "asap")]
+        let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, &addresses, true)?)));
+        #[cfg(feature = "asap")]
+        let way = if offer.is_some() { Way::Udp } else { Way::Kernel };
+        #[cfg(not(feature = "asap"))]
+        let way = Way::Kernel;
+        let data = make(Prospect { network: self.shared.kernel.network(), way })?;
+        let first = FirstFlight::safely_replayable(&data);
+        #[cfg(feature = "asap")]
+        let stream = self.run(server, &addresses, first, offer).await?;
+        #[cfg(not(feature = "asap"))]
+        let stream = self.run(&addresses, first).await?;
+        Ok(stream.took(times(began, lookup)))
+    }
+
+    /// The addresses of `server`, and how long the lookup took.
+    async fn find(
+        &self,
+        server: &Authority,
+        began: Instant,
+    ) -> Result<(Vec<SocketAddr>, Duration), ClientError> {
         let shared = &self.shared;
         #[cfg(feature = "asap")]
         let asked = self.asap().filter(|_| shared.names.is_none()).map(|asap| asap.ask(server));
@@ -146,10 +215,16 @@ impl Client {
         if let Some(asked) = asked {
             asked.wait(lookup).await;
         }
-        self.connect_at(server, &addresses, first).await.map(|stream| {
-            let connect = began.elapsed().saturating_sub(lookup);
-            stream.took(ConnectTimes { lookup, connect })
-        })
+        Ok((addresses, lookup))
+    }
+
+    /// What every connect needs to know first.
+    async fn prepare_connect(&self) {
+        self.shared.networks.refresh(&self.shared).await;
+        #[cfg(feature = "asap")]
+        if let Some(asap) = self.asap() {
+            asap.begin_fixed();
+        }
     }
 
     /// Like [`Client::connect_to`], for a caller that has looked up the addresses itself, best one first.
@@ -165,14 +240,31 @@ impl Client {
         addresses: &[SocketAddr],
         first: FirstFlight<'_>,
     ) -> Result<Stream, ClientError> {
-        let shared = &self.shared;
-        shared.networks.refresh(shared).await;
+        self.prepare_connect().await;
         #[cfg(feature = "asap")]
-        if let Some(asap) = self.asap() {
-            asap.begin_fixed();
+        {
+            // Without data in the SYN, the kernel's TCP is as fast.
+            let asap = self.asap().filter(|_| !first.data().is_empty());
+            let offer =
+                asap.and_then(|asap| Some((asap, asap.offer(server, addresses, first.is_replayable())?)));
+            self.run(server, addresses, first, offer).await
         }
-        #[cfg(feature = "asap")]
-        let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, first)?)));
+        #[cfg(not(feature = "asap"))]
+        {
+            let _ = server;
+            self.run(addresses, first).await
+        }
+    }
+
+    /// Connects: by `offer` and the kernel, or the kernel alone.
+    async fn run(
+        &self,
+        #[cfg(feature = "asap")] server: &Authority,
+        addresses: &[SocketAddr],
+        first: FirstFlight<'_>,
+        #[cfg(feature = "asap")] offer: Option<(&asap::Asap, asap::Offer<'_>)>,
+    ) -> Result<Stream, ClientError> {
+        let shared = &self.shared;
         let course = Course {
             kernel: &shared.kernel,
             addresses,
@@ -190,8 +282,6 @@ impl Client {
         if let Some((asap, offer)) = &offer {
             asap.learn(server, offer, &result);
         }
-        #[cfg(not(feature = "asap"))]
-        let _ = server;
         result
             .map(|finish| finish.stream)
             .map_err(|error| ClientError::Connect { at_most_once: !first.is_replayable(), error })

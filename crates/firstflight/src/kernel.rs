@@ -192,6 +192,11 @@ impl Kernel {
         self.memory().move_to(network);
     }
 
+    /// The network that this host is on.
+    pub(crate) fn network(&self) -> NetworkId {
+        self.memory().network()
+    }
+
     /// Forgets everything about servers. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.memory().forget();

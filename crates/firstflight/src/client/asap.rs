@@ -7,7 +7,6 @@ use super::Authority;
 use super::authority::Host;
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
-use crate::first_flight::FirstFlight;
 use crate::history::{History, Way};
 use crate::kernel::carried::Carried;
 use crate::kernel::race::Finish;
@@ -191,22 +190,21 @@ impl Asap {
         Ok(Engine { endpoint, pool })
     }
 
-    /// A connect in UDP for the first flight `first`, if the server takes certificates there, there is one for it, and
-    /// UDP works on this network as far as is known.
+    /// A connect in UDP for a first flight with data that is `replayable` or not, if the server takes certificates there,
+    /// there is one for it, and UDP works on this network as far as is known.
     pub(super) fn offer(
         &self,
         server: &Authority,
         addresses: &[SocketAddr],
-        first: FirstFlight<'_>,
+        replayable: bool,
     ) -> Option<Offer<'_>> {
-        // Without data in the SYN, the kernel's TCP is as fast.
-        let may_ride = !first.data().is_empty() && (first.is_replayable() || self.settings.once);
+        let may_ride = replayable || self.settings.once;
         let published = self.records.known(server).filter(|_| may_ride)?;
         let (port, engine) = (published.udp_port?, self.engine.get()?.as_ref()?);
         let site = Site::new(&server.host().to_string());
         let (remote, certificate, network) = {
             let paths = self.paths();
-            if !paths.health.allows(first.is_replayable(), paths.time.now()) {
+            if !paths.health.allows(replayable, paths.time.now()) {
                 return None;
             }
             let mut usable = addresses.iter().filter(|remote| !paths.is_slow(**remote, port));
