@@ -8,6 +8,8 @@ use rustls::ClientConnection;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use zeroize::Zeroizing;
@@ -90,7 +92,7 @@ impl Hello {
     }
 
     /// Completes the handshake on a connection on which [`Hello::bytes`] were sent. Resolves when the server's Finished is
-    /// verified and all of the data is sent: what was early data and is refused, and what had to wait, follow the client's
+    /// verified and all of the data is given to the stream below, or waits for it: what was early data and is refused, and what had to wait, follow the client's
     /// Finished in the same write.
     ///
     /// # Errors
@@ -119,7 +121,12 @@ impl Hello {
             false => ConnectError::MaybeDelivered(error),
         };
         stream.write_all(rest).await.map_err(fail)?;
-        stream.flush().await.map_err(fail)?;
+        // What the stream does not take now leaves with the next read.
+        let begun = poll_fn(|cx| match Pin::new(&mut stream).poll_flush(cx) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => Poll::Ready(Ok(())),
+        });
+        begun.await.map_err(fail)?;
         Ok(stream)
     }
 

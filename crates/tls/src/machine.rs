@@ -170,7 +170,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
         self.connection.writer().write(bytes)
     }
 
-    /// Server: reads and writes until application data may be sent: behind the server's Finished, or the client's.
+    /// Server: reads and writes until application data may be sent: behind the server's Finished, or the client's. Records
+    /// may wait to be sent then.
     ///
     /// # Errors
     /// As [`Machine::poll_until`].
@@ -181,7 +182,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
             let connection = &self.connection;
             self.writable |=
                 !connection.is_handshaking() || (connection.wants_write() && connection.wants_read());
-            ready!(self.poll_flush(cx))?;
+            // It may wait until the client reads, and the client until this end does.
+            let _ = self.poll_flush(cx)?;
             if self.writable {
                 return Poll::Ready(Ok(()));
             }
@@ -198,8 +200,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
     /// As [`Machine::poll_until`].
     pub(crate) fn poll_answered(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.is_handshaking() {
-            // Another ClientHello, if the server wants one.
-            ready!(self.poll_flush(cx))?;
+            // Another ClientHello, if the server wants one. It may wait until the server reads, and the server until this
+            // end does.
+            let _ = self.poll_flush(cx)?;
             if !ready!(self.poll_receive(cx))? {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }

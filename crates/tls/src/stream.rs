@@ -271,7 +271,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> TlsStream<IO> {
                 return Poll::Ready(());
             }
             match ready!(self.machine.poll_receive(cx)) {
-                Ok(true) => self.note(),
+                Ok(true) => {
+                    self.note();
+                    let _ = self.machine.poll_flush(cx);
+                }
                 Ok(false) | Err(_) => return Poll::Ready(()),
             }
         }
@@ -315,13 +318,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<IO> {
                 Some(Plain::Data | Plain::End) => return Poll::Ready(Ok(())),
                 None => {}
             }
+            // Tickets and key updates leave without a write of the application, which gets the error if there is one.
+            let _ = this.machine.poll_flush(cx);
             match (ready!(this.machine.poll_receive(cx)), this.machine.has_plaintext()) {
                 // What came before the fault is right. The next read returns the error.
                 (Err(_), true) => continue,
                 (result, _) => drop(result?),
             }
             this.note();
-            // Tickets and key updates leave without a write of the application, which gets the error if there is one.
             let _ = this.machine.poll_flush(cx);
         }
     }
@@ -358,7 +362,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<IO> {
             this.closing = Closing::Waiting(over, this.machine.received() + LINGER_BYTES);
         }
         if matches!(this.closing, Closing::Waiting(..)) {
-            ready!(this.machine.poll_flush(cx))?;
+            // The client may read the answer only when it has sent its Finished.
+            let _ = this.machine.poll_flush(cx)?;
             ready!(this.poll_linger(cx));
         }
         if !matches!(this.closing, Closing::Notified) {

@@ -262,7 +262,7 @@ async fn a_half_close_leaves_the_other_direction_open() {
 #[tokio::test]
 async fn a_megabyte_each_way_arrives() {
     let world = World::new();
-    let body: Vec<u8> = (0..1 << 20).map(|n: u32| (n * 7 >> 3) as u8).collect();
+    let body: Vec<u8> = (0..1 << 20).map(|n: u32| ((n * 7) >> 3) as u8).collect();
     let data = FirstFlight::safely_replayable(&body);
     let (ours, theirs) = wire();
     let site = site();
