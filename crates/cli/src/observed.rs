@@ -1,6 +1,6 @@
 //! A stream that is given to hyper and can still be observed.
 
-use firstflight::Stream;
+use crate::conn::Conn;
 use firstflight::credential::Outcome;
 use std::future::poll_fn;
 use std::io;
@@ -51,18 +51,18 @@ impl<S> Watch<S> {
     }
 }
 
-impl Watch<Stream> {
+impl Watch<Conn> {
     /// The outcome of the first flight.
     pub fn outcome(&self) -> Outcome {
-        self.look(Stream::outcome)
+        self.look(Conn::outcome)
     }
 
-    /// Waits until the peer's ACK has proved its address.
+    /// Waits until the peer's ACK has proved its address, with TLS until its Finished is verified.
     ///
     /// # Errors
     /// When the connection ends first.
     pub async fn confirmed(&self) -> io::Result<()> {
-        poll_fn(|cx| self.look(|stream| stream.poll_handshake_confirmed(cx))).await
+        poll_fn(|cx| lock(&self.0).stream.poll_confirmed(cx)).await
     }
 }
 

@@ -455,7 +455,7 @@ fn get(args: &[&str], says: &str) {
 #[test]
 fn mistakes_of_get() {
     get(&["nonsense"], "not a URL");
-    get(&["https://10.9.0.1/"], "only http://");
+    get(&["ftp://10.9.0.1/"], "only http://");
     get(&["http://10.9.0/"], "neither a name nor a whole address");
     // The name is too long to be valid, so no resolver is asked.
     get(&["http://10.9.0.1/", "--replay-safe"], "--upload");

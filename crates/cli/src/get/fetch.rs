@@ -48,6 +48,9 @@ pub enum Means {
         client: Client,
         /// The same without first flights.
         plain: Client,
+        /// Set if a URL needs it.
+        #[cfg(feature = "tls")]
+        tls: Option<firstflight_tls::Connector>,
     },
     Engine(Box<Engine>),
 }
@@ -148,9 +151,20 @@ struct Visit {
 async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
     let mut progress = Progress { status: None, sum: Sum::new() };
     let (how, shown) = match &errand.means {
-        Means::System { client, plain } => {
-            let client = if first { client } else { plain };
-            (How::Client(client.clone(), target.server.clone()), None)
+        Means::System {
+            client,
+            plain,
+            #[cfg(feature = "tls")]
+            tls,
+        } => {
+            let client = if first { client } else { plain }.clone();
+            let how = How::Client(client.clone(), target.server.clone());
+            #[cfg(feature = "tls")]
+            let how = match tls {
+                Some(connector) if target.tls => How::Tls(connector.clone(), client, target.server.clone()),
+                _ => how,
+            };
+            (how, None)
         }
         Means::Engine(engine) => engine.plan(target, first, errand.fast_open && first),
     };
@@ -214,7 +228,7 @@ fn report(
     let total_ms = millis(begun.asked.elapsed());
     let Visit { watch, progress, result } = visit;
     let seen = watch.look(Seen::of);
-    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice } = seen;
+    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice, tls, early_data } = seen;
     let whole = result.is_ok();
     Report {
         url: target.url.clone(),
@@ -236,6 +250,8 @@ fn report(
         held_back,
         raced: data_left_twice.is_some(),
         data_left_twice: data_left_twice.unwrap_or_default(),
+        tls,
+        early_data,
         error: result.err().map(|error| error.to_string()),
     }
 }
@@ -252,6 +268,9 @@ struct Seen {
     lookup: Option<Duration>,
     /// After a race: whether the data left with both attempts.
     data_left_twice: Option<bool>,
+    /// How the handshake of TLS went.
+    tls: Option<&'static str>,
+    early_data: Option<&'static str>,
 }
 
 impl Seen {
@@ -259,6 +278,10 @@ impl Seen {
         let stream = racing.stream();
         let by_client = stream.filter(|stream| stream.times().is_some());
         let (way, held_back) = racing.lookup().unzip();
+        #[cfg(feature = "tls")]
+        let (tls, early_data) = racing.handshake().map(|seen| (label(seen), seen.early.as_str())).unzip();
+        #[cfg(not(feature = "tls"))]
+        let (tls, early_data) = (None, None);
         Self {
             outcome: racing.outcome(),
             remote: stream.map(Stream::peer_addr),
@@ -268,7 +291,19 @@ impl Seen {
             held_back: held_back.flatten(),
             lookup: by_client.and_then(Stream::times).map(|times| times.lookup),
             data_left_twice: stream.and_then(Stream::race).map(|race| race.data_left_twice()),
+            tls,
+            early_data,
         }
+    }
+}
+
+/// How the handshake went.
+#[cfg(feature = "tls")]
+const fn label(seen: firstflight_tls::Handshake) -> &'static str {
+    match (seen.resumed, seen.retried) {
+        (true, _) => "resumed",
+        (false, true) => "retried",
+        (false, false) => "full",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes one line for each request to stdout, as text or as JSON.
 
 use super::{counters, names};
+use crate::conn::Conn;
 use crate::observed::Watch;
 use crate::output;
 use firstflight::{Counters, StoreCounters, Stream, Way};
@@ -116,7 +117,7 @@ impl Log {
     }
 
     /// Starts the entry of a request.
-    pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Stream>, request: &Request<B>) -> Entry {
+    pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Conn>, request: &Request<B>) -> Entry {
         Entry {
             log: self,
             peer,
@@ -179,7 +180,7 @@ impl Log {
 pub struct Entry {
     log: Log,
     peer: SocketAddr,
-    watch: Watch<Stream>,
+    watch: Watch<Conn>,
     method: Method,
     path: String,
     status: Option<StatusCode>,
@@ -210,7 +211,7 @@ impl Drop for Entry {
             bytes: self.bytes,
             outcome: outcome.as_str(),
             reason: outcome.reason().map(|reason| reason.as_str()),
-            early_bytes: self.watch.look(Stream::early_bytes),
+            early_bytes: self.watch.look(Conn::early_bytes),
             duration_ms: output::millis(self.began.elapsed()),
         };
         if self.log.json {
