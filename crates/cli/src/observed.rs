@@ -45,6 +45,12 @@ impl<S> Watch<S> {
         look(&lock(&self.0).stream)
     }
 
+    /// Polls something of the stream.
+    #[cfg(feature = "tls")]
+    pub async fn poll<T>(&self, mut poll: impl FnMut(&mut S, &mut Context<'_>) -> Poll<T>) -> T {
+        poll_fn(|cx| poll(&mut lock(&self.0).stream, cx)).await
+    }
+
     /// When the first byte of the peer was read.
     pub fn first_byte(&self) -> Option<Instant> {
         lock(&self.0).first_byte

@@ -86,6 +86,17 @@ impl LazyTlsStream {
         }
     }
 
+    /// As [`TlsStream::poll_leave`]. Ready at once if there is no connection.
+    ///
+    /// # Errors
+    /// As [`TlsStream::leave`].
+    pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state {
+            State::Open(stream) => stream.poll_leave(cx),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
     /// Goes on to connect, if that is under way.
     fn go_on(&mut self) {
         let State::Connecting(connecting) = &mut self.state else { return };

@@ -74,6 +74,8 @@ pub struct TlsStream<IO> {
     /// Server: what follows the client's Finished.
     confirming: Option<Confirming>,
     closing: Closing,
+    /// Client: how many bytes are read at most while it leaves.
+    leaving: Option<u64>,
 }
 
 /// What a server does when the client's Finished is verified.
@@ -102,7 +104,7 @@ impl<IO> fmt::Debug for TlsStream<IO> {
 
 impl<IO> TlsStream<IO> {
     pub(crate) const fn client(machine: Machine<IO>, time: Time, early: Early) -> Self {
-        Self { machine, time, early, early_bytes: 0, confirming: None, closing: Closing::Not }
+        Self { machine, time, early, early_bytes: 0, confirming: None, closing: Closing::Not, leaving: None }
     }
 
     pub(crate) fn server(machine: Machine<IO>, time: Time, keeping: Option<Keeping>) -> Self {
@@ -238,29 +240,30 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> TlsStream<IO> {
         Poll::Ready(Ok(()))
     }
 
-    /// Client: closes, and waits until a ticket for the next visit has come, the peer has closed, data has come, or five
-    /// seconds are over. A ticket comes one round trip after the client's Finished.
+    /// Client: closes, and waits until a ticket for the next visit has come, the peer has closed, data has come that was not
+    /// read, or five seconds are over. A ticket comes one round trip after the client's Finished.
     ///
     /// # Errors
     /// When the close cannot be sent.
     pub async fn leave(&mut self) -> io::Result<()> {
-        poll_fn(|cx| Pin::new(&mut *self).poll_shutdown(cx)).await?;
-        let (until, begun) = (self.machine.received() + LINGER_BYTES, self.tickets());
-        if begun > 0 {
-            return Ok(());
-        }
         let time = self.time.clone();
-        let waiting = poll_fn(|cx| {
-            while self.tickets() == begun
-                && self.machine.received() < until
-                && self.machine.connection().wants_read()
-                // Tickets are nice to have.
-                && ready!(self.machine.poll_receive(cx)).unwrap_or(false)
-            {}
-            Poll::Ready(())
-        });
-        let _ = time.timeout(LINGER, waiting).await;
-        Ok(())
+        time.timeout(LINGER, poll_fn(|cx| self.poll_leave(cx))).await.unwrap_or(Ok(()))
+    }
+
+    /// Poll version of [`TlsStream::leave`], without the limit of five seconds.
+    ///
+    /// # Errors
+    /// As [`TlsStream::leave`].
+    pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut *self).poll_shutdown(cx))?;
+        let until = *self.leaving.get_or_insert(self.machine.received() + LINGER_BYTES);
+        while self.tickets() == 0
+            && self.machine.received() < until
+            && self.machine.connection().wants_read()
+            // An error does not matter: tickets are nice to have.
+            && ready!(self.machine.poll_receive(cx)).unwrap_or(false)
+        {}
+        Poll::Ready(Ok(()))
     }
 
     /// Waits for the client's Finished.

@@ -68,6 +68,9 @@ pub struct Engine {
 
 /// A shorter lookup is not mentioned.
 const NOTEWORTHY: Duration = Duration::from_millis(1);
+/// How long the end of a fetch waits for a ticket.
+#[cfg(feature = "tls")]
+const LEAVE: Duration = Duration::from_secs(1);
 /// Bodies from this size on get a progress bar, bytes.
 const LARGE: u64 = 1 << 20;
 
@@ -146,6 +149,7 @@ struct Visit {
     watch: Watch<Racing>,
     progress: Progress,
     result: Result<(), FetchError>,
+    ended: Instant,
 }
 
 async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
@@ -175,12 +179,19 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         Ok(result) => result,
         Err(_) => Err(FetchError::Timeout(errand.timeout)),
     };
+    let ended = Instant::now();
+    #[cfg(feature = "tls")]
+    if result.is_ok() && target.tls {
+        let leaving = watch.poll(Racing::poll_leave);
+        // Only the next visit is slower without.
+        let _ = tokio::time::timeout(LEAVE, leaving).await;
+    }
     if let (Some(certificate), Means::Engine(engine)) = (shown, &errand.means)
         && watch.look(Racing::outcome).reason() == Some(Reason::AddressMismatch)
     {
         engine.certified.refuse(&target.site(), &certificate);
     }
-    Visit { watch, progress, result }
+    Visit { watch, progress, result, ended }
 }
 
 impl Engine {
@@ -225,8 +236,8 @@ fn report(
     connecting: Instant,
     retried_after_425: bool,
 ) -> Report {
-    let total_ms = millis(begun.asked.elapsed());
-    let Visit { watch, progress, result } = visit;
+    let Visit { watch, progress, result, ended } = visit;
+    let total_ms = millis(ended - begun.asked);
     let seen = watch.look(Seen::of);
     let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice, tls, early_data } = seen;
     let whole = result.is_ok();

@@ -132,6 +132,15 @@ impl Racing {
         }
     }
 
+    /// Closes TLS, and reads a ticket for the next visit.
+    #[cfg(feature = "tls")]
+    pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Wire::Plain(_) => Poll::Ready(Ok(())),
+            Wire::Tls(stream) => stream.poll_leave(cx),
+        }
+    }
+
     /// How the handshake of TLS went, if there was one.
     #[cfg(feature = "tls")]
     pub fn handshake(&self) -> Option<firstflight_tls::Handshake> {
