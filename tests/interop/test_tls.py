@@ -99,7 +99,8 @@ def test_curl(testbed, ns, files):
     target = os.path.join(root, "out")
     for name in ("small", "large"):
         url = f"https://127.0.0.1:{PORT}/{name}"
-        done = run("curl", "-sS", "--cacert", files.ca, "--tls-max", "1.3", "-o", target, "-w", "%{ssl_verify_result} %{http_code}", url, ns=ns)
+        shown = ("-o", target, "-w", "%{ssl_verify_result} %{http_code}")
+        done = run("curl", "-sS", "--cacert", files.ca, *shown, url, ns=ns)
         assert done.stdout == "0 200", done.stdout
         assert body(root, "out") == body(root, name), name
     # An upload, and two requests on one connection.
@@ -107,7 +108,8 @@ def test_curl(testbed, ns, files):
     done = run("curl", "-sS", "--cacert", files.ca, "-T", os.path.join(root, "large"), sink, ns=ns)
     assert sha256(body(root, "large")) in done.stdout
     twice = [f"https://127.0.0.1:{PORT}/small"] * 2
-    done = run("curl", "-sS", "--cacert", files.ca, "-o", target, "-o", target, "-w", "%{num_connects} ", *twice, ns=ns)
+    shown = ("-o", target, "-o", target, "-w", "%{num_connects} ")
+    done = run("curl", "-sS", "--cacert", files.ca, *shown, *twice, ns=ns)
     assert done.stdout.split() == ["1", "0"], "connections"
     # Without TLS 1.3 there is no connection.
     done = run("curl", "-sS", "--cacert", files.ca, "--tls-max", "1.2", twice[0], ns=ns, check=False)
@@ -204,7 +206,8 @@ def test_get_from_nginx(testbed, ns, files):
         )
     nginx = testbed.start(Process(["nginx", "-p", root, "-e", "stderr", "-c", config], ns=ns))
     nginx.wait_until(lambda: f"127.0.0.1:{PORT}" in testbed.sockets(ns), "listening socket")
-    fetches = get(testbed, ns, files, "--repeat", 4)
-    check_visits(fetches, body(root, "small"))
-    nginx.wait_until(lambda: nginx.text("out").count("early=") == 4, "four lines in the log")
-    assert [line for line in nginx.text("out").splitlines() if "early=" in line] == ["early= 200"] + ["early=1 200"] * 3
+    # The first visit gets two tickets. After early data and with `Connection: close`, nginx closes before the client's
+    # Finished, so there is no further ticket.
+    check_visits(get(testbed, ns, files, "--repeat", 3), body(root, "small"))
+    nginx.wait_until(lambda: nginx.text("out").count("early=") == 3, "three lines in the log")
+    assert nginx.text("out").split("\n")[:3] == ["early=- 200", "early=1 200", "early=1 200"]

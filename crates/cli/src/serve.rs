@@ -112,7 +112,8 @@ pub struct Args {
     #[cfg(feature = "tls")]
     #[command(flatten)]
     tls: tls::Tls,
-    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake
+    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake, or as
+    /// TLS early data
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
     /// Answer Prometheus at http://ADDR/metrics, through the operating system's TCP, as 127.0.0.1:9100
@@ -179,6 +180,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let relayed = fronts.as_ref().map(relay::Prepared::counts);
     let exporting = metrics.map(|exporter| export(exporter, Some(&endpoint), naming.as_ref(), relayed));
     let log = log::Log::new(args.json_log);
+    #[cfg(feature = "tls")]
+    let log = log.with_tls(tls.is_some());
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();

@@ -45,6 +45,26 @@ fn two_lines_are_enough_on_the_kernels_tcp() {
     });
 }
 
+/// A first flight that depends on the way is made once, and for the way that it takes.
+#[test]
+fn a_first_flight_is_made_when_its_way_is_known() {
+    in_namespace("3", || async {
+        let mut site = certified().await;
+        let client = ready(site.client).await;
+        for (client, way) in [(client.tcp_only(), Way::Kernel), (client, Way::Udp)] {
+            let mut seen = Vec::new();
+            let connected = client.connect_with(&site.at, |prospect| {
+                seen.push((prospect.way, prospect.network));
+                Ok::<_, ClientError>(REQUEST.to_vec())
+            });
+            let stream = answer(connected.await).await;
+            assert_eq!((stream.way(), seen), (way, vec![(way, site::NETWORK)]));
+            assert_eq!(site.executed.recv().await, Some(way == Way::Udp));
+            assert!(stream.times().is_some());
+        }
+    });
+}
+
 #[test]
 fn a_certificate_makes_the_first_contact_fast() {
     in_namespace("3", || async {

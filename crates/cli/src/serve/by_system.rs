@@ -57,6 +57,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let endpoint = server.endpoint().cloned();
     let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
     let log = log::Log::new(args.json_log);
+    #[cfg(feature = "tls")]
+    let log = log.with_tls(tls.is_some());
     for at in server.local_addrs() {
         log.listening_by_system(at, server.grants_cookies(), server.udp_port());
     }

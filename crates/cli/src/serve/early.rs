@@ -11,7 +11,7 @@ use std::io;
 pub enum EarlyUnsafe {
     /// Answer 425 Too Early: the client asks again after its handshake
     Reject,
-    /// Keep it until the client's ACK has arrived
+    /// Keep it until the client's ACK has arrived, with TLS its Finished
     Wait,
     /// Execute it at once
     Allow,
