@@ -7,7 +7,7 @@ use common::{ANSWER, Ca, REQUEST, once, safe};
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use firstflight::link::UdpLink;
 use firstflight::{
-    Client, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Server, Stream, Way,
+    Client, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, ReplaySafety, Server, Stream, Way,
 };
 use firstflight_tls::{Acceptor, ConnectError, Departure, Early, TlsStream};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -123,4 +123,43 @@ async fn by_an_engine_in_udp() {
         assert_eq!((stream.io().outcome().is_accepted(), bytes), (accepted, early));
         assert!(stream.handshake().hybrid && stream.io().way() == Way::Udp);
     }
+}
+
+/// A stream that connects with its first write, as hyper needs it: read and written by different tasks.
+#[tokio::test]
+async fn by_a_lazy_stream() {
+    let ca = Ca::new();
+    let (connector, acceptor) = (ca.connector().build().unwrap(), acceptor(&ca));
+    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let at: firstflight::Authority = server.local_addrs()[0].into();
+    for (safety, early) in [
+        (ReplaySafety::Safe, Early::None),
+        (ReplaySafety::Safe, Early::Accepted),
+        (ReplaySafety::Unsafe, Early::None),
+    ] {
+        let lazy = connector.connect_lazy(&Client::new(), at.clone(), safety);
+        assert!(lazy.stream().is_none());
+        let (mut read, mut write) = tokio::io::split(lazy);
+        let reading = tokio::spawn(async move {
+            let mut answer = Vec::new();
+            read.read_to_end(&mut answer).await.unwrap();
+            (answer, read)
+        });
+        tokio::task::yield_now().await;
+        let acceptor = acceptor.clone();
+        let (written, _) = tokio::join!(write.write_all(REQUEST), async {
+            serve(acceptor, server.accept().await.unwrap()).await
+        });
+        written.unwrap();
+        let (answer, read) = reading.await.unwrap();
+        let mut lazy = read.unsplit(write);
+        assert_eq!((answer.as_slice(), lazy.stream().unwrap().handshake().early), (ANSWER, early));
+        lazy.shutdown().await.unwrap();
+    }
+    // The error is the write's, or the read's behind it.
+    drop(server);
+    let mut lazy = connector.connect_lazy(&Client::new(), at, ReplaySafety::Safe);
+    lazy.flush().await.unwrap();
+    let _ = lazy.write_all(REQUEST).await;
+    assert!(lazy.read(&mut [0; 9]).await.is_err());
 }
