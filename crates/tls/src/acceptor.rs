@@ -137,18 +137,31 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Shared { certificates, store, time, .. } = &*self.shared;
-        certificates.refresh().await;
-        let hello = match Hello::read(&mut io, read).await {
-            Ok(hello) => hello,
-            Err(refusal) => return Err(refusal.send(&mut io).await),
-        };
+        self.shared.certificates.refresh().await;
+        match Hello::read(&mut io, read).await {
+            Ok(hello) => self.go_on(hello, io, &self.shared.config).await,
+            Err(refusal) => Err(refusal.send(&mut io).await),
+        }
+    }
+
+    /// Goes on from a ClientHello with these settings. One that came inside something else, such as a seal, has settings of
+    /// its own.
+    async fn go_on<IO>(
+        &self,
+        hello: Hello,
+        mut io: IO,
+        config: &Arc<ServerConfig>,
+    ) -> Result<TlsStream<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Shared { store, time, .. } = &*self.shared;
         let (config, keeping) = match store {
-            None => (Arc::clone(&self.shared.config), None),
+            None => (Arc::clone(config), None),
             Some(store) => {
                 let sessions = OfConnection::fetch(&**store, store::ids_in(&hello.records)).await;
                 let connection = Arc::new(sessions);
-                let mut config = (*self.shared.config).clone();
+                let mut config = (**config).clone();
                 config.session_storage = Arc::<OfConnection>::clone(&connection);
                 (Arc::new(config), Some(Keeping { store: Arc::clone(store), connection }))
             }

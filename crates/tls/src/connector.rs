@@ -179,12 +179,23 @@ impl Connector {
         departure: Departure,
         data: FirstFlight<'_>,
     ) -> Result<Hello, ConnectError> {
+        let offered = if data.data().is_empty() { self.shared.alpn.len() } else { 1 };
+        let alpn = self.shared.alpn.iter().take(offered).cloned().collect();
+        self.hello_offering(server, departure, data, alpn)
+    }
+
+    /// Like [`Connector::hello`], offering these protocols. A wrapper of the hello, such as a seal, has names of its own.
+    pub(crate) fn hello_offering(
+        &self,
+        server: &Authority,
+        departure: Departure,
+        data: FirstFlight<'_>,
+        alpn: Vec<Vec<u8>>,
+    ) -> Result<Hello, ConnectError> {
         let shared = &self.shared;
         let name = server_name(server)?;
         let [in_syn, elsewhere] = &shared.configs;
         let (groups, config) = if departure.in_syn { in_syn } else { elsewhere };
-        let offered = if data.data().is_empty() { shared.alpn.len() } else { 1 };
-        let alpn: Vec<_> = shared.alpn.iter().take(offered).cloned().collect();
         let place = Place { server: server.clone(), network: departure.network, alpn: alpn.clone() };
         shared.tickets.on(departure.network);
         let resumes = shared.tickets.count(&place) > 0;
