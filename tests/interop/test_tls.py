@@ -6,10 +6,14 @@ import subprocess
 import firstflight
 import pytest
 from firstflight import Command, is_accepted, show
+from net import Pair
 from process import Process, run
 from testbed import body, sha256
+from wire import Wire
+from wire import command as wire_command
 
 PORT = 4433
+WIRE = Pair(83)
 NAME = "www.example.com"
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
@@ -28,11 +32,11 @@ class Certificates:
     def path(self, name):
         return os.path.join(self.directory, name)
 
-    def certify(self, name):
+    def certify(self, name, address="127.0.0.1"):
         certificate, key, request, ext = (self.path(f"{name}.{end}") for end in ("pem", "key", "csr", "ext"))
         run("openssl", "req", "-new", *NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         with open(ext, "w") as file:
-            file.write(f"subjectAltName=DNS:{NAME},IP:127.0.0.1\n")
+            file.write(f"subjectAltName=DNS:{NAME},IP:{address}\n")
         authority = ("-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial")
         run("openssl", "x509", "-req", "-in", request, *authority, "-days", 2, "-extfile", ext, "-out", certificate)
         return certificate, key
@@ -211,3 +215,34 @@ def test_get_from_nginx(testbed, ns, files):
     check_visits(get(testbed, ns, files, "--repeat", 3), body(root, "small"))
     nginx.wait_until(lambda: nginx.text("out").count("early=") == 3, "three lines in the log")
     assert nginx.text("out").split("\n")[:3] == ["early=- 200", "early=1 200", "early=1 200"]
+
+
+@pytest.mark.needs(wire_command())
+def test_round_trips_on_the_kernels_tcp(testbed, files):
+    """No visit is faster than its round trips. `-s` shows what the test measured."""
+    near, far = testbed.namespace("near"), testbed.namespace("far")
+    testbed.start(Wire(near, far, WIRE, "--rtt", "100ms"))
+    root = testbed.root(small=1000)
+    certificate, key = files.certify("far", WIRE.peer[4])
+    at = f"{WIRE.peer[4]}:{PORT}"
+    tls = ("--tls-cert", certificate, "--tls-key", key, "--udp-port", 0)
+    testbed.start(Command(far, "serve", "--root", root, "--listen", at, "--json-log", *tls))
+    url = f"https://{at}/small"
+    client = Process([firstflight.BINARY, "get", url, "--ca-file", files.ca, "--json", "--repeat", "4"], ns=near)
+    with client:
+        testbed.processes.append(client)
+        assert client.wait(60) == 0, client.text()
+        fetches = client.records()
+    check_visits(fetches, body(root, "small"))
+    print([(record["tls"], record["early_data"], record["first_byte_ms"]) for record in fetches])
+    for record, trips in zip(fetches, (3, 1, 1, 1), strict=True):
+        assert record["first_byte_ms"] >= 100 * trips, show(record)
+    # A cookie alone.
+    fresh = Process([firstflight.BINARY, "get", url, "--ca-file", files.ca, "--json"], ns=near)
+    with fresh:
+        testbed.processes.append(fresh)
+        assert fresh.wait(60) == 0, fresh.text()
+        (record,) = fresh.records()
+    assert is_accepted(record) and record["tls"] == "full", show(record)
+    print(record["first_byte_ms"])
+    assert record["first_byte_ms"] >= 200, show(record)
