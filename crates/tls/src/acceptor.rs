@@ -104,6 +104,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// See [`AcceptError`]. The client gets an alert.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time, unless the [`time`](AcceptorBuilder::time) is virtual.
     pub async fn accept(&self, stream: Stream) -> Result<TlsStream<Stream>, AcceptError> {
         stream.set_nodelay(true);
         self.accept_over(stream).await
@@ -113,6 +116,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// See [`AcceptError`].
+    ///
+    /// # Panics
+    /// As [`Acceptor::accept`].
     pub async fn accept_over<IO>(&self, io: IO) -> Result<TlsStream<IO>, AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -124,6 +130,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// See [`AcceptError`].
+    ///
+    /// # Panics
+    /// As [`Acceptor::accept`].
     pub async fn accept_behind<IO>(&self, io: IO, read: Vec<u8>) -> Result<TlsStream<IO>, AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,

@@ -60,7 +60,8 @@ struct Shared {
 #[non_exhaustive]
 pub struct Departure {
     /// The network that this host is on, [`NetworkId::UNKNOWN`] if that is not known. What is learnt on one network is not
-    /// used on another.
+    /// used on another. What is learnt on an unknown network is forgotten when the client of [`Connector::connect`] finds
+    /// another one; otherwise call [`Connector::forget`] when the host moves.
     pub network: NetworkId,
     /// Whether a TCP SYN should hold it: see [`Hybrid`](crate::Hybrid).
     pub in_syn: bool,
@@ -136,6 +137,7 @@ impl Connector {
         let mut made = None;
         let stream = client
             .connect_with(server, |prospect| {
+                self.shared.tickets.on(prospect.network);
                 let hello = self.hello(server, prospect.into(), data)?;
                 let bytes = hello.bytes().to_vec();
                 made = Some(hello);
@@ -197,7 +199,6 @@ impl Connector {
         let [in_syn, elsewhere] = &shared.configs;
         let (groups, config) = if departure.in_syn { in_syn } else { elsewhere };
         let place = Place { server: server.clone(), network: departure.network, alpn: alpn.clone() };
-        shared.tickets.on(departure.network);
         let resumes = shared.tickets.count(&place) > 0;
         let mut config = (**config).clone();
         config.enable_early_data = shared.early_data && data.is_replayable() && !data.data().is_empty();

@@ -97,6 +97,9 @@ impl Hello {
     ///
     /// # Errors
     /// See [`ConnectError`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time, unless the [`time`](crate::ConnectorBuilder::time) is virtual.
     pub async fn finish<IO>(self, io: IO) -> Result<TlsStream<IO>, ConnectError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -134,6 +137,9 @@ impl Hello {
     ///
     /// # Errors
     /// See [`ConnectError`].
+    ///
+    /// # Panics
+    /// As [`Hello::finish`].
     pub async fn finish_over<IO>(self, mut io: IO) -> Result<TlsStream<IO>, ConnectError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
