@@ -214,7 +214,10 @@ def test_get_from_nginx(testbed, ns, files):
     # Finished, so there is no further ticket.
     check_visits(get(testbed, ns, files, "--repeat", 3), body(root, "small"))
     nginx.wait_until(lambda: nginx.text("out").count("early=") == 3, "three lines in the log")
-    assert nginx.text("out").split("\n")[:3] == ["early=- 200", "early=1 200", "early=1 200"]
+    # The variable is 1 only as long as the handshake is not complete. nginx reads it when it writes the log, and the
+    # client's Finished may have come by then. That early data was accepted, the client knows from nginx's handshake.
+    logged = nginx.text("out").split("\n")[:3]
+    assert logged[0] == "early=- 200" and set(logged[1:]) <= {"early=1 200", "early=- 200"}, logged
 
 
 @pytest.mark.needs(wire_command())
