@@ -8,6 +8,8 @@ mod overheard;
 mod site;
 mod table;
 mod timeline;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use error::DemoError;
 
@@ -17,7 +19,8 @@ use crate::output;
 use certified::{Shown, Wallet};
 use clock::DemoClock;
 use firstflight::link::PathConfig;
-use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight, Time};
+use firstflight::wire::Instant;
+use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight, Stream, Time};
 use lookup::{Case, Lookups};
 use overheard::{Overheard, Spy};
 use rand_chacha::ChaCha20Rng;
@@ -32,7 +35,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use timeline::{Place, Timeline};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// See what a round trip costs: the same page by an ordinary handshake, by Fast Open and by ASAP
 ///
@@ -89,6 +92,10 @@ const CERTIFICATES: SocketAddr = server(81);
 /// A server that accepts certificates, which the client does not know.
 const UNKNOWN: SocketAddr = server(82);
 
+/// A server that accepts certificates, and speaks TLS.
+#[cfg(feature = "tls")]
+const TLS: SocketAddr = SocketAddr::new(server(83).ip(), 443);
+
 /// The UDP port of both ends for TCP in UDP.
 const UDP_PORT: u16 = 4433;
 
@@ -104,7 +111,7 @@ const PIECE: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The visits to show, in this order.
-const MODES: [Mode; 26] = [
+const MODES: &[Mode] = &[
     Mode::new("handshake", "ordinary handshake", COOKIES),
     Mode { fast_open: true, ..Mode::new("fast-open-first", "Fast Open, first visit", COOKIES) },
     Mode { fast_open: true, ..Mode::new("fast-open-next", "Fast Open, next visit", COOKIES) },
@@ -170,7 +177,29 @@ const MODES: [Mode; 26] = [
         inside: true,
         ..Mode::new("far-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Far).in_udp()
     },
+    #[cfg(feature = "tls")]
+    Mode { tls: Some(Session::None), ..Mode::new("tls-handshake", "TLS after a handshake", TLS) },
+    #[cfg(feature = "tls")]
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        tls: Some(Session::None),
+        ..Mode::new("tls-asap-first", "… hello in the SYN", TLS)
+    },
+    #[cfg(feature = "tls")]
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        tls: Some(Session::Ticket),
+        ..Mode::new("tls-asap-ticket", "… with a ticket", TLS)
+    },
 ];
+
+/// Which session a client of TLS resumes.
+#[cfg(feature = "tls")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Session {
+    None,
+    Ticket,
+}
 
 /// One kind of visit.
 #[derive(Clone, Copy)]
@@ -185,11 +214,31 @@ struct Mode {
     lookup: Option<Case>,
     /// The request travels inside the lookup.
     inside: bool,
+    /// It travels by TLS.
+    #[cfg(feature = "tls")]
+    tls: Option<Session>,
 }
 
 impl Mode {
     const fn new(label: &'static str, title: &'static str, server: SocketAddr) -> Self {
-        Self { label, title, server, fast_open: false, asap: None, udp: false, lookup: None, inside: false }
+        Self {
+            label,
+            title,
+            server,
+            fast_open: false,
+            asap: None,
+            udp: false,
+            lookup: None,
+            inside: false,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    fn config(&self, wallet: &Wallet) -> io::Result<ConnectConfig> {
+        let asap = self.asap.map(|shown| wallet.show(shown, self.server)).transpose()?;
+        let carrier = self.udp.then_some(UDP_PORT);
+        Ok(ConnectConfig::default().fast_open(self.fast_open).asap(asap).carrier(carrier))
     }
 
     const fn in_udp(self) -> Self {
@@ -251,14 +300,23 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     let site = Site::open(far, args.size, &time, &mut seeds)?;
     let wallet = Wallet::new(CLIENT, &time, &mut seeds)?;
 
+    #[cfg(feature = "tls")]
+    let connector = tls::connector(&time).map_err(DemoError::Tls)?;
     let lookups = Lookups::open(&client, site.endpoint(), rtt, timeline.log(), seeds)?;
     let mut visits = Vec::with_capacity(MODES.len());
     for mode in MODES {
         let before = site.executed();
         spy.replays(mode.asap.is_some_and(|shown| shown.replayed));
         timeline.begin(mode.label);
+        let visiting = async {
+            #[cfg(feature = "tls")]
+            if let Some(session) = mode.tls {
+                return visit_by_tls(&client, mode, &wallet, session, &connector).await;
+            }
+            visit(&client, mode, &wallet, &lookups).await
+        };
         let visit = time
-            .timeout(PATIENCE, visit(&client, &mode, &wallet, &lookups))
+            .timeout(PATIENCE, visiting)
             .await
             .ok_or(DemoError::VisitTimeout(mode.label, PATIENCE))?
             .map_err(|error| DemoError::Visit(mode.label, error))?;
@@ -321,10 +379,7 @@ struct Measured {
 }
 
 async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookups) -> io::Result<Measured> {
-    let asap = mode.asap.map(|shown| wallet.show(shown, mode.server)).transpose()?;
-    let carrier = mode.udp.then_some(UDP_PORT);
-    let config = ConnectConfig::default().fast_open(mode.fast_open).asap(asap).carrier(carrier);
-    let mut buffer = vec![0; PIECE];
+    let config = mode.config(wallet)?;
     if let Some(case) = mode.lookup {
         lookups.set(case);
     }
@@ -339,6 +394,48 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
         }
         client.connect(mode.server, first, &config).await?
     };
+    receive(&mut stream, &time, began).await.map(|received| received.by(&stream))
+}
+
+/// A visit by TLS.
+#[cfg(feature = "tls")]
+async fn visit_by_tls(
+    client: &Endpoint,
+    mode: &Mode,
+    wallet: &Wallet,
+    session: Session,
+    connector: &firstflight_tls::Connector,
+) -> io::Result<Measured> {
+    let config = mode.config(wallet)?;
+    if session == Session::None {
+        connector.forget();
+    }
+    let time = client.time();
+    let began = time.now();
+    let first = FirstFlight::safely_replayable(REQUEST);
+    let mut stream = tls::connect(connector, client, first, &config).await?;
+    receive(&mut stream, &time, began).await.map(|received| received.by(stream.io()))
+}
+
+/// How a response was received.
+struct Received {
+    first_byte: Duration,
+    total: Duration,
+    bytes: u64,
+}
+
+impl Received {
+    fn by(self, stream: &Stream) -> Measured {
+        let Self { first_byte, total, bytes } = self;
+        let outcome = stream.outcome();
+        let reason = outcome.reason().map(|reason| reason.as_str());
+        Measured { first_byte, total, bytes, outcome: outcome.as_str(), reason }
+    }
+}
+
+/// Reads the response, which was asked for when it `began`.
+async fn receive<S: AsyncRead + Unpin>(stream: &mut S, time: &Time, began: Instant) -> io::Result<Received> {
+    let mut buffer = vec![0; PIECE];
     let mut filled = stream.read(&mut buffer).await?;
     let first_byte = time.now() - began;
     let head = loop {
@@ -361,9 +458,7 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
         }
     }
     let total = time.now() - began;
-    let outcome = stream.outcome();
-    let reason = outcome.reason().map(|reason| reason.as_str());
-    Ok(Measured { first_byte, total, bytes, outcome: outcome.as_str(), reason })
+    Ok(Received { first_byte, total, bytes })
 }
 
 /// The position after a message's head.

@@ -41,7 +41,7 @@ use tokio::task::JoinSet;
 use verification::{Messages, Verification};
 use via_dns::ViaDns;
 
-/// Fetch http:// URLs, with TCP Fast Open and ASAP
+/// Fetch http:// and https:// URLs, with TCP Fast Open and ASAP
 ///
 /// Uses the system's sockets, and needs no privileges: the kernel's TCP with Fast Open, and UDP for servers that take
 /// certificates (--verifier). Every fetch is a separate connection: the first one to a server gets its cookie, and the
@@ -54,6 +54,7 @@ use via_dns::ViaDns;
 #[command(after_help = "\
 Examples:
   firstflight get http://www.example.com/ --repeat 2
+  firstflight get https://www.example.com/ --repeat 2
   firstflight get http://www.example.com/ --cache servers.json --json
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
@@ -91,6 +92,10 @@ pub struct Args {
     certificates: Certificates,
     #[command(flatten)]
     memory: Memory,
+    /// Trust the certificate authorities in this PEM file for https:// [default: those of the system]
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// Fetch every URL this often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -157,13 +162,20 @@ async fn run_client(args: Args, asked: Instant) -> Result<ExitCode, Error> {
     }
     let client = builder.build().map_err(Error::Cache)?;
     let plain = plain.build().map_err(Error::Cache)?;
+    #[cfg(feature = "tls")]
+    let tls = args.tls(&places)?;
     if args.certificates.verify_first() && !client.prepare(VERIFY_FIRST).await {
         output::complain(&format_args!(
             "no certificate within {} s: fetching without",
             VERIFY_FIRST.as_secs()
         ));
     }
-    let errand = Arc::new(args.errand(Means::System { client: client.clone(), plain }));
+    let errand = Arc::new(args.errand(Means::System {
+        client: client.clone(),
+        plain,
+        #[cfg(feature = "tls")]
+        tls,
+    }));
     let all = Arc::new(args.queue(places, lookups, asked));
     args.fetch_all(&all, &errand).await;
     drop(errand);
@@ -177,6 +189,10 @@ async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
     args.network.validate()?;
     let lookups = args.lookups()?;
     let places = args.places(&lookups).await?;
+    #[cfg(feature = "tls")]
+    if let Some(place) = places.iter().find(|place| place.target().tls) {
+        return Err(GetError::TlsByEngine(place.target().url.clone()).into());
+    }
     args.check_files().await?;
     let cache = args.memory.open()?;
     let verifiers = args.via()?;
@@ -273,6 +289,20 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print:
 }
 
 impl Args {
+    /// What TLS trusts, if a URL needs it.
+    #[cfg(feature = "tls")]
+    fn tls(&self, places: &[Place]) -> Result<Option<firstflight_tls::Connector>, GetError> {
+        if self.ca_file.is_none() && !places.iter().any(|place| place.target().tls) {
+            return Ok(None);
+        }
+        let builder = firstflight_tls::Connector::builder().http1();
+        let builder = match &self.ca_file {
+            Some(file) => builder.ca_file(file).map_err(GetError::Tls)?,
+            None => builder,
+        };
+        builder.build().map(Some).map_err(GetError::Tls)
+    }
+
     fn errand(&self, means: Means) -> Errand {
         Errand {
             means,

@@ -7,6 +7,7 @@ mod at;
 mod cache;
 mod certificate;
 mod completions;
+mod conn;
 mod demo;
 mod diagnostics;
 mod digest;

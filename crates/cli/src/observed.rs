@@ -1,6 +1,6 @@
 //! A stream that is given to hyper and can still be observed.
 
-use firstflight::Stream;
+use crate::conn::Conn;
 use firstflight::credential::Outcome;
 use std::future::poll_fn;
 use std::io;
@@ -45,24 +45,30 @@ impl<S> Watch<S> {
         look(&lock(&self.0).stream)
     }
 
+    /// Polls something of the stream.
+    #[cfg(feature = "tls")]
+    pub async fn poll<T>(&self, mut poll: impl FnMut(&mut S, &mut Context<'_>) -> Poll<T>) -> T {
+        poll_fn(|cx| poll(&mut lock(&self.0).stream, cx)).await
+    }
+
     /// When the first byte of the peer was read.
     pub fn first_byte(&self) -> Option<Instant> {
         lock(&self.0).first_byte
     }
 }
 
-impl Watch<Stream> {
+impl Watch<Conn> {
     /// The outcome of the first flight.
     pub fn outcome(&self) -> Outcome {
-        self.look(Stream::outcome)
+        self.look(Conn::outcome)
     }
 
-    /// Waits until the peer's ACK has proved its address.
+    /// Waits until the peer's ACK has proved its address, with TLS until its Finished is verified.
     ///
     /// # Errors
     /// When the connection ends first.
     pub async fn confirmed(&self) -> io::Result<()> {
-        poll_fn(|cx| self.look(|stream| stream.poll_handshake_confirmed(cx))).await
+        poll_fn(|cx| lock(&self.0).stream.poll_confirmed(cx)).await
     }
 }
 

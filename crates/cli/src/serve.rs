@@ -16,10 +16,13 @@ mod readers;
 mod relay;
 pub(crate) mod replays;
 mod request_body;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use error::ServeError;
 
 use crate::at::At;
+use crate::conn::Conn;
 use crate::error::Error;
 use crate::network::{Capture, Network};
 use crate::observed::observe;
@@ -65,6 +68,7 @@ Examples:
   firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 \\
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
   curl --tcp-fastopen http://10.9.0.2/
+  firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
   firstflight serve --udp 0.0.0.0:8080 --root ./site --trust trust.toml --identity www.example.com
   firstflight serve --udp 192.0.2.80:443 --root ./site --trust trust.toml --identity www.example.com \\
       --dns-listen 192.0.2.80:53 --carriage-zone f.example.com --carriage-key carriage.key
@@ -105,7 +109,11 @@ pub struct Args {
     relay: relay::Relay,
     #[command(flatten)]
     readers: readers::Readers,
-    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    tls: tls::Tls,
+    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake, or as
+    /// TLS early data
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
     /// Answer Prometheus at http://ADDR/metrics, through the operating system's TCP, as 127.0.0.1:9100
@@ -150,6 +158,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
+    #[cfg(feature = "tls")]
+    let tls = args.tls.acceptor()?;
     let mut signals = Stop::new()?;
     // Bind before creating the device, so that an address in use does not leave a device behind.
     let metrics = match args.metrics {
@@ -170,6 +180,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let relayed = fronts.as_ref().map(relay::Prepared::counts);
     let exporting = metrics.map(|exporter| export(exporter, Some(&endpoint), naming.as_ref(), relayed));
     let log = log::Log::new(args.json_log);
+    #[cfg(feature = "tls")]
+    let log = log.with_tls(tls.is_some());
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();
@@ -185,7 +197,14 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         handles.push(listener.keys());
         trusting.extend(listener.trust());
         let body_timeout = args.readers.body_timeout();
-        let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, body_timeout, log };
+        let site = Site {
+            root: Arc::clone(&root),
+            early_unsafe: args.early_unsafe,
+            body_timeout,
+            log,
+            #[cfg(feature = "tls")]
+            tls: tls.clone(),
+        };
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
         log.listening(at);
     }
@@ -322,6 +341,8 @@ pub struct Site {
     /// How long a client may take for each full segment of a request's body; `None` is no limit.
     pub(crate) body_timeout: Option<Duration>,
     pub(crate) log: log::Log,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<firstflight_tls::Acceptor>,
 }
 
 /// Accepts connections until `stopping` closes.
@@ -345,6 +366,13 @@ async fn accept(
 
 pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let peer = stream.peer_addr();
+    #[cfg(feature = "tls")]
+    let stream = match &site.tls {
+        Some(acceptor) => Conn::tls(stream, acceptor.clone()),
+        None => stream.into(),
+    };
+    #[cfg(not(feature = "tls"))]
+    let stream = Conn::from(stream);
     let (stream, watch) = observe(stream);
     let service = service_fn(move |request| answer::answer(site.clone(), request, peer, watch.clone()));
     let connection = http1::Builder::new()

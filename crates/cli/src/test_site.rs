@@ -2,6 +2,7 @@
 //! of connections with data in their SYN.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use crate::conn::Conn;
 use crate::network::engine_config;
 use crate::observed::{Observed, Watch, observe};
 use crate::serve::early::EarlyUnsafe;
@@ -73,9 +74,9 @@ impl TestSite {
     }
 
     /// A connection that begins with `request`: the client's end, and the server's end with its watch.
-    pub async fn early(&self, request: &[u8]) -> (Stream, Observed<Stream>, Watch<Stream>) {
+    pub async fn early(&self, request: &[u8]) -> (Stream, Observed<Conn>, Watch<Conn>) {
         let (ours, theirs) = self.connect(FirstFlight::safely_replayable(request)).await;
-        let (observed, watch) = observe(theirs);
+        let (observed, watch) = observe(Conn::from(theirs));
         (ours, observed, watch)
     }
 
@@ -88,7 +89,14 @@ impl TestSite {
     pub async fn serve(&self, count: usize, early_unsafe: EarlyUnsafe) {
         let root = crate::serve::files::root(&std::env::temp_dir()).await.unwrap();
         let log = log::Log::new(true);
-        let site = Site { root: root.into(), early_unsafe, body_timeout: self.body_timeout, log };
+        let site = Site {
+            root: root.into(),
+            early_unsafe,
+            body_timeout: self.body_timeout,
+            log,
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
         for _ in 0..count {
             serve(self.listener.accept().await.unwrap(), site.clone(), &self.graceful);
         }

@@ -107,6 +107,9 @@ fn demo_shows_every_mode() {
         ("far-fast-open", "accepted", None),
         ("far-asap", "accepted", None),
         ("far-inside", "accepted", None),
+        ("tls-handshake", "handshake", Some("not-requested")),
+        ("tls-asap-first", "accepted", None),
+        ("tls-asap-ticket", "accepted", None),
     ];
     let expected: Vec<_> = expected
         .map(|(mode, outcome, reason)| ((Value::from(mode), Value::from(outcome)), Value::from(reason)))
@@ -188,6 +191,8 @@ fn demo_shows_round_trips_exactly() {
                 // The name server is half a round trip away, next to the server.
                 "near-inside" | "cached-inside" => 1.055,
                 "far-inside" => 1.55,
+                "tls-handshake" => 3.0,
+                "tls-asap-first" => 2.0,
                 _ if visit["reason"].is_null() => 1.0,
                 _ => 2.0,
             };
@@ -251,7 +256,7 @@ fn explains(demo: &[Value], capture: &TempFile) {
     let (summary, connections) = lines.split_last().unwrap();
     assert_eq!(summary["event"], "summary");
     // One of the visits inside lookups has no SYN here, because its answer arrives before the address.
-    assert_eq!(summary["certified"], 13, "{summary}");
+    assert_eq!(summary["certified"], 15, "{summary}");
     let (rest, inside): (Vec<_>, Vec<_>) =
         demo.iter().partition(|visit| !visit["mode"].as_str().unwrap().ends_with("-inside"));
     assert_eq!(inside.len(), 3);
@@ -455,7 +460,7 @@ fn get(args: &[&str], says: &str) {
 #[test]
 fn mistakes_of_get() {
     get(&["nonsense"], "not a URL");
-    get(&["https://10.9.0.1/"], "only http://");
+    get(&["ftp://10.9.0.1/"], "only http://");
     get(&["http://10.9.0/"], "neither a name nor a whole address");
     // The name is too long to be valid, so no resolver is asked.
     get(&["http://10.9.0.1/", "--replay-safe"], "--upload");

@@ -16,6 +16,10 @@ pub enum DemoError {
     /// The trusted verifiers contradict each other.
     #[error("{0}")]
     Trust(TrustError),
+    /// The certificate of the demonstration cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(firstflight_tls::ConfigError),
     /// There is no clock for certificates.
     #[error("the system has no clock for certificates: {0}")]
     NoClock(io::Error),
@@ -34,6 +38,8 @@ impl DemoError {
     /// Returns 2 for errors that the user can correct, 1 for failures at run time.
     pub fn exit_code(&self) -> ExitCode {
         match self {
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => ExitCode::from(1),
             Self::NoClock(_) | Self::Visit(..) | Self::VisitTimeout(..) => ExitCode::from(1),
             Self::Path(_) | Self::Trust(_) | Self::Timeline(..) => ExitCode::from(2),
         }

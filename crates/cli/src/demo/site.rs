@@ -9,13 +9,13 @@ use firstflight::credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
 };
 use firstflight::link::Link;
-use firstflight::{Endpoint, ListenConfig, Listener, Stream, Time};
+use firstflight::{Endpoint, ListenConfig, Listener, Time};
 use rand_chacha::ChaCha20Rng;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The longest request that the server reads, bytes.
 const MAX_REQUEST: usize = 4096;
@@ -36,7 +36,14 @@ impl Site {
         time: &Time,
         seeds: &mut ChaCha20Rng,
     ) -> Result<Self, Error> {
-        let addresses = [COOKIES, CERTIFICATES, UNKNOWN].map(|at| at.ip());
+        let all = [
+            CERTIFICATES,
+            UNKNOWN,
+            #[cfg(feature = "tls")]
+            super::TLS,
+            COOKIES,
+        ];
+        let addresses = all.map(|at| at.ip());
         let server = Endpoint::in_time(engine(addresses.to_vec(), seeds)?, link, time);
         let executed = Arc::new(AtomicU64::new(0));
         let key = CookieKey::from_bytes(super::draw(seeds));
@@ -46,7 +53,7 @@ impl Site {
         );
         // The listener without certificates comes last. Otherwise those with certificates would close for ten seconds
         // (`docs/spec/asap.md` §7.5).
-        for at in [CERTIFICATES, UNKNOWN, COOKIES] {
+        for at in all {
             let mut config = ListenConfig::new(at);
             if at == COOKIES {
                 config.fast_open = Some(cookies.clone());
@@ -54,7 +61,14 @@ impl Site {
                 config.asap = Some(certificates(at, time, seeds)?);
             }
             let listener = server.listen(config).map_err(|error| Error::Listen(at, error))?;
-            tokio::spawn(serve(listener, size, Arc::clone(&executed)));
+            let executed = Arc::clone(&executed);
+            #[cfg(feature = "tls")]
+            if at == super::TLS {
+                let acceptor = super::tls::acceptor(time).map_err(DemoError::Tls)?;
+                tokio::spawn(serve_by_tls(listener, acceptor, size, executed));
+                continue;
+            }
+            tokio::spawn(serve(listener, size, executed));
         }
         Ok(Self { executed, server })
     }
@@ -97,7 +111,28 @@ async fn serve(listener: Listener, size: u64, executed: Arc<AtomicU64>) {
     }
 }
 
-async fn answer(mut stream: Stream, size: u64, executed: &AtomicU64) -> io::Result<()> {
+#[cfg(feature = "tls")]
+async fn serve_by_tls(
+    listener: Listener,
+    acceptor: firstflight_tls::Acceptor,
+    size: u64,
+    executed: Arc<AtomicU64>,
+) {
+    while let Ok(stream) = listener.accept().await {
+        let (acceptor, executed) = (acceptor.clone(), Arc::clone(&executed));
+        tokio::spawn(async move {
+            // The client's side reports errors.
+            if let Ok(stream) = acceptor.accept(stream).await {
+                let _ = answer(stream, size, &executed).await;
+            }
+        });
+    }
+}
+
+async fn answer<S>(mut stream: S, size: u64, executed: &AtomicU64) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut request = Vec::new();
     while find_blank_line(&request).is_none() {
         if request.len() > MAX_REQUEST || stream.read_buf(&mut request).await? == 0 {

@@ -12,6 +12,14 @@ pub enum GetError {
     /// A URL that cannot be fetched.
     #[error("{0:?}: {1}")]
     Target(String, TargetError),
+    /// TLS cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(firstflight_tls::ConfigError),
+    /// A URL of TLS with an engine of this command's own.
+    #[cfg(feature = "tls")]
+    #[error("{0}: https:// goes by the system's sockets: leave out --tun and --udp")]
+    TlsByEngine(String),
     /// `-o` was given for more than one fetch.
     #[error("-o takes one body: give one URL and no --repeat, or leave -o out")]
     OutputForMany,

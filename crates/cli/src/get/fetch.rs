@@ -48,6 +48,9 @@ pub enum Means {
         client: Client,
         /// The same without first flights.
         plain: Client,
+        /// Set if a URL needs it.
+        #[cfg(feature = "tls")]
+        tls: Option<firstflight_tls::Connector>,
     },
     Engine(Box<Engine>),
 }
@@ -65,6 +68,9 @@ pub struct Engine {
 
 /// A shorter lookup is not mentioned.
 const NOTEWORTHY: Duration = Duration::from_millis(1);
+/// How long the end of a fetch waits for a ticket.
+#[cfg(feature = "tls")]
+const LEAVE: Duration = Duration::from_secs(1);
 /// Bodies from this size on get a progress bar, bytes.
 const LARGE: u64 = 1 << 20;
 
@@ -143,14 +149,26 @@ struct Visit {
     watch: Watch<Racing>,
     progress: Progress,
     result: Result<(), FetchError>,
+    ended: Instant,
 }
 
 async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
     let mut progress = Progress { status: None, sum: Sum::new() };
     let (how, shown) = match &errand.means {
-        Means::System { client, plain } => {
-            let client = if first { client } else { plain };
-            (How::Client(client.clone(), target.server.clone()), None)
+        Means::System {
+            client,
+            plain,
+            #[cfg(feature = "tls")]
+            tls,
+        } => {
+            let client = if first { client } else { plain }.clone();
+            let how = How::Client(client.clone(), target.server.clone());
+            #[cfg(feature = "tls")]
+            let how = match tls {
+                Some(connector) if target.tls => How::Tls(connector.clone(), client, target.server.clone()),
+                _ => how,
+            };
+            (how, None)
         }
         Means::Engine(engine) => engine.plan(target, first, errand.fast_open && first),
     };
@@ -161,12 +179,19 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         Ok(result) => result,
         Err(_) => Err(FetchError::Timeout(errand.timeout)),
     };
+    let ended = Instant::now();
+    #[cfg(feature = "tls")]
+    if result.is_ok() && target.tls {
+        let leaving = watch.poll(Racing::poll_leave);
+        // Only the next visit is slower without.
+        let _ = tokio::time::timeout(LEAVE, leaving).await;
+    }
     if let (Some(certificate), Means::Engine(engine)) = (shown, &errand.means)
         && watch.look(Racing::outcome).reason() == Some(Reason::AddressMismatch)
     {
         engine.certified.refuse(&target.site(), &certificate);
     }
-    Visit { watch, progress, result }
+    Visit { watch, progress, result, ended }
 }
 
 impl Engine {
@@ -211,10 +236,10 @@ fn report(
     connecting: Instant,
     retried_after_425: bool,
 ) -> Report {
-    let total_ms = millis(begun.asked.elapsed());
-    let Visit { watch, progress, result } = visit;
+    let Visit { watch, progress, result, ended } = visit;
+    let total_ms = millis(ended - begun.asked);
     let seen = watch.look(Seen::of);
-    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice } = seen;
+    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice, tls, early_data } = seen;
     let whole = result.is_ok();
     Report {
         url: target.url.clone(),
@@ -236,6 +261,8 @@ fn report(
         held_back,
         raced: data_left_twice.is_some(),
         data_left_twice: data_left_twice.unwrap_or_default(),
+        tls,
+        early_data,
         error: result.err().map(|error| error.to_string()),
     }
 }
@@ -252,6 +279,9 @@ struct Seen {
     lookup: Option<Duration>,
     /// After a race: whether the data left with both attempts.
     data_left_twice: Option<bool>,
+    /// How the handshake of TLS went.
+    tls: Option<&'static str>,
+    early_data: Option<&'static str>,
 }
 
 impl Seen {
@@ -259,6 +289,10 @@ impl Seen {
         let stream = racing.stream();
         let by_client = stream.filter(|stream| stream.times().is_some());
         let (way, held_back) = racing.lookup().unzip();
+        #[cfg(feature = "tls")]
+        let (tls, early_data) = racing.handshake().map(|seen| (label(seen), seen.early.as_str())).unzip();
+        #[cfg(not(feature = "tls"))]
+        let (tls, early_data) = (None, None);
         Self {
             outcome: racing.outcome(),
             remote: stream.map(Stream::peer_addr),
@@ -268,7 +302,19 @@ impl Seen {
             held_back: held_back.flatten(),
             lookup: by_client.and_then(Stream::times).map(|times| times.lookup),
             data_left_twice: stream.and_then(Stream::race).map(|race| race.data_left_twice()),
+            tls,
+            early_data,
         }
+    }
+}
+
+/// How the handshake went.
+#[cfg(feature = "tls")]
+const fn label(seen: firstflight_tls::Handshake) -> &'static str {
+    match (seen.resumed, seen.retried) {
+        (true, _) => "resumed",
+        (false, true) => "retried",
+        (false, false) => "full",
     }
 }
 

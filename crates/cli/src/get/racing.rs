@@ -1,6 +1,8 @@
 //! A stream that connects with its first write, by the way that the options choose.
 
 use super::via_dns::{Named, ViaDns};
+#[cfg(feature = "tls")]
+use firstflight::ReplaySafety;
 use firstflight::carriage::HeldBack;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{
@@ -24,6 +26,9 @@ pub struct Plan {
 pub enum How {
     /// Whichever way works.
     Client(Client, Authority),
+    /// By TLS, whichever way works below it.
+    #[cfg(feature = "tls")]
+    Tls(firstflight_tls::Connector, Client, Authority),
     /// By an engine, to the first of these addresses that answers.
     Engine(Endpoint, Vec<SocketAddr>, Box<ConnectAnyConfig>),
     /// By an engine, and inside the lookup of the server's name.
@@ -42,6 +47,9 @@ impl Plan {
                 let connected = client.connect_to(&server, first).await;
                 connected.map_err(|error| failed(facts, error.maybe_delivered(), error.into()))
             }
+            // It has a stream of its own.
+            #[cfg(feature = "tls")]
+            How::Tls(..) => Err(io::ErrorKind::Unsupported.into()),
             How::Engine(endpoint, addresses, config) => {
                 let connected = endpoint.connect_any(&addresses, first, &config).await;
                 connected.map_err(|error| failed(facts, is_unclear(&error), error.into()))
@@ -85,26 +93,61 @@ fn lock(facts: &Mutex<Facts>) -> MutexGuard<'_, Facts> {
 
 /// The stream.
 pub struct Racing {
-    stream: LazyStream,
+    stream: Wire,
     facts: Arc<Mutex<Facts>>,
+}
+
+enum Wire {
+    Plain(LazyStream),
+    #[cfg(feature = "tls")]
+    Tls(firstflight_tls::LazyTlsStream),
 }
 
 impl Racing {
     pub fn new(plan: Plan) -> Self {
         let facts: Arc<Mutex<Facts>> = Arc::default();
+        #[cfg(feature = "tls")]
+        if let How::Tls(connector, client, server) = plan.how {
+            let safety = if plan.replay_safe { ReplaySafety::Safe } else { ReplaySafety::Unsafe };
+            let stream = Wire::Tls(connector.connect_lazy(&client, server, safety));
+            return Self { stream, facts };
+        }
         let told = Arc::clone(&facts);
         let stream = LazyStream::new(move |first: Vec<u8>| async move { plan.run(&first, &told).await });
-        Self { stream, facts }
+        Self { stream: Wire::Plain(stream), facts }
     }
 
     /// The outcome of the first flight.
     pub fn outcome(&self) -> Outcome {
-        lock(&self.facts).outcome.unwrap_or_else(|| self.stream.outcome())
+        let of_stream = || self.stream().map_or(Outcome::Undecided, Stream::outcome);
+        lock(&self.facts).outcome.unwrap_or_else(of_stream)
     }
 
     /// The connection that won, if there is one.
     pub fn stream(&self) -> Option<&Stream> {
-        self.stream.stream()
+        match &self.stream {
+            Wire::Plain(stream) => stream.stream(),
+            #[cfg(feature = "tls")]
+            Wire::Tls(stream) => stream.stream().map(firstflight_tls::TlsStream::io),
+        }
+    }
+
+    /// Closes TLS, and reads a ticket for the next visit.
+    #[cfg(feature = "tls")]
+    pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Wire::Plain(_) => Poll::Ready(Ok(())),
+            Wire::Tls(stream) => stream.poll_leave(cx),
+        }
+    }
+
+    /// How the handshake of TLS went, if there was one.
+    #[cfg(feature = "tls")]
+    pub fn handshake(&self) -> Option<firstflight_tls::Handshake> {
+        match &self.stream {
+            Wire::Plain(_) => None,
+            Wire::Tls(stream) => stream.stream().map(firstflight_tls::TlsStream::handshake),
+        }
     }
 
     /// If requests also travel inside lookups: how the connection was established, and why the request did not travel
@@ -116,20 +159,36 @@ impl Racing {
 
 impl AsyncRead for Racing {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(feature = "tls")]
+            Wire::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
     }
 }
 
 impl AsyncWrite for Racing {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            #[cfg(feature = "tls")]
+            Wire::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(feature = "tls")]
+            Wire::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        match &mut self.get_mut().stream {
+            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(feature = "tls")]
+            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }

@@ -74,6 +74,10 @@ pub struct Report {
     pub raced: bool,
     /// Whether the request left with both attempts of the race.
     pub data_left_twice: bool,
+    /// How the handshake of TLS went: `full`, `resumed`, or `retried` after a HelloRetryRequest. `null` without TLS.
+    pub tls: Option<&'static str>,
+    /// What became of TLS early data: `none`, `accepted` or `refused`.
+    pub early_data: Option<&'static str>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -102,6 +106,8 @@ impl Report {
             held_back: None,
             raced: false,
             data_left_twice: false,
+            tls: None,
+            early_data: None,
             error: Some(error),
         }
     }
@@ -150,6 +156,9 @@ impl fmt::Display for Report {
             (Some(way), Some(why)) => write!(f, ", way {way} ({why})")?,
             (Some(way), None) => write!(f, ", way {way}")?,
             (None, _) => {}
+        }
+        if let (Some(tls), Some(early)) = (self.tls, self.early_data) {
+            write!(f, ", TLS {tls}, early data {early}")?;
         }
         match (self.raced, self.data_left_twice) {
             (true, true) => f.write_str(", raced (the request left twice)")?,

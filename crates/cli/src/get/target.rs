@@ -32,6 +32,8 @@ pub struct Target {
     pub addresses: Vec<SocketAddr>,
     /// What its DNS record says about certificates.
     pub published: Option<Published>,
+    /// Whether it is fetched by TLS.
+    pub tls: bool,
     /// The value of the request's `Host` field.
     pub authority: String,
     /// The path in the request line.
@@ -45,8 +47,8 @@ pub enum TargetError {
     /// It is not a URL.
     #[error("not a URL: write http://10.9.0.2:8000/path or http://[fd09::2]/path")]
     NotAUrl,
-    /// Its scheme is not `http`.
-    #[error("only http:// URLs can be fetched")]
+    /// Its scheme is neither `http` nor `https`.
+    #[error("only http:// and https:// URLs can be fetched")]
     NotHttp,
     /// Its host is neither an address nor a name.
     #[error("the host is neither a name nor a whole address: write it as in http://10.9.0.2/")]
@@ -66,7 +68,9 @@ impl Target {
     /// See [`TargetError`].
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let uri: Uri = url.parse().map_err(|_| TargetError::NotAUrl)?;
-        if uri.scheme().ok_or(TargetError::NotAUrl)? != &Scheme::HTTP {
+        let scheme = uri.scheme().ok_or(TargetError::NotAUrl)?;
+        let tls = cfg!(feature = "tls") && scheme == &Scheme::HTTPS;
+        if !tls && scheme != &Scheme::HTTP {
             return Err(TargetError::NotHttp);
         }
         let authority = uri.authority().ok_or(TargetError::NotAUrl)?;
@@ -84,6 +88,7 @@ impl Target {
             },
         };
         let port = match authority.as_str().get(host.len()..) {
+            Some("" | ":") if tls => 443,
             Some("" | ":") => 80,
             Some(port) => {
                 port.strip_prefix(':').and_then(|p| p.parse().ok()).ok_or(TargetError::NotReachable)?
@@ -104,6 +109,7 @@ impl Target {
             server,
             addresses: Vec::new(),
             published: None,
+            tls,
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         })
@@ -194,7 +200,7 @@ mod tests {
             ("http://10.9.0.2/a b", TargetError::NotAUrl),
             ("http://[fd09::2/", TargetError::NotAUrl),
             ("/path", TargetError::NotAUrl),
-            ("https://10.9.0.2/", TargetError::NotHttp),
+            ("ftp://10.9.0.2/", TargetError::NotHttp),
             ("http://10.9.0/", TargetError::BadHost),
             ("http://10.9.0.256/", TargetError::BadHost),
             ("http://1/", TargetError::BadHost),

@@ -4,9 +4,9 @@ use super::body::{Content, LoggedBody};
 use super::log::Entry;
 use super::request_body::{BodyError, RequestBody};
 use super::{Site, files};
+use crate::conn::Conn;
 use crate::digest::Sum;
 use crate::observed::Watch;
-use firstflight::Stream;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
@@ -26,7 +26,7 @@ pub async fn answer(
     site: Site,
     request: Request<Incoming>,
     peer: SocketAddr,
-    watch: Watch<Stream>,
+    watch: Watch<Conn>,
 ) -> Result<Response<LoggedBody>, BoxError> {
     let entry = site.log.begin(peer, watch.clone(), &request);
     if !site.early_unsafe.admits(request.method(), &watch).await? {

@@ -33,6 +33,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let port = listen_at.first().map_or(PORT, SocketAddr::port);
     let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
+    #[cfg(feature = "tls")]
+    let tls = args.tls.acceptor()?;
     let mut signals = Stop::new()?;
     let metrics = match args.metrics {
         Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
@@ -55,6 +57,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let endpoint = server.endpoint().cloned();
     let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
     let log = log::Log::new(args.json_log);
+    #[cfg(feature = "tls")]
+    let log = log.with_tls(tls.is_some());
     for at in server.local_addrs() {
         log.listening_by_system(at, server.grants_cookies(), server.udp_port());
     }
@@ -63,7 +67,14 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let graceful = Arc::new(GracefulShutdown::new());
     let (stop, stopping) = watch::channel(());
     let body_timeout = args.readers.body_timeout();
-    let site = Site { root, early_unsafe: args.early_unsafe, body_timeout, log };
+    let site = Site {
+        root,
+        early_unsafe: args.early_unsafe,
+        body_timeout,
+        log,
+        #[cfg(feature = "tls")]
+        tls,
+    };
     let mut listening = JoinSet::new();
     let tcp = Arc::new(Mutex::new(log::Tcp::default()));
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };

@@ -23,6 +23,14 @@ pub enum ServeError {
     /// The kernel has one cookie function.
     #[error("the kernel's TCP has Linux' cookie function only: leave --scheme out, or add --udp or --tun")]
     Scheme,
+    /// A certificate of TLS or its key.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(firstflight_tls::ConfigError),
+    /// Certificates and keys are not as many.
+    #[cfg(feature = "tls")]
+    #[error("give one --tls-key for each --tls-cert")]
+    TlsPairs,
     /// `--root` is a file.
     #[error("--root {0} is not a directory: name the one that holds the files")]
     RootNotDirectory(PathBuf),

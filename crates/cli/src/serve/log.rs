@@ -1,6 +1,7 @@
 //! Writes one line for each request to stdout, as text or as JSON.
 
 use super::{counters, names};
+use crate::conn::Conn;
 use crate::observed::Watch;
 use crate::output;
 use firstflight::{Counters, StoreCounters, Stream, Way};
@@ -14,6 +15,8 @@ use std::time::Instant;
 #[derive(Clone, Copy)]
 pub struct Log {
     json: bool,
+    /// Of the URLs that are served.
+    scheme: &'static str,
 }
 
 /// One line of JSON.
@@ -72,19 +75,28 @@ struct Line<'a> {
 impl Log {
     /// Writes JSON if `json` is set, text otherwise.
     pub fn new(json: bool) -> Self {
-        Self { json }
+        Self { json, scheme: "http" }
+    }
+
+    /// The same log, of a server with TLS.
+    #[cfg(feature = "tls")]
+    pub const fn with_tls(mut self, tls: bool) -> Self {
+        if tls {
+            self.scheme = "https";
+        }
+        self
     }
 
     /// Logs that the server is ready.
     pub fn listening(self, at: SocketAddr) {
-        self.ready(format!("listening on http://{at}"));
+        self.ready(format!("listening on {}://{at}", self.scheme));
     }
 
     /// Logs that the server is ready on the kernel's TCP, and perhaps in UDP.
     pub fn listening_by_system(self, at: SocketAddr, grants_cookies: bool, udp: Option<u16>) {
         let fast_open = if grants_cookies { "with" } else { "without" };
         let udp = udp.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
-        self.ready(format!("listening on http://{at} (TCP {fast_open} Fast Open, {udp})"));
+        self.ready(format!("listening on {}://{at} (TCP {fast_open} Fast Open, {udp})", self.scheme));
     }
 
     fn ready(self, message: String) {
@@ -116,7 +128,7 @@ impl Log {
     }
 
     /// Starts the entry of a request.
-    pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Stream>, request: &Request<B>) -> Entry {
+    pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Conn>, request: &Request<B>) -> Entry {
         Entry {
             log: self,
             peer,
@@ -179,7 +191,7 @@ impl Log {
 pub struct Entry {
     log: Log,
     peer: SocketAddr,
-    watch: Watch<Stream>,
+    watch: Watch<Conn>,
     method: Method,
     path: String,
     status: Option<StatusCode>,
@@ -210,7 +222,7 @@ impl Drop for Entry {
             bytes: self.bytes,
             outcome: outcome.as_str(),
             reason: outcome.reason().map(|reason| reason.as_str()),
-            early_bytes: self.watch.look(Stream::early_bytes),
+            early_bytes: self.watch.look(Conn::early_bytes),
             duration_ms: output::millis(self.began.elapsed()),
         };
         if self.log.json {

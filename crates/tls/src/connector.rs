@@ -1,0 +1,268 @@
+//! The client's end.
+
+mod builder;
+
+pub use builder::ConnectorBuilder;
+
+use crate::error::ConnectError;
+use crate::groups::Groups;
+use crate::hello::Hello;
+use crate::stream::TlsStream;
+use crate::tickets::{AtPlace, Place, Tickets};
+use firstflight::credential::NetworkId;
+use firstflight::{Authority, Carriage, Client, FirstFlight, Host, MakeFlight, Stream, Time, Way};
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Connects by TLS 1.3, with the ClientHello in the first flight. Clones share one memory of tickets, which is in this
+/// process only: two tickets for a site and network, 256 sites and networks at most.
+///
+/// ```no_run
+/// # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstflight::{Client, FirstFlight};
+/// use firstflight_tls::Connector;
+/// let connector = Connector::builder().http1().build()?;
+/// let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\nHost: www.example.com\r\n\r\n");
+/// let stream = connector.connect(&Client::new(), "www.example.com:443", request).await?;
+/// println!("{:?}", stream.handshake());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **What may run twice.** A ClientHello runs nothing, so it always rides in the first flight. Data that is
+/// [`FirstFlight::safely_replayable`] goes with it as early data if a ticket allows that; otherwise, and if it is
+/// [`FirstFlight::at_most_once`], it follows the client's Finished. So it is executed at most once, also if the network
+/// repeats the first flight.
+///
+/// **Privacy.** A ticket tells a server that the client was there before. It is used once, at its site, on its network.
+#[derive(Debug, Clone)]
+pub struct Connector {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// For a ClientHello in a SYN, and elsewhere.
+    configs: [(Groups, Arc<ClientConfig>); 2],
+    alpn: Vec<Vec<u8>>,
+    early_data: bool,
+    timeout: Duration,
+    time: Time,
+    tickets: Arc<Tickets>,
+}
+
+/// How a ClientHello leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Departure {
+    /// The network that this host is on, [`NetworkId::UNKNOWN`] if that is not known. What is learnt on one network is not
+    /// used on another. What is learnt on an unknown network is forgotten when the client of [`Connector::connect`] finds
+    /// another one; otherwise call [`Connector::forget`] when the host moves.
+    pub network: NetworkId,
+    /// Whether a TCP SYN should hold it: see [`Hybrid`](crate::Hybrid).
+    pub in_syn: bool,
+}
+
+impl Departure {
+    /// In a TCP SYN.
+    #[must_use]
+    pub const fn in_syn(network: NetworkId) -> Self {
+        Self { network, in_syn: true }
+    }
+
+    /// In UDP, or on a stream that is connected.
+    #[must_use]
+    pub const fn elsewhere(network: NetworkId) -> Self {
+        Self { network, in_syn: false }
+    }
+}
+
+impl From<&Carriage> for Departure {
+    fn from(carriage: &Carriage) -> Self {
+        Self { network: carriage.network, in_syn: carriage.way != Way::Udp }
+    }
+}
+
+/// The hellos of one connect: each attempt has its own.
+struct Hellos<'a> {
+    connector: &'a Connector,
+    server: &'a Authority,
+    data: FirstFlight<'a>,
+    made: Mutex<Made>,
+}
+
+#[derive(Default)]
+struct Made {
+    hellos: Vec<(u32, Hello)>,
+    /// Why one could not be made.
+    failed: Option<ConnectError>,
+}
+
+impl Hellos<'_> {
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MakeFlight for Hellos<'_> {
+    /// A ClientHello runs nothing, and early data is only what may be executed twice.
+    fn is_replayable(&self, _: bool) -> bool {
+        true
+    }
+
+    fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
+        self.connector.shared.tickets.on(carriage.network);
+        match self.connector.hello(self.server, carriage.into(), self.data) {
+            Ok(hello) => {
+                let bytes = hello.bytes().to_vec();
+                self.made().hellos.push((carriage.attempt, hello));
+                Ok(bytes)
+            }
+            Err(error) => {
+                let told = io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
+                self.made().failed = Some(error);
+                Err(told)
+            }
+        }
+    }
+}
+
+impl Connector {
+    /// A connector with other settings.
+    pub fn builder() -> ConnectorBuilder {
+        ConnectorBuilder::default()
+    }
+
+    /// A connector that trusts what the platform trusts.
+    ///
+    /// # Errors
+    /// When the platform names no authorities.
+    pub fn new() -> Result<Self, crate::ConfigError> {
+        Self::builder().build()
+    }
+
+    /// Connects to `server`, a host and a port (`www.example.com:443`), and sends `data`. Resolves when the server's
+    /// Finished is verified and all of the data is sent.
+    ///
+    /// The ClientHello and the early data are one write, the first flight of [`Client::connect_made`]: a SYN carries as much
+    /// of it as fits. Nagle's algorithm is off on the stream.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]. With [`ConnectError::maybe_delivered`] the server may have executed the data.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    pub async fn connect(
+        &self,
+        client: &Client,
+        server: &str,
+        data: FirstFlight<'_>,
+    ) -> Result<TlsStream<Stream>, ConnectError> {
+        self.connect_to(client, &server.parse()?, data).await
+    }
+
+    /// Like [`Connector::connect`], to a host and port that are parsed already.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    ///
+    /// # Panics
+    /// As [`Connector::connect`].
+    pub async fn connect_to(
+        &self,
+        client: &Client,
+        server: &Authority,
+        data: FirstFlight<'_>,
+    ) -> Result<TlsStream<Stream>, ConnectError> {
+        let hellos = Hellos { connector: self, server, data, made: Mutex::default() };
+        let connected = client.connect_made(server, &hellos).await;
+        let Made { hellos, failed } = hellos.made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (stream, number) = match (connected, failed) {
+            (Ok(connected), _) => connected,
+            (Err(_), Some(failed)) => return Err(failed),
+            (Err(error), None) => return Err(error.into()),
+        };
+        stream.set_nodelay(true);
+        match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
+            Some((_, hello)) => hello.finish(stream).await,
+            // Its bytes are on the stream.
+            None => Err(ConnectError::Closed),
+        }
+    }
+
+    /// Connects over a stream, which may be of any kind. `server` is the one whose certificate is expected, and whose
+    /// tickets are used, as on an unknown network. The ClientHello and early data are one write. Turn Nagle's algorithm of
+    /// the stream off.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn connect_over<IO>(
+        &self,
+        io: IO,
+        server: &Authority,
+        data: FirstFlight<'_>,
+    ) -> Result<TlsStream<IO>, ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.hello(server, Departure::elsewhere(NetworkId::UNKNOWN), data)?.finish_over(io).await
+    }
+
+    /// The opening bytes of a connection to `server`, for a caller that opens the connection itself, for example by
+    /// [`Endpoint::connect`](firstflight::Endpoint::connect). A ticket is used up by it.
+    ///
+    /// # Errors
+    /// [`ConnectError::Name`] and [`ConnectError::Config`]: the caller is at fault.
+    pub fn hello(
+        &self,
+        server: &Authority,
+        departure: Departure,
+        data: FirstFlight<'_>,
+    ) -> Result<Hello, ConnectError> {
+        let offered = if data.data().is_empty() { self.shared.alpn.len() } else { 1 };
+        let alpn = self.shared.alpn.iter().take(offered).cloned().collect();
+        self.hello_offering(server, departure, data, alpn)
+    }
+
+    /// Like [`Connector::hello`], offering these protocols. A wrapper of the hello, such as a seal, has names of its own.
+    pub(crate) fn hello_offering(
+        &self,
+        server: &Authority,
+        departure: Departure,
+        data: FirstFlight<'_>,
+        alpn: Vec<Vec<u8>>,
+    ) -> Result<Hello, ConnectError> {
+        let shared = &self.shared;
+        let name = server_name(server)?;
+        let [in_syn, elsewhere] = &shared.configs;
+        let (groups, config) = if departure.in_syn { in_syn } else { elsewhere };
+        let place = Place { server: server.clone(), network: departure.network, alpn: alpn.clone() };
+        let resumes = shared.tickets.count(&place) > 0;
+        let mut config = (**config).clone();
+        config.enable_early_data = shared.early_data && data.is_replayable() && !data.data().is_empty();
+        let store = AtPlace { tickets: Arc::clone(&shared.tickets), place, groups: *groups };
+        config.resumption = Resumption::store(Arc::new(store));
+        let connection = ClientConnection::new_with_alpn(Arc::new(config), name, alpn);
+        let connection = connection.map_err(ConnectError::Config)?;
+        let limits = (shared.timeout, shared.time.clone());
+        Ok(Hello::new(connection, data.data(), data.is_replayable(), resumes, limits))
+    }
+
+    /// Forgets all tickets. Call it when the user wants to be a stranger to the servers.
+    pub fn forget(&self) {
+        self.shared.tickets.forget();
+    }
+}
+
+/// The name that the certificate must have.
+fn server_name(server: &Authority) -> Result<ServerName<'static>, ConnectError> {
+    match server.host() {
+        Host::Ip(ip) => Ok(ServerName::IpAddress((*ip).into())),
+        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| ConnectError::Name(name.clone())),
+    }
+}

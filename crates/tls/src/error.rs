@@ -1,0 +1,178 @@
+//! Errors. Each one says who is at fault.
+
+use firstflight::{BadAuthority, ClientError};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings that cannot be used. The caller is at fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A file cannot be read, or is not what it should be.
+    #[error("{} {problem}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong. It continues a sentence that begins with the file's name, and never quotes the file.
+        problem: String,
+    },
+    /// There is no certificate for the server.
+    #[error("a server of TLS needs a certificate and its key")]
+    NoCertificate,
+    /// No root is trusted, so no server could be.
+    #[error("no certificate authority is trusted: name a file, or use the platform's")]
+    NoRoots,
+    /// rustls does not take the settings.
+    #[error("cannot use these settings of TLS: {0}")]
+    Rustls(#[from] rustls::Error),
+}
+
+/// Why a client has no TLS connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The server is not a host and a port. The caller is at fault.
+    #[error(transparent)]
+    Authority(#[from] BadAuthority),
+    /// The host cannot be in a certificate. The caller is at fault.
+    #[error("{0} is not a name that a certificate can have")]
+    Name(String),
+    /// rustls does not take the settings. The caller is at fault.
+    #[error("cannot use these settings of TLS: {0}")]
+    Config(rustls::Error),
+    /// There is no connection below TLS.
+    #[error(transparent)]
+    Connect(#[from] ClientError),
+    /// The certificate is not one of this server, or nobody trusted has signed it. The server is at fault, or
+    /// somebody answers in its place, or the caller trusts too few.
+    #[error("the server's certificate is not valid: {0}")]
+    Certificate(rustls::CertificateError),
+    /// The server ended the handshake with this alert (RFC 8446 §6.2).
+    #[error("the server refused: alert {0:?}")]
+    Refused(rustls::AlertDescription),
+    /// The server does not speak TLS 1.3, or breaks its rules. The server is at fault, or somebody on the path.
+    #[error("the server does not keep to TLS 1.3: {0}")]
+    Server(rustls::Error),
+    /// The server closed before its Finished. The server or the path is at fault.
+    #[error("the server closed during the handshake")]
+    Closed,
+    /// The handshake took too long. The server or the path is at fault.
+    #[error("no TLS handshake within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// The connection broke.
+    #[error("the connection broke during the handshake: {0}")]
+    Io(io::Error),
+    /// Data that must not be executed twice was on its way when the connection broke.
+    #[error("maybe delivered: {0}")]
+    MaybeDelivered(io::Error),
+}
+
+impl ConnectError {
+    /// Whether the server may have executed the data. Data that may be executed twice can be sent again; other data
+    /// cannot.
+    #[must_use]
+    pub const fn maybe_delivered(&self) -> bool {
+        matches!(self, Self::MaybeDelivered(_))
+    }
+
+    /// Of an error of the handshake.
+    pub(crate) fn handshake(error: io::Error) -> Self {
+        match of_rustls(error) {
+            Ok(rustls::Error::InvalidCertificate(why)) => Self::Certificate(why),
+            Ok(rustls::Error::AlertReceived(alert)) => Self::Refused(alert),
+            Ok(error) => Self::Server(error),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Closed,
+            Err(error) => Self::Io(error),
+        }
+    }
+}
+
+impl From<ConnectError> for io::Error {
+    fn from(error: ConnectError) -> Self {
+        let kind = match &error {
+            ConnectError::Authority(_) | ConnectError::Name(_) | ConnectError::Config(_) => {
+                io::ErrorKind::InvalidInput
+            }
+            ConnectError::Connect(_) => {
+                return match error {
+                    ConnectError::Connect(error) => error.into(),
+                    error => Self::other(error),
+                };
+            }
+            ConnectError::Certificate(_) | ConnectError::Server(_) => io::ErrorKind::InvalidData,
+            ConnectError::Refused(_) => io::ErrorKind::ConnectionRefused,
+            ConnectError::Closed => io::ErrorKind::UnexpectedEof,
+            ConnectError::Timeout(_) => io::ErrorKind::TimedOut,
+            ConnectError::Io(error) | ConnectError::MaybeDelivered(error) => error.kind(),
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why a server has no TLS connection with a client.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// The client does not speak TLS 1.3, or breaks its rules. The client is at fault, or somebody on the path.
+    #[error("the client does not keep to TLS 1.3: {0}")]
+    Client(rustls::Error),
+    /// The client's certificate is not valid. The client is at fault, or the caller trusts too few.
+    #[error("the client's certificate is not valid: {0}")]
+    Certificate(rustls::CertificateError),
+    /// The client ended the handshake with this alert (RFC 8446 §6.2). It may not trust the server's certificate.
+    #[error("the client refused: alert {0:?}")]
+    Refused(rustls::AlertDescription),
+    /// The client sent more than a ClientHello can have. The client is at fault.
+    #[error("no ClientHello within {0} bytes")]
+    TooLong(usize),
+    /// The client closed during the handshake.
+    #[error("the client closed during the handshake")]
+    Closed,
+    /// The client took too long.
+    #[error("no TLS handshake within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// The connection broke.
+    #[error("the connection broke during the handshake: {0}")]
+    Io(io::Error),
+}
+
+impl AcceptError {
+    /// Of an error of rustls.
+    pub(crate) fn of(error: rustls::Error) -> Self {
+        match error {
+            rustls::Error::InvalidCertificate(why) => Self::Certificate(why),
+            rustls::Error::AlertReceived(alert) => Self::Refused(alert),
+            error => Self::Client(error),
+        }
+    }
+
+    /// Of an error of the handshake.
+    pub(crate) fn handshake(error: io::Error) -> Self {
+        match of_rustls(error) {
+            Ok(error) => Self::of(error),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Closed,
+            Err(error) => Self::Io(error),
+        }
+    }
+}
+
+impl From<AcceptError> for io::Error {
+    fn from(error: AcceptError) -> Self {
+        let kind = match &error {
+            AcceptError::Client(_) | AcceptError::Certificate(_) | AcceptError::TooLong(_) => {
+                io::ErrorKind::InvalidData
+            }
+            AcceptError::Refused(_) => io::ErrorKind::ConnectionRefused,
+            AcceptError::Closed => io::ErrorKind::UnexpectedEof,
+            AcceptError::Timeout(_) => io::ErrorKind::TimedOut,
+            AcceptError::Io(error) => error.kind(),
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// The error of rustls inside an error of the machine, or else the error itself.
+fn of_rustls(error: io::Error) -> Result<rustls::Error, io::Error> {
+    error.downcast::<rustls::Error>()
+}

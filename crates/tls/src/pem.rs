@@ -1,0 +1,42 @@
+//! Certificates and keys in PEM files (RFC 7468).
+
+use crate::error::ConfigError;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::path::Path;
+
+/// The longest file with certificates, bytes. A file with all authorities of a system has some 250 KiB.
+const LONGEST: usize = 4 << 20;
+/// The longest key file, bytes.
+const LONGEST_KEY: usize = 64 * 1024;
+
+fn problem(file: &Path, problem: impl ToString) -> ConfigError {
+    ConfigError::File { file: file.to_owned(), problem: problem.to_string() }
+}
+
+/// The certificates of a file, in its order.
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let text = firstflight_files::read(file, LONGEST).map_err(|error| problem(file, error))?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    match all {
+        Ok(all) if all.is_empty() => Err(problem(file, "has no certificate in PEM")),
+        Ok(all) => Ok(all),
+        Err(_) => Err(problem(file, "is not valid PEM")),
+    }
+}
+
+/// The private key of a file, which other users must not be able to read.
+pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    let text = firstflight_files::read_secret(file, LONGEST_KEY).map_err(|error| problem(file, error))?;
+    PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| problem(file, "has no private key in PEM"))
+}
+
+/// The certificates of a file, as authorities that are trusted.
+pub(crate) fn roots(file: &Path) -> Result<RootCertStore, ConfigError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        store.add(certificate).map_err(|_| problem(file, "has a certificate that cannot be an authority"))?;
+    }
+    Ok(store)
+}

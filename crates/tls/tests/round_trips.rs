@@ -1,0 +1,109 @@
+//! Round trips in virtual time, on a path of 100 ms.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{ANSWER, Ca, NAME, REQUEST, once, safe, site};
+use firstflight::credential::{FastOpenPolicy, KeyRing, NetworkId, PendingLimit, Scheme};
+use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Time, block_on_virtual};
+use firstflight_tls::{Acceptor, Connector, Departure};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const RTT: Duration = Duration::from_millis(100);
+const AT: &str = "10.0.0.2:443";
+
+struct World {
+    time: Time,
+    client: Endpoint,
+    connector: Connector,
+    config: ConnectConfig,
+}
+
+fn world(clock: &VirtualTime) -> World {
+    let path = PathConfig::with_delay(RTT / 2);
+    let (a, b) = virtual_time_pair(path.clone(), path, 1, clock).unwrap();
+    let time = Time::from(clock.clone());
+    let endpoint = |address: &str, link| {
+        let config = firstflight::config(vec![address.parse().unwrap()]).unwrap();
+        Endpoint::in_time(config, link, &time)
+    };
+    let (client, server) = (endpoint("10.0.0.1", a), endpoint("10.0.0.2", b));
+    let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
+    let mut listen = ListenConfig::new(AT.parse().unwrap());
+    listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
+    let listener = server.listen(listen).unwrap();
+    let ca = Ca::new();
+    let made = ca.certify(NAME);
+    let acceptor =
+        Acceptor::builder().certificate(made.chain(), made.key()).time(time.clone()).build().unwrap();
+    tokio::spawn(serve(listener, acceptor, server));
+    let connector = ca.connector().time(time.clone()).build().unwrap();
+    World { time, client, connector, config: ConnectConfig::default().fast_open(true) }
+}
+
+async fn serve(listener: Listener, acceptor: Acceptor, _endpoint: Endpoint) {
+    while let Ok(stream) = listener.accept().await {
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            let mut request = [0; REQUEST.len()];
+            if stream.read_exact(&mut request).await.is_ok() {
+                let _ = stream.write_all(ANSWER).await;
+                let _ = stream.shutdown().await;
+            }
+        });
+    }
+}
+
+impl World {
+    /// How many round trips until the first byte of the response, and until the end.
+    async fn visit(&self, first: FirstFlight<'_>) -> (f64, f64) {
+        let remote: SocketAddr = AT.parse().unwrap();
+        let began = self.time.now();
+        let departure = Departure::in_syn(NetworkId::UNKNOWN);
+        let hello = self.connector.hello(&site(), departure, first).unwrap();
+        let bytes = hello.bytes().to_vec();
+        let stream =
+            self.client.connect(remote, FirstFlight::safely_replayable(&bytes), &self.config).await.unwrap();
+        stream.set_nodelay(true);
+        let mut stream = hello.finish(stream).await.unwrap();
+        let mut answer = vec![0; 1];
+        stream.read_exact(&mut answer).await.unwrap();
+        let trips = || (self.time.now() - began).as_secs_f64() / RTT.as_secs_f64();
+        let first_byte = trips();
+        stream.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, ANSWER);
+        let end = trips();
+        stream.shutdown().await.unwrap();
+        // So that no connection disturbs the next one.
+        self.time.sleep(RTT * 10).await;
+        (first_byte, end)
+    }
+}
+
+#[test]
+fn one_round_trip_with_a_ticket_two_without() {
+    let clock = VirtualTime::new(Duration::from_secs(1_800_000_000));
+    let measured = block_on_virtual(&clock, async {
+        let world = world(&clock);
+        let mut all = Vec::new();
+        // Neither cookie nor ticket; both; both, and what must not run twice; a cookie alone.
+        all.push(world.visit(safe()).await);
+        all.push(world.visit(safe()).await);
+        all.push(world.visit(once()).await);
+        world.connector.forget();
+        all.push(world.visit(safe()).await);
+        all
+    })
+    .unwrap();
+    println!("{measured:?}");
+    let rounded: Vec<_> = measured.iter().map(|(first, end)| (first.round(), end.round())).collect();
+    assert_eq!(rounded, [(3.0, 3.0), (1.0, 2.0), (2.0, 2.0), (2.0, 2.0)]);
+    for (first, _) in measured {
+        assert!((first - first.round()).abs() < 0.05, "no wait but the path's");
+    }
+}
