@@ -26,6 +26,8 @@ const RTT_LASTS: Duration = Duration::from_secs(60 * 60);
 /// A second attempt begins no earlier and no later than this.
 const LEAST_DELAY: Duration = Duration::from_millis(50);
 const MOST_DELAY: Duration = Duration::from_secs(1);
+/// How long the kernel waits before it sends a SYN again (RFC 6298 §2.1).
+const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The memory, on one network at a time.
 #[derive(Debug)]
@@ -173,9 +175,7 @@ impl Memory {
 
     /// The handshake with `server` is complete.
     pub(super) fn learn(&mut self, server: IpAddr, info: &TcpInfo) {
-        // Of a segment that was sent again, the kernel may have measured either copy. A timestamp tells which one.
-        let exact = info.retransmissions == 0 || info.timestamps;
-        if exact && !info.srtt.is_zero() {
+        if !info.srtt.is_zero() && is_exact(info.retransmissions, info.timestamps, info.srtt) {
             self.servers.learn_rtt(self.network, server, info.srtt, info.rttvar, self.time.now());
         }
     }
@@ -217,6 +217,13 @@ impl Memory {
     }
 }
 
+/// Whether a round-trip time is one. Of a SYN that was sent again, the kernel may have measured either copy. A timestamp
+/// tells which SYN came first, not which one the answer that arrived is for: if the first answer was lost, the wait of a
+/// second for it is measured, too.
+fn is_exact(retransmissions: u32, timestamps: bool, srtt: Duration) -> bool {
+    retransmissions == 0 || (timestamps && srtt < SYN_TIMEOUT)
+}
+
 fn race_delay(srtt: Duration, rttvar: Duration) -> Duration {
     (srtt * 2).max(srtt + rttvar * 4).clamp(LEAST_DELAY, MOST_DELAY)
 }
@@ -235,6 +242,15 @@ mod tests {
         assert_eq!(race_delay(ms(100), ms(50)), ms(300));
         assert_eq!(race_delay(ms(600), ms(0)), ms(1000));
         assert_eq!(Memory::new(NetworkId::UNKNOWN).race_delay(SERVER), None);
+    }
+
+    #[test]
+    fn the_wait_for_a_lost_answer_is_no_round_trip_time() {
+        let ms = Duration::from_millis;
+        assert!(is_exact(0, false, ms(20)) && is_exact(0, true, ms(1500)));
+        // The SYN was lost, or its answer.
+        assert!(is_exact(1, true, ms(20)) && !is_exact(1, true, ms(1020)));
+        assert!(!is_exact(1, false, ms(20)));
     }
 
     #[test]
