@@ -230,9 +230,21 @@ impl Stream {
     #[must_use]
     pub fn accepted_block(&self) -> Option<crate::credential::asap::AcceptedBlock> {
         match &self.kind {
-            Kind::Engine(engine) => engine.accepted_block(),
+            Kind::Engine(engine) => engine.accepted_block().map(|(block, _)| block),
             #[cfg(feature = "kernel")]
             Kind::Kernel(_) => None,
+        }
+    }
+
+    /// Server side: how many bytes at the beginning of the stream the signature of the [accepted
+    /// block](Stream::accepted_block) covers. Not more than [`Stream::early_bytes`], which has what followed the SYN, too.
+    /// 0 without a block.
+    #[must_use]
+    pub fn signed_bytes(&self) -> u32 {
+        match &self.kind {
+            Kind::Engine(engine) => engine.accepted_block().map_or(0, |(_, signed)| signed),
+            #[cfg(feature = "kernel")]
+            Kind::Kernel(_) => 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The bind of a flight to a block (5).
 
 use core::fmt;
-use firstflight_credential::asap::Identity;
+use firstflight_credential::asap::{AcceptedBlock, Identity};
 use firstflight_wire::asap::context;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -28,6 +28,12 @@ impl Bind {
         let mut bind = [0; 16];
         bind.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         Self(bind)
+    }
+
+    /// The bind to this block, as its client or its server sees it.
+    #[must_use]
+    pub fn to(block: &AcceptedBlock) -> Self {
+        Self::new(&block.client_key, &block.request_id, &Identity::from_digest(block.identity))
     }
 
     /// Whether there is a block: the request is bound, and could have run early somewhere.

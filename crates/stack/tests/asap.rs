@@ -79,11 +79,12 @@ fn both_ends_know_the_block() {
     let config = ConnectConfig::default().asap(Some(asap)).replay_safe(true);
     let (id, _) = pair.client.connect(pair.server_addr(), REQUEST, &config, pair.now).unwrap();
     let child = pair.accept(listener);
-    let block = pair.server.accepted_block(child).unwrap();
+    let (block, signed) = pair.server.accepted_block(child).unwrap();
+    assert_eq!(signed as usize, REQUEST.len());
     assert_eq!((block.client_key, block.request_id, block.identity), (client_key, [7; 8], identity));
     assert!(!pair.server.info(child).unwrap().confirmed);
     pair.run(Duration::from_secs(1), |p| p.server.info(child).unwrap().confirmed);
-    assert_eq!(pair.server.accepted_block(child), Some(block));
+    assert_eq!(pair.server.accepted_block(child), Some((block, signed)));
     assert_eq!(pair.client.accepted_block(id), None, "it was the client's own");
     // Without a block there is none.
     pair.client.connect(pair.server_addr(), REQUEST, &ConnectConfig::default(), pair.now).unwrap();

@@ -8,17 +8,22 @@ pub use builder::{AcceptorBuilder, ClientCertificates};
 use crate::error::AcceptError;
 use crate::farm::FarmTickets;
 use crate::machine::Machine;
+use crate::sealed::{Arrival, Decline, SealServer, SealedInfo};
 use crate::store::{self, Keeping, OfConnection, SessionStore};
 use crate::stream::TlsStream;
 use certificates::Certificates;
 use firstflight::{Stream, Time};
-use rustls::ServerConfig;
+use firstflight_seal::{
+    Finished, Flight, Intake, PROTOCOL_PREFIX, REJECT, Refused, Runs, Step, Waiting, Why, is_reserved,
+};
 use rustls::server::{Accepted, AcceptedAlert};
+use rustls::{AlertDescription, HandshakeKind, ServerConfig, ServerConnection};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use zeroize::Zeroizing;
 
 /// How much is read before there is a ClientHello, bytes. A handshake message of rustls has at most 64 KiB; records around
 /// it and early data behind it come to that.
@@ -78,6 +83,8 @@ struct Shared {
     store: Option<Arc<dyn SessionStore>>,
     /// Whether clients are asked for certificates.
     asks: bool,
+    /// The keys of sealed first flights, if they are taken.
+    seal: Option<SealServer>,
     timeout: Duration,
     time: Time,
 }
@@ -109,10 +116,12 @@ impl Acceptor {
     /// Outside a tokio runtime with time, unless the [`time`](AcceptorBuilder::time) is virtual.
     pub async fn accept(&self, stream: Stream) -> Result<TlsStream<Stream>, AcceptError> {
         stream.set_nodelay(true);
-        self.accept_over(stream).await
+        let from = Arrival::of(&stream);
+        self.accept_from(stream, Vec::new(), from).await
     }
 
-    /// Accepts TLS on any stream. Turn its Nagle's algorithm off.
+    /// Accepts TLS on any stream. Turn its Nagle's algorithm off. The clients of such streams share one part of the
+    /// [`openings`](crate::SealServerBuilder::openings) of sealed first flights.
     ///
     /// # Errors
     /// See [`AcceptError`].
@@ -137,53 +146,95 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Shared { timeout, time, .. } = &*self.shared;
-        let accepting = self.handshake(io, read);
-        time.timeout(*timeout, accepting).await.unwrap_or(Err(AcceptError::Timeout(*timeout)))
+        self.accept_from(io, read, Arrival::UNKNOWN).await
     }
 
-    async fn handshake<IO>(&self, mut io: IO, read: Vec<u8>) -> Result<TlsStream<IO>, AcceptError>
-    where
-        IO: AsyncRead + AsyncWrite + Unpin,
-    {
-        self.shared.certificates.refresh().await;
-        match Hello::read(&mut io, read).await {
-            Ok(hello) => self.go_on(hello, io, &self.shared.config).await,
-            Err(refusal) => Err(refusal.send(&mut io).await),
-        }
-    }
-
-    /// Goes on from a ClientHello with these settings. One that came inside something else, such as a seal, has settings of
-    /// its own.
-    async fn go_on<IO>(
+    async fn accept_from<IO>(
         &self,
-        hello: Hello,
-        mut io: IO,
-        config: &Arc<ServerConfig>,
+        io: IO,
+        read: Vec<u8>,
+        from: Arrival,
     ) -> Result<TlsStream<IO>, AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Shared { store, time, .. } = &*self.shared;
+        let Shared { timeout, time, .. } = &*self.shared;
+        let accepting = self.handshake(io, read, from);
+        time.timeout(*timeout, accepting).await.unwrap_or(Err(AcceptError::Timeout(*timeout)))
+    }
+
+    async fn handshake<IO>(
+        &self,
+        mut io: IO,
+        read: Vec<u8>,
+        from: Arrival,
+    ) -> Result<TlsStream<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.shared.certificates.refresh().await;
+        let read = match &self.shared.seal {
+            None => read,
+            Some(seal) => {
+                let begun = self.begin(seal, &mut io, read, &from);
+                let late = || Err(AcceptError::Flight(Refused::TimedOut));
+                match seal.time().timeout(Intake::WITHIN, begun).await.unwrap_or_else(late)? {
+                    First::Tls(read) => read,
+                    First::Sealed(taken, behind) => return self.answer(seal, *taken, io, behind).await,
+                }
+            }
+        };
+        match self.hello(&mut io, read).await {
+            Ok((answered, behind)) => self.go_on(answered, io, behind).await,
+            Err(refusal) => Err(refusal.send(&mut io).await),
+        }
+    }
+
+    /// Reads a ClientHello in clear, and answers it.
+    async fn hello<IO>(&self, io: &mut IO, read: Vec<u8>) -> Result<(Answered, Vec<u8>), Refusal>
+    where
+        IO: AsyncRead + Unpin,
+    {
+        let hello = Hello::read(io, read).await?;
+        let offered = hello.accepted.client_hello().alpn();
+        if offered.is_some_and(|mut names| names.any(is_reserved)) {
+            // Somebody has opened a sealed first flight, and forwards its ClientHello.
+            return Err(Refusal::no_protocol());
+        }
+        self.tls(hello, Arc::clone(&self.shared.config)).await
+    }
+
+    /// Answers a ClientHello in memory, with these settings. One that came sealed has settings of its own.
+    async fn tls(&self, hello: Hello, config: Arc<ServerConfig>) -> Result<(Answered, Vec<u8>), Refusal> {
+        let Shared { store, .. } = &*self.shared;
         let (config, keeping) = match store {
-            None => (Arc::clone(config), None),
+            None => (config, None),
             Some(store) => {
                 let sessions = OfConnection::fetch(&**store, store::ids_in(&hello.records)).await;
                 let connection = Arc::new(sessions);
-                let mut config = (**config).clone();
+                let mut config = (*config).clone();
                 config.session_storage = Arc::<OfConnection>::clone(&connection);
                 (Arc::new(config), Some(Keeping { store: Arc::clone(store), connection }))
             }
         };
-        let connection = match hello.accepted.into_connection(config) {
-            Ok(connection) => connection,
-            Err((error, alert)) => {
-                return Err(Refusal { error: AcceptError::of(error), alert: Some(alert) }
-                    .send(&mut io)
-                    .await);
-            }
-        };
-        let mut machine = Machine::new(io, connection.into(), hello.behind);
+        match hello.accepted.into_connection(config) {
+            Ok(connection) => Ok((Answered { connection, keeping }, hello.behind)),
+            Err((error, alert)) => Err(Refusal { error: AcceptError::of(error), alert: Alert::Tls(alert) }),
+        }
+    }
+
+    /// Goes on behind an answered ClientHello.
+    async fn go_on<IO>(
+        &self,
+        answered: Answered,
+        io: IO,
+        behind: Vec<u8>,
+    ) -> Result<TlsStream<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Answered { connection, keeping } = answered;
+        let mut machine = Machine::new(io, connection.into(), behind);
         let mut begun = false;
         poll_fn(|cx| {
             if !std::mem::replace(&mut begun, true) {
@@ -194,8 +245,149 @@ impl Acceptor {
         })
         .await
         .map_err(AcceptError::handshake)?;
-        Ok(TlsStream::server(machine, time.clone(), keeping))
+        Ok(TlsStream::server(machine, self.shared.time.clone(), keeping))
     }
+
+    /// Reads the first bytes, up to TLS or a flight that is taken (sealed.md 3.5).
+    async fn begin<IO>(
+        &self,
+        seal: &SealServer,
+        io: &mut IO,
+        mut held: Vec<u8>,
+        from: &Arrival,
+    ) -> Result<First, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut intake = Intake::new(seal.now());
+        loop {
+            let (used, step) = intake.handle(&held, |id| seal.knows(id));
+            held.drain(..used);
+            match step {
+                Step::Tls => return Ok(First::Tls(held)),
+                Step::Sealed(flight) => match self.open(seal, &flight, from).await {
+                    Ok(taken) => return Ok(First::Sealed(Box::new(taken), held)),
+                    Err(Decline::Reject) => send(io, &intake.reject()).await?,
+                    Err(Decline::Close(why)) => {
+                        let _ = io.shutdown().await;
+                        return Err(AcceptError::NotRun(why));
+                    }
+                },
+                Step::Reject => send(io, &REJECT).await?,
+                Step::Close(why) => {
+                    let _ = io.shutdown().await;
+                    return Err(AcceptError::Flight(why));
+                }
+                // All that was held is used.
+                Step::More(_) => {
+                    held.resize(PIECE, 0);
+                    let count = io.read(&mut held).await.map_err(AcceptError::Io)?;
+                    held.truncate(count);
+                    if count == 0 {
+                        return Err(AcceptError::Closed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens a flight, answers its ClientHello in memory, and decides when its request runs (6.1). Nothing is sent before
+    /// it is certain that TLS takes the ClientHello.
+    async fn open(&self, seal: &SealServer, flight: &Flight, from: &Arrival) -> Result<Taken, Decline> {
+        let arrived = seal.now();
+        let opened = seal.open(flight, from)?;
+        let hello = opened.check(|name| seal.serves(name))?;
+        let rejected = |why: &dyn fmt::Display| {
+            tracing::debug!("a sealed first flight is rejected: {why}");
+            Decline::Reject
+        };
+        let mut config = (*self.shared.config).clone();
+        if !config.alpn_protocols.iter().any(|known| known == hello.protocol) {
+            return Err(rejected(&"another protocol"));
+        }
+        let name = [&PROTOCOL_PREFIX, hello.protocol].concat();
+        config.alpn_protocols = vec![name.clone()];
+        config.max_early_data_size = 0;
+        let mut inner = opened.inner().hello;
+        let read = Hello::read(&mut inner, Vec::new()).await.map_err(|refusal| rejected(&refusal.error))?;
+        let answered = self.tls(read, Arc::new(config)).await;
+        let (answered, _) = answered.map_err(|refusal| rejected(&refusal.error))?;
+        let connection = &answered.connection;
+        let retried = connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
+        if retried || connection.alpn_protocol() != Some(&name) {
+            return Err(rejected(&"TLS would ask for another ClientHello"));
+        }
+        let (waiting, why) = match seal.judge(&opened, &hello, from, self.shared.asks, arrived) {
+            Runs::Now(why) => (None, why),
+            Runs::AfterFinished(waiting, why) => (Some(waiting), why),
+            Runs::Reject(why) => return Err(rejected(&format_args!("{why:?}"))),
+            Runs::Close(why) => return Err(Decline::Close(why)),
+        };
+        let (request, replayable) = (opened.inner().request, opened.inner().flags.replayable);
+        let info = SealedInfo { replayable, ran_early: waiting.is_none(), why };
+        Ok(Taken { answered, waiting, info, request: Zeroizing::new(request.to_vec()) })
+    }
+
+    /// Answers a flight. A request that waits for Finished is given to the application when it runs, or never.
+    async fn answer<IO>(
+        &self,
+        seal: &SealServer,
+        taken: Taken,
+        io: IO,
+        behind: Vec<u8>,
+    ) -> Result<TlsStream<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Taken { answered, waiting, info, request } = taken;
+        let Some(waiting) = waiting else {
+            return Ok(self.go_on(answered, io, behind).await?.sealed(request, info));
+        };
+        let left = waiting.deadline().saturating_since(seal.now());
+        let finishing = async {
+            let mut stream = self.go_on(answered, io, behind).await?;
+            stream.confirmed().await.map_err(AcceptError::handshake)?;
+            Ok(stream)
+        };
+        let late = || Err(AcceptError::Timeout(Waiting::WITHIN));
+        let mut stream = seal.time().timeout(left, finishing).await.unwrap_or_else(late)?;
+        match seal.finished(&waiting) {
+            Finished::Run => Ok(stream.sealed(request, info)),
+            Finished::Close(why) => {
+                let _ = stream.io_mut().shutdown().await;
+                Err(why.map_or(AcceptError::Timeout(Waiting::WITHIN), AcceptError::NotRun))
+            }
+            Finished::Ask(_) => Err(AcceptError::NotRun(Why::NoTable)),
+        }
+    }
+}
+
+/// What a client begins with.
+enum First {
+    /// TLS, of which this was read.
+    Tls(Vec<u8>),
+    /// A flight that is taken, and what was read behind it.
+    Sealed(Box<Taken>, Vec<u8>),
+}
+
+/// A flight that is taken. Nothing was sent yet.
+struct Taken {
+    answered: Answered,
+    /// Set if the request waits for the client's Finished.
+    waiting: Option<Waiting>,
+    info: SealedInfo,
+    request: Zeroizing<Vec<u8>>,
+}
+
+/// A ClientHello that TLS has answered in memory.
+struct Answered {
+    connection: ServerConnection,
+    keeping: Option<Keeping>,
+}
+
+async fn send<IO: AsyncWrite + Unpin>(io: &mut IO, bytes: &[u8]) -> Result<(), AcceptError> {
+    io.write_all(bytes).await.map_err(AcceptError::Io)?;
+    io.flush().await.map_err(AcceptError::Io)
 }
 
 /// A ClientHello that was read.
@@ -210,24 +402,39 @@ struct Hello {
 /// Why there is none.
 struct Refusal {
     error: AcceptError,
-    alert: Option<AcceptedAlert>,
+    alert: Alert,
+}
+
+/// What the client is told.
+enum Alert {
+    None,
+    /// By rustls.
+    Tls(AcceptedAlert),
+    /// A fatal alert of this kind, before any key (RFC 8446 §6.2).
+    Plain(AlertDescription),
 }
 
 impl From<AcceptError> for Refusal {
     fn from(error: AcceptError) -> Self {
-        Self { error, alert: None }
+        Self { error, alert: Alert::None }
     }
 }
 
 impl Refusal {
+    fn no_protocol() -> Self {
+        let error = AcceptError::Client(rustls::Error::NoApplicationProtocol);
+        Self { error, alert: Alert::Plain(AlertDescription::NoApplicationProtocol) }
+    }
+
     /// Tells the client, if it listens.
     async fn send<IO: AsyncWrite + Unpin>(self, io: &mut IO) -> AcceptError {
         let mut bytes = Vec::new();
-        if let Some(mut alert) = self.alert
-            && alert.write_all(&mut bytes).is_ok()
-            && !bytes.is_empty()
-            && io.write_all(&bytes).await.is_ok()
-        {
+        match self.alert {
+            Alert::None => {}
+            Alert::Tls(mut alert) => drop(alert.write_all(&mut bytes)),
+            Alert::Plain(kind) => bytes.extend([21, 3, 3, 0, 2, 2, u8::from(kind)]),
+        }
+        if !bytes.is_empty() && io.write_all(&bytes).await.is_ok() {
             let _ = io.shutdown().await;
         }
         self.error
@@ -247,7 +454,7 @@ impl Hello {
                     Ok(None) => {}
                     Ok(Some(accepted)) => return Ok(Self { accepted, records, behind: rest.to_vec() }),
                     Err((error, alert)) => {
-                        return Err(Refusal { error: AcceptError::of(error), alert: Some(alert) });
+                        return Err(Refusal { error: AcceptError::of(error), alert: Alert::Tls(alert) });
                     }
                 }
             }

@@ -7,10 +7,12 @@ pub use builder::ConnectorBuilder;
 use crate::error::ConnectError;
 use crate::groups::Groups;
 use crate::hello::Hello;
+use crate::sealed::{self, Considered, Ended, SealClient, SealedHello, SealedRequest};
 use crate::stream::TlsStream;
 use crate::tickets::{AtPlace, Place, Tickets};
 use firstflight::credential::NetworkId;
 use firstflight::{Authority, Carriage, Client, FirstFlight, Host, MakeFlight, Stream, Time, Way};
+use firstflight_seal::{DIGEST_PREFIX, Outcome};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -51,6 +53,7 @@ struct Shared {
     configs: [(Groups, Arc<ClientConfig>); 2],
     alpn: Vec<Vec<u8>>,
     early_data: bool,
+    seal: Option<SealClient>,
     timeout: Duration,
     time: Time,
     tickets: Arc<Tickets>,
@@ -93,17 +96,52 @@ struct Hellos<'a> {
     connector: &'a Connector,
     server: &'a Authority,
     data: FirstFlight<'a>,
+    sealed: Option<SealedRequest<'a>>,
+    /// What became of the seal of a hello in clear.
+    outcome: Option<Outcome>,
     made: Mutex<Made>,
+}
+
+/// The beginning of an attempt.
+enum Opening {
+    Clear(Box<Hello>),
+    Sealed(Box<SealedHello>),
+}
+
+impl Opening {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Clear(hello) => hello.bytes().to_vec(),
+            Self::Sealed(hello) => hello.bytes().to_vec(),
+        }
+    }
+
+    const fn is_once(&self) -> bool {
+        matches!(self, Self::Sealed(hello) if hello.is_once())
+    }
 }
 
 #[derive(Default)]
 struct Made {
-    hellos: Vec<(u32, Hello)>,
+    hellos: Vec<(u32, Opening)>,
     /// Why one could not be made.
     failed: Option<ConnectError>,
 }
 
 impl Hellos<'_> {
+    fn opening(&self, carriage: &Carriage) -> Result<Opening, ConnectError> {
+        let sealed = match &self.sealed {
+            Some(request) => request.seal_for(self.connector, carriage)?,
+            None => None,
+        };
+        match sealed {
+            Some(sealed) => Ok(Opening::Sealed(Box::new(sealed))),
+            None => {
+                Ok(Opening::Clear(Box::new(self.connector.hello(self.server, carriage.into(), self.data)?)))
+            }
+        }
+    }
+
     fn made(&self) -> MutexGuard<'_, Made> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,15 +149,15 @@ impl Hellos<'_> {
 
 impl MakeFlight for Hellos<'_> {
     /// A ClientHello runs nothing, and early data is only what may be executed twice.
-    fn is_replayable(&self, _: bool) -> bool {
-        true
+    fn is_replayable(&self, certified: bool) -> bool {
+        self.sealed.as_ref().is_none_or(|request| request.is_replayable(certified))
     }
 
     fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
         self.connector.shared.tickets.on(carriage.network);
-        match self.connector.hello(self.server, carriage.into(), self.data) {
+        match self.opening(carriage) {
             Ok(hello) => {
-                let bytes = hello.bytes().to_vec();
+                let bytes = hello.bytes();
                 self.made().hellos.push((carriage.attempt, hello));
                 Ok(bytes)
             }
@@ -179,20 +217,101 @@ impl Connector {
         server: &Authority,
         data: FirstFlight<'_>,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        let hellos = Hellos { connector: self, server, data, made: Mutex::default() };
+        self.reach(client, server, data, true).await
+    }
+
+    /// `complete`: the data is a whole request.
+    pub(crate) async fn reach(
+        &self,
+        client: &Client,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        complete: bool,
+    ) -> Result<TlsStream<Stream>, ConnectError> {
+        let (sealed, outcome) = match self.consider(server, data, complete) {
+            None => (None, None),
+            Some(Considered::Clear(outcome)) => (None, Some(outcome)),
+            Some(Considered::Sealed(request)) => (Some(request), Some(Outcome::Declined)),
+        };
+        match self.attempt(client, server, data, sealed, outcome).await {
+            Ended::Taken(stream) => Ok(*stream),
+            Ended::Over(error) => Err(error),
+            Ended::Rejected(stream, read) => self.go_on_in_clear(stream, read, server, data).await,
+            Ended::Failed(error) => {
+                tracing::debug!("a sealed first flight to {server} failed, ordinary TLS follows: {error}");
+                match self.attempt(client, server, data, None, Some(Outcome::TransportRefused)).await {
+                    Ended::Taken(stream) => Ok(*stream),
+                    Ended::Over(error) | Ended::Failed(error) => Err(error),
+                    Ended::Rejected(..) => Err(ConnectError::Closed),
+                }
+            }
+        }
+    }
+
+    fn consider<'a>(
+        &'a self,
+        server: &'a Authority,
+        data: FirstFlight<'a>,
+        complete: bool,
+    ) -> Option<Considered<'a>> {
+        let Shared { seal, alpn, time, .. } = &*self.shared;
+        let protocol = alpn.first().map(Vec::as_slice);
+        seal.as_ref().map(|seal| seal.consider(server, data, complete, protocol, time))
+    }
+
+    /// One connect.
+    async fn attempt(
+        &self,
+        client: &Client,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        sealed: Option<SealedRequest<'_>>,
+        outcome: Option<Outcome>,
+    ) -> Ended<Stream> {
+        let hellos = Hellos { connector: self, server, data, sealed, outcome, made: Mutex::default() };
         let connected = client.connect_made(server, &hellos).await;
-        let Made { hellos, failed } = hellos.made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Hellos { made, outcome, .. } = hellos;
+        let Made { hellos, failed } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (stream, number) = match (connected, failed) {
             (Ok(connected), _) => connected,
-            (Err(_), Some(failed)) => return Err(failed),
-            (Err(error), None) => return Err(error.into()),
+            (Err(_), Some(failed)) => return Ended::Over(failed),
+            // A flight that could run, and must not run twice, may be at the server.
+            (Err(error), None) if hellos.iter().any(|(_, opening)| opening.is_once()) => {
+                return Ended::Over(ConnectError::MaybeDelivered(error.into()));
+            }
+            (Err(error), None) => return Ended::Over(error.into()),
         };
         stream.set_nodelay(true);
         match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
-            Some((_, hello)) => hello.finish(stream).await,
+            Some((_, Opening::Clear(hello))) => match hello.finish(stream).await {
+                Ok(stream) => Ended::Taken(Box::new(stream.considered(outcome))),
+                Err(error) => Ended::Over(error),
+            },
+            Some((_, Opening::Sealed(hello))) => {
+                let first = stream.outcome().is_accepted();
+                hello.finish(stream, first).await
+            }
             // Its bytes are on the stream.
-            None => Err(ConnectError::Closed),
+            None => Ended::Over(ConnectError::Closed),
         }
+    }
+
+    /// After a REJECT, of which the bytes `read` follow: ordinary TLS on the same connection, without early data.
+    async fn go_on_in_clear<IO>(
+        &self,
+        io: IO,
+        read: Vec<u8>,
+        server: &Authority,
+        data: FirstFlight<'_>,
+    ) -> Result<TlsStream<IO>, ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let alpn = self.shared.alpn.iter().take(1).cloned().collect();
+        let departure = Departure::elsewhere(NetworkId::UNKNOWN);
+        let hello = self.hello_offering(server, departure, data, alpn, false)?;
+        let stream = hello.finish_over_behind(io, read).await?;
+        Ok(stream.considered(Some(Outcome::StaleKey)))
     }
 
     /// Connects over a stream, which may be of any kind. `server` is the one whose certificate is expected, and whose
@@ -210,7 +329,22 @@ impl Connector {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        self.hello(server, Departure::elsewhere(NetworkId::UNKNOWN), data)?.finish_over(io).await
+        let departure = Departure::elsewhere(NetworkId::UNKNOWN);
+        let (sealed, outcome) = match self.consider(server, data, true) {
+            None => (None, None),
+            Some(Considered::Clear(outcome)) => (None, Some(outcome)),
+            Some(Considered::Sealed(request)) => {
+                (request.seal_over(self, departure)?, Some(Outcome::Declined))
+            }
+        };
+        let Some(sealed) = sealed else {
+            return Ok(self.hello(server, departure, data)?.finish_over(io).await?.considered(outcome));
+        };
+        match sealed::finish_over(sealed, io).await {
+            Ended::Taken(stream) => Ok(*stream),
+            Ended::Rejected(io, read) => self.go_on_in_clear(io, read, server, data).await,
+            Ended::Over(error) | Ended::Failed(error) => Err(error),
+        }
     }
 
     /// The opening bytes of a connection to `server`, for a caller that opens the connection itself, for example by
@@ -226,25 +360,42 @@ impl Connector {
     ) -> Result<Hello, ConnectError> {
         let offered = if data.data().is_empty() { self.shared.alpn.len() } else { 1 };
         let alpn = self.shared.alpn.iter().take(offered).cloned().collect();
-        self.hello_offering(server, departure, data, alpn)
+        self.hello_offering(server, departure, data, alpn, self.shared.early_data)
     }
 
-    /// Like [`Connector::hello`], offering these protocols. A wrapper of the hello, such as a seal, has names of its own.
-    pub(crate) fn hello_offering(
+    /// A ClientHello to be sealed, with these ALPN names.
+    pub(crate) fn sealed_hello(
+        &self,
+        server: &Authority,
+        departure: Departure,
+        names: Vec<Vec<u8>>,
+    ) -> Result<Hello, ConnectError> {
+        self.hello_offering(server, departure, FirstFlight::empty(), names, false)
+    }
+
+    pub(crate) fn time(&self) -> &Time {
+        &self.shared.time
+    }
+
+    /// Like [`Connector::hello`], offering these protocols. `early`: early data is allowed.
+    fn hello_offering(
         &self,
         server: &Authority,
         departure: Departure,
         data: FirstFlight<'_>,
         alpn: Vec<Vec<u8>>,
+        early: bool,
     ) -> Result<Hello, ConnectError> {
         let shared = &self.shared;
         let name = server_name(server)?;
         let [in_syn, elsewhere] = &shared.configs;
         let (groups, config) = if departure.in_syn { in_syn } else { elsewhere };
-        let place = Place { server: server.clone(), network: departure.network, alpn: alpn.clone() };
+        // The digest of a sealed request is never offered again, so tickets do not belong to it.
+        let lasting = alpn.iter().filter(|name| !name.starts_with(&DIGEST_PREFIX)).cloned().collect();
+        let place = Place { server: server.clone(), network: departure.network, alpn: lasting };
         let resumes = shared.tickets.count(&place) > 0;
         let mut config = (**config).clone();
-        config.enable_early_data = shared.early_data && data.is_replayable() && !data.data().is_empty();
+        config.enable_early_data = early && data.is_replayable() && !data.data().is_empty();
         let store = AtPlace { tickets: Arc::clone(&shared.tickets), place, groups: *groups };
         config.resumption = Resumption::store(Arc::new(store));
         let connection = ClientConnection::new_with_alpn(Arc::new(config), name, alpn);

@@ -23,6 +23,9 @@ pub enum ConfigError {
     /// No root is trusted, so no server could be.
     #[error("no certificate authority is trusted: name a file, or use the platform's")]
     NoRoots,
+    /// Sealed first flights are for one protocol each, and the server names none.
+    #[error("sealed first flights need the names of the protocols (ALPN)")]
+    SealWithoutProtocol,
     /// rustls does not take the settings.
     #[error("cannot use these settings of TLS: {0}")]
     Rustls(#[from] rustls::Error),
@@ -126,6 +129,13 @@ pub enum AcceptError {
     /// The client sent more than a ClientHello can have. The client is at fault.
     #[error("no ClientHello within {0} bytes")]
     TooLong(usize),
+    /// The client sent neither TLS nor a sealed first flight that can be read. The client is at fault.
+    #[error("the client sent {0}")]
+    Flight(firstflight_seal::Refused),
+    /// A sealed request does not run: it ran already, or that cannot be excluded. Somebody on the path has copied it, or
+    /// the client is at fault. The connection was closed without a response.
+    #[error("a sealed request must not run ({0:?})")]
+    NotRun(firstflight_seal::Why),
     /// The client closed during the handshake.
     #[error("the client closed during the handshake")]
     Closed,
@@ -160,9 +170,11 @@ impl AcceptError {
 impl From<AcceptError> for io::Error {
     fn from(error: AcceptError) -> Self {
         let kind = match &error {
-            AcceptError::Client(_) | AcceptError::Certificate(_) | AcceptError::TooLong(_) => {
-                io::ErrorKind::InvalidData
-            }
+            AcceptError::Client(_)
+            | AcceptError::Certificate(_)
+            | AcceptError::TooLong(_)
+            | AcceptError::Flight(_) => io::ErrorKind::InvalidData,
+            AcceptError::NotRun(_) => io::ErrorKind::ConnectionAborted,
             AcceptError::Refused(_) => io::ErrorKind::ConnectionRefused,
             AcceptError::Closed => io::ErrorKind::UnexpectedEof,
             AcceptError::Timeout(_) => io::ErrorKind::TimedOut,

@@ -104,8 +104,16 @@ impl Hello {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
+        self.finish_behind(io, Vec::new()).await
+    }
+
+    /// Like [`Hello::finish`], on a connection of which the bytes `read` were read already.
+    async fn finish_behind<IO>(self, io: IO, read: Vec<u8>) -> Result<TlsStream<IO>, ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
         let Self { connection, data, replayable, early, timeout, time, .. } = self;
-        let mut machine = Machine::new(io, connection.into(), Vec::new());
+        let mut machine = Machine::new(io, connection.into(), read);
         let handshake = poll_fn(|cx| machine.poll_answered(cx));
         match time.timeout(timeout, handshake).await {
             Some(result) => result.map_err(ConnectError::handshake)?,
@@ -140,12 +148,29 @@ impl Hello {
     ///
     /// # Panics
     /// As [`Hello::finish`].
-    pub async fn finish_over<IO>(self, mut io: IO) -> Result<TlsStream<IO>, ConnectError>
+    pub async fn finish_over<IO>(self, io: IO) -> Result<TlsStream<IO>, ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.finish_over_behind(io, Vec::new()).await
+    }
+
+    /// Like [`Hello::finish_over`], on a connection of which the bytes `read` were read already.
+    pub(crate) async fn finish_over_behind<IO>(
+        self,
+        mut io: IO,
+        read: Vec<u8>,
+    ) -> Result<TlsStream<IO>, ConnectError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         io.write_all(&self.bytes).await.map_err(ConnectError::Io)?;
         io.flush().await.map_err(ConnectError::Io)?;
-        self.finish(io).await
+        self.finish_behind(io, read).await
+    }
+
+    /// The state of TLS, for a hello that travels inside something else, and how long a handshake may take.
+    pub(crate) fn into_connection(self) -> (ClientConnection, Duration) {
+        (self.connection, self.timeout)
     }
 }

@@ -70,7 +70,12 @@ impl Connector {
     pub fn connect_lazy(&self, client: &Client, server: Authority, safety: ReplaySafety) -> LazyTlsStream {
         let (connector, client) = (self.clone(), client.clone());
         let connect: Connect = Box::new(move |first| {
-            Box::pin(async move { Ok(connector.connect_to(&client, &server, safety.flight(&first)).await?) })
+            Box::pin(async move {
+                let data = safety.flight(&first);
+                // More of a request with effects may follow.
+                let complete = data.is_replayable();
+                Ok(connector.reach(&client, &server, data, complete).await?)
+            })
         });
         LazyTlsStream { state: State::Idle(Some(connect)), waiting: Arc::default() }
     }

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | first contact | ClientHello | 2 round trips (TCP and TLS without first flights: 3) |
 //! | with a session ticket | ClientHello and early data, in one write | 1 |
+//! | first contact, the server's seal key is known | ClientHello and request, sealed ([`SealClient`], [`SealServer`]) | 1 |
 //!
 //! [`Connector`] is the client's end, [`Acceptor`] the server's. Both make a [`TlsStream`].
 //!
@@ -58,6 +59,7 @@ mod hello;
 mod lazy;
 mod machine;
 mod pem;
+mod sealed;
 mod store;
 mod stream;
 mod tickets;
@@ -66,10 +68,12 @@ pub use acceptor::{Acceptor, AcceptorBuilder, ClientCertificates, Tickets};
 pub use connector::{Connector, ConnectorBuilder, Departure};
 pub use error::{AcceptError, ConfigError, ConnectError};
 pub use farm::FarmTickets;
+pub use firstflight_seal as seal;
 pub use groups::Hybrid;
 pub use hello::Hello;
 pub use lazy::LazyTlsStream;
 pub use rustls;
+pub use sealed::{SealClient, SealServer, SealServerBuilder, SealedInfo};
 pub use store::{MemorySessions, SESSION_ID, SessionId, SessionStore, StoreFuture};
 pub use stream::{Confirmation, Early, Handshake, TlsStream};
 

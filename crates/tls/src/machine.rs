@@ -1,7 +1,7 @@
 //! Moves records between a rustls connection and a stream. It is the only code that calls `read_tls` and `write_tls` of an
 //! established connection.
 
-use rustls::Connection;
+use rustls::{Connection, HandshakeKind};
 use std::io::{self, BufRead, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -25,6 +25,8 @@ pub(crate) struct Machine<IO> {
     received: u64,
     /// Application data may be sent.
     writable: bool,
+    /// Nothing is sent: neither records nor alerts.
+    silent: bool,
     /// The peer's fault, which ends the connection.
     fault: Option<rustls::Error>,
 }
@@ -41,6 +43,7 @@ impl<IO> Machine<IO> {
             used: 0,
             received: 0,
             writable: false,
+            silent: false,
             fault: None,
         }
     }
@@ -61,6 +64,11 @@ impl<IO> Machine<IO> {
         &mut self.connection
     }
 
+    /// Whether nothing is sent.
+    pub(crate) const fn be_silent(&mut self, silent: bool) {
+        self.silent = silent;
+    }
+
     /// Bytes that were read from the stream so far.
     pub(crate) const fn received(&self) -> u64 {
         self.received
@@ -71,6 +79,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
     /// Sends all records that wait. Records that are ready at the same time leave with one write: a client's
     /// EndOfEarlyData, Finished and first data, for example.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.silent {
+            return Poll::Ready(Ok(()));
+        }
         loop {
             while self.connection.wants_write() {
                 // rustls limits what waits, and writing to a vector does not fail.
@@ -194,12 +205,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
     }
 
     /// Client: reads and writes until the server's Finished is verified. The client's Finished waits then, so that it leaves
-    /// with the first data.
+    /// with the first data. A silent one ends at a HelloRetryRequest, too.
     ///
     /// # Errors
     /// As [`Machine::poll_until`].
     pub(crate) fn poll_answered(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.is_handshaking() {
+            let retried = self.connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
+            if self.silent && retried {
+                return Poll::Ready(Ok(()));
+            }
             // Another ClientHello, if the server wants one. It may wait until the server reads, and the server until this
             // end does.
             let _ = self.poll_flush(cx)?;

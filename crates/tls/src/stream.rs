@@ -1,6 +1,7 @@
 //! The TLS stream of either end.
 
 use crate::machine::{Machine, Plain};
+use crate::sealed::{self, SealedInfo};
 use crate::store::Keeping;
 use firstflight::Time;
 use rustls::{Connection, HandshakeKind};
@@ -12,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
+use zeroize::Zeroizing;
 
 /// How long an end waits for what the other end sends last: a server for the client's Finished, a client for tickets.
 const LINGER: Duration = Duration::from_secs(5);
@@ -71,6 +73,12 @@ pub struct TlsStream<IO> {
     early: Early,
     /// Server: bytes of early data that were read.
     early_bytes: u64,
+    /// Server: the sealed request, and how many bytes of it were read. They come before those of the machine.
+    request: Zeroizing<Vec<u8>>,
+    read: usize,
+    sealed: Option<SealedInfo>,
+    /// Client: what became of a seal.
+    seal_outcome: Option<firstflight_seal::Outcome>,
     /// Server: what follows the client's Finished.
     confirming: Option<Confirming>,
     closing: Closing,
@@ -103,8 +111,33 @@ impl<IO> fmt::Debug for TlsStream<IO> {
 }
 
 impl<IO> TlsStream<IO> {
-    pub(crate) const fn client(machine: Machine<IO>, time: Time, early: Early) -> Self {
-        Self { machine, time, early, early_bytes: 0, confirming: None, closing: Closing::Not, leaving: None }
+    pub(crate) fn client(machine: Machine<IO>, time: Time, early: Early) -> Self {
+        Self {
+            machine,
+            time,
+            early,
+            early_bytes: 0,
+            request: Zeroizing::new(Vec::new()),
+            read: 0,
+            sealed: None,
+            seal_outcome: None,
+            confirming: None,
+            closing: Closing::Not,
+            leaving: None,
+        }
+    }
+
+    /// Server: the client's first bytes came sealed.
+    pub(crate) fn sealed(mut self, request: Zeroizing<Vec<u8>>, info: SealedInfo) -> Self {
+        self.request = request;
+        self.sealed = Some(info);
+        self
+    }
+
+    /// Client: what became of a seal, if one was considered.
+    pub(crate) const fn considered(mut self, outcome: Option<firstflight_seal::Outcome>) -> Self {
+        self.seal_outcome = outcome;
+        self
     }
 
     pub(crate) fn server(machine: Machine<IO>, time: Time, keeping: Option<Keeping>) -> Self {
@@ -146,10 +179,23 @@ impl<IO> TlsStream<IO> {
         }
     }
 
-    /// The protocol that was agreed on by ALPN (RFC 7301). `None` if none was.
+    /// The protocol that was agreed on by ALPN (RFC 7301), also inside a sealed first flight. `None` if none was.
     #[must_use]
     pub fn alpn(&self) -> Option<&[u8]> {
-        self.machine.connection().alpn_protocol()
+        self.machine.connection().alpn_protocol().map(sealed::protocol)
+    }
+
+    /// Server: about the sealed request that the connection began with. `None` if it began in clear.
+    #[must_use]
+    pub const fn sealed_info(&self) -> Option<&SealedInfo> {
+        self.sealed.as_ref()
+    }
+
+    /// Client: what became of the seal (`docs/spec/sealed.md` 7.7). `None` if the connector has no
+    /// [`SealClient`](crate::SealClient).
+    #[must_use]
+    pub const fn seal_outcome(&self) -> Option<firstflight_seal::Outcome> {
+        self.seal_outcome
     }
 
     /// The certificates of the other end, its own first. A server has those of a client once it has asked for them and is
@@ -176,7 +222,7 @@ impl<IO> TlsStream<IO> {
         self.confirming.as_ref().is_some_and(|confirming| !confirming.done)
     }
 
-    /// Server: how many of the bytes that were read so far were TLS early data.
+    /// Server: how many of the bytes that were read so far were TLS early data, or a sealed request that ran early.
     #[must_use]
     pub const fn early_bytes(&self) -> u64 {
         self.early_bytes
@@ -310,6 +356,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<IO> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let rest = this.request.get(this.read..).unwrap_or_default();
+        if !rest.is_empty() {
+            let count = rest.len().min(buf.remaining());
+            buf.put_slice(rest.get(..count).unwrap_or_default());
+            this.read += count;
+            if this.sealed.is_some_and(|info| info.ran_early) {
+                this.early_bytes = this.early_bytes.saturating_add(count as u64);
+            }
             return Poll::Ready(Ok(()));
         }
         loop {

@@ -34,6 +34,12 @@ impl Identity {
         Self(hash.finalize().into())
     }
 
+    /// The identity with this digest, for example that of an [`AcceptedBlock`](super::AcceptedBlock).
+    #[must_use]
+    pub const fn from_digest(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
     /// The digest that the request signs.
     #[must_use]
     pub const fn digest(&self) -> &[u8; 32] {

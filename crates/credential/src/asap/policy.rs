@@ -194,6 +194,7 @@ impl AsapPolicy {
             per_second: trusted.per_second,
             request_input: input.to_bytes(),
             request_signature: block.request.signature,
+            signed_len: data.len() as u32,
             client_key,
             identity: *identity.digest(),
             digest,

@@ -28,6 +28,8 @@ pub struct Candidate {
     pub(super) per_second: Option<u32>,
     pub(super) request_input: [u8; 170],
     pub(super) request_signature: [u8; 64],
+    /// D of the request.
+    pub(super) signed_len: u32,
     pub(super) client_key: PublicKey,
     /// Digest of the identity that the request is for.
     pub(super) identity: [u8; 32],
@@ -121,6 +123,12 @@ impl Candidate {
             return Err(Refused::new(Status::Barred, self.tag));
         }
         Ok(())
+    }
+
+    /// D: how many bytes of data the block's signature covers. What followed the SYN is not among them.
+    #[must_use]
+    pub const fn signed_len(&self) -> u32 {
+        self.signed_len
     }
 
     fn certificate_is_good(&self) -> bool {

@@ -69,8 +69,8 @@ pub(crate) struct EngineStream {
     held: bool,
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
-    /// The credential block of a first flight that was accepted.
-    block: Option<Box<AcceptedBlock>>,
+    /// The credential block of a first flight that was accepted, and how many bytes of data it signs.
+    block: Option<Box<(AcceptedBlock, u32)>>,
 }
 
 /// Whether the stack may get data before the handshake is complete. Without Fast Open the stack keeps it until then.
@@ -112,14 +112,14 @@ impl EngineStream {
         shared: &Arc<Shared>,
         id: ConnId,
         peer: SocketAddr,
-        block: Option<AcceptedBlock>,
+        block: Option<(AcceptedBlock, u32)>,
     ) -> Self {
         let mut stream = Self::opened(shared, id, peer, None);
         stream.block = block.map(Box::new);
         stream
     }
 
-    pub(crate) fn accepted_block(&self) -> Option<AcceptedBlock> {
+    pub(crate) fn accepted_block(&self) -> Option<(AcceptedBlock, u32)> {
         self.block.as_deref().copied()
     }
 

@@ -6,7 +6,7 @@ use crate::bind::Bind;
 use crate::defence::{Defence, on};
 use crate::flight::{ENC, HEAD};
 use crate::plain::{Flags, Inner, Rid};
-use firstflight_credential::asap::Identity;
+use firstflight_credential::asap::{AcceptedBlock, Identity};
 use firstflight_wire::{Clock, Instant};
 use std::time::Duration;
 
@@ -24,6 +24,15 @@ pub enum BlockState {
         /// How many bytes of the flight the block's signature covers (D).
         signed_len: usize,
     },
+}
+
+impl BlockState {
+    /// A block that was accepted by a replay guard that claims at-most-once, and whose signature covers `signed_len` bytes
+    /// of the flight.
+    #[must_use]
+    pub fn accepted(block: &AcceptedBlock, signed_len: usize) -> Self {
+        Self::Accepted { bind: Bind::to(block), identity: Identity::from_digest(block.identity), signed_len }
+    }
 }
 
 /// What the listener is like.

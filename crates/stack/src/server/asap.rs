@@ -111,13 +111,15 @@ impl Server {
         let direct = candidate.direct_copy().map(|(request_id, _)| DirectCopy { request_id, more });
         if let Some(slot) = flows.slots.get_mut(child) {
             slot.certificate = true;
-            self.certified.insert(child, Vouched { block: candidate.block(), ends, direct, proved: false });
+            let (block, signed_len) = (candidate.block(), candidate.signed_len());
+            self.certified.insert(child, Vouched { block, signed_len, ends, direct, proved: false });
         }
     }
 
-    /// What the block of a child's first flight said, if it had one that was accepted.
-    pub(crate) fn accepted_block(&self, child: u32) -> Option<AcceptedBlock> {
-        self.certified.get(&child).map(|vouched| vouched.block)
+    /// What the block of a child's first flight said, and how many bytes of data it signed, if it had one that was
+    /// accepted.
+    pub(crate) fn accepted_block(&self, child: u32) -> Option<(AcceptedBlock, u32)> {
+        self.certified.get(&child).map(|vouched| (vouched.block, vouched.signed_len))
     }
 
     /// Handles a SYN for a child whose first flight a front delivered. With the same request id, the SYN is the

@@ -6,6 +6,8 @@ use firstflight_credential::asap::AcceptedBlock;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vouched {
     pub block: AcceptedBlock,
+    /// How many bytes of data the block signs.
+    pub signed_len: u32,
     /// When the certificate ends, Unix seconds.
     pub ends: u64,
     /// Set if a front delivered the first flight: what the client's own copy permits.

@@ -243,10 +243,10 @@ impl Stack {
         })
     }
 
-    /// What the credential block said with which the first flight of an accepted connection came; `None` if it came
-    /// without, or the connection is gone.
+    /// What the credential block said with which the first flight of an accepted connection came, and how many bytes of
+    /// data its signature covers; `None` if it came without, or the connection is gone.
     #[must_use]
-    pub fn accepted_block(&self, id: ConnId) -> Option<firstflight_credential::asap::AcceptedBlock> {
+    pub fn accepted_block(&self, id: ConnId) -> Option<(firstflight_credential::asap::AcceptedBlock, u32)> {
         self.flows.slot(id).filter(|slot| slot.certificate)?;
         self.server.accepted_block(id.index)
     }

@@ -5,6 +5,7 @@ use super::{Acceptor, Shared, Tickets};
 use crate::error::ConfigError;
 use crate::groups::Groups;
 use crate::pem;
+use crate::sealed::SealServer;
 use crate::store::MemorySessions;
 use firstflight::Time;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -40,6 +41,7 @@ pub struct AcceptorBuilder {
     clients: ClientCertificates,
     early_data: u32,
     tickets: Tickets,
+    seal: Option<SealServer>,
     timeout: Duration,
     time: Time,
 }
@@ -52,6 +54,7 @@ impl Default for AcceptorBuilder {
             clients: ClientCertificates::None,
             early_data: EARLY_DATA,
             tickets: Tickets::Sessions(Arc::new(MemorySessions::default())),
+            seal: None,
             timeout: TIMEOUT,
             time: Time::system(),
         }
@@ -118,6 +121,18 @@ impl AcceptorBuilder {
         self
     }
 
+    /// Takes sealed first flights (`docs/spec/sealed.md`) beside TLS on the same port. It needs
+    /// [`AcceptorBuilder::alpn`]. [`TlsStream::sealed_info`](crate::TlsStream::sealed_info) says which connections began with one.
+    ///
+    /// The first bytes that such a stream reads are the sealed request. [`Acceptor::accept`] returns at once if it runs
+    /// early: it is new, and the client says that it may be executed more than once, or its credential block vouches for
+    /// it. Otherwise the accept waits for the client's Finished.
+    #[must_use]
+    pub fn seal(mut self, seal: SealServer) -> Self {
+        self.seal = Some(seal);
+        self
+    }
+
     /// How long [`Acceptor::accept`] may take. The default is ten seconds.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
@@ -137,6 +152,9 @@ impl AcceptorBuilder {
     /// # Errors
     /// When there is no certificate, or one cannot be used.
     pub fn build(self) -> Result<Acceptor, ConfigError> {
+        if self.seal.is_some() && self.alpn.is_empty() {
+            return Err(ConfigError::SealWithoutProtocol);
+        }
         let provider = Groups::HybridFirst.provider();
         let certificates = Arc::new(Certificates::new(self.sources, Arc::clone(&provider))?);
         let (roots, required) = match self.clients {
@@ -175,7 +193,7 @@ impl AcceptorBuilder {
             }
         };
         let config = Arc::new(config);
-        let (timeout, time) = (self.timeout, self.time);
-        Ok(Acceptor { shared: Arc::new(Shared { config, certificates, store, asks, timeout, time }) })
+        let (seal, timeout, time) = (self.seal, self.timeout, self.time);
+        Ok(Acceptor { shared: Arc::new(Shared { config, certificates, store, asks, seal, timeout, time }) })
     }
 }

@@ -4,6 +4,7 @@ use super::{Connector, Shared};
 use crate::error::ConfigError;
 use crate::groups::{Groups, Hybrid};
 use crate::pem;
+use crate::sealed::SealClient;
 use crate::tickets::Tickets;
 use firstflight::Time;
 use rustls::client::WebPkiServerVerifier;
@@ -34,6 +35,7 @@ pub struct ConnectorBuilder {
     alpn: Vec<Vec<u8>>,
     hybrid: Hybrid,
     early_data: bool,
+    seal: Option<SealClient>,
     timeout: Duration,
     time: Time,
 }
@@ -46,6 +48,7 @@ impl Default for ConnectorBuilder {
             alpn: Vec::new(),
             hybrid: Hybrid::default(),
             early_data: true,
+            seal: None,
             timeout: TIMEOUT,
             time: Time::system(),
         }
@@ -130,6 +133,18 @@ impl ConnectorBuilder {
         self
     }
 
+    /// Seals requests to servers whose keys are known (`docs/spec/sealed.md`): a connect with data sends the ClientHello and
+    /// the data encrypted in the first flight, also at the first contact. The data must be a whole request, and the first
+    /// protocol of [`ConnectorBuilder::alpn`] is its protocol; without one nothing is sealed.
+    /// [`TlsStream::seal_outcome`](crate::TlsStream::seal_outcome) says what became of it.
+    ///
+    /// Sealed data has no forward secrecy until the server destroys its key, after two days at most.
+    #[must_use]
+    pub fn seal(mut self, seal: SealClient) -> Self {
+        self.seal = Some(seal);
+        self
+    }
+
     /// How long a handshake may take, once the connection below is open. The default is ten seconds.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
@@ -178,9 +193,9 @@ impl ConnectorBuilder {
         let [(_, one), (_, other)] = &mut configs;
         other.client_auth_cert_resolver = Arc::clone(&one.client_auth_cert_resolver);
         let configs = configs.map(|(groups, config)| (groups, Arc::new(config)));
-        let (early_data, timeout, time) = (self.early_data, self.timeout, self.time);
+        let (early_data, seal, timeout, time) = (self.early_data, self.seal, self.timeout, self.time);
         let tickets = Arc::new(Tickets::default());
-        let shared = Shared { configs, alpn, early_data, timeout, time, tickets };
+        let shared = Shared { configs, alpn, early_data, seal, timeout, time, tickets };
         Ok(Connector { shared: Arc::new(shared) })
     }
 }

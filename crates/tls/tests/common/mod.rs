@@ -1,6 +1,8 @@
 //! A certificate authority, both ends, and a stream that remembers writes.
 #![allow(clippy::unwrap_used, dead_code, reason = "tests")]
 
+pub(crate) mod sealed;
+
 use firstflight::{Authority, FirstFlight};
 use firstflight_tls::{
     AcceptError, Acceptor, AcceptorBuilder, ConnectError, Connector, ConnectorBuilder, TlsStream,

@@ -1,0 +1,426 @@
+//! What a client needs besides TLS: servers' keys, and the memory of failures.
+
+use super::rng;
+use crate::connector::{Connector, Departure};
+use crate::error::ConnectError;
+use crate::hello::Hello;
+use crate::machine::Machine;
+use crate::stream::{Early, TlsStream};
+use firstflight::credential::NetworkId;
+use firstflight::wire::Instant;
+use firstflight::{Authority, Carriage, FirstFlight, Host, Time, Way};
+use firstflight_seal::{
+    Again, Answer, Bind, Draft, Entry, Event, Failures, Flags, HostName, KeySource, NamePolicy, Outcome,
+    Plan, REJECT, Record, Rid, Room, Sent, Target, Then, Trust,
+};
+use rustls::{Connection, HandshakeKind};
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The longest flight in a SYN of the kernel's TCP, bytes. The kernel does not say how much a SYN holds. A path of IPv6
+/// has 1220 bytes at least, of which options take 40 at most.
+const KERNEL: usize = 1024;
+/// What a SYN in UDP holds if the server has not published it, in bytes of a datagram.
+const DATAGRAM: u16 = 1200;
+/// The carrier's header in front of it.
+const CARRIER: u16 = 24;
+/// TCP options of a SYN, at most.
+const OPTIONS: usize = 40;
+/// A credential block with its padding, at most.
+const BLOCK: usize = 204;
+
+/// The client's side of sealed first flights, for [`ConnectorBuilder::seal`](crate::ConnectorBuilder::seal): the keys of
+/// servers, and the memory of where flights fail. Clones share that memory.
+///
+/// ```
+/// use firstflight_tls::SealClient;
+/// use firstflight_tls::seal::{KeySource, Record};
+///
+/// # fn seal(bytes: &[u8]) -> Result<SealClient, Box<dyn std::error::Error>> {
+/// let record = Record::parse(bytes)?;
+/// let seal = SealClient::new().record("www.example.com:443".parse()?, record, KeySource::Configuration);
+/// # Ok(seal)
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct SealClient {
+    records: HashMap<Authority, (Record, KeySource)>,
+    trust: Trust,
+    failures: Arc<Mutex<Failures<NetworkId, Authority>>>,
+}
+
+impl SealClient {
+    /// No keys yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The keys that `server` publishes, and where they come from.
+    #[must_use]
+    pub fn record(mut self, server: Authority, record: Record, source: KeySource) -> Self {
+        self.records.insert(server, (record, source));
+        self
+    }
+
+    /// Which keys requests may be sealed to. The default is [`Trust::Authenticated`].
+    #[must_use]
+    pub const fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures<NetworkId, Authority>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request of this protocol may be sealed, apart from the network.
+    pub(crate) fn consider<'a>(
+        &'a self,
+        server: &'a Authority,
+        data: FirstFlight<'a>,
+        complete: bool,
+        protocol: Option<&'a [u8]>,
+        time: &Time,
+    ) -> Considered<'a> {
+        let unix = time.unix();
+        let known = self.records.get(server).filter(|(_, source)| self.trust.allows(*source));
+        let Some((record, _)) = known else { return Considered::Clear(Outcome::NoKey) };
+        let Some(entry) = record.usable(unix.as_secs()) else { return Considered::Clear(Outcome::NoKey) };
+        let name = match server.host() {
+            Host::Name(name) => name.parse::<HostName>().ok(),
+            Host::Ip(_) => None,
+        };
+        let (Some(name), Some(protocol), false) = (name, protocol, data.data().is_empty()) else {
+            return Considered::Clear(Outcome::Declined);
+        };
+        let Ok(mut rng) = rng() else { return Considered::Clear(Outcome::Declined) };
+        Considered::Sealed(SealedRequest {
+            seal: self,
+            server,
+            name,
+            entry,
+            public_name: record.name(),
+            data,
+            flags: Flags { replayable: data.is_replayable(), complete },
+            protocol,
+            rid: Rid::random(&mut rng),
+            t_ms: unix.as_millis() as u64,
+            first_sealed: time.now(),
+        })
+    }
+}
+
+/// Whether a request is sealed.
+pub(crate) enum Considered<'a> {
+    Sealed(SealedRequest<'a>),
+    /// It is not, for this reason.
+    Clear(Outcome),
+}
+
+/// A request that is sealed, once for each connection that it is tried on (7.1).
+pub(crate) struct SealedRequest<'a> {
+    seal: &'a SealClient,
+    server: &'a Authority,
+    name: HostName,
+    entry: &'a Entry,
+    public_name: &'a HostName,
+    data: FirstFlight<'a>,
+    flags: Flags,
+    protocol: &'a [u8],
+    rid: Rid,
+    t_ms: u64,
+    first_sealed: Instant,
+}
+
+impl SealedRequest<'_> {
+    /// Whether a flight may go again by itself (7.3). Without a block, what is not replayable runs after Finished only, and
+    /// the client sends one Finished.
+    pub(crate) const fn is_replayable(&self, certified: bool) -> bool {
+        self.flags.replayable || !certified
+    }
+
+    /// Seals the request for what carries it. `None`: not here.
+    pub(crate) fn seal_for(
+        &self,
+        connector: &Connector,
+        carriage: &Carriage,
+    ) -> Result<Option<SealedHello>, ConnectError> {
+        let bind = carriage.block.as_ref().map_or(Bind::NONE, Bind::to);
+        let plan = |hello: usize| match carriage.way {
+            Way::Udp => {
+                let mss = carriage.mss.unwrap_or(DATAGRAM).saturating_sub(CARRIER);
+                let block = if carriage.block.is_some() { BLOCK } else { 0 };
+                Room::in_udp(mss, OPTIONS, block).plan(hello, self.data.data().len())
+            }
+            _ => self.on_connection(hello).filter(|plan| plan.total <= KERNEL),
+        };
+        self.seal(connector, carriage.into(), bind, plan)
+    }
+
+    /// Seals the request for a connection that is open.
+    pub(crate) fn seal_over(
+        &self,
+        connector: &Connector,
+        departure: Departure,
+    ) -> Result<Option<SealedHello>, ConnectError> {
+        self.seal(connector, departure, Bind::NONE, |hello| self.on_connection(hello))
+    }
+
+    fn on_connection(&self, hello: usize) -> Option<Plan> {
+        Room::on_connection().plan(hello, self.data.data().len())
+    }
+
+    fn seal(
+        &self,
+        connector: &Connector,
+        departure: Departure,
+        bind: Bind,
+        plan: impl Fn(usize) -> Option<Plan>,
+    ) -> Result<Option<SealedHello>, ConnectError> {
+        let Self { entry, public_name, rid, t_ms, flags, protocol, first_sealed, .. } = *self;
+        let now = connector.time().now();
+        if !self.seal.failures().allows(&departure.network, self.server, now)
+            || now - first_sealed >= Sent::LASTS
+        {
+            return Ok(None);
+        }
+        let to = Target { entry, public_name, port: self.server.port() };
+        let draft = Draft::new(to, rid, bind, t_ms, flags, self.data.data(), protocol);
+        let (Some(draft), Ok(mut rng)) = (draft, rng()) else { return Ok(None) };
+        let hello = connector.sealed_hello(self.server, departure, draft.alpn().to_vec())?;
+        let Some(plan) = plan(hello.bytes().len()) else { return Ok(None) };
+        let flight = match draft.seal(hello.bytes(), &self.name, &plan, &mut rng) {
+            Ok(flight) => flight,
+            Err(error) => {
+                tracing::debug!("no sealed first flight to {}: {error}", self.server);
+                return Ok(None);
+            }
+        };
+        let sent = Sent::new(flags, bind, protocol, NamePolicy::Visible, first_sealed);
+        let memory = Memory {
+            seal: self.seal.clone(),
+            network: departure.network,
+            server: self.server.clone(),
+            time: connector.time().clone(),
+        };
+        let bytes = flight.as_bytes().to_vec();
+        let once = !flags.replayable && bind.is_bound();
+        Ok(Some(SealedHello { hello, bytes, sent, complete: flags.complete, once, memory }))
+    }
+}
+
+/// Where the failure of a flight is remembered.
+struct Memory {
+    seal: SealClient,
+    network: NetworkId,
+    server: Authority,
+    time: Time,
+}
+
+impl Memory {
+    fn failed(&self) {
+        self.seal.failures().failed(&self.network, &self.server, self.time.now());
+    }
+}
+
+/// A sealed ClientHello with its request, and the state of TLS behind it.
+pub(crate) struct SealedHello {
+    hello: Hello,
+    bytes: Vec<u8>,
+    sent: Sent,
+    complete: bool,
+    /// It could run early, and must not run twice.
+    once: bool,
+    memory: Memory,
+}
+
+impl fmt::Debug for SealedHello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealedHello").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+/// How a flight ended.
+pub(crate) enum Ended<IO> {
+    Taken(Box<TlsStream<IO>>),
+    /// REJECT: the request goes again on the same connection, in ordinary TLS. Behind the REJECT this was read.
+    Rejected(IO, Vec<u8>),
+    /// It may go again by itself on a new connection.
+    Failed(ConnectError),
+    /// It does not go again.
+    Over(ConnectError),
+}
+
+/// What was read of the answer.
+enum Got {
+    Finished,
+    Retried,
+}
+
+impl SealedHello {
+    /// What to send first.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether the server may have executed the request although nothing has come back, and it must not go again.
+    pub(crate) const fn is_once(&self) -> bool {
+        self.once
+    }
+
+    /// Reads what the server answers to the flight. `first`: it left in the first flight of the transport. Nothing is
+    /// written before the server's Finished is verified and the server has taken the flight (7.1, 4.4).
+    pub(crate) async fn finish<IO>(self, mut io: IO, first: bool) -> Ended<IO>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Self { hello, sent, complete, memory, .. } = self;
+        let (connection, timeout) = hello.into_connection();
+        let time = memory.time.clone();
+        let began = time.now();
+        let flight = Open { sent, memory };
+        let mut read = Vec::new();
+        let answer = time.timeout(timeout, first_bytes(&mut io, &mut read)).await;
+        match answer {
+            None => return flight.fail(Event::Timeout, ConnectError::Timeout(timeout)),
+            Some(Err(error)) => return flight.fail(Event::Reset, ConnectError::Io(error)),
+            Some(Ok(Answer::Reject)) => {
+                let mut flight = flight;
+                flight.memory.failed();
+                return match flight.sent.handle(Event::Reject, time.now()) {
+                    Then::Again(Again::SameConnection) => {
+                        Ended::Rejected(io, read.get(REJECT.len()..).unwrap_or_default().to_vec())
+                    }
+                    Then::Unknown => Ended::Over(unknown("the server did not open the sealed request")),
+                    _ => Ended::Failed(ConnectError::Closed),
+                };
+            }
+            Some(Ok(Answer::Tls)) => {}
+            Some(Ok(_)) => return flight.fail(Event::Close, ConnectError::Closed),
+        }
+        let mut machine = Machine::new(io, Connection::Client(connection), read);
+        machine.be_silent(true);
+        let left = timeout.saturating_sub(time.now() - began);
+        let got = match time.timeout(left, poll_fn(|cx| machine.poll_answered(cx))).await {
+            None => return flight.fail(Event::Timeout, ConnectError::Timeout(timeout)),
+            Some(Err(error)) => {
+                let event = match error.kind() {
+                    io::ErrorKind::UnexpectedEof => Event::Close,
+                    io::ErrorKind::InvalidData => Event::Alert,
+                    _ => Event::Reset,
+                };
+                return flight.fail(event, ConnectError::handshake(error));
+            }
+            Some(Ok(())) => match machine.connection().handshake_kind() {
+                Some(HandshakeKind::FullWithHelloRetryRequest) => Got::Retried,
+                _ => Got::Finished,
+            },
+        };
+        match got {
+            Got::Retried => {
+                let misbehaved =
+                    rustls::Error::General("a HelloRetryRequest for a sealed ClientHello".into());
+                flight.fail(Event::HelloRetryRequest, ConnectError::Server(misbehaved))
+            }
+            Got::Finished => flight.finished(machine, complete && first).await,
+        }
+    }
+}
+
+/// A flight without an answer.
+struct Open {
+    sent: Sent,
+    memory: Memory,
+}
+
+impl Open {
+    /// No valid Finished of the server answered it.
+    fn fail<IO>(mut self, event: Event<'_>, error: ConnectError) -> Ended<IO> {
+        self.memory.failed();
+        match self.sent.handle(event, self.memory.time.now()) {
+            Then::Unknown => Ended::Over(ConnectError::MaybeDelivered(error.into())),
+            // Another connection would show the same certificate, or that of another attacker.
+            Then::Again(_) if !matches!(error, ConnectError::Certificate(_)) => Ended::Failed(error),
+            _ => Ended::Over(error),
+        }
+    }
+
+    /// The server's Finished is verified.
+    async fn finished<IO>(mut self, mut machine: Machine<IO>, first: bool) -> Ended<IO>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Memory { seal, network, server, time } = &self.memory;
+        let selected = machine.connection().alpn_protocol().map(<[u8]>::to_vec);
+        match self.sent.handle(Event::FinishedVerified(selected.as_deref()), time.now()) {
+            Then::Continue => seal.failures().worked(network, server),
+            Then::Unknown => {
+                // Or it came too late.
+                seal.failures().misbehaved(network, server, time.now());
+                return Ended::Over(unknown("the server did not take the sealed request"));
+            }
+            _ => return Ended::Over(ConnectError::Timeout(Sent::LASTS)),
+        }
+        machine.be_silent(false);
+        let early = first && self.sent.could_run_early();
+        let outcome = if early { Outcome::OneRoundTrip } else { Outcome::TransportRefused };
+        let mut stream = TlsStream::client(machine, time.clone(), Early::None).considered(Some(outcome));
+        // The Finished. What the stream does not take now leaves with the next read.
+        let begun = poll_fn(|cx| match Pin::new(&mut stream).poll_flush(cx) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => Poll::Ready(Ok(())),
+        });
+        match begun.await {
+            Ok(()) => Ended::Taken(Box::new(stream)),
+            Err(error) => match self.sent.handle(Event::Reset, self.memory.time.now()) {
+                Then::Again(_) => Ended::Failed(ConnectError::Io(error)),
+                _ => Ended::Over(ConnectError::MaybeDelivered(error)),
+            },
+        }
+    }
+}
+
+fn unknown(why: &'static str) -> ConnectError {
+    ConnectError::MaybeDelivered(io::Error::new(io::ErrorKind::ConnectionAborted, why))
+}
+
+/// Reads until it is clear what the server's first bytes are.
+async fn first_bytes<IO: AsyncRead + Unpin>(io: &mut IO, read: &mut Vec<u8>) -> io::Result<Answer> {
+    let mut piece = [0; 4096];
+    loop {
+        match Answer::read(read) {
+            Answer::More => {}
+            answer => return Ok(answer),
+        }
+        let count = io.read(&mut piece).await?;
+        if count == 0 {
+            return Ok(Answer::Close);
+        }
+        read.extend_from_slice(piece.get(..count).unwrap_or_default());
+    }
+}
+
+/// Sends a flight on a stream that is open, and reads the answer.
+pub(crate) async fn finish_over<IO>(sealed: SealedHello, mut io: IO) -> Ended<IO>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let sending = async {
+        io.write_all(sealed.bytes()).await?;
+        io.flush().await
+    };
+    match sending.await {
+        Ok(()) => sealed.finish(io, true).await,
+        Err(error) => {
+            let SealedHello { sent, memory, .. } = sealed;
+            Open { sent, memory }.fail(Event::Reset, ConnectError::Io(error))
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What a server needs besides TLS: keys, names, the run table and the budget.
+
+use super::rng;
+use firstflight::credential::asap::{AcceptedBlock, Identity};
+use firstflight::wire::{Clock, Instant};
+use firstflight::{Stream, Time};
+use firstflight_seal::{
+    BlockState, Finished, Flight, Hello, HostName, KeySet, MemoryTable, OpenError, Opened, OpeningBudget,
+    Record, Request, RotateError, Runs, SealKey, Server, TableLimits, Waiting, Why,
+};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::{NonZeroU8, NonZeroU32};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How far the server's clock may be wrong.
+const UNCERTAINTY: Duration = Duration::from_secs(1);
+
+/// The server's side of sealed first flights, for [`AcceptorBuilder::seal`](crate::AcceptorBuilder::seal): the keys, the
+/// names that are served with them, and the memory of the requests that ran. Clones share all of it. All listeners that
+/// share a key must share one of these; [`SealServer::at_port`] makes the one of another port.
+///
+/// A key is destroyed an hour after clients stop to use it, with the next accept or call of a method here.
+#[derive(Clone)]
+pub struct SealServer {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+struct Shared {
+    keys: Mutex<KeySet>,
+    /// None: only the public name of the keys.
+    names: Option<Box<[HostName]>>,
+    several_tables: bool,
+    table: Mutex<MemoryTable>,
+    budget: Mutex<OpeningBudget>,
+    time: Time,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for SealServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { names, table, .. } = &*self.shared;
+        f.debug_struct("SealServer")
+            .field("port", &self.port)
+            .field("names", names)
+            .field("table", &*locked(table))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`SealServer`].
+#[derive(Debug)]
+pub struct SealServerBuilder {
+    keys: KeySet,
+    port: u16,
+    names: Option<Box<[HostName]>>,
+    first_start: bool,
+    several_tables: bool,
+    limits: TableLimits,
+    openings: NonZeroU32,
+    time: Time,
+}
+
+impl SealServerBuilder {
+    /// The names that are served with these keys. The default is the public name alone.
+    #[must_use]
+    pub fn serves(mut self, names: impl IntoIterator<Item = HostName>) -> Self {
+        self.names = Some(names.into_iter().collect());
+        self
+    }
+
+    /// Says that nothing ran before at a server with these keys, so requests may run early at once. Otherwise they wait
+    /// for the client's Finished in the first five minutes, and somewhat longer if the client's clock is ahead.
+    #[must_use]
+    pub const fn first_start(mut self, first_start: bool) -> Self {
+        self.first_start = first_start;
+        self
+    }
+
+    /// Says that other servers of these names have a memory of their own. Then only replayable requests run early. A
+    /// listener that declares [`GuardDomain::Site`](firstflight::credential::asap::GuardDomain::Site) needs it.
+    #[must_use]
+    pub const fn several_tables(mut self, several: bool) -> Self {
+        self.several_tables = several;
+        self
+    }
+
+    /// How many requests are remembered.
+    #[must_use]
+    pub const fn limits(mut self, limits: TableLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How many flights without an accepted block are opened each second.
+    #[must_use]
+    pub const fn openings(mut self, per_second: NonZeroU32) -> Self {
+        self.openings = per_second;
+        self
+    }
+
+    /// The clocks. The default is the system's. They are followed from here on.
+    #[must_use]
+    pub fn time(mut self, time: Time) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// The server's side.
+    ///
+    /// # Errors
+    /// When the operating system has no random numbers.
+    pub fn build(self) -> io::Result<SealServer> {
+        let Self { keys, port, names, first_start, several_tables, limits, openings, time } = self;
+        let table = MemoryTable::new(limits, &clock(&time), first_start, &mut rng()?);
+        let (table, budget) = (Mutex::new(table), Mutex::new(OpeningBudget::new(openings)));
+        let keys = Mutex::new(keys);
+        let shared = Shared { keys, names, several_tables, table, budget, time };
+        Ok(SealServer { shared: Arc::new(shared), port })
+    }
+}
+
+fn clock(time: &Time) -> Clock {
+    Clock { mono: time.now(), unix_ms: time.unix().as_millis() as u64, uncertainty: UNCERTAINTY }
+}
+
+/// Where a connection comes from.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    peer: IpAddr,
+    block: BlockState,
+}
+
+impl Arrival {
+    /// Nothing is known of it.
+    pub(crate) const UNKNOWN: Self =
+        Self { peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED), block: BlockState::None };
+
+    pub(crate) fn of(stream: &Stream) -> Self {
+        let signed = stream.signed_bytes() as usize;
+        let of = |block: AcceptedBlock| BlockState::accepted(&block, signed);
+        Self { peer: stream.peer_addr().ip(), block: stream.accepted_block().map_or(BlockState::None, of) }
+    }
+}
+
+/// What happens to a flight that does not run.
+#[derive(Debug)]
+pub(crate) enum Decline {
+    Reject,
+    Close(Why),
+}
+
+impl From<OpenError> for Decline {
+    fn from(error: OpenError) -> Self {
+        tracing::debug!("a sealed first flight is rejected: {error}");
+        Self::Reject
+    }
+}
+
+impl SealServer {
+    /// Settings of a server at `port`, as clients see it, with these keys.
+    #[must_use]
+    pub fn builder(keys: KeySet, port: u16) -> SealServerBuilder {
+        SealServerBuilder {
+            keys,
+            port,
+            names: None,
+            first_start: false,
+            several_tables: false,
+            limits: TableLimits::default(),
+            openings: OpeningBudget::PER_SECOND,
+            time: Time::system(),
+        }
+    }
+
+    /// The same for a listener that clients see at another port. It shares keys and memory with this one.
+    #[must_use]
+    pub fn at_port(&self, port: u16) -> Self {
+        Self { shared: Arc::clone(&self.shared), port }
+    }
+
+    /// Adds a key as the newest. Clients use it until `not_after`, Unix seconds.
+    ///
+    /// # Errors
+    /// [`RotateError`]. Then nothing changes.
+    pub fn rotate(&self, id: NonZeroU8, key: SealKey, not_after: u32) -> Result<(), RotateError> {
+        let now = self.unix();
+        locked(&self.shared.keys).add(id, key, not_after, now)
+    }
+
+    /// Replaces all keys, for example by those of a key file that was read again, or of a farm. The memory stays.
+    pub fn set_keys(&self, keys: KeySet) {
+        *locked(&self.shared.keys) = keys;
+    }
+
+    /// What to publish now: SvcParamKey 65301. `None` if there is no key that clients may use.
+    #[must_use]
+    pub fn record(&self) -> Option<Record> {
+        self.keys().record(self.unix())
+    }
+
+    /// Destroys the keys that have ended.
+    fn keys(&self) -> MutexGuard<'_, KeySet> {
+        let now = self.unix();
+        let mut keys = locked(&self.shared.keys);
+        keys.handle_time(now);
+        keys
+    }
+
+    fn unix(&self) -> u64 {
+        self.shared.time.unix().as_secs()
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.shared.time.now()
+    }
+
+    pub(crate) fn time(&self) -> &Time {
+        &self.shared.time
+    }
+
+    pub(crate) fn knows(&self, id: NonZeroU8) -> bool {
+        let now = self.unix();
+        self.keys().knows(id, now)
+    }
+
+    /// Opens a flight, if there is budget for it (6.1 steps 3 and 4).
+    pub(crate) fn open(&self, flight: &Flight, from: &Arrival) -> Result<Opened, Decline> {
+        let paid = from.block != BlockState::None;
+        if !paid && !locked(&self.shared.budget).take(from.peer, self.now()) {
+            tracing::debug!("a sealed first flight is rejected: too many without a certificate");
+            return Err(Decline::Reject);
+        }
+        let now = self.unix();
+        // The key is copied, so that others do not wait for the arithmetic.
+        let keys = self.keys().clone();
+        Ok(keys.open(flight, self.port, now)?)
+    }
+
+    pub(crate) fn serves(&self, name: &HostName) -> bool {
+        match &self.shared.names {
+            Some(names) => names.contains(name),
+            None => locked(&self.shared.keys).name() == name,
+        }
+    }
+
+    /// May the request run early (6.1 steps 5 and 8)? `asks`: the listener asks for client certificates.
+    pub(crate) fn judge(
+        &self,
+        opened: &Opened,
+        hello: &Hello<'_>,
+        from: &Arrival,
+        asks: bool,
+        arrived: Instant,
+    ) -> Runs {
+        let public_name = locked(&self.shared.keys).name().clone();
+        let identities =
+            [&hello.server_name, &public_name].map(|name| Identity::name(name.as_str(), self.port));
+        let listener = Server { client_certificates: asks, several_tables: self.shared.several_tables };
+        let request = Request::new(&opened.inner(), from.block.clone(), identities, arrived);
+        let clock = clock(&self.shared.time);
+        request.judge_with(&listener, &clock, &mut *locked(&self.shared.table))
+    }
+
+    /// The client's Finished was verified (6.4).
+    pub(crate) fn finished(&self, waiting: &Waiting) -> Finished {
+        let clock = clock(&self.shared.time);
+        waiting.finished_with(&clock, &mut *locked(&self.shared.table))
+    }
+}
