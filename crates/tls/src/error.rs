@@ -49,7 +49,7 @@ pub enum ConnectError {
     Connect(#[from] ClientError),
     /// The certificate is not one of this server, or nobody trusted has signed it. The server is at fault, or
     /// somebody answers in its place, or the caller trusts too few.
-    #[error("the server's certificate is not valid: {0}")]
+    #[error("the server's certificate is not valid: {}", why(.0))]
     Certificate(rustls::CertificateError),
     /// The server ended the handshake with this alert (RFC 8446 §6.2).
     #[error("the server refused: alert {0:?}")]
@@ -121,7 +121,7 @@ pub enum AcceptError {
     #[error("the client does not keep to TLS 1.3: {0}")]
     Client(rustls::Error),
     /// The client's certificate is not valid. The client is at fault, or the caller trusts too few.
-    #[error("the client's certificate is not valid: {0}")]
+    #[error("the client's certificate is not valid: {}", why(.0))]
     Certificate(rustls::CertificateError),
     /// The client ended the handshake with this alert (RFC 8446 §6.2). It may not trust the server's certificate.
     #[error("the client refused: alert {0:?}")]
@@ -187,4 +187,37 @@ impl From<AcceptError> for io::Error {
 /// The error of rustls inside an error of the machine, or else the error itself.
 fn of_rustls(error: io::Error) -> Result<rustls::Error, io::Error> {
     error.downcast::<rustls::Error>()
+}
+
+/// Why a certificate is not valid, in words for a person.
+fn why(error: &rustls::CertificateError) -> String {
+    use rustls::CertificateError as E;
+    let known = match error {
+        E::UnknownIssuer => "no trusted authority has signed it",
+        E::BadSignature
+        | E::UnsupportedSignatureAlgorithmContext { .. }
+        | E::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "its signature is not that of a trusted authority"
+        }
+        E::Expired | E::ExpiredContext { .. } => "it has expired, or the clock is wrong",
+        E::NotValidYet | E::NotValidYetContext { .. } => "it is not valid yet, or the clock is wrong",
+        E::NotValidForName | E::NotValidForNameContext { .. } => "it is for another name",
+        // rustls has no word of its own for this one.
+        E::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is an authority's own (CA:TRUE): a server needs one with CA:FALSE"
+        }
+        other => return other.to_string(),
+    };
+    known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_reads_why_a_certificate_is_not_valid() {
+        let told = ConnectError::Certificate(rustls::CertificateError::UnknownIssuer).to_string();
+        assert_eq!(told, "the server's certificate is not valid: no trusted authority has signed it");
+    }
 }
