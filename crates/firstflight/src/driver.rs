@@ -140,11 +140,17 @@ impl<L: Link> Driver<L> {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.lock();
         // One reading for the whole turn. A timer that is due in the meantime makes another turn.
-        let now = inner.turn(cx);
-        let more_in = self.receive(&mut inner, now, cx)?;
-        self.verify(&mut inner, now);
-        let due = self.time(&mut inner, now, cx);
-        self.jobs.exchange(&mut inner, cx);
+        let now = inner.begin_turn(cx);
+        let result = self.turn(&mut inner, now, cx);
+        inner.end_turn(result.is_ready());
+        result
+    }
+
+    fn turn(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let more_in = self.receive(inner, now, cx)?;
+        self.verify(inner, now);
+        let due = self.time(inner, now, cx);
+        self.jobs.exchange(inner, cx);
         // The applications act before anything is sent, so that their data rides with the acknowledgements. Who accepts a
         // connection often starts a task for it, which needs a turn of its own.
         let woken = inner.dispatch();
@@ -157,7 +163,7 @@ impl<L: Link> Driver<L> {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
         self.yielded = 0;
-        let more_out = self.send(&mut inner, now, cx)?;
+        let more_out = self.send(inner, now, cx)?;
         inner.dispatch();
         while let Some(record) = inner.stack.poll_trace() {
             log(&record);
@@ -165,14 +171,13 @@ impl<L: Link> Driver<L> {
         // At this point the driver and this call hold one reference each.
         let alone = Arc::strong_count(&self.shared) <= 2 && inner.stack.connections() == 0;
         if inner.stopping || alone {
-            save(&mut inner);
+            save(inner);
             return Poll::Ready(Ok(()));
         }
         // Sending may have set a timer that is due before the one that was just set.
-        if more_in || more_out || due || self.time(&mut inner, now, cx) {
+        if more_in || more_out || due || self.time(inner, now, cx) {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
-        inner.turned();
         Poll::Pending
     }
 }

@@ -8,7 +8,6 @@ use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::{Clock, Instant};
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -62,8 +61,8 @@ pub(crate) struct Inner {
     kicked: bool,
     /// A connection was accepted.
     pub accepted: bool,
-    /// The time at the driver's turn, or at the call that woke the driver.
-    present: Cell<Instant>,
+    /// The time of the driver's turn, while it lasts.
+    turn: Option<Instant>,
     /// The driver should stop.
     pub stopping: bool,
     /// Set when the driver has stopped; contains the kind of the link's error, if one was the cause.
@@ -100,28 +99,22 @@ fn register(place: &mut Option<Waker>, cx: &Context<'_>) {
 }
 
 impl Inner {
-    /// Monotonic time since the endpoint began. Reading the clock costs as much as a small packet, so the calls between
-    /// one that wakes the driver and the driver's turn share one reading: the driver will run at once.
+    /// Monotonic time since the endpoint began. A turn of the driver has one time.
     pub(crate) fn now(&self) -> Instant {
-        if !self.kicked || self.stopped.is_some() {
-            self.present.set(self.time.now());
-        }
-        self.present.get()
+        self.turn.unwrap_or_else(|| self.time.now())
     }
 
     /// The driver's turn begins. Returns the time of the whole turn.
-    pub(crate) fn turn(&mut self, cx: &Context<'_>) -> Instant {
+    pub(crate) fn begin_turn(&mut self, cx: &Context<'_>) -> Instant {
         register(&mut self.driver, cx);
-        self.kicked = false;
-        let now = self.now();
-        // The calls of this turn share its time, too.
         self.kicked = true;
-        now
+        *self.turn.insert(self.time.now())
     }
 
-    /// The driver's turn ends, and no other one follows by itself.
-    pub(crate) fn turned(&mut self) {
-        self.kicked = false;
+    /// The driver's turn ends. Another one follows at once if it comes `again`.
+    pub(crate) fn end_turn(&mut self, again: bool) {
+        self.kicked = again;
+        self.turn = None;
     }
 
     /// Whether a connection was accepted since the last call.
@@ -187,7 +180,6 @@ impl Inner {
     /// Wakes the driver, because something should be sent or a timer changed.
     pub(crate) fn kick(&mut self) {
         if !self.kicked {
-            self.now();
             self.kicked = true;
             if let Some(waker) = &self.driver {
                 waker.wake_by_ref();
@@ -384,7 +376,7 @@ impl Shared {
             driver: None,
             kicked: false,
             accepted: false,
-            present: Cell::new(time.now()),
+            turn: None,
             stopping: false,
             stopped: None,
             released: false,
