@@ -37,7 +37,8 @@ async fn with_cookie() -> (Server, Authority, Client) {
 
 // ---- Server -----------------------------------------------------------------------------------------------------
 
-/// A copy of a SYN is refused by its client with a RST before the server accepts, and its data is read all the same.
+/// The client resets the connection that a copy of its SYN opened, before the server accepts. The server can still read
+/// the copied data.
 #[test]
 fn a_connection_that_was_reset_before_its_ack_is_early() {
     in_namespace("3", || async {

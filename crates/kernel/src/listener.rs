@@ -244,7 +244,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.adopted {
-            // Whoever passed the socket may pass it to another process, which is to get what comes.
+            // The service manager may pass the socket to another process. That process must get new connections.
             detach_filter(&self.tcp);
         }
     }

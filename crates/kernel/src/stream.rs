@@ -24,7 +24,7 @@ pub struct Stream {
     outcome: Outcome,
     /// Server: how many bytes the SYN carried that were delivered early.
     early: u32,
-    /// The handshake was complete when somebody asked.
+    /// The handshake was complete at an earlier call.
     confirmed: AtomicBool,
 }
 
@@ -103,7 +103,7 @@ impl Stream {
         match self.tcp.take_error()? {
             Some(error) => Err(error),
             None if self.is_confirmed()? => Ok(()),
-            // Somebody else was told the error.
+            // An earlier call took the error, which the system reports once.
             None if self.info()?.closed => Err(io::ErrorKind::NotConnected.into()),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }

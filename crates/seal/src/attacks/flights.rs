@@ -188,7 +188,7 @@ fn padding_carries_nothing() {
     });
 }
 
-/// Somebody publishes an old key, which was stolen in the meantime, or one that lasts for years.
+/// An attacker publishes an old key that was stolen, or a key that is valid for years.
 #[test]
 fn a_key_that_is_over_or_lasts_too_long() {
     for not_after in [NOW - 1, NOW + 48 * 3600 + 1] {
