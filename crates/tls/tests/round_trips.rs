@@ -3,18 +3,15 @@
 
 mod common;
 
-use common::{ANSWER, Ca, NAME, REQUEST, once, safe, site};
-use firstflight::credential::{FastOpenPolicy, KeyRing, NetworkId, PendingLimit, Scheme};
-use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Time, block_on_virtual};
+use common::emulated::{AT, Path, RTT};
+use common::{ANSWER, Ca, NAME, once, safe, site};
+use firstflight::credential::NetworkId;
+use firstflight::link::VirtualTime;
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, Time, block_on_virtual};
 use firstflight_tls::{Acceptor, Connector, Departure};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-const RTT: Duration = Duration::from_millis(100);
-const AT: &str = "10.0.0.2:443";
 
 struct World {
     time: Time,
@@ -24,39 +21,15 @@ struct World {
 }
 
 fn world(clock: &VirtualTime) -> World {
-    let path = PathConfig::with_delay(RTT / 2);
-    let (a, b) = virtual_time_pair(path.clone(), path, 1, clock).unwrap();
-    let time = Time::from(clock.clone());
-    let endpoint = |address: &str, link| {
-        let config = firstflight::config(vec![address.parse().unwrap()]).unwrap();
-        Endpoint::in_time(config, link, &time)
-    };
-    let (client, server) = (endpoint("10.0.0.1", a), endpoint("10.0.0.2", b));
-    let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
-    let mut listen = ListenConfig::new(AT.parse().unwrap());
-    listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
-    let listener = server.listen(listen).unwrap();
+    let path = Path::new(clock);
+    let time = path.time.clone();
     let ca = Ca::new();
     let made = ca.certify(NAME);
     let acceptor =
         Acceptor::builder().certificate(made.chain(), made.key()).time(time.clone()).build().unwrap();
-    tokio::spawn(serve(listener, acceptor, server));
+    let (time, client, config) = path.serve(acceptor);
     let connector = ca.connector().time(time.clone()).build().unwrap();
-    World { time, client, connector, config: ConnectConfig::default().fast_open(true) }
-}
-
-async fn serve(listener: Listener, acceptor: Acceptor, _endpoint: Endpoint) {
-    while let Ok(stream) = listener.accept().await {
-        let acceptor = acceptor.clone();
-        tokio::spawn(async move {
-            let Ok(mut stream) = acceptor.accept(stream).await else { return };
-            let mut request = [0; REQUEST.len()];
-            if stream.read_exact(&mut request).await.is_ok() {
-                let _ = stream.write_all(ANSWER).await;
-                let _ = stream.shutdown().await;
-            }
-        });
-    }
+    World { time, client, connector, config }
 }
 
 impl World {

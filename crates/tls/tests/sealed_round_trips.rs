@@ -3,13 +3,11 @@
 
 mod common;
 
+use common::emulated::{AT, Path, RTT};
 use common::sealed::{PROTOCOL, keys_at, name};
-use common::{ANSWER, Ca, NAME, REQUEST, once, safe, site};
-use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
-use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
-use firstflight::{
-    ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, Time, block_on_virtual,
-};
+use common::{ANSWER, Ca, NAME, once, safe, site};
+use firstflight::link::VirtualTime;
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream, Time, block_on_virtual};
 use firstflight_tls::rustls::{self, ClientConfig, ClientConnection};
 use firstflight_tls::seal::{Bind, Draft, Flags, Rid, Room, Target};
 use firstflight_tls::{Acceptor, SealServer};
@@ -18,23 +16,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-const RTT: Duration = Duration::from_millis(100);
-const AT: &str = "10.0.0.2:443";
-
-async fn serve(listener: Listener, acceptor: Acceptor, _endpoint: Endpoint) {
-    while let Ok(stream) = listener.accept().await {
-        let acceptor = acceptor.clone();
-        tokio::spawn(async move {
-            let Ok(mut stream) = acceptor.accept(stream).await else { return };
-            let mut request = [0; REQUEST.len()];
-            if stream.read_exact(&mut request).await.is_ok() && request == REQUEST {
-                let _ = stream.write_all(ANSWER).await;
-                let _ = stream.shutdown().await;
-            }
-        });
-    }
-}
 
 struct World {
     time: Time,
@@ -45,26 +26,16 @@ struct World {
 }
 
 fn world(clock: &VirtualTime) -> World {
-    let path = PathConfig::with_delay(RTT / 2);
-    let (a, b) = virtual_time_pair(path.clone(), path, 1, clock).unwrap();
-    let time = Time::from(clock.clone());
-    let endpoint = |address: &str, link| {
-        let config = firstflight::config(vec![address.parse().unwrap()]).unwrap();
-        Endpoint::in_time(config, link, &time)
-    };
-    let (client, server) = (endpoint("10.0.0.1", a), endpoint("10.0.0.2", b));
-    let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
-    let mut listen = ListenConfig::new(AT.parse().unwrap());
-    listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
-    let listener = server.listen(listen).unwrap();
+    let path = Path::new(clock);
+    let time = path.time.clone();
     let ca = Ca::new();
     let made = ca.certify(NAME);
     let seal = SealServer::builder(keys_at(7, 5, time.unix().as_secs()), 443);
     let seal = seal.first_start(true).time(time.clone()).build().unwrap();
     let acceptor = Acceptor::builder().certificate(made.chain(), made.key()).alpn([PROTOCOL]);
     let acceptor = acceptor.seal(seal.clone()).time(time.clone()).build().unwrap();
-    tokio::spawn(serve(listener, acceptor, server));
-    World { time, client, ca, seal, config: ConnectConfig::default().fast_open(true) }
+    let (time, client, config) = path.serve(acceptor);
+    World { time, client, ca, seal, config }
 }
 
 impl World {

@@ -1,6 +1,7 @@
 //! A certificate authority, both ends, and a stream that remembers writes.
 #![allow(clippy::unwrap_used, dead_code, reason = "tests")]
 
+pub(crate) mod emulated;
 pub(crate) mod sealed;
 
 use firstflight::{Authority, FirstFlight};

@@ -1,0 +1,62 @@
+//! Two engines on an emulated path of 100 ms in virtual time, and a server with Fast Open.
+
+use super::{ANSWER, REQUEST};
+use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
+use firstflight::{ConnectConfig, Endpoint, ListenConfig, Listener, Time};
+use firstflight_tls::Acceptor;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+pub(crate) const RTT: Duration = Duration::from_millis(100);
+/// The server's address.
+pub(crate) const AT: &str = "10.0.0.2:443";
+
+/// Both ends of the path.
+pub(crate) struct Path {
+    pub time: Time,
+    pub client: Endpoint,
+    pub config: ConnectConfig,
+    server: Endpoint,
+    listener: Listener,
+}
+
+impl Path {
+    pub(crate) fn new(clock: &VirtualTime) -> Self {
+        let path = PathConfig::with_delay(RTT / 2);
+        let (a, b) = virtual_time_pair(path.clone(), path, 1, clock).unwrap();
+        let time = Time::from(clock.clone());
+        let endpoint = |address: &str, link| {
+            let config = firstflight::config(vec![address.parse().unwrap()]).unwrap();
+            Endpoint::in_time(config, link, &time)
+        };
+        let (client, server) = (endpoint("10.0.0.1", a), endpoint("10.0.0.2", b));
+        let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
+        let mut listen = ListenConfig::new(AT.parse().unwrap());
+        listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
+        let listener = server.listen(listen).unwrap();
+        let config = ConnectConfig::default().fast_open(true);
+        Self { time, client, config, server, listener }
+    }
+
+    /// Answers requests in a task. Returns the client's end.
+    pub(crate) fn serve(self, acceptor: Acceptor) -> (Time, Endpoint, ConnectConfig) {
+        let Self { time, client, config, server, listener } = self;
+        tokio::spawn(async move {
+            while let Ok(stream) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let mut request = [0; REQUEST.len()];
+                    if stream.read_exact(&mut request).await.is_ok() && request == REQUEST {
+                        let _ = stream.write_all(ANSWER).await;
+                        let _ = stream.shutdown().await;
+                    }
+                });
+            }
+            drop(server);
+        });
+        (time, client, config)
+    }
+}
