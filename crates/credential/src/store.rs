@@ -279,7 +279,7 @@ impl CredentialStore {
     }
 
     /// [`CredentialStore::note_answer`] and [`CredentialStore::learn_mss`] for the same SYN-ACK, in one
-    /// lookup.
+    /// lookup. If its first flight was accepted, `sent` is when its SYN left.
     #[allow(clippy::too_many_arguments, reason = "two calls in one")]
     #[inline]
     pub fn note_syn_ack(
@@ -287,6 +287,7 @@ impl CredentialStore {
         network: NetworkId,
         server: IpAddr,
         mss: Option<u16>,
+        sent: Option<Instant>,
         used: &StoredCookie,
         answer: Answer,
         fresh: Option<(Cookie, FastOpenForm)>,
@@ -297,6 +298,9 @@ impl CredentialStore {
         };
         self.learn(network, server, |entry| {
             entry.mss = Some(mss);
+            if let Some(sent) = sent {
+                entry.failures.pass(sent);
+            }
             entry.answered(used, answer, fresh, now);
         });
     }
@@ -457,6 +461,26 @@ impl CredentialStore {
     //= rfc7413 4.1.3.1-a
     pub fn note_failure(&mut self, network: NetworkId, server: IpAddr, now: Instant) {
         self.learn(network, server, |entry| entry.failures.fail(Permission::Nothing, now));
+    }
+
+    /// A SYN with a Fast Open option that left at `sent` got no answer, and a plain SYN behind it did. Like
+    /// [`CredentialStore::note_failure`], unless a first flight that left at that moment or later was accepted: then
+    /// the path takes first flights, and the SYN fell victim to congestion, of the path or of the server.
+    pub fn note_lost(&mut self, network: NetworkId, server: IpAddr, sent: Option<Instant>, now: Instant) {
+        if !sent.is_some_and(|sent| self.passed_since(network, server, sent)) {
+            self.note_failure(network, server, now);
+        }
+    }
+
+    /// Whether a first flight was accepted whose SYN left at `sent` or later.
+    #[must_use]
+    pub fn passed_since(&self, network: NetworkId, server: IpAddr, sent: Instant) -> bool {
+        self.entries.peek(&(network, server)).is_some_and(|entry| entry.failures.passed_since(sent))
+    }
+
+    /// The first flight of a SYN that left at `sent` was accepted. See [`CredentialStore::note_lost`].
+    pub fn note_passed(&mut self, network: NetworkId, server: IpAddr, sent: Instant) {
+        self.learn(network, server, |entry| entry.failures.pass(sent));
     }
 
     /// A first flight to this server was accepted and answered. Earlier failures are forgotten.

@@ -153,7 +153,8 @@ fn a_syn_that_was_only_late_is_not_a_lost_one() {
         p.expect().data(DATA);
         assert_eq!(p.stack.info(id).unwrap().cwnd, if late { 10_000 } else { 1_000 });
         let entry = p.stack.credentials().iter().next().unwrap().2;
-        assert_eq!(entry.failures.count, u32::from(!late));
+        // A plain SYN was lost as well, so the loss of the first one says nothing about what it carried.
+        assert_eq!(entry.failures.count, 0);
         let reason = if late { Reason::DataNotAcknowledged } else { Reason::SynTimedOut };
         assert_eq!(outcome(&p, id), Outcome::Handshake(reason));
     }
@@ -190,7 +191,8 @@ fn failures_are_remembered_per_server() {
     let mut p = primed();
     let id = p.connect(DATA, true);
     with_cookie(p.expect());
-    p.pass(500);
+    // The plain SYN leaves after 50 ms.
+    p.pass(80);
     p.drain();
     p.send(seg().syn().ack(1).mss(1460));
     p.expect().data(DATA);

@@ -67,6 +67,7 @@ mod lost_syn_ack;
 mod off_path;
 mod once_in_udp;
 mod outcomes;
+mod overload;
 mod parking;
 mod rack;
 mod reasons;

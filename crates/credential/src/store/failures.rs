@@ -36,6 +36,8 @@ pub struct Failures {
     refusals: u8,
     /// Number of cookies granted before the last refusal.
     refused_at: u64,
+    /// When the latest SYN left whose first flight was accepted.
+    passed: Option<Instant>,
 }
 
 impl Failures {
@@ -47,6 +49,7 @@ impl Failures {
         proven: false,
         refusals: 0,
         refused_at: 0,
+        passed: None,
     };
 
     /// Restores saved failures.
@@ -63,12 +66,23 @@ impl Failures {
 
     /// A first flight was accepted and answered, so earlier failures are forgotten.
     pub(super) fn succeed(&mut self) {
-        *self = Self { proven: true, ..Self::NONE };
+        *self = Self { proven: true, passed: self.passed, ..Self::NONE };
     }
 
     /// Whether a first flight was accepted and answered, and none failed since.
     pub(super) const fn proven(&self) -> bool {
         self.proven
+    }
+
+    /// The first flight of a SYN that left at `sent` was accepted.
+    #[inline]
+    pub(super) fn pass(&mut self, sent: Instant) {
+        self.passed = self.passed.max(Some(sent));
+    }
+
+    /// Whether a first flight was accepted whose SYN left when `sent` did, or later.
+    pub(super) fn passed_since(&self, sent: Instant) -> bool {
+        self.passed >= Some(sent)
     }
 
     /// A first flight failed. For a pause, twice as long as the last one, a SYN may carry only what `permits`

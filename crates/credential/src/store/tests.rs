@@ -185,6 +185,25 @@ fn failures_back_off_from_a_minute_to_a_day_for_that_server_only() {
 }
 
 #[test]
+fn a_lost_syn_is_no_failure_if_a_later_first_flight_was_accepted() {
+    let mut store = CredentialStore::new(8);
+    store.note_passed(HOME, SERVER, at(5));
+    store.note_lost(HOME, SERVER, Some(at(4)), at(6));
+    store.note_lost(HOME, SERVER, Some(at(5)), at(6));
+    assert_eq!(store.permission(HOME, SERVER, at(6)), Permission::Everything);
+    store.note_success(HOME, SERVER);
+    store.note_passed(HOME, SERVER, at(3));
+    store.note_lost(HOME, SERVER, Some(at(5)), at(6));
+    assert_eq!(store.permission(HOME, SERVER, at(6)), Permission::Everything, "what passed is still known");
+    store.note_lost(CAFE, SERVER, Some(at(5)), at(6));
+    assert_eq!(store.permission(CAFE, SERVER, at(6)), Permission::Nothing, "it belongs to the network");
+    store.note_lost(HOME, SERVER, Some(at(6)), at(7));
+    assert_eq!(store.permission(HOME, SERVER, at(7)), Permission::Nothing);
+    store.note_lost(HOME, OTHER, None, at(7));
+    assert_eq!(store.permission(HOME, OTHER, at(7)), Permission::Nothing);
+}
+
+#[test]
 fn connections_that_fail_together_are_one_failure() {
     let mut store = CredentialStore::new(8);
     for _ in 0..10 {

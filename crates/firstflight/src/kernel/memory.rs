@@ -186,15 +186,21 @@ impl Memory {
         self.servers.learn_rtt(self.network, server, srtt, rttvar, self.time.now());
     }
 
-    /// A first flight to `server` was accepted.
-    pub(super) fn accepted(&mut self, server: IpAddr) {
+    /// A first flight to `server` was accepted, whose SYN left `ago`.
+    pub(super) fn accepted(&mut self, server: IpAddr, ago: Duration) {
+        let sent = self.before(ago);
+        self.servers.note_passed(self.network, server, sent);
         self.lost.retain(|(network, lost, _)| (*network, *lost) != (self.network, server));
         self.servers.note_success(self.network, server);
     }
 
-    /// A SYN with an option or data got no answer, and a plain one to the same address did.
-    pub(super) fn lost_race(&mut self, server: IpAddr) {
+    /// A SYN with an option or data, which left `ago`, got no answer, and a plain one to the same address did. It does
+    /// not count if a first flight that left at that moment or later was accepted: the path takes them.
+    pub(super) fn lost_race(&mut self, server: IpAddr, ago: Duration) {
         let now = self.time.now();
+        if self.servers.passed_since(self.network, server, self.before(ago)) {
+            return;
+        }
         let (network, lost) = (self.network, &mut self.lost);
         let before = lost.iter().position(|(net, ip, _)| (*net, *ip) == (network, server));
         let before = before.and_then(|at| lost.remove(at));
@@ -210,6 +216,12 @@ impl Memory {
     /// A SYN with an option or data was refused, and a plain one to the same address was not.
     pub(super) fn refused(&mut self, server: IpAddr) {
         self.servers.note_failure(self.network, server, self.time.now());
+    }
+
+    /// The time that was `ago`.
+    fn before(&self, ago: Duration) -> Instant {
+        let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+        Instant::from_nanos(self.time.now().as_nanos().saturating_sub(ago))
     }
 
     fn way(&self, remote: SocketAddr) -> Way {
@@ -232,6 +244,7 @@ fn race_delay(srtt: Duration, rttvar: Duration) -> Duration {
 mod tests {
     use super::*;
 
+    const AGO: Duration = Duration::from_millis(100);
     const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
@@ -256,24 +269,39 @@ mod tests {
     #[test]
     fn one_lost_race_is_no_failure_and_two_are() {
         let mut memory = Memory::new(NetworkId([1; 16]));
-        memory.lost_race(SERVER);
+        memory.lost_race(SERVER, AGO);
         assert_eq!(memory.permission(SERVER), Permission::Everything);
-        memory.lost_race(SERVER);
+        memory.lost_race(SERVER, AGO);
         assert_ne!(memory.permission(SERVER), Permission::Everything);
         // It belongs to the network.
         memory.move_to(NetworkId([2; 16]));
         assert_eq!(memory.permission(SERVER), Permission::Everything);
-        memory.lost_race(SERVER);
+        memory.lost_race(SERVER, AGO);
         assert_eq!(memory.permission(SERVER), Permission::Everything);
     }
 
     #[test]
     fn an_accepted_first_flight_ends_the_count() {
         let mut memory = Memory::new(NetworkId([1; 16]));
-        memory.lost_race(SERVER);
-        memory.accepted(SERVER);
-        memory.lost_race(SERVER);
+        memory.lost_race(SERVER, AGO);
+        memory.accepted(SERVER, AGO * 2);
+        memory.lost_race(SERVER, AGO);
         assert_eq!(memory.permission(SERVER), Permission::Everything);
+    }
+
+    /// The server was overloaded, and lost one first flight of several.
+    #[test]
+    fn a_lost_race_does_not_count_if_a_later_first_flight_was_accepted() {
+        let mut memory = Memory::new(NetworkId([1; 16]));
+        for _ in 0..5 {
+            memory.accepted(SERVER, AGO);
+            memory.lost_race(SERVER, AGO * 3);
+        }
+        assert_eq!(memory.permission(SERVER), Permission::Everything);
+        // These left later than each that was accepted.
+        memory.lost_race(SERVER, Duration::ZERO);
+        memory.lost_race(SERVER, Duration::ZERO);
+        assert_ne!(memory.permission(SERVER), Permission::Everything);
     }
 
     #[test]
@@ -297,7 +325,7 @@ mod tests {
         }
         assert_eq!(memory.closed.len(), CLOSED);
         for n in 0..=LOST_RACES as u32 {
-            memory.lost_race(std::net::Ipv4Addr::from_bits(n).into());
+            memory.lost_race(std::net::Ipv4Addr::from_bits(n).into(), AGO);
         }
         assert_eq!(memory.lost.len(), LOST_RACES);
     }

@@ -94,6 +94,8 @@ pub(crate) enum Connected {
 #[derive(Debug, Default)]
 struct Fast {
     candidate: Option<Candidate>,
+    /// When its SYN left.
+    began: Option<Instant>,
     /// It was refused.
     refused: bool,
     /// Bytes of the data that left with it.
@@ -216,7 +218,12 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
             match course.begin(numbers.next().unwrap_or(u32::MAX), candidate) {
                 Ok(attempt) => {
                     if attempt.asks {
-                        fast = Fast { candidate: Some(candidate), refused: false, taken: attempt.taken };
+                        fast = Fast {
+                            candidate: Some(candidate),
+                            began: Some(attempt.began),
+                            refused: false,
+                            taken: attempt.taken,
+                        };
                         if attempt.taken > 0 && !attempt.replayable {
                             // It may be at the server. No other attempt may send it.
                             waiting.clear();
@@ -244,7 +251,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                 }
                 Err((true, error)) if is_refusal(&error) && candidate.way == Way::Fast => {
                     // A filter of this host, for example.
-                    fast = Fast { candidate: Some(candidate), refused: true, taken: 0 };
+                    fast = Fast { candidate: Some(candidate), refused: true, ..Fast::default() };
                     put_plain(&mut waiting, candidate.remote);
                 }
                 Err((_, error)) => {
@@ -482,10 +489,10 @@ fn learn(
         if !here {
             // The host has moved.
         } else if stream.outcome().is_accepted() {
-            memory.accepted(remote.ip());
+            memory.accepted(remote.ip(), attempt.began.elapsed());
         } else if info.is_some_and(|info| info.client_fail == ClientFail::SynRetransmitted) {
             // The kernel sent the plain SYN itself.
-            memory.lost_race(remote.ip());
+            memory.lost_race(remote.ip(), attempt.began.elapsed());
         }
         return (None, None);
     }
@@ -495,8 +502,12 @@ fn learn(
     if here && same && other.way.is_kernels() {
         if fast.refused {
             memory.refused(remote.ip());
-        } else {
-            memory.lost_race(remote.ip());
+        } else if let Some(began) = fast.began
+            && attempt.began.elapsed() < attempt.began - began
+        {
+            // Otherwise the plain SYN waited for its answer as long as the other one was given: the path or the server is
+            // slow, whatever a SYN carries.
+            memory.lost_race(remote.ip(), began.elapsed());
         }
     }
     // Another server may have executed the data.

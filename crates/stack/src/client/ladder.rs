@@ -57,6 +57,13 @@ fn loses_large_segments(conn: &Connection) -> bool {
         && conn.unacknowledged() > usize::from(SMALL_SEGMENT)
 }
 
+/// Whether the second attempt `twin`, whose answer comes now, shows nothing about what the SYN of `first` carried: its
+/// plain SYN was lost, too, or waited for its answer as long as the SYN of `first` did before it left.
+fn fares_no_better(first: &Connection, twin: &Connection, now: Instant) -> bool {
+    let (Some(sent), Some(again)) = (first.first_syn_sent(), twin.first_syn_sent()) else { return false };
+    twin.handshake_retransmits() > 0 || now.saturating_since(again) >= again.saturating_since(sent)
+}
+
 fn eager_step(rtt: Duration) -> Duration {
     (rtt / 4).max(EAGER_MIN)
 }
@@ -295,6 +302,7 @@ impl Client {
         let (network, server) = (asked.network, to.key.remote_ip());
         let was_open = !asked.awaited;
         let large = loses_large_segments(&to.conn);
+        let (sent, slow) = (to.conn.first_syn_sent(), fares_no_better(&to.conn, &from.conn, now));
         asked.ladder.twin = None;
         asked.ladder.at = None;
         asked.answered_at = Instant::FAR_FUTURE;
@@ -330,7 +338,11 @@ impl Client {
             self.credentials.learn_path_mss(network, server, SMALL_SEGMENT, now);
         }
         self.no_answer(flows, first, now);
-        self.credentials.note_failure(network, server, now);
+        if was_open {
+            self.credentials.note_failure(network, server, now);
+        } else if !slow {
+            self.credentials.note_lost(network, server, sent, now);
+        }
         let id = flows.id(first);
         flows.journal.trace(Trace::Outcome(id, outcome));
     }

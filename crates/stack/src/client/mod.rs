@@ -270,15 +270,20 @@ impl Client {
         slot.outcome = outcome;
         slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
         slot.certificate = asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok());
+        let (sent, slow) = (slot.conn.first_syn_sent(), slot.conn.plain_syn_is_slow(now));
+        let passed = sent.filter(|_| outcome.is_accepted());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut flows.pool);
         let mss = segment.options.mss;
         if let Some(used) = cookie {
             let answer = answer_to(&report);
-            self.credentials.note_syn_ack(network, server, mss, used, answer, fresh, now);
+            self.credentials.note_syn_ack(network, server, mss, passed, used, answer, fresh, now);
             asked.cookie = None;
         } else {
             if let Some(mss) = mss {
                 self.credentials.learn_mss(network, server, mss);
+            }
+            if let Some(sent) = passed {
+                self.credentials.note_passed(network, server, sent);
             }
             if let Some((srtt, rttvar)) = slot.conn.rtt() {
                 asked.first_rtt = self.credentials.learn_first_rtt(network, server, srtt, rttvar, now);
@@ -303,10 +308,11 @@ impl Client {
         }
         let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
         let first_lost = offered.map_or(report.first_lost, |answer| answer.first_lost);
-        if ((first_lost || report.refused) && fresh.is_none()) || stripped {
-            // The SYN with the option was lost or refused and the plain one came through, or the SYN came without
-            // the option.
+        if (report.refused && fresh.is_none()) || stripped {
+            // The SYN with the option was refused and the plain one came through, or the SYN came without the option.
             self.credentials.note_failure(network, server, now);
+        } else if unlikely(first_lost) && fresh.is_none() && !slow {
+            self.credentials.note_lost(network, server, sent, now);
         }
         if outcome.is_accepted() {
             flows.journal.counters.first_flights_taken += 1;

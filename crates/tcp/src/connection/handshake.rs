@@ -269,6 +269,28 @@ impl Connection {
         })
     }
 
+    /// When the first SYN left, while its answer is awaited and if that is known.
+    #[must_use]
+    pub const fn first_syn_sent(&self) -> Option<Instant> {
+        match &self.state {
+            State::SynSent(syn) if syn.first_sent.as_nanos() != Instant::FAR_FUTURE.as_nanos() => {
+                Some(syn.first_sent)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the plain SYN fared no better than the first SYN: it was lost, too, or it has waited for its answer as
+    /// long as the first SYN was given. Then the loss of the first SYN shows that the path or the peer is slow, and
+    /// nothing about what the first SYN carried. Ask before [`Connection::handle_syn_ack`].
+    #[must_use]
+    pub fn plain_syn_is_slow(&self, now: Instant) -> bool {
+        let (State::SynSent(syn), Some(first)) = (&self.state, self.first_syn_sent()) else { return false };
+        let plain = syn.timeouts.saturating_sub(syn.repeats);
+        let given = self.last_sent.saturating_since(first);
+        plain > 1 || (plain == 1 && now.saturating_since(self.last_sent) >= given)
+    }
+
     /// Whether a segment echoes a timestamp that no SYN of ours had. Then it answers another host or an earlier
     /// connection. Linux resets it, too.
     fn echoes_nothing(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
