@@ -177,6 +177,7 @@ impl EngineListener {
         if let Some(id) = inner.stack.accept(self.id) {
             let Some(peer) = inner.stack.peer(id) else { return Poll::Pending };
             let block = inner.stack.accepted_block(id);
+            inner.accepted = true;
             drop(inner);
             return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, peer, block).into()));
         }

@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     pub driver: Option<Waker>,
     /// The driver runs, or will run at once: it was woken since its last turn.
     kicked: bool,
+    /// A connection was accepted.
+    pub accepted: bool,
     /// The time of the driver's turn, while it lasts.
     turn: Option<Instant>,
     /// The driver should stop.
@@ -113,6 +115,11 @@ impl Inner {
     pub(crate) fn end_turn(&mut self, again: bool) {
         self.kicked = again;
         self.turn = None;
+    }
+
+    /// Whether a connection was accepted since the last call.
+    pub(crate) fn has_accepted(&mut self) -> bool {
+        std::mem::take(&mut self.accepted)
     }
 
     /// The monotonic and the wall clock.
@@ -258,9 +265,11 @@ impl Inner {
         self.accepting.remove(&id);
     }
 
-    /// Wakes the tasks that wait for the stack's events.
-    pub(crate) fn dispatch(&mut self) {
+    /// Wakes the tasks that wait for the stack's events. Returns true if there were events.
+    pub(crate) fn dispatch(&mut self) -> bool {
+        let mut any = false;
         while let Some(event) = self.stack.poll_event() {
+            any = true;
             match event {
                 Event::Acceptable(id) => {
                     if let Some(list) = self.accepting.get_mut(&id) {
@@ -273,6 +282,7 @@ impl Inner {
         if self.stack.connections() == 0 {
             self.idle.drain(..).for_each(Waker::wake);
         }
+        any
     }
 
     fn wake(&mut self, id: ConnId, ready: Readiness) {
@@ -365,6 +375,7 @@ impl Shared {
             idle: Vec::new(),
             driver: None,
             kicked: false,
+            accepted: false,
             turn: None,
             stopping: false,
             stopped: None,
