@@ -27,7 +27,7 @@ pub(super) struct Outbox {
     bytes: Vec<u8>,
     /// Length of each datagram but the last.
     segment: usize,
-    /// No datagram can follow the last one, because it is shorter or opens a connection.
+    /// No datagram can follow the last one, because it is shorter or goes alone.
     closed: bool,
     /// How many bytes were sent.
     sent: usize,
@@ -35,6 +35,8 @@ pub(super) struct Outbox {
     apart: bool,
     /// The kernel refuses the offload itself.
     no_offload: bool,
+    /// The last batch went out as a whole.
+    proven: bool,
     /// The last call for this batch failed with an error about an earlier packet.
     told: bool,
 }
@@ -49,8 +51,7 @@ impl Outbox {
         let Some(mine) = &self.target else { return true };
         let fits = self.bytes.len() + datagram.len() <= MAX_BYTES.min(self.segment * segments);
         let alike = mine == target && !datagram.is_empty() && datagram.len() <= self.segment;
-        // Send a datagram that opens a connection alone: a first flight must not depend on an offload.
-        alike && fits && !self.closed && self.sent == 0 && !opens(datagram)
+        alike && fits && !self.closed && self.sent == 0 && self.may_join(datagram)
     }
 
     /// Adds a datagram for which there is room.
@@ -58,8 +59,14 @@ impl Outbox {
         if self.target.replace(target).is_none() {
             self.segment = datagram.len();
         }
-        self.closed = datagram.len() < self.segment || opens(datagram);
+        self.closed = datagram.len() < self.segment || !self.may_join(datagram);
         self.bytes.extend_from_slice(datagram);
+    }
+
+    /// Whether a datagram may be in a batch. A first flight must not depend on an offload that was not seen to work, or
+    /// was refused: then a datagram that opens a connection goes alone.
+    pub(super) fn may_join(&self, datagram: &[u8]) -> bool {
+        self.proven || !opens(datagram)
     }
 
     /// The most datagrams in one call.
@@ -85,12 +92,13 @@ impl Outbox {
         match &result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The cause is the offload or one of the datagrams. Sending them one by one will show it.
-            Err(error) if len > self.segment && refuses(error) => self.apart = true,
+            Err(error) if len > self.segment && refuses(error) => (self.apart, self.proven) = (true, false),
             // The error is about an earlier packet, not this batch: send it once more.
             Err(error) if reported(error) && !self.told => self.told = true,
             Err(_) => self.left(len),
             Ok(()) => {
                 self.no_offload |= self.apart;
+                self.proven |= len > self.segment;
                 self.left(len);
             }
         }

@@ -283,6 +283,8 @@ async fn what_the_kernel_refuses_costs_only_itself() {
     let from = SocketAddr::new(to.ip(), port);
     for count in [1, 3] {
         send(&mut a, &vec![refused.clone(); count]).await;
+        let syn = segment(1200, 0x02, 0);
+        assert!(!a.v6.as_ref().unwrap().outbox.may_join(&syn), "first flights go alone after a refusal");
         let sent: Vec<_> = (0..3).map(|n| packet(from, to, Ecn::Ect0, &segment(1200, 0x10, n))).collect();
         send(&mut a, &sent).await;
         for expected in &sent {
@@ -293,6 +295,7 @@ async fn what_the_kernel_refuses_costs_only_itself() {
         }
         let socket = a.v6.as_ref().unwrap();
         assert_eq!(socket.outbox.segments(&socket.state), offload);
+        assert_eq!(socket.outbox.may_join(&syn), offload > 1);
     }
 }
 
@@ -356,6 +359,28 @@ mod gathering {
             count += 1;
         }
         assert_eq!(count, MAX / 1472);
+    }
+
+    /// Once a batch went out as a whole, first flights join batches, too.
+    #[tokio::test]
+    async fn syns_join_when_a_batch_was_seen_to_work() {
+        let (socket, to) =
+            (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let state = offloads(&socket).unwrap();
+        let at = target(to.local_addr().unwrap().port());
+        let (data, syn) = (segment(1200, 0x10, 1), segment(1200, 0x02, 2));
+        let mut outbox = Outbox::default();
+        if outbox.segments(&state) == 1 {
+            return; // There are no batches here.
+        }
+        for _ in 0..2 {
+            outbox.push(at, &data);
+            outbox.push(at, &data);
+            outbox.send(&state, UdpSockRef::from(&socket)).unwrap();
+        }
+        assert!(outbox.is_empty() && outbox.takes(&at, &syn, 64));
+        outbox.push(at, &syn);
+        assert!(outbox.takes(&at, &syn, 64) && outbox.takes(&at, &data, 64));
     }
 
     const MAX: usize = 64_000;
