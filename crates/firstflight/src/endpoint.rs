@@ -169,17 +169,28 @@ impl Endpoint {
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<Stream> {
-        let mut config = Cow::Borrowed(config);
-        if config.replay_safe != first.is_replayable() {
-            config.to_mut().replay_safe = first.is_replayable();
-        }
-        let data = first_data(&mut config, first.data());
-        let (mut stream, taken) = EngineStream::open(&self.shared, remote, data, &config)?;
+        let (mut stream, taken) = self.begin(remote, first, config)?;
         stream.connected().await?;
         if let Some(rest) = first.data().get(taken..).filter(|r| !r.is_empty()) {
             stream.write_all(rest).await?;
         }
         Ok(stream.into())
+    }
+
+    /// Sends the SYN. Returns how much of `first` was taken. Nothing of this is left while the caller waits, so that its
+    /// future stays small.
+    fn begin(
+        &self,
+        remote: SocketAddr,
+        first: FirstFlight<'_>,
+        config: &ConnectConfig,
+    ) -> io::Result<(EngineStream, usize)> {
+        let mut config = Cow::Borrowed(config);
+        if config.replay_safe != first.is_replayable() {
+            config.to_mut().replay_safe = first.is_replayable();
+        }
+        let data = first_data(&mut config, first.data());
+        EngineStream::open(&self.shared, remote, data, &config)
     }
 
     /// A stream that connects with its first write. Libraries such as hyper and rustls need it, because they do not

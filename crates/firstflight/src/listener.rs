@@ -2,10 +2,11 @@
 
 use crate::credential::KeyRing;
 use crate::keys::KeyHandle;
-use crate::shared::Shared;
+use crate::shared::{Inner, Shared};
 use crate::stream::{EngineStream, Stream};
 use crate::trust::TrustHandle;
-use firstflight_stack::ListenerId;
+use firstflight_credential::asap::AcceptedBlock;
+use firstflight_stack::{ConnId, ListenerId};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +24,9 @@ enum Kind {
     Kernel(Arc<firstflight_kernel::Listener>),
 }
 
+/// A connection, its peer, and the credential block of its first flight with how many bytes of data it signs.
+type Accepted = (ConnId, SocketAddr, Option<(AcceptedBlock, u32)>);
+
 /// A listening socket of an engine.
 #[derive(Debug)]
 struct EngineListener {
@@ -36,12 +40,32 @@ struct EngineListener {
 /// A task that accepts. It leaves no waker behind.
 struct Accepting<'a> {
     engine: &'a EngineListener,
-    place: u64,
+    /// Its number, once it waits.
+    place: Option<u64>,
+}
+
+impl Accepting<'_> {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
+        let mut inner = self.engine.shared.lock();
+        let accepted = self.engine.next(&mut inner)?;
+        if let Some((id, peer, block)) = accepted {
+            if let Some(place) = self.place.take() {
+                inner.leave_accept(self.engine.id, place);
+            }
+            drop(inner);
+            return Poll::Ready(Ok(EngineStream::accepted(&self.engine.shared, id, peer, block).into()));
+        }
+        let place = *self.place.get_or_insert_with(|| inner.place());
+        inner.wait_accept(self.engine.id, place, cx);
+        Poll::Pending
+    }
 }
 
 impl Drop for Accepting<'_> {
     fn drop(&mut self) {
-        self.engine.shared.lock().leave_accept(self.engine.id, self.place);
+        if let Some(place) = self.place {
+            self.engine.shared.lock().leave_accept(self.engine.id, place);
+        }
     }
 }
 
@@ -82,9 +106,8 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<Stream> {
         match &self.0 {
             Kind::Engine(engine) => {
-                let place = engine.shared.lock().place();
-                let accepting = Accepting { engine, place };
-                poll_fn(|cx| accepting.engine.poll_accept(place, cx)).await
+                let mut accepting = Accepting { engine, place: None };
+                poll_fn(|cx| accepting.poll(cx)).await
             }
             #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.accept().await.map(Stream::from),
@@ -172,18 +195,26 @@ impl Listener {
 }
 
 impl EngineListener {
+    /// The next connection, its peer, and the credential block of its first flight.
+    fn next(&self, inner: &mut Inner) -> io::Result<Option<Accepted>> {
+        let Some(id) = inner.stack.accept(self.id) else { return inner.check().map(|()| None) };
+        let Some(peer) = inner.stack.peer(id) else { return Ok(None) };
+        inner.accepted = true;
+        Ok(Some((id, peer, inner.stack.accepted_block(id))))
+    }
+
     fn poll_accept(&self, place: u64, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
         let mut inner = self.shared.lock();
-        if let Some(id) = inner.stack.accept(self.id) {
-            let Some(peer) = inner.stack.peer(id) else { return Poll::Pending };
-            let block = inner.stack.accepted_block(id);
-            inner.accepted = true;
-            drop(inner);
-            return Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, peer, block).into()));
+        match self.next(&mut inner)? {
+            Some((id, peer, block)) => {
+                drop(inner);
+                Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, peer, block).into()))
+            }
+            None => {
+                inner.wait_accept(self.id, place, cx);
+                Poll::Pending
+            }
         }
-        inner.check()?;
-        inner.wait_accept(self.id, place, cx);
-        Poll::Pending
     }
 }
 

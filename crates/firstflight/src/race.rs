@@ -211,7 +211,7 @@ impl<'a> Race<'a> {
 
     /// The order of attempts. Addresses that lost recently come last.
     fn order(&self, addresses: &[SocketAddr], config: &ConnectConfig) -> Vec<SocketAddr> {
-        let inner = self.shared.lock();
+        let mut inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         let slow = |remote: &SocketAddr| inner.history.is_slow(&Way::new(network, *remote, config), now);
         let (last, first): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(slow);

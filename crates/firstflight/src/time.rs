@@ -59,6 +59,18 @@ impl Time {
         }
     }
 
+    /// A cheap reading that changes with time, every few milliseconds for the system's clock: as long as it is the same,
+    /// an earlier result of [`Time::now`] is not older than that. `None` if the system has none.
+    pub(crate) fn tick(&self) -> Option<Duration> {
+        match &self.0 {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            Source::System(_) => clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).ok().map(Duration::from),
+            #[cfg(not(any(target_os = "linux", target_os = "android")))]
+            Source::System(_) => None,
+            Source::Virtual(time) => Some(time.now() - Instant::ZERO),
+        }
+    }
+
     /// The wall clock: time since 1970-01-01 00:00 UTC, or zero if the clock shows an earlier time.
     #[must_use]
     pub fn unix(&self) -> Duration {
