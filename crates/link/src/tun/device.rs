@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use super::{QUEUE_PACKETS, TunConfig, TunError, netlink};
+use super::{TunConfig, TunError, netlink};
 
 /// A number that distinguishes the devices of one process while they are made.
 static MADE: AtomicU32 = AtomicU32::new(0);
@@ -29,7 +29,7 @@ impl TunDevice {
     /// See [`TunError`]; [`TunError::NameTaken`] is about the device's final namespace. After an error no
     /// device is left behind.
     pub fn create(name: &str, mtu: u16, namespace: Option<BorrowedFd<'_>>) -> Result<Self, TunError> {
-        let wanted = TunConfig { name: name.to_owned(), host: Vec::new(), mtu, queue: QUEUE_PACKETS };
+        let wanted = TunConfig { name: name.to_owned(), mtu, ..TunConfig::default() };
         wanted.validate()?;
         let Some(namespace) = namespace else {
             wanted.check_free()?;

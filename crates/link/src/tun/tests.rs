@@ -28,6 +28,7 @@ fn config(letter: char, host: &[(IpAddr, u8)]) -> TunConfig {
         host: host.to_vec(),
         mtu: 1400,
         queue: 600,
+        offload: true,
     }
 }
 
@@ -75,6 +76,7 @@ async fn datagram_there_and_back(tun: &mut Tun, host: IpAddr, peer: IpAddr) {
     assert!(packet.ends_with(b"through the tunnel"));
     turn_around(&mut packet);
     poll_fn(|cx| tun.poll_send(cx, &packet)).await.unwrap();
+    poll_fn(|cx| tun.poll_flush(cx)).await.unwrap();
     let mut buf = [0; 100];
     let (length, from) = socket.recv_from(&mut buf).unwrap_or_else(|e| panic!("{host}: {e}"));
     assert_eq!(&buf[..length], b"through the tunnel");
@@ -86,6 +88,10 @@ fn packets_pass_both_ways_at_once_after_creation() {
     as_root(async {
         let (host4, second4, host6) = (v4(1, 1), v4(11, 1), v6(1, 1));
         let host = [(host4, 24), (second4, 24), (host6, 64)];
+        for offload in [true, false] {
+            let mut tun = Tun::create(config('b', &host).offload(offload)).unwrap();
+            datagram_there_and_back(&mut tun, host4, v4(1, 2)).await;
+        }
         let mut tun = Tun::create(config('a', &host)).unwrap();
         // The fourth field must not have 0x40, tentative, which means that duplicate address detection is
         // running.
