@@ -1,5 +1,6 @@
 """Long transfers, many connections at once, peers that are killed."""
 
+import json
 import os
 import re
 import threading
@@ -7,6 +8,7 @@ import threading
 import pytest
 
 import kernel
+import wire
 from firstflight import PORT, TUN, early_bytes, is_accepted
 from net import Pair, url
 from process import Process, run
@@ -139,3 +141,11 @@ def test_curl_killed_in_the_middle(testbed, family):
         reply = kernel.fetch(ns, "sendto", address, PORT, "/small")
         assert (reply.status, reply.body) == (200, body(root, "small")), "the next request"
     assert serve.terminate() == 0, "exit status of serve"
+
+
+@pytest.mark.needs("firstflight-lab", "curl", "taskset")
+def test_the_benchmark_measures_both_ways():
+    """Every transfer has to be complete, or the command fails."""
+    report = json.loads(run(wire.command(), "bench", "bulk", "--quick", "--rounds", 5, "--json", timeout=120).stdout)
+    assert [row["way"] for row in report["rows"]] == ["to curl", "from curl"]
+    assert all(row["bytes_per_s"] > 0 and row["kernel_bytes_per_s"] > 0 for row in report["rows"])

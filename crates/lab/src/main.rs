@@ -15,7 +15,7 @@ mod verifiers;
 mod wire;
 
 use bench::once::{self, Once};
-use bench::{Rounds, certificates, engine, front, sockets};
+use bench::{Rounds, bulk, certificates, engine, front, sockets};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -63,6 +63,11 @@ enum Bench {
     Front(Rounds),
     /// Connections through `Endpoint`s on one thread, against the stack alone and tokio's loopback TCP.
     Async(Rounds),
+    /// Downloads and uploads by curl through a TUN device, against the kernel's TCP over veth (needs root).
+    Bulk(Rounds),
+    /// The server of `bench bulk`.
+    #[command(hide = true)]
+    BulkServer(bulk::Server),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
     /// How late packets are on `wire`, and how exact its rate is.
@@ -75,6 +80,8 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
         Command::Bench(Bench::Async(options)) => sockets::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Bulk(options)) => bulk::run(&options).map_err(Into::into),
+        Command::Bench(Bench::BulkServer(options)) => bulk::run_server(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),

@@ -4,6 +4,7 @@
 //! exchange of turns, the same virtual time, requests and responses compared byte by byte, checksums computed and
 //! verified.
 
+pub mod bulk;
 pub mod certificates;
 pub mod engine;
 pub mod front;
@@ -74,6 +75,9 @@ pub enum BenchError {
     /// No connection or byte made progress for a long time.
     #[error("{0} made no progress for {STALL} exchanges")]
     Stuck(&'static str),
+    /// The machine or the caller lacks something.
+    #[error("needs {0}")]
+    Needs(&'static str),
     /// The system does not report the CPU time of this thread.
     #[error("no CPU time from this machine: {0}")]
     Clock(nix::Error),
