@@ -144,23 +144,26 @@ def test_path_dark_while_serve_sends(testbed, family):
 
 @pytest.mark.needs("nft", "curl")
 @pytest.mark.parametrize("sender", ("get", "serve"))
-def test_path_loses_packets(testbed, family, sender):
-    """One packet in 33 is lost in each direction while the engine sends 4 MB."""
+@pytest.mark.parametrize("lost", ("segments", "batches"))
+def test_path_loses_packets(testbed, family, sender, lost):
+    """One packet in 33 is lost in each direction while the engine sends 4 MB; or one packet in 20, of as many segments as
+    the offload takes."""
     root = testbed.root(large=4_000_000)
     ns = testbed.namespace(sender)
-    lossy = "numgen random mod 33 == 0 counter drop"
+    every, least, option = {"segments": (33, 10, ["--no-offload"]), "batches": (20, 1, [])}[lost]
+    lossy = f"numgen random mod {every} == 0 counter drop"
     ns.nft(f"{FROM_DEVICE} {lossy}")
     ns.nft(f"{TO_DEVICE} {lossy}", chain="other")
     digest = sha256(body(root, "large"))
     if sender == "serve":
-        testbed.serve(ns, PAIR, root)
+        testbed.serve(ns, PAIR, root, *option)
         file = os.path.join(root, "got")
         run("curl", "-gsS", "--fail", "-m", 60, "-o", file, url(PAIR.peer[family], PORT, "/large"), ns=ns, timeout=70)
         assert sha256(body(root, "got")) == digest, "digest"
     else:
         server = testbed.kernel_server(ns, family, 80, root)
         testbed.get(
-            ns, PAIR, url(PAIR.host[family], 80, "/sink"), "--upload", os.path.join(root, "large"), "--timeout", 60
+            ns, PAIR, url(PAIR.host[family], 80, "/sink"), "--upload", os.path.join(root, "large"), "--timeout", 60, *option
         )
         assert server.events("request", 1)[0]["sha256"] == digest, "digest"
-    assert ns.nft_matched(10), "hardly a packet was lost"
+    assert ns.nft_matched(least), "hardly a packet was lost"

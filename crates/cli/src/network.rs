@@ -33,6 +33,10 @@ pub struct Network {
     /// Largest IP packet on the device, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "link", value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
+    /// One packet for each segment on the device, with its checksum, so that a capture and packet filters see single
+    /// packets; slower
+    #[arg(long, conflicts_with = "udp", requires = "tun")]
+    no_offload: bool,
     /// Congestion control of what is sent: cubic, newreno or bbr (version 3)
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic, requires = "link")]
     congestion: Algorithm,
@@ -112,7 +116,8 @@ impl Network {
                         .name(name.to_owned())
                         .host(self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect())
                         .mtu(self.mtu)
-                        .queue(QUEUE),
+                        .queue(QUEUE)
+                        .offload(!self.no_offload),
                 )
                 .map_err(NetworkError::Tun)?,
             ),
