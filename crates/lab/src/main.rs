@@ -11,6 +11,7 @@ mod figure;
 mod lookup;
 mod networks;
 mod table;
+mod tls;
 mod verifiers;
 mod wire;
 
@@ -47,6 +48,11 @@ enum Command {
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
+    /// Visit servers by TLS, with and without a sealed first flight, and count round trips, in network namespaces.
+    Tls(tls::Tls),
+    /// An end of the wire of `tls`, which starts it.
+    #[command(subcommand)]
+    TlsEnd(tls::End),
     /// Test the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
     /// Join two network namespaces with a wire that has delay, rate, loss and more.
@@ -81,12 +87,16 @@ fn main() -> ExitCode {
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
+        Command::Tls(options) => tls::run(&options),
+        Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };
     match result {
         Ok(text) => {
-            println!("{text}");
+            if !text.is_empty() {
+                println!("{text}");
+            }
             ExitCode::SUCCESS
         }
         Err(error) => {
