@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::emulated::{AT, Path, RTT};
+use common::emulated::{AT, Path, RTT, certified};
 use common::sealed::{PROTOCOL, keys_at};
 use common::{Ca, NAME, once, safe, site};
 use firstflight::link::VirtualTime;
@@ -47,9 +47,18 @@ impl World {
 
     /// How many round trips until the first byte of the response, and what became of the seal.
     async fn visit(&self, connector: &Connector, first: FirstFlight<'_>) -> (f64, Outcome) {
+        self.visit_with(&self.config, connector, first).await
+    }
+
+    async fn visit_with(
+        &self,
+        config: &ConnectConfig,
+        connector: &Connector,
+        first: FirstFlight<'_>,
+    ) -> (f64, Outcome) {
         let (remote, site): (SocketAddr, _) = (AT.parse().unwrap(), site());
         let began = self.time.now();
-        let connecting = connector.connect_by(&self.client, remote, &site, first, &self.config);
+        let connecting = connector.connect_by(&self.client, remote, &site, first, config);
         let mut stream = connecting.await.unwrap();
         stream.read_exact(&mut [0]).await.unwrap();
         let trips = (self.time.now() - began).as_secs_f64() / RTT.as_secs_f64();
@@ -78,9 +87,7 @@ fn one_round_trip_at_the_first_contact_with_tls() {
         all
     })
     .unwrap();
-    println!("{measured:?}");
     use Outcome::{OneRoundTrip, StaleKey, TransportRefused};
-    let rounded: Vec<_> = measured.iter().map(|(trips, outcome)| (trips.round(), *outcome)).collect();
     let expected = [
         (2.0, TransportRefused),
         (3.0, TransportRefused),
@@ -89,6 +96,37 @@ fn one_round_trip_at_the_first_contact_with_tls() {
         (3.0, StaleKey),
         (3.0, StaleKey),
     ];
+    are(&measured, &expected);
+}
+
+/// On IP, under a certificate for a server that the client has never contacted. A request that must not run twice is bound to
+/// it, and runs as early.
+#[test]
+fn one_round_trip_at_the_first_contact_of_all() {
+    let clock = VirtualTime::new(Duration::from_secs(1_800_000_000));
+    let measured = block_on_virtual(&clock, async {
+        let world = world(&clock);
+        let (right, stale) = (world.connector(7), world.connector(9));
+        // No cookies: a client with one shows that.
+        let config = ConnectConfig::default().asap(Some(certified(&world.time)));
+        let mut all = Vec::new();
+        for first in [safe(), once()] {
+            all.push(world.visit_with(&config, &right, first).await);
+        }
+        all.push(world.visit_with(&config, &stale, safe()).await);
+        let (remote, site) = (AT.parse().unwrap(), site());
+        let lost = stale.connect_by(&world.client, remote, &site, once(), &config).await.unwrap_err();
+        assert!(lost.maybe_delivered(), "a REJECT says nothing about what could have run: {lost}");
+        all
+    })
+    .unwrap();
+    use Outcome::{OneRoundTrip, StaleKey};
+    are(&measured, &[(1.0, OneRoundTrip), (1.0, OneRoundTrip), (3.0, StaleKey)]);
+}
+
+fn are(measured: &[(f64, Outcome)], expected: &[(f64, Outcome)]) {
+    println!("{measured:?}");
+    let rounded: Vec<_> = measured.iter().map(|(trips, outcome)| (trips.round(), *outcome)).collect();
     assert_eq!(rounded, expected);
     for (trips, _) in measured {
         assert!((trips - trips.round()).abs() < 0.05, "no wait but the path's");
