@@ -16,7 +16,7 @@ mod verifiers;
 mod wire;
 
 use bench::once::{self, Once};
-use bench::{Rounds, certificates, engine, front, sockets};
+use bench::{Rounds, certificates, engine, front, seal, sockets};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -67,6 +67,8 @@ enum Bench {
     Certificates(Rounds),
     /// A name server's work for first flights in names, against the DNS library alone.
     Front(Rounds),
+    /// Sealed first flights against rustls alone: seal, open, both ends; and a server under a flood of them.
+    Seal(Rounds),
     /// Connections through `Endpoint`s on one thread, against the stack alone and tokio's loopback TCP.
     Async(Rounds),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Engine(options)) => engine::run(&options).map_err(Into::into),
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Seal(options)) => seal::run(&options).map_err(Into::into),
         Command::Bench(Bench::Async(options)) => sockets::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
