@@ -132,7 +132,7 @@ def missing():
         return f"no command at {command()}: cargo build --release -p firstflight-cli -p firstflight-lab"
     if not os.path.exists("/dev/net/tun"):
         return "no /dev/net/tun here"
-    packages = {"ip": "iproute2", "chrt": "util-linux", "nginx": "nginx", "curl": "curl", "openssl": "openssl"}
+    packages = {"ip": "iproute2", "chrt": "util-linux", "nginx": "nginx-light", "curl": "curl", "openssl": "openssl"}
     lacking = [package for name, package in packages.items() if shutil.which(name) is None]
     return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
 
