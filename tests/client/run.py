@@ -18,16 +18,12 @@ which end with it.
 
 import argparse
 import collections
-import contextlib
 import json
 import os
 import re
 import shutil
 import signal
-import socket
-import struct
 import sys
-import threading
 import time
 
 MISSING = 77
@@ -37,9 +33,11 @@ sys.path[:0] = [os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
 import firstflight  # noqa: E402
+import nginx  # noqa: E402
 from firstflight import Command, at  # noqa: E402
 from name_server import answering  # noqa: E402
 from net import Pair  # noqa: E402
+from packets import Capture, segment  # noqa: E402
 from process import Process, run  # noqa: E402
 from testbed import Testbed  # noqa: E402
 from wire import DEVICE, Wire  # noqa: E402
@@ -274,53 +272,15 @@ def write(table):
 # --- first contact -----------------------------------------------------------------------------------
 
 
-class Capture:
-    """The packets on the client's end of the wire, and the bytes of data in the SYNs among them."""
-
-    def __init__(self, ns):
-        with ns.entered():
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
-            self.socket.bind((DEVICE, 0))
-        self.socket.settimeout(0.1)
-        self.packets, self.over = [], False
-        self.thread = threading.Thread(target=self.record, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over = True
-        self.thread.join()
-        self.socket.close()
-
-    def record(self):
-        while not self.over:
-            with contextlib.suppress(TimeoutError):
-                packet, (_, _, kind, *_) = self.socket.recvfrom(4096)
-                self.packets.append((time.time(), kind == socket.PACKET_OUTGOING, packet))
-
-    def in_syn(self):
-        """Bytes of the request in the last SYN that left: in TCP behind the header, in UDP from `GET` on."""
-        for _, left, packet in reversed(self.packets):
-            if not left or packet[0] >> 4 != 4:
-                continue
-            start = (packet[0] & 15) * 4
-            if packet[9] == socket.IPPROTO_TCP and packet[start + 13] & 0x12 == 2:
-                return len(packet) - start - (packet[start + 12] >> 4) * 4
-            if packet[9] == socket.IPPROTO_UDP and packet[start + 2 : start + 4] == PORT.to_bytes(2):
-                # Bit 1 of the carrier's flags is SYN, bit 4 is ACK.
-                if packet[start + 8 + 17] & 0x12 == 2:
-                    return len(packet) - max(packet.find(b"GET "), 0) if b"GET " in packet else 0
-        return 0
-
-    def save(self, path):
-        with open(path, "wb") as file:
-            file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101))
-            for at_time, _, packet in self.packets:
-                seconds = int(at_time)
-                file.write(struct.pack("<IIII", seconds, int((at_time - seconds) * 1e6), len(packet), len(packet)))
-                file.write(packet)
+def in_syn(capture):
+    """Bytes of the request in the last SYN that left: in TCP behind the header, in UDP from `GET` on."""
+    for _, left, packet in reversed(capture.packets):
+        found = segment(left, packet)
+        if found and found.is_opening and found.server in (PORT, 80):
+            if found.udp:
+                return len(packet) - max(packet.find(b"GET "), 0) if b"GET " in packet else 0
+            return found.data
+    return 0
 
 
 def first(options):
@@ -345,7 +305,7 @@ def first(options):
         context.enter_context(answering(world.far, PAIR.peer[4], names))
         context.start(Command(world.far, "serve", "--root", root, "--listen", at(PAIR.peer[4], PORT), "--json-log",
                               "--trust", os.path.join(root, "trust"), "--first-start", "--identity", NAME))  # fmt: skip
-        nginx(context, world.far, root)
+        nginx.start(context, world.far, root, "0.0.0.0:80", "listen 0.0.0.0:80 fastopen=256;", "access_log off;")
         dns = ("--dns", at(PAIR.peer[4], 53))
         certified = ("--verifier", verifier, "--verifier-key", key, "--verify-first")
         plan = (
@@ -366,7 +326,7 @@ def first(options):
                     syns = []
                     for number in (1, 2):
                         client.wait_until(lambda number=number: len(client.records()) >= number, "a fetch", 30)
-                        syns.append(capture.in_syn())
+                        syns.append(in_syn(capture))
                     client.wait(30)
                     visits = client.records()
             if options.captures:
@@ -387,18 +347,6 @@ def first(options):
         print("| " + " | ".join(map(str, row)) + " |")
     print(f"{rtt} ms, {bad} rows are not as they should be")
     return bad > 0
-
-
-def nginx(context, ns, root):
-    places = "".join(f"{kind}_temp_path {root}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    config = os.path.join(root, "nginx.conf")
-    with open(config, "w") as file:
-        file.write(
-            f"daemon off; master_process off; pid {root}/pid; error_log stderr;\nevents {{ worker_connections 64; }}\n"
-            f"http {{ access_log off; {places} server {{ listen 0.0.0.0:80 fastopen=256; root {root}; }} }}\n"
-        )
-    server = context.start(Process(["nginx", "-p", root, "-e", "stderr", "-c", config], ns=ns))
-    server.wait_until(lambda: "0.0.0.0:80 " in context.sockets(ns), "listening socket")
 
 
 def main():

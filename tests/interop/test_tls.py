@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import firstflight
+import nginx
 import pytest
 from firstflight import Command, is_accepted, show
 from net import Pair
@@ -196,27 +197,19 @@ def test_who_is_not_trusted_gets_no_request(testbed, ns, files):
 @pytest.mark.needs("nginx")
 def test_get_from_nginx(testbed, ns, files):
     root = testbed.root(small=5000)
-    temporary = "".join(
-        f"{kind}_temp_path {root}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    early = 'log_format early "early=$ssl_early_data $status"; access_log /dev/stdout early;'
+    server = (
+        f"listen 127.0.0.1:{PORT} ssl fastopen=256; ssl_protocols TLSv1.3; ssl_early_data on;\n"
+        f"ssl_certificate {files.certificate}; ssl_certificate_key {files.key};"
     )
-    config = os.path.join(root, "nginx.conf")
-    with open(config, "w") as file:
-        file.write(
-            f"daemon off; master_process off; pid {root}/pid; error_log stderr;\n"
-            "events { worker_connections 64; }\n"
-            f'http {{ log_format early "early=$ssl_early_data $status"; access_log /dev/stdout early; {temporary}\n'
-            f"server {{ listen 127.0.0.1:{PORT} ssl fastopen=256; root {root}; ssl_protocols TLSv1.3;\n"
-            f"ssl_certificate {files.certificate}; ssl_certificate_key {files.key}; ssl_early_data on; }} }}\n"
-        )
-    nginx = testbed.start(Process(["nginx", "-p", root, "-e", "stderr", "-c", config], ns=ns))
-    nginx.wait_until(lambda: f"127.0.0.1:{PORT}" in testbed.sockets(ns), "listening socket")
+    server = nginx.start(testbed, ns, root, f"127.0.0.1:{PORT}", server, early)
     # The first visit gets two tickets. After early data and with `Connection: close`, nginx closes before the client's
     # Finished, so there is no further ticket.
     check_visits(get(testbed, ns, files, "--repeat", 3), body(root, "small"))
-    nginx.wait_until(lambda: nginx.text("out").count("early=") == 3, "three lines in the log")
+    server.wait_until(lambda: server.text("out").count("early=") == 3, "three lines in the log")
     # The variable is 1 only as long as the handshake is not complete. nginx reads it when it writes the log, and the
     # client's Finished may have come by then. That early data was accepted, the client knows from nginx's handshake.
-    logged = nginx.text("out").split("\n")[:3]
+    logged = server.text("out").split("\n")[:3]
     assert logged[0] == "early=- 200" and set(logged[1:]) <= {"early=1 200", "early=- 200"}, logged
 
 

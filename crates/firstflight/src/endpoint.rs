@@ -4,6 +4,8 @@ use crate::cache::CredentialCache;
 use crate::credential::{FastOpenPolicy, PolicyError};
 use crate::driver::Driver;
 use crate::first_flight::FirstFlight;
+#[cfg(feature = "kernel")]
+use crate::first_flight::{Flights, MakeFlight};
 use crate::jobs::Jobs;
 use crate::listener::Listener;
 use crate::shared::{BEGINNING, Shared};
@@ -191,6 +193,29 @@ impl Endpoint {
         }
         let data = first_data(&mut config, first.data());
         EngineStream::open(&self.shared, remote, data, &config)
+    }
+
+    /// Like [`Endpoint::connect`], with a first flight that is made for this connect: it may depend on the credential block
+    /// that will be in front of it. The flight says whether it may be executed twice.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`], and those of [`MakeFlight::make`].
+    #[cfg(feature = "kernel")]
+    pub async fn connect_made(
+        &self,
+        remote: SocketAddr,
+        flight: &dyn MakeFlight,
+        config: &ConnectConfig,
+    ) -> io::Result<Stream> {
+        let (mut config, network) = (config.clone(), self.shared.lock().stack.config().network);
+        let flights = Flights::Made(flight);
+        let replayable = flights.are_replayable(config.asap.is_some());
+        let data = flights.by_engine(0, network, &mut config)?;
+        let first = match replayable {
+            true => FirstFlight::safely_replayable(&data),
+            false => FirstFlight::at_most_once(&data),
+        };
+        self.connect(remote, first, &config).await
     }
 
     /// A stream that connects with its first write. Libraries such as hyper and rustls need it, because they do not

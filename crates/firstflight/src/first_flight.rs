@@ -6,6 +6,8 @@ use crate::{
     stream::Way,
 };
 #[cfg(feature = "kernel")]
+use firstflight_stack::ConnectConfig;
+#[cfg(feature = "kernel")]
 use std::borrow::Cow;
 use std::fmt;
 #[cfg(feature = "kernel")]
@@ -135,12 +137,31 @@ impl<'a> Flights<'a> {
         }
     }
 
+    /// The data of an attempt by an engine with these settings. They get the request's id of their certificate, which a
+    /// flight that is made is bound to.
+    pub(crate) fn by_engine(
+        &self,
+        attempt: u32,
+        network: NetworkId,
+        config: &mut ConnectConfig,
+    ) -> io::Result<Cow<'a, [u8]>> {
+        let (mut block, mut mss) = (None, None);
+        if let (Some(certified), Self::Made(_)) = (&mut config.asap, self) {
+            let mut id = [0; 8];
+            crate::random_bytes(&mut id)?;
+            certified.request_id = Some(id);
+            (block, mss) = (Some(certified.certificate.block(&certified.identity, id)), certified.mss);
+        }
+        let way = if config.carrier.is_some() { Way::Udp } else { Way::Ip };
+        self.data(|| Carriage { attempt, network, way, block, mss })
+    }
+
     /// The data of an attempt on the kernel's TCP.
     pub(crate) fn by_kernel(&self, attempt: u32, network: NetworkId) -> io::Result<Cow<'a, [u8]>> {
         self.data(|| Carriage { attempt, network, way: Way::Kernel, block: None, mss: None })
     }
 
-    pub(crate) fn data(&self, carriage: impl FnOnce() -> Carriage) -> io::Result<Cow<'a, [u8]>> {
+    fn data(&self, carriage: impl FnOnce() -> Carriage) -> io::Result<Cow<'a, [u8]>> {
         match self {
             Self::Given(first) => Ok(Cow::Borrowed(first.data())),
             Self::Made(made) => made.make(&carriage()).map(Cow::Owned),

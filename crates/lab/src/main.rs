@@ -11,11 +11,12 @@ mod figure;
 mod lookup;
 mod networks;
 mod table;
+mod tls;
 mod verifiers;
 mod wire;
 
 use bench::once::{self, Once};
-use bench::{Rounds, bulk, certificates, engine, front, sockets};
+use bench::{Rounds, bulk, certificates, engine, front, seal, sockets};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -47,6 +48,11 @@ enum Command {
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
+    /// Visit servers by TLS, with and without a sealed first flight, and count round trips, in network namespaces.
+    Tls(tls::Tls),
+    /// An end of the wire of `tls`, which starts it.
+    #[command(subcommand)]
+    TlsEnd(tls::End),
     /// Test the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
     /// Join two network namespaces with a wire that has delay, rate, loss and more.
@@ -61,6 +67,8 @@ enum Bench {
     Certificates(Rounds),
     /// A name server's work for first flights in names, against the DNS library alone.
     Front(Rounds),
+    /// Sealed first flights against rustls alone: seal, open, both ends; and a server under a flood of them.
+    Seal(Rounds),
     /// Connections through `Endpoint`s on one thread, against the stack alone and tokio's loopback TCP.
     Async(Rounds),
     /// Downloads and uploads by curl through a TUN device, against the kernel's TCP over veth (needs root).
@@ -79,6 +87,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Engine(options)) => engine::run(&options).map_err(Into::into),
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Seal(options)) => seal::run(&options).map_err(Into::into),
         Command::Bench(Bench::Async(options)) => sockets::run(&options).map_err(Into::into),
         Command::Bench(Bench::Bulk(options)) => bulk::run(&options).map_err(Into::into),
         Command::Bench(Bench::BulkServer(options)) => bulk::run_server(&options).map_err(Into::into),
@@ -88,12 +97,16 @@ fn main() -> ExitCode {
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
+        Command::Tls(options) => tls::run(&options),
+        Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };
     match result {
         Ok(text) => {
-            println!("{text}");
+            if !text.is_empty() {
+                println!("{text}");
+            }
             ExitCode::SUCCESS
         }
         Err(error) => {

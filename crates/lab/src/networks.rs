@@ -22,10 +22,18 @@ pub struct Networks {
 /// # Errors
 /// When the source tree that this command was built from is missing, or Python is.
 pub fn run(options: &Networks) -> Result<String, Box<dyn Error>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/networks/run.py");
+    script("tests/networks/run.py", &options.arguments)
+}
+
+/// Replaces this process by a script of the source tree, for the commands in the directory of this one.
+///
+/// # Errors
+/// When the source tree that this command was built from is missing, or Python is.
+pub fn script(path: &str, arguments: &[OsString]) -> Result<String, Box<dyn Error>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if !script.is_file() {
         return Err(format!("no {}: run it in the source tree", script.display()).into());
     }
     let command = env::current_exe()?.with_file_name("firstflight");
-    Err(Command::new("python3").arg(script).arg("--bin").arg(command).args(&options.arguments).exec().into())
+    Err(Command::new("python3").arg(script).arg("--bin").arg(command).args(arguments).exec().into())
 }

@@ -20,6 +20,7 @@ use rustls::server::{Accepted, AcceptedAlert};
 use rustls::{AlertDescription, HandshakeKind, ServerConfig, ServerConnection};
 use std::fmt;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -121,7 +122,7 @@ impl Acceptor {
     }
 
     /// Accepts TLS on any stream. Turn its Nagle's algorithm off. The clients of such streams share one part of the
-    /// [`openings`](crate::SealServerBuilder::openings) of sealed first flights.
+    /// [`openings`](crate::SealServerBuilder::openings) of sealed first flights; see [`Acceptor::accept_over_from`].
     ///
     /// # Errors
     /// See [`AcceptError`].
@@ -133,6 +134,21 @@ impl Acceptor {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         self.accept_behind(io, Vec::new()).await
+    }
+
+    /// Like [`Acceptor::accept_over`], of a client whose address is known, so that it has a part of the
+    /// [`openings`](crate::SealServerBuilder::openings) of sealed first flights with its network only.
+    ///
+    /// # Errors
+    /// See [`AcceptError`].
+    ///
+    /// # Panics
+    /// As [`Acceptor::accept`].
+    pub async fn accept_over_from<IO>(&self, io: IO, client: IpAddr) -> Result<TlsStream<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.accept_from(io, Vec::new(), Arrival::at(client)).await
     }
 
     /// Accepts TLS on a stream of which the bytes `read` were read already, for example to see which protocol it has.

@@ -1,8 +1,10 @@
 //! The client's end.
 
 mod builder;
+mod dial;
 
 pub use builder::ConnectorBuilder;
+pub(crate) use dial::Dial;
 
 use crate::error::ConnectError;
 use crate::groups::Groups;
@@ -217,13 +219,13 @@ impl Connector {
         server: &Authority,
         data: FirstFlight<'_>,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        self.reach(client, server, data, true).await
+        self.reach(Dial::Client(client), server, data, true).await
     }
 
     /// `complete`: the data is a whole request.
     pub(crate) async fn reach(
         &self,
-        client: &Client,
+        dial: Dial<'_>,
         server: &Authority,
         data: FirstFlight<'_>,
         complete: bool,
@@ -233,13 +235,13 @@ impl Connector {
             Some(Considered::Clear(outcome)) => (None, Some(outcome)),
             Some(Considered::Sealed(request)) => (Some(request), Some(Outcome::Declined)),
         };
-        match self.attempt(client, server, data, sealed, outcome).await {
+        match self.attempt(dial, server, data, sealed, outcome).await {
             Ended::Taken(stream) => Ok(*stream),
             Ended::Over(error) => Err(error),
             Ended::Rejected(stream, read) => self.go_on_in_clear(stream, read, server, data).await,
             Ended::Failed(error) => {
                 tracing::debug!("a sealed first flight to {server} failed, ordinary TLS follows: {error}");
-                match self.attempt(client, server, data, None, Some(Outcome::TransportRefused)).await {
+                match self.attempt(dial, server, data, None, Some(Outcome::TransportRefused)).await {
                     Ended::Taken(stream) => Ok(*stream),
                     Ended::Over(error) | Ended::Failed(error) => Err(error),
                     Ended::Rejected(..) => Err(ConnectError::Closed),
@@ -262,14 +264,14 @@ impl Connector {
     /// One connect.
     async fn attempt(
         &self,
-        client: &Client,
+        dial: Dial<'_>,
         server: &Authority,
         data: FirstFlight<'_>,
         sealed: Option<SealedRequest<'_>>,
         outcome: Option<Outcome>,
     ) -> Ended<Stream> {
         let hellos = Hellos { connector: self, server, data, sealed, outcome, made: Mutex::default() };
-        let connected = client.connect_made(server, &hellos).await;
+        let connected = dial.open(server, &hellos).await;
         let Hellos { made, outcome, .. } = hellos;
         let Made { hellos, failed } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (stream, number) = match (connected, failed) {

@@ -1,6 +1,6 @@
 //! A TLS stream that connects with its first write.
 
-use crate::connector::Connector;
+use crate::connector::{Connector, Dial};
 use crate::stream::TlsStream;
 use firstflight::{Authority, Client, ReplaySafety, Stream};
 use std::fmt;
@@ -74,7 +74,7 @@ impl Connector {
                 let data = safety.flight(&first);
                 // More of a request with effects may follow.
                 let complete = data.is_replayable();
-                Ok(connector.reach(&client, &server, data, complete).await?)
+                Ok(connector.reach(Dial::Client(&client), &server, data, complete).await?)
             })
         });
         LazyTlsStream { state: State::Idle(Some(connect)), waiting: Arc::default() }

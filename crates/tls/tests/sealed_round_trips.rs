@@ -3,17 +3,14 @@
 
 mod common;
 
-use common::emulated::{AT, Path, RTT};
-use common::sealed::{PROTOCOL, keys_at, name};
-use common::{ANSWER, Ca, NAME, once, safe, site};
+use common::emulated::{AT, Path, RTT, certified};
+use common::sealed::{PROTOCOL, keys_at};
+use common::{Ca, NAME, once, safe, site};
 use firstflight::link::VirtualTime;
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream, Time, block_on_virtual};
-use firstflight_tls::rustls::{self, ClientConfig, ClientConnection};
-use firstflight_tls::seal::{Bind, Draft, Flags, Rid, Room, Target};
-use firstflight_tls::{Acceptor, SealServer};
-use std::io::Read;
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, Time, block_on_virtual};
+use firstflight_tls::seal::{KeySet, KeySource, Outcome};
+use firstflight_tls::{Acceptor, Connector, SealClient, SealServer};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -21,7 +18,6 @@ struct World {
     time: Time,
     client: Endpoint,
     ca: Ca,
-    seal: SealServer,
     config: ConnectConfig,
 }
 
@@ -30,92 +26,46 @@ fn world(clock: &VirtualTime) -> World {
     let time = path.time.clone();
     let ca = Ca::new();
     let made = ca.certify(NAME);
-    let seal = SealServer::builder(keys_at(7, 5, time.unix().as_secs()), 443);
-    let seal = seal.first_start(true).time(time.clone()).build().unwrap();
+    let seal = SealServer::builder(keys(&time, 7), 443).first_start(true).time(time.clone()).build().unwrap();
     let acceptor = Acceptor::builder().certificate(made.chain(), made.key()).alpn([PROTOCOL]);
-    let acceptor = acceptor.seal(seal.clone()).time(time.clone()).build().unwrap();
-    let (time, client, config) = path.serve(acceptor);
-    World { time, client, ca, seal, config }
+    let (time, client, config) = path.serve(acceptor.seal(seal).time(time).build().unwrap());
+    World { time, client, ca, config }
+}
+
+/// One key: 7 is the server's.
+fn keys(time: &Time, id: u8) -> KeySet {
+    keys_at(id, id, time.unix().as_secs())
 }
 
 impl World {
-    /// A flight as the connector makes it in a SYN, and TLS behind it.
-    fn seal(&self, first: FirstFlight<'_>, rid: u8) -> (Vec<u8>, ClientConnection) {
-        let (record, public) = (self.seal.record().unwrap(), name(NAME));
-        let to = Target { entry: &record.entries()[0], public_name: &public, port: 443 };
-        let flags = Flags { replayable: first.is_replayable(), complete: true };
-        let (rid, t_ms) = (Rid::from_bytes([rid; 16]), self.time.unix().as_millis() as u64);
-        let draft = Draft::new(to, rid, Bind::NONE, t_ms, flags, first.data(), PROTOCOL).unwrap();
-        let provider = rustls::crypto::CryptoProvider {
-            kx_groups: vec![rustls::crypto::aws_lc_rs::kx_group::X25519],
-            ..rustls::crypto::aws_lc_rs::default_provider()
-        };
-        let config = ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_root_certificates(self.ca.roots())
-            .with_no_client_auth();
-        let (client, hello) = common::sealed::hello(config, NAME, draft.alpn().to_vec());
-        let plan = Room::in_syn(1220, 40, 0).plan(hello.len(), first.data().len()).unwrap();
-        assert!(plan.fits_syn());
-        let flight = draft.seal(&hello, &public, &plan, &mut common::sealed::rng(3)).unwrap();
-        (flight.as_bytes().to_vec(), client)
+    /// A connector that knows this key.
+    fn connector(&self, id: u8) -> Connector {
+        let record = keys(&self.time, id).record(self.time.unix().as_secs()).unwrap();
+        let seal = SealClient::new().record(site(), record, KeySource::Configuration);
+        self.ca.connector().http1().seal(seal).time(self.time.clone()).build().unwrap()
     }
 
-    async fn open(&self, bytes: &[u8]) -> Stream {
-        let remote: SocketAddr = AT.parse().unwrap();
-        let first = FirstFlight::safely_replayable(bytes);
-        let stream = self.client.connect(remote, first, &self.config).await.unwrap();
-        stream.set_nodelay(true);
-        stream
+    /// How many round trips until the first byte of the response, and what became of the seal.
+    async fn visit(&self, connector: &Connector, first: FirstFlight<'_>) -> (f64, Outcome) {
+        self.visit_with(&self.config, connector, first).await
     }
 
-    /// How many round trips until the first byte of the response.
-    async fn visit(&self, first: FirstFlight<'_>, rid: u8) -> f64 {
+    async fn visit_with(
+        &self,
+        config: &ConnectConfig,
+        connector: &Connector,
+        first: FirstFlight<'_>,
+    ) -> (f64, Outcome) {
+        let (remote, site): (SocketAddr, _) = (AT.parse().unwrap(), site());
         let began = self.time.now();
-        let (bytes, mut client) = self.seal(first, rid);
-        let mut stream = self.open(&bytes).await;
-        let (mut piece, mut answer) = (vec![0; 4096], Vec::new());
-        while answer.is_empty() {
-            let count = stream.read(&mut piece).await.unwrap();
-            assert!(count > 0);
-            let mut rest = &piece[..count];
-            while !rest.is_empty() {
-                client.read_tls(&mut rest).unwrap();
-                client.process_new_packets().unwrap();
-            }
-            let _ = client.reader().read_to_end(&mut answer);
-            if !client.is_handshaking() {
-                common::sealed::send(&mut stream, &mut client).await;
-            }
-        }
+        let connecting = connector.connect_by(&self.client, remote, &site, first, config);
+        let mut stream = connecting.await.unwrap();
+        stream.read_exact(&mut [0]).await.unwrap();
         let trips = (self.time.now() - began).as_secs_f64() / RTT.as_secs_f64();
-        assert!(answer.starts_with(ANSWER));
         stream.shutdown().await.unwrap();
         // So that no connection disturbs the next one.
         self.time.sleep(RTT * 100).await;
-        trips
-    }
-
-    /// The same by the connector, on a connection whose handshake is complete. Without the trip of that handshake.
-    async fn over(&self, first: FirstFlight<'_>, stale: bool) -> f64 {
-        let mut record = self.seal.record().unwrap();
-        if stale {
-            record = keys_at(9, 9, self.time.unix().as_secs()).record(self.time.unix().as_secs()).unwrap();
-        }
-        let seal = firstflight_tls::SealClient::new();
-        let seal = seal.record(site(), record, firstflight_tls::seal::KeySource::Configuration);
-        let connector = self.ca.connector().http1().seal(seal).time(self.time.clone()).build().unwrap();
-        let stream = self.open(&[]).await;
-        stream.connected().await.unwrap();
-        let began = self.time.now();
-        let mut stream = connector.connect_over(stream, &site(), first).await.unwrap();
-        let mut answer = [0];
-        stream.read_exact(&mut answer).await.unwrap();
-        let trips = (self.time.now() - began).as_secs_f64() / RTT.as_secs_f64();
-        stream.shutdown().await.unwrap();
-        self.time.sleep(RTT * 100).await;
-        trips
+        (trips, stream.seal_outcome().unwrap())
     }
 }
 
@@ -124,22 +74,61 @@ fn one_round_trip_at_the_first_contact_with_tls() {
     let clock = VirtualTime::new(Duration::from_secs(1_800_000_000));
     let measured = block_on_virtual(&clock, async {
         let world = world(&clock);
+        let (right, stale) = (world.connector(7), world.connector(9));
         let mut all = Vec::new();
-        // Without a cookie; with one; and what must not run twice.
-        all.push(world.visit(safe(), 1).await);
-        all.push(world.visit(safe(), 2).await);
-        all.push(world.visit(once(), 3).await);
-        // On an open connection: a right key, at most once, a stale key.
-        all.push(world.over(safe(), false).await);
-        all.push(world.over(once(), false).await);
-        all.push(world.over(safe(), true).await);
+        // Without a cookie, which may run twice and not; with one; a stale key.
+        all.push(world.visit(&right, safe()).await);
+        world.client.forget_credentials();
+        all.push(world.visit(&right, once()).await);
+        all.push(world.visit(&right, safe()).await);
+        all.push(world.visit(&right, once()).await);
+        all.push(world.visit(&stale, safe()).await);
+        all.push(world.visit(&stale, once()).await);
         all
     })
     .unwrap();
+    use Outcome::{OneRoundTrip, StaleKey, TransportRefused};
+    let expected = [
+        (2.0, TransportRefused),
+        (3.0, TransportRefused),
+        (1.0, OneRoundTrip),
+        (2.0, TransportRefused),
+        (3.0, StaleKey),
+        (3.0, StaleKey),
+    ];
+    are(&measured, &expected);
+}
+
+/// On IP, under a certificate for a server that the client has never contacted. A request that must not run twice is bound to
+/// it, and runs as early.
+#[test]
+fn one_round_trip_at_the_first_contact_of_all() {
+    let clock = VirtualTime::new(Duration::from_secs(1_800_000_000));
+    let measured = block_on_virtual(&clock, async {
+        let world = world(&clock);
+        let (right, stale) = (world.connector(7), world.connector(9));
+        // No cookies: a client with one shows that.
+        let config = ConnectConfig::default().asap(Some(certified(&world.time)));
+        let mut all = Vec::new();
+        for first in [safe(), once()] {
+            all.push(world.visit_with(&config, &right, first).await);
+        }
+        all.push(world.visit_with(&config, &stale, safe()).await);
+        let (remote, site) = (AT.parse().unwrap(), site());
+        let lost = stale.connect_by(&world.client, remote, &site, once(), &config).await.unwrap_err();
+        assert!(lost.maybe_delivered(), "a REJECT says nothing about what could have run: {lost}");
+        all
+    })
+    .unwrap();
+    use Outcome::{OneRoundTrip, StaleKey};
+    are(&measured, &[(1.0, OneRoundTrip), (1.0, OneRoundTrip), (3.0, StaleKey)]);
+}
+
+fn are(measured: &[(f64, Outcome)], expected: &[(f64, Outcome)]) {
     println!("{measured:?}");
-    let rounded: Vec<_> = measured.iter().map(|trips| trips.round()).collect();
-    assert_eq!(rounded, [2.0, 1.0, 2.0, 1.0, 2.0, 3.0]);
-    for trips in measured {
+    let rounded: Vec<_> = measured.iter().map(|(trips, outcome)| (trips.round(), *outcome)).collect();
+    assert_eq!(rounded, expected);
+    for (trips, _) in measured {
         assert!((trips - trips.round()).abs() < 0.05, "no wait but the path's");
     }
 }

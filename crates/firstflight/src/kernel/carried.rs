@@ -1,8 +1,8 @@
 //! An attempt in UDP that races with the kernel's.
 
 use crate::endpoint::Endpoint;
-use crate::first_flight::{Carriage, Flights};
-use crate::stream::{EngineStream, Way, first_data};
+use crate::first_flight::Flights;
+use crate::stream::{EngineStream, first_data};
 use firstflight_credential::{NetworkId, Outcome};
 use firstflight_stack::ConnectConfig;
 use std::borrow::Cow;
@@ -38,15 +38,8 @@ impl Carried<'_> {
         network: NetworkId,
     ) -> io::Result<Opened<'f>> {
         let mut config = self.config.clone();
-        let (mut block, mut mss) = (None, None);
-        if let (Some(certified), Flights::Made(_)) = (&mut config.asap, flights) {
-            let mut id = [0; 8];
-            crate::random_bytes(&mut id)?;
-            certified.request_id = Some(id);
-            (block, mss) = (Some(certified.certificate.block(&certified.identity, id)), certified.mss);
-        }
         let replayable = flights.are_replayable(true);
-        let data = flights.data(|| Carriage { attempt, network, way: Way::Udp, block, mss })?;
+        let data = flights.by_engine(attempt, network, &mut config)?;
         let mut config = Cow::Owned(config.replay_safe(replayable));
         let first = first_data(&mut config, &data);
         let (stream, taken) = EngineStream::open(&self.endpoint.shared, self.remote, first, &config)?;

@@ -13,6 +13,7 @@ pub mod once;
 pub mod ours;
 pub mod ours_bulk;
 pub mod report;
+pub mod seal;
 pub mod smoltcp;
 pub mod smoltcp_bulk;
 pub mod sockets;
@@ -252,6 +253,22 @@ fn repeat(
         passed += took;
     }
     Ok((done, passed))
+}
+
+/// Microseconds for each operation.
+fn each(
+    time: Duration,
+    step: impl FnMut() -> Result<(u64, Duration), BenchError>,
+) -> Result<f64, BenchError> {
+    let (done, passed) = repeat(time, step)?;
+    Ok(passed.as_secs_f64() * 1e6 / done as f64)
+}
+
+/// The result of `step`, and its CPU time.
+fn timed<T>(step: impl FnOnce() -> T) -> Result<(T, Duration), BenchError> {
+    let start = cpu_time()?;
+    let done = step();
+    Ok((done, cpu_time()?.saturating_sub(start)))
 }
 
 /// Prints one line that overwrites itself, if stderr is a terminal.

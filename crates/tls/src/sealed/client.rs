@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The longest flight in a SYN of the kernel's TCP, bytes. The kernel does not say how much a SYN holds. A path of IPv6
-/// has 1220 bytes at least, of which options take 40 at most.
-const KERNEL: usize = 1024;
+/// The longest flight in a SYN that is not known to hold more, bytes. The kernel does not say how much one holds. A path of
+/// IPv6 has 1220 bytes at least, of which options take 40 at most.
+const UNKNOWN_SYN: usize = 1024;
 /// What a SYN in UDP holds if the server has not published it, in bytes of a datagram.
 const DATAGRAM: u16 = 1200;
 /// The carrier's header in front of it.
@@ -153,13 +153,14 @@ impl SealedRequest<'_> {
         carriage: &Carriage,
     ) -> Result<Option<SealedHello>, ConnectError> {
         let bind = carriage.block.as_ref().map_or(Bind::NONE, Bind::to);
-        let plan = |hello: usize| match carriage.way {
-            Way::Udp => {
-                let mss = carriage.mss.unwrap_or(DATAGRAM).saturating_sub(CARRIER);
-                let block = if carriage.block.is_some() { BLOCK } else { 0 };
+        let block = if carriage.block.is_some() { BLOCK } else { 0 };
+        let plan = |hello: usize| match (carriage.way, carriage.mss) {
+            (Way::Udp, mss) => {
+                let mss = mss.unwrap_or(DATAGRAM).saturating_sub(CARRIER);
                 Room::in_udp(mss, OPTIONS, block).plan(hello, self.data.data().len())
             }
-            _ => self.on_connection(hello).filter(|plan| plan.total <= KERNEL),
+            (Way::Ip, Some(mss)) => Room::in_syn(mss, OPTIONS, block).plan(hello, self.data.data().len()),
+            _ => self.on_connection(hello).filter(|plan| plan.total <= UNKNOWN_SYN),
         };
         self.seal(connector, carriage.into(), bind, plan)
     }

@@ -139,8 +139,12 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// Nothing is known of it.
-    pub(crate) const UNKNOWN: Self =
-        Self { peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED), block: BlockState::None };
+    pub(crate) const UNKNOWN: Self = Self::at(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+    /// From this address.
+    pub(crate) const fn at(peer: IpAddr) -> Self {
+        Self { peer, block: BlockState::None }
+    }
 
     pub(crate) fn of(stream: &Stream) -> Self {
         let signed = stream.signed_bytes() as usize;

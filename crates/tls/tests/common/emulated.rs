@@ -1,9 +1,15 @@
 //! Two engines on an emulated path of 100 ms in virtual time, and a server with Fast Open.
 
-use super::{ANSWER, REQUEST};
-use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use super::{ANSWER, NAME, REQUEST};
+use firstflight::credential::asap::{
+    AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
+};
+use firstflight::credential::{
+    FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
+};
 use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
-use firstflight::{ConnectConfig, Endpoint, ListenConfig, Listener, Time};
+use firstflight::wire::asap::CertificateFlags;
+use firstflight::{Certified, ConnectConfig, Endpoint, ListenConfig, Listener, Time};
 use firstflight_tls::Acceptor;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +18,50 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub(crate) const RTT: Duration = Duration::from_millis(100);
 /// The server's address.
 pub(crate) const AT: &str = "10.0.0.2:443";
+
+/// The client's address.
+const CLIENT: &str = "10.0.0.1";
+
+/// The verifier that the server trusts as its own.
+fn verifier() -> PrivateKey {
+    PrivateKey::from_seed(&[1; 32])
+}
+
+fn identity() -> Identity {
+    Identity::name(NAME, 443)
+}
+
+/// Takes certificates, as a server that has run for ten minutes.
+fn policy(time: &Time) -> AsapPolicy {
+    let trusted = Trusted { own: true, ..Trusted::new(verifier().public()) };
+    let (key, began) = (firstflight::random_guard_key().unwrap(), time.unix().as_millis() as u64 - 600_000);
+    AsapPolicy {
+        trust: Arc::new(TrustStore::new([trusted]).unwrap()),
+        identities: [identity()].into(),
+        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, began)),
+        domain: GuardDomain::All,
+        pending: Arc::new(PendingLimit::new(16)),
+        relayed: None,
+        quarantine: Quarantine::default(),
+    }
+}
+
+/// A certificate for the client. The server is known to execute each request once.
+pub(crate) fn certified(time: &Time) -> Certified {
+    let (address, key, now) = (CLIENT.parse().unwrap(), PrivateKey::from_seed(&[2; 32]), time.now());
+    let (flags, unix) = (CertificateFlags::new(1, true, false).unwrap(), time.unix().as_secs() as u32);
+    let body = certify(&verifier(), &key.public(), address, unix, 1800, flags).unwrap();
+    let certificate = ClientCertificate::new(body, verifier().public(), address, key, now).unwrap();
+    Certified {
+        certificate: Arc::new(certificate),
+        now,
+        identity: identity(),
+        known: true,
+        once: true,
+        mss: Some(1460),
+        request_id: None,
+    }
+}
 
 /// Both ends of the path.
 pub(crate) struct Path {
@@ -31,10 +81,11 @@ impl Path {
             let config = firstflight::config(vec![address.parse().unwrap()]).unwrap();
             Endpoint::in_time(config, link, &time)
         };
-        let (client, server) = (endpoint("10.0.0.1", a), endpoint("10.0.0.2", b));
+        let (client, server) = (endpoint(CLIENT, a), endpoint("10.0.0.2", b));
         let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
         let mut listen = ListenConfig::new(AT.parse().unwrap());
         listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
+        listen.asap = Some(policy(&time));
         let listener = server.listen(listen).unwrap();
         let config = ConnectConfig::default().fast_open(true);
         Self { time, client, config, server, listener }

@@ -6,7 +6,7 @@ mod report;
 mod tests;
 mod work;
 
-use super::{BenchError, Rounds, cpu_time, progress, repeat};
+use super::{BenchError, Rounds, each, progress};
 use std::time::Duration;
 use work::Work;
 
@@ -87,20 +87,4 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
     progress("");
     let results = Results { rounds: options.rounds, quick: options.quick, rows };
     Ok(if options.json { report::json(&results) } else { report::table(&results) })
-}
-
-/// Microseconds for each operation.
-fn each(
-    time: Duration,
-    step: impl FnMut() -> Result<(u64, Duration), BenchError>,
-) -> Result<f64, BenchError> {
-    let (done, passed) = repeat(time, step)?;
-    Ok(passed.as_secs_f64() * 1e6 / done as f64)
-}
-
-/// The result of `step`, and its CPU time.
-fn timed<T>(step: impl FnOnce() -> T) -> Result<(T, Duration), BenchError> {
-    let start = cpu_time()?;
-    let done = step();
-    Ok((done, cpu_time()?.saturating_sub(start)))
 }

@@ -1,8 +1,8 @@
 //! A front, its messages, and one step for each row.
 
-use super::super::BenchError;
 use super::super::certificates::signatures::{NOW, NOW_MS};
-use super::{Row, timed};
+use super::super::{BenchError, timed};
+use super::Row;
 use crate::certified::{LASTS, certificate, identity, key};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::relay::RelayCounters;

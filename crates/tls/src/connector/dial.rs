@@ -1,0 +1,95 @@
+//! What opens the connections of a connect: a client, or an engine of the caller's.
+
+use super::{Connector, Hellos};
+use crate::error::ConnectError;
+use crate::stream::TlsStream;
+use firstflight::{Authority, Client, ClientError, ConnectConfig, Endpoint, FirstFlight, Stream};
+use std::io;
+use std::net::SocketAddr;
+
+/// What opens connections.
+#[derive(Clone, Copy)]
+pub(crate) enum Dial<'a> {
+    Client(&'a Client),
+    Engine { endpoint: &'a Endpoint, remote: SocketAddr, config: &'a ConnectConfig },
+}
+
+/// Why there is no connection.
+pub(super) enum Undialled {
+    Client(ClientError),
+    Engine(io::Error),
+}
+
+impl From<Undialled> for io::Error {
+    fn from(error: Undialled) -> Self {
+        match error {
+            Undialled::Client(error) => error.into(),
+            Undialled::Engine(error) => error,
+        }
+    }
+}
+
+impl From<Undialled> for ConnectError {
+    fn from(error: Undialled) -> Self {
+        match error {
+            Undialled::Client(error) => error.into(),
+            Undialled::Engine(error) => Self::Io(error),
+        }
+    }
+}
+
+impl Dial<'_> {
+    /// Opens a connection. Returns the number of the attempt that it belongs to, too.
+    pub(super) async fn open(
+        &self,
+        server: &Authority,
+        hellos: &Hellos<'_>,
+    ) -> Result<(Stream, u32), Undialled> {
+        match *self {
+            Self::Client(client) => client.connect_made(server, hellos).await.map_err(Undialled::Client),
+            Self::Engine { endpoint, remote, config } => {
+                let connected = endpoint.connect_made(remote, hellos, config).await;
+                connected.map(|stream| (stream, 0)).map_err(Undialled::Engine)
+            }
+        }
+    }
+}
+
+impl Connector {
+    /// Like [`Connector::connect_to`], by an engine of the caller's, for example on a TUN device. `remote` is the server's
+    /// address, and `config` has the settings of [`Endpoint::connect`]: Fast Open, a certificate, the carrier. The
+    /// ClientHello, early data or sealed request are the engine's first flight.
+    ///
+    /// With a certificate in `config`, a sealed request is bound to it, and may run early at the first contact. Give the
+    /// payload that the server takes in a SYN ([`Certified::mss`](firstflight::Certified::mss)): without it a flight has at
+    /// most 1,024 bytes on IP.
+    ///
+    /// ```no_run
+    /// # use firstflight::{ConnectConfig, Endpoint, FirstFlight};
+    /// # use firstflight_tls::{ConnectError, Connector};
+    /// async fn ask(connector: &Connector, endpoint: &Endpoint) -> Result<(), ConnectError> {
+    ///     let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\nHost: www.example.com\r\n\r\n");
+    ///     let (remote, config) = ("192.0.2.1:443".parse().unwrap(), ConnectConfig::default().fast_open(true));
+    ///     let server = "www.example.com:443".parse()?;
+    ///     let stream = connector.connect_by(endpoint, remote, &server, request, &config).await?;
+    ///     println!("{:?}, {:?}", stream.handshake(), stream.seal_outcome());
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time, unless the [`time`](crate::ConnectorBuilder::time) is virtual.
+    pub async fn connect_by(
+        &self,
+        endpoint: &Endpoint,
+        remote: SocketAddr,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        config: &ConnectConfig,
+    ) -> Result<TlsStream<Stream>, ConnectError> {
+        self.reach(Dial::Engine { endpoint, remote, config }, server, data, true).await
+    }
+}
