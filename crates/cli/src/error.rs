@@ -10,6 +10,7 @@ use crate::get::GetError;
 use crate::key_fault;
 use crate::keys::KeysError;
 use crate::network::NetworkError;
+use crate::proxy::ProxyError;
 use crate::seal::SealError;
 use crate::serve::ServeError;
 use crate::verifier::VerifierError;
@@ -41,6 +42,9 @@ pub enum Error {
     /// An error of `keys`.
     #[error(transparent)]
     Keys(#[from] KeysError),
+    /// An error of `proxy`.
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
     /// An error of `seal`.
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -92,6 +96,7 @@ impl Error {
             Self::Demo(error) => error.exit_code(),
             Self::Verifier(error) => error.exit_code(),
             Self::Dns(error) => error.exit_code(),
+            Self::Proxy(error) => error.exit_code(),
             Self::Seal(error) => error.exit_code(),
             Self::Lookup(..) | Self::Random(_) | Self::Runtime(_) => ExitCode::from(1),
             _ => ExitCode::from(2),

@@ -23,6 +23,7 @@ mod keys;
 mod network;
 mod observed;
 mod output;
+mod proxy;
 mod reach;
 mod seal;
 mod serve;
@@ -67,6 +68,7 @@ enum Command {
     Demo(demo::Args),
     Serve(Box<serve::Args>),
     Get(get::Args),
+    Proxy(Box<proxy::Args>),
     Explain(explain::Args),
     Doctor(doctor::Args),
     Cache(cache::Args),
@@ -100,6 +102,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => block_on(serve::run(*args)),
         Command::Get(args) => block_on(get::run(args)),
+        Command::Proxy(args) => block_on(proxy::run(*args)),
         Command::Keys(args) => block_on(keys::run(args)),
         Command::Verifier(args) => block_on(verifier::run(args)),
         Command::Certificate(args) => block_on(certificate::run(args)),

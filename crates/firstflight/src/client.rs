@@ -5,9 +5,11 @@ mod asap;
 mod authority;
 mod builder;
 mod network;
+pub(crate) mod outlook;
 
 pub use authority::{Authority, BadAuthority, Host};
 pub use builder::ClientBuilder;
+pub use outlook::Outlook;
 
 use crate::cache::CredentialCache;
 use crate::first_flight::{FirstFlight, Flights, MakeFlight};
@@ -156,20 +158,42 @@ impl Client {
 
     async fn reach(&self, server: &Authority, flights: Flights<'_>) -> Result<(Stream, u32), ClientError> {
         let began = Instant::now();
+        let (addresses, lookup) = self.find(server, began).await?;
+        self.race(server, &addresses, flights).await.map(|(stream, number)| {
+            let connect = began.elapsed().saturating_sub(lookup);
+            (stream.took(ConnectTimes { lookup, connect }), number)
+        })
+    }
+
+    /// Looks up the addresses of `server`, best one first, and asks beside it what the server publishes, as
+    /// [`Client::connect`] does. For a caller that wants to see the addresses before [`Client::connect_at`].
+    ///
+    /// # Errors
+    /// [`ClientError::Lookup`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn look_up(&self, server: &Authority) -> Result<Vec<SocketAddr>, ClientError> {
+        self.find(server, Instant::now()).await.map(|(addresses, _)| addresses)
+    }
+
+    /// The addresses of a server, and how long they took since `began`.
+    async fn find(
+        &self,
+        server: &Authority,
+        began: Instant,
+    ) -> Result<(Vec<SocketAddr>, Duration), ClientError> {
         let shared = &self.shared;
         #[cfg(feature = "asap")]
         let asked = self.asap().filter(|_| shared.names.is_none()).map(|asap| asap.ask(server));
-        let (addresses, ()) = tokio::join!(self.look_up(server), shared.networks.refresh(shared));
+        let (addresses, ()) = tokio::join!(self.addresses(server), shared.networks.refresh(shared));
         let addresses = addresses.map_err(|error| ClientError::Lookup { server: server.clone(), error })?;
         let lookup = began.elapsed();
         #[cfg(feature = "asap")]
         if let Some(asked) = asked {
             asked.wait(lookup).await;
         }
-        self.race(server, &addresses, flights).await.map(|(stream, number)| {
-            let connect = began.elapsed().saturating_sub(lookup);
-            (stream.took(ConnectTimes { lookup, connect }), number)
-        })
+        Ok((addresses, lookup))
     }
 
     /// Like [`Client::connect_to`], for a caller that has looked up the addresses itself, best one first.
@@ -219,11 +243,12 @@ impl Client {
         #[cfg(feature = "asap")]
         let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, &flights)?)));
         let at_most_once = !flights.are_replayable(false);
+        let network = shared.kernel.network();
         let course = Course {
             kernel: &shared.kernel,
             addresses,
             flights,
-            network: shared.kernel.network(),
+            network,
             fast_open: shared.fast_open,
             #[cfg(feature = "asap")]
             carried: offer.as_ref().map(|(_, offer)| offer.carried()),
@@ -237,8 +262,7 @@ impl Client {
         if let Some((asap, offer)) = &offer {
             asap.learn(server, offer, &result);
         }
-        #[cfg(not(feature = "asap"))]
-        let _ = server;
+        shared.kernel.note_contact(network, server, result.is_ok());
         result
             .map(|finish| (finish.stream, finish.number))
             .map_err(|error| ClientError::Connect { at_most_once, error })
@@ -319,7 +343,7 @@ impl Client {
     }
 
     /// The addresses of a server, best one first.
-    async fn look_up(&self, server: &Authority) -> io::Result<Vec<SocketAddr>> {
+    async fn addresses(&self, server: &Authority) -> io::Result<Vec<SocketAddr>> {
         if let Some(address) = server.address() {
             return Ok(vec![address]);
         }

@@ -22,10 +22,11 @@ pub(crate) mod race;
 pub use firstflight_kernel::{ListenConfig, Setting};
 
 use crate::cache::CredentialCache;
-use crate::credential::NetworkId;
+use crate::client::Authority;
+use crate::credential::{NetworkId, Permission};
 use crate::first_flight::{FirstFlight, Flights};
 use crate::listener::Listener;
-use crate::race::ConnectAnyError;
+use crate::race::{ConnectAnyError, interleave};
 use crate::stream::Stream;
 use memory::Memory;
 use std::io;
@@ -201,6 +202,38 @@ impl Kernel {
     /// Forgets everything about servers. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.memory().forget();
+    }
+
+    /// The addresses in the order in which they are tried: those that lost lately behind the others.
+    pub(crate) fn order(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+        let (last, first) = self.memory().split(addresses);
+        [interleave(&first), interleave(&last)].concat()
+    }
+
+    /// Whether data would ride in the SYN to the first of `addresses`: the kernel has a cookie, and nothing speaks against
+    /// its use.
+    pub(crate) fn has_cookie(&self, addresses: &[SocketAddr]) -> bool {
+        let Some(first) = self.order(addresses).first().copied() else { return false };
+        let memory = self.memory();
+        let free = memory.permission(first.ip()) == Permission::Everything && !memory.was_closed(first);
+        drop(memory);
+        free && firstflight_kernel::has_cookie(first.ip()).unwrap_or_else(|error| {
+            tracing::debug!(%error, "cannot ask the kernel for its cookies");
+            false
+        })
+    }
+
+    /// A connect to `server` that began on `network` has ended.
+    pub(crate) fn note_contact(&self, network: NetworkId, server: &Authority, succeeded: bool) {
+        let mut memory = self.memory();
+        if memory.network() == network {
+            memory.note_contact(server, succeeded);
+        }
+    }
+
+    /// Whether the last connect to `server` succeeded, on this network.
+    pub(crate) fn answered(&self, server: &Authority) -> bool {
+        self.memory().answered(server)
     }
 
     /// The network that the host is on, as far as is known.

@@ -188,6 +188,67 @@ fn udp_that_cannot_begin_leaves_a_whole_race() {
     });
 }
 
+/// A caller that must answer for a connect before it knows how it ends.
+#[test]
+fn the_outlook_is_good_with_a_cookie_and_an_answer() {
+    in_namespace("3", || async {
+        let (server, at) = bind().await;
+        let mut executed = serve(server);
+        let client = Client::new();
+        let addresses = client.look_up(&at).await.unwrap();
+        assert_eq!(addresses, [at.to_string().parse().unwrap()]);
+        assert_eq!(client.outlook(&at, &addresses).await, firstflight::Outlook::default());
+        // Without data, as for a client that has not spoken yet.
+        let stream = client.connect_to(&at, firstflight::FirstFlight::empty()).await.unwrap();
+        drop(stream);
+        let outlook = client.outlook(&at, &addresses).await;
+        assert_eq!((outlook.credential, outlook.answered), (Some(Way::Kernel), true));
+        assert!(client.clone().outlook(&at, &addresses).await.is_good(), "a clone");
+        let stream = answer(client.connect_at(&at, &addresses, safely()).await).await;
+        assert_eq!(stream.outcome(), Outcome::Accepted);
+        assert_eq!(executed.recv().await, Some(true));
+        // Another client shares the kernel's cookie, and has no contact of its own. One that uses no cookies has none.
+        let outlook = Client::new().outlook(&at, &addresses).await;
+        assert_eq!((outlook.credential, outlook.answered), (Some(Way::Kernel), false));
+        let off = Client::builder().off(true).build().unwrap();
+        assert_eq!(off.outlook(&at, &addresses).await.credential, None);
+        client.forget();
+        assert!(!client.outlook(&at, &addresses).await.answered);
+    });
+}
+
+#[test]
+fn the_outlook_ends_with_a_connect_that_fails() {
+    in_namespace("3", || async {
+        let (server, at) = bind().await;
+        let client = Client::new();
+        let addresses = client.look_up(&at).await.unwrap();
+        drop(client.connect_to(&at, firstflight::FirstFlight::empty()).await.unwrap());
+        assert!(client.outlook(&at, &addresses).await.is_good());
+        drop(server);
+        // A process that another test starts may have the socket until it runs its own program.
+        while tokio::net::TcpStream::connect(addresses[0]).await.is_ok() {}
+        assert!(client.connect_at(&at, &addresses, safely()).await.is_err());
+        let outlook = client.outlook(&at, &addresses).await;
+        assert!(!outlook.answered && !outlook.is_good());
+    });
+}
+
+#[test]
+fn a_certificate_is_a_credential_for_the_outlook() {
+    in_namespace("3", || async {
+        let site = certified().await;
+        let client = ready(site.client).await;
+        let addresses = client.look_up(&site.at).await.unwrap();
+        let outlook = client.outlook(&site.at, &addresses).await;
+        assert_eq!((outlook.credential, outlook.answered), (Some(Way::Udp), false));
+        assert_eq!(client.tcp_only().outlook(&site.at, &addresses).await.credential, None);
+        let stream = answer(client.connect_at(&site.at, &addresses, safely()).await).await;
+        assert_eq!(stream.way(), Way::Udp);
+        assert!(client.outlook(&site.at, &addresses).await.is_good());
+    });
+}
+
 #[test]
 fn off_and_private_clients_send_ordinary_syns() {
     in_namespace("3", || async {

@@ -25,6 +25,7 @@
 
 mod clock;
 mod connect;
+mod cookie;
 mod info;
 mod listener;
 mod quote;
@@ -35,6 +36,7 @@ mod sys;
 
 pub use clock::SystemClock;
 pub use connect::{Attempt, Carry, connect};
+pub use cookie::has_cookie;
 pub use info::{ClientFail, Facts, TcpInfo};
 pub use listener::{ListenConfig, Listener};
 pub use quote::{Quoted, Trip, send_through};

@@ -7,7 +7,7 @@ mod namespace;
 use firstflight_credential::{CookieKey, KeyRing, Outcome, Reason, Scheme};
 use firstflight_kernel::{
     Carry, ClientFail, ListenConfig, Listener, Quoted, Setting, Stream, SystemClock, Trip, connect,
-    send_through,
+    has_cookie, send_through,
 };
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 use namespace::{in_namespace, nft};
@@ -59,6 +59,19 @@ fn keys(bytes: &[u8]) -> Arc<KeyRing> {
     let mut keys = bytes.iter().map(|byte| CookieKey::from_bytes([*byte; 16]));
     let ring = KeyRing::new(Scheme::Linux, keys.next().unwrap());
     Arc::new(keys.fold(ring, KeyRing::with_backup))
+}
+
+#[test]
+fn a_cookie_of_the_kernel_is_seen() {
+    in_namespace("3", || async {
+        for family in [4, 6] {
+            let listener = Listener::bind(any(family), ListenConfig::default()).unwrap();
+            let ip = listener.local_addr().ip();
+            assert!(!has_cookie(ip).unwrap(), "before a visit");
+            exchange(visit(&listener, b"first").await, b"first").await;
+            assert!(has_cookie(ip).unwrap(), "after it");
+        }
+    });
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What is remembered of servers and paths for the kernel's sockets.
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
+use crate::client::Authority;
+use crate::client::outlook::Contacts;
 use crate::history::{History, Way};
 use crate::shared::clock_of;
 use crate::time::Time;
@@ -39,6 +41,7 @@ pub(super) struct Memory {
     lost: VecDeque<(NetworkId, IpAddr, Instant)>,
     /// Ports that refused an ordinary SYN, the oldest refusal first.
     closed: VecDeque<(NetworkId, SocketAddr, Instant)>,
+    contacts: Contacts,
     time: Time,
     /// Saves what is learnt.
     keeper: Option<Keeper>,
@@ -52,6 +55,7 @@ impl Memory {
             history: History::default(),
             lost: VecDeque::new(),
             closed: VecDeque::new(),
+            contacts: Contacts::default(),
             time: Time::system(),
             keeper: None,
         }
@@ -97,6 +101,7 @@ impl Memory {
             self.history.clear();
             self.lost.clear();
             self.closed.clear();
+            self.contacts.clear();
         }
         unknown
     }
@@ -106,6 +111,7 @@ impl Memory {
         self.history.clear();
         self.lost.clear();
         self.closed.clear();
+        self.contacts.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
         }
@@ -114,6 +120,16 @@ impl Memory {
     /// The present network.
     pub(super) const fn network(&self) -> NetworkId {
         self.network
+    }
+
+    /// A connect to `server` has ended.
+    pub(super) fn note_contact(&mut self, server: &Authority, succeeded: bool) {
+        self.contacts.note(self.network, server, succeeded);
+    }
+
+    /// Whether the last connect to `server` succeeded.
+    pub(super) fn answered(&self, server: &Authority) -> bool {
+        self.contacts.answered(self.network, server)
     }
 
     /// `remote` refused an ordinary SYN.

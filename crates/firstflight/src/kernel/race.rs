@@ -4,7 +4,7 @@ use super::Kernel;
 use crate::first_flight::Flights;
 #[cfg(feature = "asap")]
 use crate::kernel::carried::{Carried, Opened};
-use crate::race::{ConnectAnyError, FailedAttempt, interleave};
+use crate::race::{ConnectAnyError, FailedAttempt};
 use crate::stream::{Race, Stream};
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_kernel::{Attempt, Carry, ClientFail, Stream as KernelStream, connect};
@@ -122,10 +122,8 @@ impl<'a> Course<'a> {
         (candidates(order, delay.is_some()), delay.unwrap_or(ATTEMPT_DELAY))
     }
 
-    /// The addresses, those that lost lately behind the others.
     fn order(&self) -> Vec<SocketAddr> {
-        let (last, first) = self.kernel.memory().split(self.addresses);
-        [interleave(&first), interleave(&last)].concat()
+        self.kernel.order(self.addresses)
     }
 
     /// Sends the SYN of an attempt. The error says whether the SYN was more than an ordinary one.

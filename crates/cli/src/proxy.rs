@@ -1,0 +1,171 @@
+//! `firstflight proxy`: connections in one round trip for programs that are not changed.
+
+mod error;
+mod log;
+
+pub use error::ProxyError;
+
+use crate::error::Error;
+use crate::output;
+use crate::stop::Stop;
+use clap::ValueEnum;
+use firstflight::Client;
+use firstflight::credential::asap::PublicKey;
+use firstflight::record::Names;
+use firstflight_proxy::{EarlyData, Proxy};
+use firstflight_verifier::{Group, IssuerAddress};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Run a proxy on this machine, so that unmodified programs connect in one round trip
+///
+/// Speaks HTTP (CONNECT, and plain http://) and SOCKS5 on one port of the loopback address. What a program sends first, a
+/// ClientHello or a GET, leaves in the first packet if the server takes that: with Fast Open (from the second connection
+/// on), or with a certificate (--verifier). It needs no privileges.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight proxy
+  https_proxy=http://127.0.0.1:3128 curl https://www.example.com/
+  curl -x socks5h://127.0.0.1:3128 https://www.example.com/
+  firstflight proxy --cache servers.json --pac --allow-host www.example.com
+
+The program is told yes before the proxy is connected only if the name resolved, a cookie or certificate is at hand, and
+the last connect to this server succeeded. Otherwise the proxy connects first and answers truthfully. A failure after an
+early yes resets the program's connection.
+A browser that uses a proxy for a host has no HTTP/3 and no ECH there: with --pac it uses it only where that pays.")]
+pub struct Args {
+    /// Address and port to listen on; can be repeated [default: 127.0.0.1:3128]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Allow --listen addresses that other machines reach. Everybody who reaches the proxy can use it: it has no users
+    /// and no passwords
+    #[arg(long)]
+    allow_remote: bool,
+    /// Allow programs to reach private networks (10.0.0.0/8, fc00::/7, …) through the proxy. This machine, the local link
+    /// and clouds' metadata services stay refused
+    #[arg(long)]
+    allow_private: bool,
+    /// Serve a PAC file at /proxy.pac: browsers then use the proxy for hosts that took a first flight, and for those of
+    /// --allow-host. Every program of this machine can read it, and see which of these hosts were visited
+    #[arg(long)]
+    pac: bool,
+    /// Name this host in the PAC file; can be repeated
+    #[arg(long, value_name = "HOST", requires = "pac")]
+    allow_host: Vec<String>,
+    /// What becomes of TLS early data behind a ClientHello
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Early::Hold)]
+    early_data: Early,
+    /// Keep what is learnt about servers in this file for later runs
+    #[arg(long, value_name = "FILE")]
+    cache: Option<PathBuf>,
+    /// Use no cookies of Fast Open
+    #[arg(long)]
+    no_fast_open: bool,
+    /// Ask this resolver for names [default: the system's]
+    #[arg(long, value_name = "ADDR:PORT")]
+    dns: Option<SocketAddr>,
+    /// Get certificates from this verifier, for first flights in UDP (ASAP)
+    #[arg(long, value_name = "ADDR:PORT", requires = "verifier_key")]
+    verifier: Option<SocketAddr>,
+    /// The verifier's public key, 64 hexadecimal digits
+    #[arg(long, value_name = "KEY", requires = "verifier")]
+    verifier_key: Option<String>,
+    /// File with the verifier's vantage points, all of which must see this client
+    #[arg(long, value_name = "FILE", requires = "verifier")]
+    group: Option<PathBuf>,
+    /// How long connections may go on after SIGTERM; then they are reset
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    drain: Duration,
+    /// Print one JSON object for each event
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Early {
+    /// It waits for the handshake of TCP
+    Hold,
+    /// It rides where servers execute it at most once: with a certificate
+    Once,
+    /// It rides always. The network may repeat it, beyond what TLS itself allows
+    Replay,
+}
+
+impl Args {
+    fn client(&self) -> Result<Client, Error> {
+        let mut builder = Client::builder()
+            .fast_open(!self.no_fast_open)
+            .servers_run_once(matches!(self.early_data, Early::Once));
+        if let Some(path) = &self.cache {
+            builder = builder.cache(path);
+        }
+        if let Some(at) = self.dns {
+            builder = builder.resolver(Names::at(at).map_err(|error| ProxyError::Resolver(at, error))?);
+        }
+        if let Some(issuer) = self.issuer()? {
+            builder = builder.verifier(issuer);
+        }
+        builder.build().map_err(Error::Cache)
+    }
+
+    fn issuer(&self) -> Result<Option<IssuerAddress>, ProxyError> {
+        let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
+        let key = key.parse::<PublicKey>().map_err(|error| ProxyError::Key(error.to_string()))?;
+        let mut issuer = IssuerAddress::new(address, key);
+        if let Some(path) = &self.group {
+            let group = Group::read(path).map_err(|error| ProxyError::Group(path.clone(), error))?;
+            issuer.group = group.addresses();
+        }
+        Ok(Some(issuer))
+    }
+
+    async fn proxy(&self, client: Client) -> Result<Proxy, ProxyError> {
+        let log = log::Log { json: self.json };
+        let mut builder = Proxy::builder(client)
+            .allow_remote(self.allow_remote)
+            .allow_private(self.allow_private)
+            .pac(self.pac)
+            .drain(self.drain)
+            .early_data(match self.early_data {
+                Early::Hold => EarlyData::Hold,
+                Early::Once => EarlyData::AtMostOnce,
+                Early::Replay => EarlyData::Replay,
+            })
+            .on_event(move |event| log.event(event));
+        for at in &self.listen {
+            builder = builder.listen(*at);
+        }
+        for host in &self.allow_host {
+            builder = builder.allow_host(host).map_err(|_| ProxyError::Host(host.clone()))?;
+        }
+        Ok(builder.bind().await?)
+    }
+}
+
+/// Runs the command until a signal arrives.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    let client = args.client()?;
+    let mut signals = Stop::new()?;
+    let proxy = args.proxy(client.clone()).await?;
+    if let Some(at) = proxy.local_addrs().iter().find(|at| !at.ip().is_loopback()) {
+        output::complain(&format_args!("everybody who reaches {at} can use this proxy"));
+    }
+    log::Log { json: args.json }.listening(&proxy);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = proxy.run(async { drop(stopped.await) });
+    tokio::pin!(running);
+    tokio::select! {
+        () = &mut running => {}
+        () = signals.asked() => drop(stop),
+    }
+    tokio::select! {
+        () = running => {}
+        // A second signal stops it at once.
+        () = signals.asked() => {}
+    }
+    client.close().await;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,47 @@
+//! Why `firstflight proxy` cannot do what was asked.
+
+use firstflight_proxy::BindError;
+use firstflight_verifier::GroupError;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Why the proxy does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// It cannot listen.
+    #[error("{0}{advice}", advice = advice(.0))]
+    Bind(#[from] BindError),
+    /// `--allow-host` is no host.
+    #[error("--allow-host {0:?} is not a host: write www.example.com or 192.0.2.1, without a port")]
+    Host(String),
+    /// `--dns` cannot be used.
+    #[error("--dns {0}: {1}")]
+    Resolver(SocketAddr, io::Error),
+    /// `--verifier-key` is not valid.
+    #[error("--verifier-key: {0}")]
+    Key(String),
+    /// The file of `--group` is not valid.
+    #[error("{0}: {1}")]
+    Group(PathBuf, GroupError),
+}
+
+impl ProxyError {
+    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Bind(BindError::Random(_)) => ExitCode::from(1),
+            _ => ExitCode::from(2),
+        }
+    }
+}
+
+const fn advice(error: &BindError) -> &'static str {
+    match error {
+        BindError::NotLoopback(_) => ": listen on 127.0.0.1 or [::1], or add --allow-remote",
+        BindError::Listen(..) => "; choose another --listen",
+        _ => "",
+    }
+}

@@ -1,0 +1,132 @@
+//! What the proxy prints.
+
+use crate::output;
+use firstflight_proxy::{Contact, Event, Protocol, Proxy};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// Prints events as lines, or as JSON.
+#[derive(Debug, Clone, Copy)]
+pub struct Log {
+    pub json: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "listening")]
+struct Listening {
+    addresses: Vec<String>,
+    status: String,
+    pac: Option<String>,
+}
+
+impl Log {
+    /// Says where the proxy is, and how to use it.
+    pub fn listening(self, proxy: &Proxy) {
+        let addresses: Vec<_> = proxy.local_addrs().iter().map(ToString::to_string).collect();
+        if self.json {
+            output::json(&Listening { addresses, status: proxy.status_url(), pac: proxy.pac_url() });
+            return;
+        }
+        for at in &addresses {
+            output::line(&format_args!("listening on {at} (HTTP and SOCKS5)"));
+        }
+        let at = addresses.first().map_or("", String::as_str);
+        output::line(&format_args!("use: export http_proxy=http://{at} https_proxy=http://{at}"));
+        output::line(&format_args!("  or: curl -x socks5h://{at} https://www.example.com/"));
+        output::line(&format_args!("status: {}", proxy.status_url()));
+        if let Some(pac) = proxy.pac_url() {
+            output::line(&format_args!("PAC file for browsers: {pac}"));
+        }
+    }
+
+    /// Prints an event.
+    pub fn event(self, event: &Event) {
+        match self.json {
+            true => output::json(event),
+            false => output::line(&text(event)),
+        }
+    }
+}
+
+fn text(event: &Event) -> String {
+    match event {
+        Event::Connected { protocol, server, address, contact } => {
+            format!("{server} ({address}, {}): {}", word(*protocol), contact_text(contact))
+        }
+        Event::Failed { protocol, server, error, reset, .. } => {
+            let reset = if *reset { "; it was told yes early, so its connection is reset" } else { "" };
+            format!("{server} ({}): failed: {error}{reset}", word(*protocol))
+        }
+        Event::Closed { server, sent, received, error, .. } => {
+            let how = error.as_ref().map_or_else(|| "closed".to_owned(), |error| format!("reset: {error}"));
+            format!("{server}: {how}, {sent} B sent, {received} B received")
+        }
+        Event::Refused { reason } => format!("refused: {reason}"),
+        // The library may say more than this command knows.
+        _ => format!("{event:?}"),
+    }
+}
+
+const fn word(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Connect => "CONNECT",
+        Protocol::Socks5 => "SOCKS5",
+        Protocol::Http => "http",
+        _ => "?",
+    }
+}
+
+fn contact_text(contact: &Contact) -> String {
+    let mut text = format!("{} by {}", contact.outcome, contact.way);
+    if let Some(reason) = contact.reason {
+        // Writing to a string does not fail.
+        let _ = write!(text, " ({reason})");
+    }
+    if contact.early_yes {
+        text.push_str(", early yes");
+    }
+    let _ = write!(text, ", {} ms", contact.connect_ms);
+    if contact.round_trips_saved > 0 {
+        text.push_str(", a round trip saved");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_line() {
+        let contact = Contact {
+            way: "kernel",
+            outcome: "accepted",
+            reason: None,
+            early_yes: true,
+            round_trips_saved: 1,
+            connect_ms: 12.5,
+            rtt_ms: None,
+        };
+        let connected = Event::Connected {
+            protocol: Protocol::Connect,
+            server: "www.example.com:443".into(),
+            address: "192.0.2.1:443".into(),
+            contact,
+        };
+        assert_eq!(
+            text(&connected),
+            "www.example.com:443 (192.0.2.1:443, CONNECT): accepted by kernel, early yes, 12.5 ms, a round trip saved"
+        );
+        let json = serde_json::to_value(&connected).unwrap();
+        assert_eq!((&json["event"], &json["outcome"]), (&"connected".into(), &"accepted".into()));
+        assert_eq!((&json["protocol"], &json["early_yes"]), (&"connect".into(), &true.into()));
+        let failed = Event::Failed {
+            protocol: Protocol::Socks5,
+            server: "a:1".into(),
+            error: "refused".into(),
+            error_type: "connection_refused",
+            reset: true,
+        };
+        assert!(text(&failed).ends_with("so its connection is reset"));
+    }
+}

@@ -1,0 +1,294 @@
+//! What became of first flights, for each server: for the status page, and for the PAC file.
+
+use firstflight::credential::{Outcome, Reason};
+use firstflight::{Authority, Host, Outlook, Stream};
+use lru::LruCache;
+use serde::Serialize;
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Servers remembered. The one whose last contact is the longest ago is forgotten first.
+const SERVERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+/// Contacts of a server that are kept for its plot.
+const RECENT: usize = 40;
+
+/// A connection to a server that was made, in words.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Contact {
+    /// How the segments travel: `kernel` or `udp`.
+    pub way: &'static str,
+    /// `accepted`, `handshake` or `unknown`.
+    pub outcome: &'static str,
+    /// Why the first flight was not accepted; see `docs/outcomes.md`.
+    pub reason: Option<&'static str>,
+    /// The client was told yes before the connect.
+    pub early_yes: bool,
+    /// Round trips that the first flight saved: 1 if the server took all of it before the handshake was complete.
+    pub round_trips_saved: u32,
+    /// From the first bytes, or from the request if the proxy connected first, until the server had answered.
+    pub connect_ms: f64,
+    /// The round-trip time, if it was measured.
+    pub rtt_ms: Option<f64>,
+}
+
+impl Contact {
+    pub(crate) fn new(stream: &Stream, early_yes: bool, took: Duration) -> Self {
+        let outcome = stream.outcome();
+        let saved = outcome.is_accepted() && outcome != Outcome::AcceptedPart;
+        Self {
+            way: stream.way().as_str(),
+            outcome: outcome.as_str(),
+            reason: outcome.reason().map(|reason| reason.as_str()),
+            early_yes,
+            round_trips_saved: saved.into(),
+            connect_ms: millis(took),
+            rtt_ms: stream.rtt().map(millis),
+        }
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// One bar of the plot.
+#[derive(Debug, Clone, Serialize)]
+struct Bar {
+    ms: f64,
+    outcome: &'static str,
+}
+
+/// What is known of one server.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Entry {
+    contacts: u64,
+    accepted: u64,
+    early_yes: u64,
+    failures: u64,
+    /// Connections that were reset, because the connect failed after an early yes.
+    resets: u64,
+    round_trips_saved: u64,
+    sent: u64,
+    received: u64,
+    last: Option<Contact>,
+    error: Option<String>,
+    recent: VecDeque<Bar>,
+    /// Whether first flights gain something at the host, as far as is known.
+    speaks: Option<bool>,
+    /// Of the last contact.
+    unix_ms: u64,
+}
+
+/// The table. Its memory is bounded.
+pub(crate) struct Board {
+    table: Mutex<Table>,
+    changed: watch::Sender<u64>,
+}
+
+struct Table {
+    servers: LruCache<Authority, Entry>,
+    total: Total,
+}
+
+/// Of all servers, also those that were forgotten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Total {
+    pub contacts: u64,
+    pub accepted: u64,
+    pub early_yes: u64,
+    pub failures: u64,
+    pub resets: u64,
+    pub round_trips_saved: u64,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    server: String,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        let table = Table { servers: LruCache::new(SERVERS), total: Total::default() };
+        Self { table: Mutex::new(table), changed: watch::Sender::new(0) }
+    }
+}
+
+impl Board {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, server: &Authority, now: u64, change: impl FnOnce(&mut Entry, &mut Total)) {
+        let mut table = self.table();
+        let Table { servers, total } = &mut *table;
+        let entry = servers.get_or_insert_mut(server.clone(), Entry::default);
+        entry.unix_ms = now;
+        change(entry, total);
+        drop(table);
+        self.changed.send_modify(|revision| *revision += 1);
+    }
+
+    /// Wakes at each change.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// What the client knew of the server before the connect.
+    pub(crate) fn expect(&self, server: &Authority, outlook: Outlook, now: u64) {
+        if outlook.is_good() {
+            self.change(server, now, |entry, _| entry.speaks = entry.speaks.or(Some(true)));
+        }
+    }
+
+    /// A server was reached.
+    pub(crate) fn reached(&self, server: &Authority, contact: &Contact, now: u64) {
+        let (accepted, saved) = (contact.outcome == "accepted", u64::from(contact.round_trips_saved));
+        self.change(server, now, |entry, total| {
+            entry.contacts += 1;
+            entry.accepted += u64::from(accepted);
+            entry.early_yes += u64::from(contact.early_yes);
+            entry.round_trips_saved += saved;
+            if saved > 0 {
+                entry.speaks = Some(true);
+            } else if contact.early_yes && contact.reason != Some(Reason::NoData.as_str()) {
+                // The data left, or would have, and gained nothing.
+                entry.speaks = Some(false);
+            }
+            entry.error = None;
+            if entry.recent.len() >= RECENT {
+                entry.recent.pop_front();
+            }
+            entry.recent.push_back(Bar { ms: contact.connect_ms, outcome: contact.outcome });
+            entry.last = Some(contact.clone());
+            total.contacts += 1;
+            total.accepted += u64::from(accepted);
+            total.early_yes += u64::from(contact.early_yes);
+            total.round_trips_saved += saved;
+        });
+    }
+
+    /// A server was not reached. With `reset` its client had been told yes.
+    pub(crate) fn failed(&self, server: &Authority, error: &str, reset: bool, now: u64) {
+        self.change(server, now, |entry, total| {
+            entry.failures += 1;
+            entry.resets += u64::from(reset);
+            entry.error = Some(error.chars().take(200).collect());
+            total.failures += 1;
+            total.resets += u64::from(reset);
+        });
+    }
+
+    /// Bytes that a connection carried.
+    pub(crate) fn carried(&self, server: &Authority, sent: u64, received: u64, now: u64) {
+        self.change(server, now, |entry, _| {
+            entry.sent += sent;
+            entry.received += received;
+        });
+    }
+
+    pub(crate) fn total(&self) -> Total {
+        self.table().total
+    }
+
+    /// The servers as JSON, the one of the last contact first.
+    pub(crate) fn servers(&self) -> serde_json::Result<serde_json::Value> {
+        let table = self.table();
+        let row = |(server, entry): (&Authority, _)| (server.to_string(), entry);
+        let rows = table.servers.iter().map(row).map(|(server, entry)| Row { server, entry });
+        serde_json::to_value(rows.collect::<Vec<_>>())
+    }
+
+    /// The names of hosts at which first flights gain something, as far as is known.
+    pub(crate) fn speakers(&self) -> BTreeSet<String> {
+        let table = self.table();
+        let speaks = table.servers.iter().filter(|(_, entry)| entry.speaks == Some(true));
+        speaks
+            .filter_map(|(server, _)| match server.host() {
+                Host::Name(name) => Some(name.clone()),
+                Host::Ip(_) => None,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contact(outcome: &'static str, saved: u32) -> Contact {
+        Contact {
+            way: "kernel",
+            outcome,
+            reason: None,
+            early_yes: true,
+            round_trips_saved: saved,
+            connect_ms: 1.5,
+            rtt_ms: None,
+        }
+    }
+
+    fn server(n: usize) -> Authority {
+        format!("host{n}.example:443").parse().unwrap()
+    }
+
+    #[test]
+    fn only_hosts_that_took_a_first_flight_or_will_are_named() {
+        let board = Board::default();
+        board.reached(&server(1), &contact("accepted", 1), 1);
+        board.reached(&server(2), &contact("handshake", 0), 2);
+        board.failed(&server(3), "refused", true, 3);
+        board.reached(&"192.0.2.1:80".parse().unwrap(), &contact("accepted", 1), 4);
+        assert_eq!(board.speakers(), ["host1.example".to_owned()].into());
+        let total = board.total();
+        assert_eq!((total.contacts, total.accepted, total.failures, total.resets), (3, 2, 1, 1));
+        assert_eq!(total.round_trips_saved, 2);
+        let servers = board.servers().unwrap();
+        assert_eq!(servers[0]["server"], "192.0.2.1:80");
+        assert_eq!(servers[1]["error"], "refused");
+        assert_eq!(
+            (&servers[3]["last"]["way"], &servers[3]["recent"][0]["ms"]),
+            (&"kernel".into(), &1.5.into())
+        );
+    }
+
+    /// Such as a browser's hybrid ClientHello, which fits no SYN.
+    #[test]
+    fn a_host_at_which_nothing_is_gained_is_not_named() {
+        let board = Board::default();
+        board.reached(&server(1), &contact("accepted", 1), 1);
+        board.reached(&server(1), &Contact { reason: Some("no-data"), ..contact("handshake", 0) }, 2);
+        assert_eq!(board.speakers().len(), 1);
+        let part = Contact { reason: Some("accepted-part"), ..contact("accepted", 0) };
+        board.reached(&server(1), &part, 3);
+        assert!(board.speakers().is_empty());
+        let mut outlook = Outlook::default();
+        (outlook.credential, outlook.answered) = (Some(firstflight::Way::Kernel), true);
+        board.expect(&server(1), outlook, 4);
+        assert!(board.speakers().is_empty(), "it is known better");
+        board.expect(&server(2), outlook, 5);
+        assert_eq!(board.speakers().len(), 1);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let board = Board::default();
+        for n in 0..SERVERS.get() + 10 {
+            for _ in 0..3 {
+                board.reached(&server(n), &contact("accepted", 1), 1);
+            }
+        }
+        for _ in 0..100 {
+            board.reached(&server(1), &contact("accepted", 1), 1);
+            board.failed(&server(1), &"x".repeat(1000), false, 1);
+        }
+        let table = board.table();
+        assert_eq!(table.servers.len(), SERVERS.get());
+        let entry = table.servers.peek(&server(1)).unwrap();
+        assert_eq!((entry.recent.len(), entry.error.as_ref().map(String::len)), (RECENT, Some(200)));
+    }
+}

@@ -1,0 +1,123 @@
+//! Why a server is not reached, and how that is said in HTTP and in SOCKS.
+
+use crate::policy::Forbidden;
+use crate::socks::Code;
+use firstflight::ClientError;
+use http::StatusCode;
+use std::io;
+
+/// Why a server is not reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The name has no address, or cannot be looked up.
+    #[error("{0}")]
+    Lookup(ClientError),
+    /// The proxy does not connect to such addresses.
+    #[error("it resolves to {}", .0.as_str())]
+    Forbidden(Forbidden),
+    /// The proxy sends no HTTP to this port, because another service has it.
+    #[error("port {0} is not for HTTP")]
+    Port(u16),
+    /// No address answered.
+    #[error("{0}")]
+    Connect(ClientError),
+    /// The lookup or the connect took too long.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The server broke HTTP, or its connection ended before the response.
+    #[error("no response: {0}")]
+    Response(String),
+    /// The response took too long.
+    #[error("no response in time")]
+    ResponseTimedOut,
+}
+
+/// What a failure means: the status of HTTP, the error type of RFC 9209, and the code of SOCKS.
+type Meaning = (StatusCode, &'static str, Code);
+
+impl Failure {
+    fn meaning(&self) -> Meaning {
+        match self {
+            Self::Lookup(_) => (StatusCode::BAD_GATEWAY, "dns_error", Code::HostUnreachable),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "destination_ip_prohibited", Code::NotAllowed),
+            Self::Port(_) => (StatusCode::FORBIDDEN, "http_request_denied", Code::NotAllowed),
+            Self::Connect(error) => connect(first(error)),
+            Self::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout", Code::TimedOut),
+            Self::Response(_) => (StatusCode::BAD_GATEWAY, "http_response_incomplete", Code::Failure),
+            Self::ResponseTimedOut => (StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", Code::Failure),
+        }
+    }
+
+    /// The status for a client of HTTP.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.meaning().0
+    }
+
+    /// The error type of the field `Proxy-Status` (RFC 9209 §2.3).
+    #[must_use]
+    pub fn error_type(&self) -> &'static str {
+        self.meaning().1
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        self.meaning().2
+    }
+}
+
+/// The kind of the first attempt's error.
+fn first(error: &ClientError) -> Option<io::ErrorKind> {
+    match error {
+        ClientError::Connect { error, .. } => error.attempts.first().map(|first| first.error.kind()),
+        ClientError::Lookup { error, .. } => Some(error.kind()),
+        _ => None,
+    }
+}
+
+const fn connect(kind: Option<io::ErrorKind>) -> Meaning {
+    use io::ErrorKind as Kind;
+    let gateway = StatusCode::BAD_GATEWAY;
+    match kind {
+        Some(Kind::ConnectionRefused) => (gateway, "connection_refused", Code::Refused),
+        Some(Kind::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout", Code::TimedOut),
+        Some(Kind::NetworkUnreachable) => (gateway, "destination_ip_unroutable", Code::NetworkUnreachable),
+        Some(Kind::HostUnreachable) => (gateway, "destination_ip_unroutable", Code::HostUnreachable),
+        _ => (gateway, "destination_unavailable", Code::Failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstflight::ConnectAnyError;
+
+    fn refused(kind: io::ErrorKind) -> Failure {
+        let attempt = firstflight::FailedAttempt {
+            remote: "192.0.2.1:80".parse().unwrap(),
+            outcome: firstflight::credential::Outcome::Undecided,
+            error: kind.into(),
+        };
+        let error = ConnectAnyError { attempts: vec![attempt] };
+        Failure::Connect(ClientError::Connect { at_most_once: false, error })
+    }
+
+    #[test]
+    fn each_failure_is_told_as_what_it_is() {
+        let told = |failure: &Failure| (failure.status().as_u16(), failure.error_type(), failure.code());
+        for (kind, expected) in [
+            (io::ErrorKind::ConnectionRefused, (502, "connection_refused", Code::Refused)),
+            (io::ErrorKind::TimedOut, (504, "connection_timeout", Code::TimedOut)),
+            (io::ErrorKind::HostUnreachable, (502, "destination_ip_unroutable", Code::HostUnreachable)),
+            (io::ErrorKind::NetworkUnreachable, (502, "destination_ip_unroutable", Code::NetworkUnreachable)),
+            (io::ErrorKind::BrokenPipe, (502, "destination_unavailable", Code::Failure)),
+        ] {
+            assert_eq!(told(&refused(kind)), expected);
+        }
+        let none = ClientError::Connect { at_most_once: true, error: ConnectAnyError { attempts: vec![] } };
+        assert_eq!(told(&Failure::Connect(none)).0, 502);
+        let forbidden = Failure::Forbidden(Forbidden::Loopback);
+        assert_eq!(told(&forbidden), (403, "destination_ip_prohibited", Code::NotAllowed));
+        assert!(forbidden.to_string().contains("own machine"));
+    }
+}

@@ -1,0 +1,38 @@
+//! A proxy at the client: connections in one round trip for programs that are not changed.
+//!
+//! A [`Proxy`] speaks HTTP (CONNECT, and requests with an absolute URI) and SOCKS5 on the loopback address, and connects
+//! by a [`firstflight::Client`]. The first bytes of a program, a ClientHello as a rule, then leave in the first packet.
+//!
+//! A program sends these bytes only when the proxy has said yes. The proxy says so **early**, before it is connected, only
+//! if the name resolved, a credential is at hand, and the last connect to this server succeeded. Otherwise it connects
+//! first, and answers truthfully. If the connect fails after an early yes, the client's connection is reset.
+//!
+//! `docs/proxy.md` describes the command `firstflight proxy`.
+#![forbid(unsafe_code)]
+
+mod board;
+mod body;
+mod connector;
+mod event;
+mod failure;
+mod first;
+mod forward;
+mod headers;
+mod hello;
+mod pac;
+mod pages;
+mod policy;
+mod proxy;
+mod reach;
+mod relay;
+mod settings;
+mod shared;
+mod socks;
+mod tunnel;
+
+pub use board::Contact;
+pub use event::{Event, Protocol};
+pub use failure::Failure;
+pub use policy::Forbidden;
+pub use proxy::{BindError, Proxy};
+pub use settings::{ADDRESS, EarlyData, Limits, ProxyBuilder};

@@ -1,0 +1,251 @@
+//! Which addresses a proxy may connect to.
+//!
+//! A name of an attacker's may resolve to any address, so what counts is the address that is connected to, not the name.
+
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Which addresses may be connected to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Policy {
+    /// Private networks, too.
+    pub private: bool,
+    /// Networks that may be connected to, whatever they are.
+    pub allowed: Vec<IpNet>,
+    /// The proxy's own addresses.
+    pub own: Vec<SocketAddr>,
+}
+
+/// Why an address is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Forbidden {
+    /// This machine, or the address of no machine.
+    Loopback,
+    /// The local link, where cloud services have their metadata, too.
+    LinkLocal,
+    /// A service that gives a cloud machine its credentials.
+    Metadata,
+    /// A private network.
+    Private,
+    /// Several machines, or an address that is reserved.
+    NoHost,
+    /// The proxy itself.
+    Itself,
+}
+
+impl Forbidden {
+    /// What the address is, in words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Loopback => "an address of the proxy's own machine",
+            Self::LinkLocal => "a link-local address",
+            Self::Metadata => "a cloud's metadata service",
+            Self::Private => "an address of a private network, which the proxy's settings do not allow",
+            Self::NoHost => "not the address of a host",
+            Self::Itself => "the proxy's own address",
+        }
+    }
+}
+
+impl Policy {
+    /// Whether `remote` may be connected to.
+    pub(crate) fn check(&self, remote: SocketAddr) -> Result<(), Forbidden> {
+        let ip = innermost(remote.ip());
+        let own = |own: &SocketAddr| {
+            own.port() == remote.port()
+                && (own.ip() == ip || (own.ip().is_unspecified() && class(ip).is_some()))
+        };
+        if self.own.iter().any(own) {
+            return Err(Forbidden::Itself);
+        }
+        if self.allowed.iter().any(|net| net.contains(&ip)) {
+            return Ok(());
+        }
+        match class(ip) {
+            Some(Forbidden::Private) if self.private => Ok(()),
+            Some(forbidden) => Err(forbidden),
+            None => Ok(()),
+        }
+    }
+
+    /// The addresses that may be connected to, or why none may.
+    pub(crate) fn filter(&self, found: &[SocketAddr]) -> Result<Vec<SocketAddr>, Forbidden> {
+        let mut why = None;
+        let allowed: Vec<_> = found
+            .iter()
+            .copied()
+            .filter(|remote| self.check(*remote).map_err(|forbidden| why = Some(forbidden)).is_ok())
+            .collect();
+        match (allowed.is_empty(), why) {
+            (true, Some(forbidden)) => Err(forbidden),
+            _ => Ok(allowed),
+        }
+    }
+}
+
+/// What an address is, if it is not one of the public internet.
+fn class(ip: IpAddr) -> Option<Forbidden> {
+    match ip {
+        IpAddr::V4(ip) => class_v4(ip),
+        IpAddr::V6(ip) => class_v6(ip),
+    }
+}
+
+/// The addresses of AWS, Google and most others are link-local. These are not: Alibaba, Oracle, and Azure's WireServer.
+const METADATA_V4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
+/// AWS.
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+fn class_v4(ip: Ipv4Addr) -> Option<Forbidden> {
+    let [a, b, c, _] = ip.octets();
+    if METADATA_V4.contains(&ip) {
+        return Some(Forbidden::Metadata);
+    }
+    // RFC 6890. Linux connects to 0.0.0.0 as to itself.
+    match (a, b, c) {
+        (0 | 127, ..) => Some(Forbidden::Loopback),
+        (169, 254, _) => Some(Forbidden::LinkLocal),
+        (10, ..) | (172, 16..=31, _) | (192, 168, _) => Some(Forbidden::Private),
+        // Shared addresses of providers (RFC 6598), and networks of benchmarks (RFC 2544).
+        (100, 64..=127, _) | (198, 18..=19, _) => Some(Forbidden::Private),
+        (192, 0, 0) | (224.., ..) => Some(Forbidden::NoHost),
+        _ => None,
+    }
+}
+
+fn class_v6(ip: Ipv6Addr) -> Option<Forbidden> {
+    if ip == METADATA_V6 {
+        return Some(Forbidden::Metadata);
+    }
+    match ip.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Some(Forbidden::Loopback),
+        [0xfe80..=0xfebf, ..] => Some(Forbidden::LinkLocal),
+        // Unique local addresses, site-local ones of old, and NAT64 with a prefix of the network's own (RFC 8215).
+        [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => Some(Forbidden::Private),
+        // What is not assigned (only 2000::/3 is), multicast, and the prefix of discarded packets.
+        [0x2000..=0x3fff, ..] => None,
+        _ => Some(Forbidden::NoHost),
+    }
+}
+
+/// The IPv4 address that an IPv6 address stands for, or that its packets are sent on to: mapped (`::ffff:0:0/96`),
+/// compatible (`::/96`), NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (RFC 3056) and Teredo (RFC 4380).
+fn innermost(ip: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = ip else { return ip };
+    let two = |high: u16, low: u16| IpAddr::from(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match v6.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => ip,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => two(high, low),
+        [0x2002, high, low, ..] => two(high, low),
+        [0x2001, 0, .., high, low] => two(!high, !low),
+        _ => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(policy: &Policy, ip: &str) -> Result<(), Forbidden> {
+        policy.check(SocketAddr::new(ip.parse().unwrap(), 443))
+    }
+
+    #[test]
+    fn only_the_public_internet_is_reached_by_default() {
+        use Forbidden::{LinkLocal, Loopback, Metadata, NoHost, Private};
+        let policy = Policy::default();
+        for (ip, expected) in [
+            ("127.0.0.1", Loopback),
+            ("127.255.255.254", Loopback),
+            ("0.0.0.0", Loopback),
+            ("0.1.2.3", Loopback),
+            ("::", Loopback),
+            ("::1", Loopback),
+            ("::ffff:127.0.0.1", Loopback),
+            ("::127.0.0.1", Loopback),
+            ("::ffff:0.0.0.0", Loopback),
+            ("64:ff9b::7f00:1", Loopback),
+            ("2002:7f00:1::", Loopback),
+            // Teredo, with the client's address inverted.
+            ("2001:0:1::80ff:fffe", Loopback),
+            ("169.254.169.254", LinkLocal),
+            ("::ffff:169.254.169.254", LinkLocal),
+            ("64:ff9b::a9fe:a9fe", LinkLocal),
+            ("fe80::1", LinkLocal),
+            ("febf::1", LinkLocal),
+            ("100.100.100.200", Metadata),
+            ("168.63.129.16", Metadata),
+            ("192.0.0.192", Metadata),
+            ("fd00:ec2::254", Metadata),
+            ("10.0.0.1", Private),
+            ("172.16.0.1", Private),
+            ("172.31.255.255", Private),
+            ("192.168.1.1", Private),
+            ("100.64.0.1", Private),
+            ("198.18.0.1", Private),
+            ("fd12::1", Private),
+            ("fec0::1", Private),
+            ("64:ff9b:1::a00:1", Private),
+            ("64:ff9b::10.0.0.1", Private),
+            ("::ffff:192.168.1.1", Private),
+            ("224.0.0.1", NoHost),
+            ("240.0.0.1", NoHost),
+            ("255.255.255.255", NoHost),
+            ("192.0.0.1", NoHost),
+            ("ff02::1", NoHost),
+            ("100::1", NoHost),
+            ("4000::1", NoHost),
+        ] {
+            assert_eq!(check(&policy, ip), Err(expected), "{ip}");
+        }
+        for ip in ["192.0.2.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2001:db8::1", "64:ff9b::808:808"] {
+            assert_eq!(check(&policy, ip), Ok(()), "{ip}");
+        }
+    }
+
+    #[test]
+    fn private_networks_are_an_option_and_nothing_else_is() {
+        let policy = Policy { private: true, ..Policy::default() };
+        for ip in ["10.0.0.1", "192.168.1.1", "fd12::1", "::ffff:10.0.0.1"] {
+            assert_eq!(check(&policy, ip), Ok(()), "{ip}");
+        }
+        for ip in ["127.0.0.1", "169.254.169.254", "100.100.100.200", "fd00:ec2::254", "fe80::1", "0.0.0.0"] {
+            assert!(check(&policy, ip).is_err(), "{ip}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_network_is_allowed_in_each_form() {
+        let policy = Policy { allowed: vec!["127.0.0.0/8".parse().unwrap()], ..Policy::default() };
+        assert_eq!(check(&policy, "127.0.0.1"), Ok(()));
+        assert_eq!(check(&policy, "::ffff:127.0.0.1"), Ok(()));
+        assert!(check(&policy, "::1").is_err() && check(&policy, "10.0.0.1").is_err());
+    }
+
+    #[test]
+    fn the_proxy_is_never_its_own_target() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let allowed = vec!["0.0.0.0/0".parse().unwrap()];
+        let policy = Policy { allowed, own: vec![at("127.0.0.1:3128")], ..Policy::default() };
+        assert_eq!(policy.check(at("127.0.0.1:3128")), Err(Forbidden::Itself));
+        assert_eq!(policy.check(at("[::ffff:127.0.0.1]:3128")), Err(Forbidden::Itself));
+        assert_eq!(policy.check(at("127.0.0.1:3129")), Ok(()));
+        // On all addresses.
+        let policy = Policy { private: true, own: vec![at("0.0.0.0:3128")], ..Policy::default() };
+        assert_eq!(policy.check(at("10.0.0.1:3128")), Err(Forbidden::Itself));
+        assert_eq!(policy.check(at("8.8.8.8:3128")), Ok(()));
+    }
+
+    #[test]
+    fn of_several_addresses_those_that_are_allowed_remain() {
+        let policy = Policy::default();
+        let all =
+            |list: &[&str]| list.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 1)).collect::<Vec<_>>();
+        assert_eq!(policy.filter(&all(&["127.0.0.1", "192.0.2.1", "::1"])), Ok(all(&["192.0.2.1"])));
+        assert_eq!(policy.filter(&all(&["::1", "127.0.0.1"])), Err(Forbidden::Loopback));
+        assert_eq!(policy.filter(&[]), Ok(Vec::new()));
+    }
+}

@@ -1,0 +1,102 @@
+//! From the name of a server to a connection: the addresses, which of them are allowed, and the first flight.
+
+use crate::board::Contact;
+use crate::event::{Event, Protocol};
+use crate::failure::Failure;
+use crate::first::First;
+use crate::shared::Shared;
+use firstflight::{Authority, FirstFlight, Outlook, Stream};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::time::{Instant as Timer, timeout_at};
+
+/// A server that a client has named, and whose addresses are known and allowed.
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    pub server: Authority,
+    protocol: Protocol,
+    addresses: Vec<SocketAddr>,
+    /// When the connect is given up.
+    until: Timer,
+}
+
+impl Place {
+    /// Looks up a server, and checks its addresses.
+    pub(crate) async fn find(
+        shared: &Arc<Shared>,
+        server: &Authority,
+        protocol: Protocol,
+    ) -> Result<Self, Failure> {
+        let until = Timer::now() + shared.limits.connect_timeout;
+        let found = timeout_at(until, shared.client.look_up(server)).await;
+        let addresses = match found {
+            Ok(Ok(addresses)) => shared.policy.filter(&addresses).map_err(Failure::Forbidden),
+            Ok(Err(error)) => Err(Failure::Lookup(error)),
+            Err(_) => Err(Failure::TimedOut),
+        };
+        let addresses = addresses.inspect_err(|failure| shared.failed(protocol, server, failure, false))?;
+        Ok(Self { shared: Arc::clone(shared), server: server.clone(), protocol, addresses, until })
+    }
+
+    /// What is known of the server.
+    pub(crate) async fn outlook(&self) -> Outlook {
+        let outlook = self.shared.client.outlook(&self.server, &self.addresses).await;
+        self.shared.board.expect(&self.server, outlook, firstflight::unix_ms());
+        outlook
+    }
+
+    /// Connects without data, and by TCP: nobody knows what will follow.
+    pub(crate) async fn connect(&self, early_yes: bool) -> Result<Stream, Failure> {
+        let client = self.shared.client.tcp_only();
+        let connecting = client.connect_at(&self.server, &self.addresses, FirstFlight::empty());
+        self.wait(connecting, early_yes).await
+    }
+
+    /// Connects with the first data of the client. The time until then does not count.
+    pub(crate) async fn connect_with(mut self, first: &First) -> Result<Stream, Failure> {
+        self.until = Timer::now() + self.shared.limits.connect_timeout;
+        let connecting = self.shared.client.connect_made_at(&self.server, &self.addresses, first);
+        let connecting = async { connecting.await.map(|(stream, number)| first.sent_by(stream, number)) };
+        self.wait(connecting, true).await
+    }
+
+    /// Connects with a request of HTTP.
+    pub(crate) async fn request(&self, flight: FirstFlight<'_>) -> Result<Stream, Failure> {
+        let connecting = self.shared.client.connect_at(&self.server, &self.addresses, flight);
+        self.wait(connecting, false).await
+    }
+
+    async fn wait(
+        &self,
+        connecting: impl Future<Output = Result<Stream, firstflight::ClientError>>,
+        early_yes: bool,
+    ) -> Result<Stream, Failure> {
+        let began = Instant::now();
+        let shared = &self.shared;
+        let result = match timeout_at(self.until, connecting).await {
+            Ok(Ok(stream)) => match shared.policy.check(stream.peer_addr()) {
+                Ok(()) => Ok(stream),
+                Err(forbidden) => Err(Failure::Forbidden(forbidden)),
+            },
+            Ok(Err(error)) => Err(Failure::Connect(error)),
+            Err(_) => Err(Failure::TimedOut),
+        };
+        match &result {
+            Ok(stream) => {
+                // Answers of small messages must not wait for each other.
+                stream.set_nodelay(true);
+                let contact = Contact::new(stream, early_yes, began.elapsed());
+                shared.board.reached(&self.server, &contact, firstflight::unix_ms());
+                shared.listener.tell(&Event::Connected {
+                    protocol: self.protocol,
+                    server: self.server.to_string(),
+                    address: stream.peer_addr().to_string(),
+                    contact,
+                });
+            }
+            Err(failure) => shared.failed(self.protocol, &self.server, failure, early_yes),
+        }
+        result
+    }
+}

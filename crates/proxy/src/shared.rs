@@ -1,0 +1,71 @@
+//! What the connections of a proxy share.
+
+use crate::board::Board;
+use crate::event::{Event, Listener, Protocol};
+use crate::failure::Failure;
+use crate::policy::Policy;
+use crate::settings::{EarlyData, Limits};
+use firstflight::{Authority, Client};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+pub(crate) struct Shared {
+    pub client: Client,
+    pub policy: Policy,
+    pub limits: Limits,
+    pub early_data: EarlyData,
+    /// Hosts that the PAC file names in any case.
+    pub hosts: BTreeSet<String>,
+    pub pac: bool,
+    pub board: Board,
+    pub listener: Listener,
+    pub token: String,
+    /// Places for status pages.
+    pub watchers: Arc<Semaphore>,
+    /// When the proxy was started, milliseconds since 1970.
+    pub started: u64,
+    pub stopping: watch::Receiver<Stopping>,
+}
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stopping {
+    No,
+    /// Connections may end in order.
+    Draining,
+    /// They are reset.
+    Now,
+}
+
+/// A place among the connections of the proxy. The proxy waits at its end until all are gone.
+pub(crate) struct Held {
+    pub _permit: OwnedSemaphorePermit,
+    pub _alive: mpsc::Sender<()>,
+}
+
+impl Shared {
+    /// A server was not reached. With `reset` its client had been told yes.
+    pub(crate) fn failed(&self, protocol: Protocol, server: &Authority, failure: &Failure, reset: bool) {
+        self.board.failed(server, &failure.to_string(), reset, firstflight::unix_ms());
+        self.listener.tell(&Event::Failed {
+            protocol,
+            server: server.to_string(),
+            error: failure.to_string(),
+            error_type: failure.error_type(),
+            reset,
+        });
+    }
+
+    /// A client was refused.
+    pub(crate) fn refused(&self, reason: impl Into<String>) {
+        self.listener.tell(&Event::Refused { reason: reason.into() });
+    }
+
+    /// Waits until the end has come so far.
+    pub(crate) async fn stopping(&self, far: Stopping) {
+        let mut stopping = self.stopping.clone();
+        // An error means that the proxy is gone.
+        let _ = stopping.wait_for(|now| *now >= far).await;
+    }
+}
