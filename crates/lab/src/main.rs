@@ -10,6 +10,7 @@ mod congestion;
 mod figure;
 mod lookup;
 mod networks;
+mod room;
 mod table;
 mod verifiers;
 mod wire;
