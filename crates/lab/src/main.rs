@@ -15,6 +15,7 @@ mod table;
 mod verifiers;
 mod wire;
 
+use bench::connections::{self, Connections, peer};
 use bench::once::{self, Once};
 use bench::{Rounds, certificates, engine, front, sockets};
 use clap::{Parser, Subcommand};
@@ -64,6 +65,10 @@ enum Bench {
     Front(Rounds),
     /// Connections through `Endpoint`s on one thread, against the stack alone and tokio's loopback TCP.
     Async(Rounds),
+    Connections(Connections),
+    /// One end of `connections`.
+    #[command(hide = true)]
+    ConnectionsPeer(peer::Peer),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
     /// How late packets are on `wire`, and how exact its rate is.
@@ -76,6 +81,10 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
         Command::Bench(Bench::Async(options)) => sockets::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Connections(options)) => connections::run(&options).map_err(Into::into),
+        Command::Bench(Bench::ConnectionsPeer(options)) => {
+            peer::run(&options).map(|()| String::new()).map_err(Into::into)
+        }
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),

@@ -5,6 +5,7 @@
 //! verified.
 
 pub mod certificates;
+pub mod connections;
 pub mod engine;
 pub mod front;
 pub mod memory;
@@ -74,6 +75,12 @@ pub enum BenchError {
     /// No connection or byte made progress for a long time.
     #[error("{0} made no progress for {STALL} exchanges")]
     Stuck(&'static str),
+    /// A program that is to be one end of `bench connections` is none, or failed.
+    #[error("{0}")]
+    Peer(String),
+    /// A file cannot be written. The caller is at fault.
+    #[error("cannot write {0}: {1}")]
+    File(String, std::io::Error),
     /// The system does not report the CPU time of this thread.
     #[error("no CPU time from this machine: {0}")]
     Clock(nix::Error),
