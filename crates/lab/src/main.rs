@@ -8,6 +8,7 @@ mod bench;
 mod certified;
 mod congestion;
 mod figure;
+mod load;
 mod lookup;
 mod networks;
 mod room;
@@ -45,6 +46,10 @@ enum Command {
     Attack(attack::Attack),
     /// NewReno, CUBIC and BBR on a bottleneck, in virtual time.
     Congestion(congestion::Congestion),
+    Load(load::Load),
+    /// The client of `load`.
+    #[command(hide = true)]
+    LoadClient(load::client::Asking),
     /// Fetch a page whose server's address must be looked up first: the thesis' Figure 7.1, in virtual time.
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
@@ -89,6 +94,8 @@ fn main() -> ExitCode {
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
+        Command::Load(options) => load::run(&options).map_err(Into::into),
+        Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
