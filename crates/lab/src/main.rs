@@ -8,13 +8,16 @@ mod bench;
 mod certified;
 mod congestion;
 mod figure;
+mod load;
 mod lookup;
 mod networks;
+mod room;
 mod table;
 mod tls;
 mod verifiers;
 mod wire;
 
+use bench::connections::{self, Connections, peer};
 use bench::once::{self, Once};
 use bench::{Rounds, bulk, certificates, engine, front, seal, sockets};
 use clap::{Parser, Subcommand};
@@ -44,6 +47,10 @@ enum Command {
     Attack(attack::Attack),
     /// NewReno, CUBIC and BBR on a bottleneck, in virtual time.
     Congestion(congestion::Congestion),
+    Load(load::Load),
+    /// The client of `load`.
+    #[command(hide = true)]
+    LoadClient(load::client::Asking),
     /// Fetch a page whose server's address must be looked up first: the thesis' Figure 7.1, in virtual time.
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
@@ -76,6 +83,10 @@ enum Bench {
     /// The server of `bench bulk`.
     #[command(hide = true)]
     BulkServer(bulk::Server),
+    Connections(Connections),
+    /// One end of `connections`.
+    #[command(hide = true)]
+    ConnectionsPeer(peer::Peer),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
     /// How late packets are on `wire`, and how exact its rate is.
@@ -91,10 +102,16 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Async(options)) => sockets::run(&options).map_err(Into::into),
         Command::Bench(Bench::Bulk(options)) => bulk::run(&options).map_err(Into::into),
         Command::Bench(Bench::BulkServer(options)) => bulk::run_server(&options).map_err(Into::into),
+        Command::Bench(Bench::Connections(options)) => connections::run(&options).map_err(Into::into),
+        Command::Bench(Bench::ConnectionsPeer(options)) => {
+            peer::run(&options).map(|()| String::new()).map_err(Into::into)
+        }
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
+        Command::Load(options) => load::run(&options).map_err(Into::into),
+        Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
         Command::Tls(options) => tls::run(&options),

@@ -6,6 +6,7 @@
 
 pub mod bulk;
 pub mod certificates;
+pub mod connections;
 pub mod engine;
 pub mod front;
 pub mod memory;
@@ -79,6 +80,12 @@ pub enum BenchError {
     /// The machine or the caller lacks something.
     #[error("needs {0}")]
     Needs(&'static str),
+    /// A program that is to be one end of `bench connections` is none, or failed.
+    #[error("{0}")]
+    Peer(String),
+    /// A file cannot be written. The caller is at fault.
+    #[error("cannot write {0}: {1}")]
+    File(String, std::io::Error),
     /// The system does not report the CPU time of this thread.
     #[error("no CPU time from this machine: {0}")]
     Clock(nix::Error),

@@ -2,9 +2,10 @@
 
 use super::WireError;
 use super::carry::Carrier;
-use super::flow::{Arrival, DEVICE, Flow, PACKET, Room};
+use super::flow::{Arrival, DEVICE, Flow, PACKET};
 use super::settings::End;
 use crate::figure::Figure;
+use crate::room::Room;
 use clap::Args;
 use firstflight_link::TunDevice;
 use firstflight_link::path::{Duplex, PathConfig};
@@ -85,7 +86,8 @@ fn over_a_wire(
     config: PathConfig,
     a_second: f64,
 ) -> Result<(u64, Vec<Arrival>, f64), WireError> {
-    let rooms = [Room::new()?, Room::new()?];
+    let room = || Room::new().map_err(WireError::system("make a network namespace (needs root)"));
+    let rooms = [room()?, room()?];
     let device = |room: &Room| {
         let end = End { namespace: "(unnamed)".to_owned(), device: DEVICE.to_owned() };
         TunDevice::create(DEVICE, 1500, Some(room.0.as_fd())).map_err(|error| WireError::Device(end, error))

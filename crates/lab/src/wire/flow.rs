@@ -1,15 +1,13 @@
-//! Two unnamed network namespaces, and datagrams from one to the other that carry their sending time.
+//! Datagrams from one namespace to another that carry their sending time.
 
 use super::WireError;
-use nix::sched::{CloneFlags, setns, unshare};
+use crate::room::{Room, ip};
 use nix::sys::prctl;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};
-use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,54 +26,16 @@ pub const DEVICE: &str = "wire0";
 const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const RECEIVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 9);
 
-/// A network namespace without a name. It is deleted when this is dropped.
-pub struct Room(pub File);
-
-impl Room {
-    pub fn new() -> Result<Self, WireError> {
-        let made = thread::spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNET)?;
-            File::open("/proc/thread-self/ns/net")
-        });
-        joined(made).map(Self).map_err(WireError::system("make a network namespace (needs root)"))
-    }
-
-    /// Runs a closure on a thread in the namespace. Sockets that are created there stay in the namespace.
-    fn within<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> io::Result<T> + Send + 'static,
-    ) -> Result<T, WireError> {
-        let file = self.0.try_clone().map_err(WireError::system("enter a network namespace"))?;
-        let entered = thread::spawn(move || {
-            setns(file, CloneFlags::CLONE_NEWNET)?;
-            work()
-        });
-        joined(entered).map_err(WireError::system("prepare a network namespace"))
-    }
-
-    /// Brings the namespace's device up and gives it an address. Returns a socket on it.
-    fn socket(&self, address: SocketAddrV4) -> Result<UdpSocket, WireError> {
-        self.within(move || {
-            let cidr = format!("{}/24", address.ip());
-            ip(&["addr", "add", &cidr, "dev", DEVICE])?;
-            // Only our packets are sent.
-            ip(&["link", "set", DEVICE, "addrgenmode", "none", "up"])?;
-            UdpSocket::bind(address)
-        })
-    }
-}
-
-fn joined<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
-}
-
-fn ip(arguments: &[&str]) -> io::Result<()> {
-    let done = Command::new("ip").args(arguments).output()?;
-    if done.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(io::Error::other(format!("ip {}: {}", arguments.join(" "), said.trim())))
+/// Brings the namespace's device up and gives it an address. Returns a socket on it.
+fn socket(room: &Room, address: SocketAddrV4) -> Result<UdpSocket, WireError> {
+    let made = room.within(move || {
+        let cidr = format!("{}/24", address.ip());
+        ip(&["addr", "add", &cidr, "dev", DEVICE])?;
+        // Only our packets are sent.
+        ip(&["link", "set", DEVICE, "addrgenmode", "none", "up"])?;
+        UdpSocket::bind(address)
+    });
+    made.map_err(WireError::system("prepare a network namespace"))
 }
 
 /// A packet that arrived. Times are nanoseconds of the wall clock.
@@ -96,7 +56,7 @@ pub struct Flow {
 impl Flow {
     pub fn new(rooms: &[Room; 2]) -> Result<Self, WireError> {
         let [a, b] = rooms;
-        let (sender, receiver) = (a.socket(SocketAddrV4::new(SENDER, 0))?, b.socket(RECEIVER)?);
+        let (sender, receiver) = (socket(a, SocketAddrV4::new(SENDER, 0))?, socket(b, RECEIVER)?);
         let prepared = || -> io::Result<()> {
             sender.connect(RECEIVER)?;
             setsockopt(&receiver, sockopt::ReceiveTimestampns, &true)?;

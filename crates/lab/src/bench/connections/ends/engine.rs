@@ -1,0 +1,176 @@
+//! Our engine in UDP.
+
+use super::{Client, Fate, Visit, Visiting, answer, ask, invalid, report, request, said};
+use crate::bench::connections::way::Way;
+use crate::certified;
+use firstflight::credential::asap::{BudgetConfig, ClientCertificate};
+use firstflight::credential::{
+    CookieKey, FastOpenPolicy, KeyRing, Outcome, PendingLimit, Reason, ReplayTable, Scheme, Window,
+};
+use firstflight::link::UdpLink;
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use firstflight_credential::GuardKey;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use serde_json::{Value, json};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const SERVER: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// The TCP port of connections that are closed again.
+const PORT: u16 = 80;
+/// The number of TCP ports behind [`PORT`] for connections that stay open. A client has some 28,000 ports for each.
+const STAY_PORTS: u16 = 16;
+/// Connections that stay open, for each of these ports.
+const EACH: usize = 16_000;
+/// Requests with certificates that the guard has room for, a second.
+const RATE: u64 = 100_000;
+
+/// Starts the server.
+pub fn serve(way: Way, work: Duration) -> io::Result<Value> {
+    let link = UdpLink::bind((SERVER, 0).into())?;
+    let port = link.port();
+    let mut config = firstflight::config(Vec::new())?;
+    // The subject is what a request costs, not the limit of signatures.
+    config.limits.asap = BudgetConfig::default().per_second(1_000_000_000);
+    let endpoint = Endpoint::over_udp(config, link);
+    let pending = Arc::new(PendingLimit::with_clients(1 << 16, u32::MAX));
+    let keys = Arc::new(KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16])));
+    let guard = {
+        let window = Window::REQUESTS;
+        let bytes = if way == Way::Asap { ReplayTable::bytes_for(RATE, &window) } else { 0 };
+        // As if it had started ten minutes ago.
+        let since = firstflight::unix_ms().saturating_sub(600_000);
+        Arc::new(ReplayTable::new(GuardKey::from_bytes([3; 16]), window, bytes, since))
+    };
+    for port in PORT..=PORT + STAY_PORTS {
+        let mut config = ListenConfig::new((SERVER, port).into());
+        match way {
+            Way::FastOpen => {
+                config.fast_open = Some(FastOpenPolicy::new(Arc::clone(&keys), Arc::clone(&pending)));
+            }
+            Way::Asap => {
+                let guard = Arc::clone(&guard) as _;
+                let policy = certified::policy(true, guard, &pending);
+                config.asap = Some(policy.ok_or_else(|| invalid("no policy for certificates"))?);
+            }
+            _ => {}
+        }
+        let listener = endpoint.listen(config).map_err(io::Error::other)?;
+        tokio::spawn(accept(listener, work));
+    }
+    Ok(json!({ "port": port }))
+}
+
+async fn accept(listener: Listener, work: Duration) {
+    while let Ok(stream) = listener.accept().await {
+        tokio::spawn(async move { report(answer::<Stream>(stream, work).await) });
+    }
+}
+
+/// The client: an engine for each address.
+pub struct Engines {
+    way: Way,
+    carrier: u16,
+    engines: Vec<One>,
+    visits: AtomicUsize,
+}
+
+struct One {
+    ip: IpAddr,
+    endpoint: Endpoint,
+    config: Mutex<Arc<ConnectConfig>>,
+}
+
+impl Engines {
+    pub fn new(way: Way, server: &Value, addresses: u8) -> io::Result<Self> {
+        let mut engines = Vec::new();
+        for n in 1..=addresses {
+            let ip = Ipv4Addr::new(127, 0, 3, n);
+            let link = UdpLink::bind((ip, 0).into())?;
+            let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
+            engines.push(One { ip: ip.into(), endpoint, config: Mutex::default() });
+        }
+        let all = Self { way, carrier: said(server, "port")?, engines, visits: AtomicUsize::new(0) };
+        all.refresh()?;
+        Ok(all)
+    }
+}
+
+impl Client for Engines {
+    fn visit(&self, _: usize, stays: Option<usize>) -> Visiting<'_> {
+        Box::pin(async move {
+            let turn = self.visits.fetch_add(1, Ordering::Relaxed);
+            let one = self.engines.get(turn % self.engines.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
+            let config = Arc::clone(&one.config.lock().unwrap_or_else(PoisonError::into_inner));
+            let port = match stays {
+                None => PORT,
+                Some(n) if n / EACH < usize::from(STAY_PORTS) => PORT + 1 + (n / EACH) as u16,
+                Some(_) => return Err(invalid("too many connections stay open")),
+            };
+            let request = request(stays.is_some());
+            let first = match self.way {
+                Way::UdpHandshake => FirstFlight::at_most_once(&request),
+                _ => FirstFlight::safely_replayable(&request),
+            };
+            let since = Instant::now();
+            let mut stream = one.endpoint.connect((SERVER, port).into(), first, &config).await?;
+            let fate = fate(&stream);
+            let took = ask(&mut stream, stays.is_some(), since).await?;
+            Ok(Visit { took, fate, held: stays.map(|_| Box::new(stream) as _) })
+        })
+    }
+
+    /// A certificate lasts for half an hour.
+    fn refresh(&self) -> io::Result<()> {
+        for one in &self.engines {
+            let config = match self.way {
+                Way::Asap => {
+                    certified::connect(&Arc::new(certificate(one.ip)?), firstflight::certificate_clock()?)
+                }
+                way => ConnectConfig::default().fast_open(way == Way::FastOpen),
+            };
+            let config = Arc::new(config.carrier(Some(self.carrier)));
+            *one.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        }
+        Ok(())
+    }
+}
+
+fn certificate(ip: IpAddr) -> io::Result<ClientCertificate> {
+    let mut seed = [0; 32];
+    firstflight::random_bytes(&mut seed)?;
+    let key = certified::key(&mut ChaCha20Rng::from_seed(seed));
+    let now = (firstflight::certificate_clock()?, firstflight::unix_ms() / 1000);
+    let made = certified::certificate(key, ip, now, (certified::LASTS, 1));
+    made.ok_or_else(|| invalid("no certificate"))
+}
+
+/// What became of the first flight.
+fn fate(stream: &Stream) -> Fate {
+    let outcome = stream.outcome();
+    if outcome.is_accepted() {
+        return Fate::Accepted;
+    }
+    let reason = outcome.reason();
+    let label = reason.map_or(outcome.as_str(), Reason::as_str);
+    // Each reason for which a client sends no data. All others are answers, or the lack of one.
+    match outcome {
+        Outcome::Handshake(Reason::SynTimedOut | Reason::Unknown) => Fate::Lost(label),
+        Outcome::Handshake(
+            Reason::FailureMemory
+            | Reason::NoCredential
+            | Reason::NotRequested
+            | Reason::NotReplaySafe
+            | Reason::Expired
+            | Reason::MessageTooLarge
+            | Reason::PeerWithoutFastOpen
+            | Reason::CapabilityUnknown
+            | Reason::SystemDisabled,
+        ) => Fate::KeptBack(label),
+        _ => Fate::Refused(label),
+    }
+}

@@ -1,0 +1,174 @@
+//! The servers, and their CPU time.
+
+use super::client::Seen;
+use super::site::{FILES, Program, SERVER, Side, Site};
+use super::{Kind, LoadError, Mode, Sample};
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(20);
+/// First flights that may wait for their client's ACK, and connections that may wait to be accepted.
+const PENDING: u32 = 1024;
+
+/// A server. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    program: Program,
+    at: SocketAddr,
+    pub kind: Kind,
+    pub fast_open: bool,
+}
+
+/// Whether nginx is installed.
+pub fn has_nginx() -> bool {
+    Command::new("nginx")
+        .arg("-v")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+impl Server {
+    /// Starts the server with this number, and waits until it answers.
+    pub fn start(
+        site: &Site,
+        (lab, bin): (&Path, &Path),
+        kind: Kind,
+        fast_open: bool,
+        number: u8,
+    ) -> Result<Self, LoadError> {
+        let port = 8000 + u16::from(number);
+        let behind = format!("10.78.{number}");
+        let root = site.root.0.display().to_string();
+        let (address, mut command) = match kind {
+            Kind::Nginx => {
+                let file =
+                    nginx_file(site, fast_open, port).map_err(LoadError::system("write nginx.conf"))?;
+                let mut command = site.command(Side::Server, "nginx");
+                command.args(["-p", &root, "-e", "stderr", "-c", &file]);
+                (format!("{SERVER}:{port}"), command)
+            }
+            Kind::Serve => {
+                let mut command = site.command(Side::Server, &bin.display().to_string());
+                let at = format!("{SERVER}:{port}");
+                command.args(["serve", "--root", &root, "--listen", &at, "--udp-port", "0"]);
+                (at, command)
+            }
+            Kind::ServeTun => {
+                let mut command = site.command(Side::Server, &bin.display().to_string());
+                let (device, host) = (format!("ff{number}"), format!("{behind}.1/24"));
+                let own = format!("{behind}.2");
+                command.args(["serve", "--root", &root, "--tun", &device, "--host-ip", &host, "--ip", &own]);
+                command.args(["--port", &port.to_string()]);
+                (format!("{own}:{port}"), command)
+            }
+        };
+        if kind != Kind::Nginx {
+            match fast_open {
+                true => command.args(["--pending", &PENDING.to_string()]),
+                false => command.arg("--no-fast-open"),
+            };
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let program = Program(command.spawn().map_err(LoadError::system("start a server"))?);
+        let at = address.parse().map_err(|_| LoadError::Wrong(format!("no address: {address}")))?;
+        let mut server = Self { program, at, kind, fast_open };
+        server.wait(site, lab)?;
+        Ok(server)
+    }
+
+    /// Waits until the server answers.
+    fn wait(&mut self, site: &Site, lab: &Path) -> Result<(), LoadError> {
+        let since = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.program.0.try_wait() {
+                return Err(LoadError::Wrong(format!("{} ended: {status}", self.kind.name())));
+            }
+            let mut ask = self.client(site, lab, Mode::Closed, Duration::ZERO);
+            if ask.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+                return Ok(());
+            }
+            if since.elapsed() > START {
+                return Err(LoadError::Wrong(format!("{} does not answer at {}", self.kind.name(), self.at)));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.program.0.id()
+    }
+
+    /// Starts a client that asks for `time`.
+    pub fn client(&self, site: &Site, lab: &Path, mode: Mode, time: Duration) -> Command {
+        let mut command = site.command(Side::Client, &lab.display().to_string());
+        command.args(["load-client", "--at", &self.at.to_string(), "--ms", &time.as_millis().to_string()]);
+        let [page, small] = FILES;
+        match mode {
+            Mode::Closed => command.args(["--file", small.0]),
+            Mode::Open(rate) => command.args(["--file", page.0, "--rate", &rate.to_string()]),
+        };
+        if self.fast_open {
+            command.arg("--fast-open");
+        }
+        command
+    }
+
+    /// Asks for `time`. Returns what the client saw.
+    pub fn ask(&self, site: &Site, lab: &Path, mode: Mode, time: Duration) -> Result<Seen, LoadError> {
+        let out = self.client(site, lab, mode, time).stderr(Stdio::inherit()).output();
+        let out = out.map_err(LoadError::system("start a client"))?;
+        let seen = serde_json::from_slice(&out.stdout).ok().and_then(|value| Seen::read(&value));
+        seen.ok_or_else(|| {
+            LoadError::Wrong(format!("the client of {} ended: {}", self.kind.name(), out.status))
+        })
+    }
+
+    /// Measures for `time`.
+    pub fn measure(&self, site: &Site, lab: &Path, mode: Mode, time: Duration) -> Result<Sample, LoadError> {
+        let (before, core_before) = (self.cpu()?, site.core_us());
+        let seen = self.ask(site, lab, mode, time)?;
+        let (after, core_after) = (self.cpu()?, site.core_us());
+        let process_us = (after.saturating_sub(before)).as_secs_f64() * 1e6;
+        Ok(Sample {
+            seen,
+            process_us,
+            core_us: core_before.zip(core_after).map(|(before, after)| after - before),
+        })
+    }
+
+    /// CPU time of the server's process, threads that have ended included.
+    fn cpu(&self) -> Result<Duration, LoadError> {
+        let read = || {
+            let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(self.pid() as i32))?;
+            Ok::<_, nix::Error>(Duration::from(clock.now()?))
+        };
+        read().map_err(|error| LoadError::System("read a server's CPU time", error.into()))
+    }
+}
+
+/// nginx's configuration: one process, no log.
+fn nginx_file(site: &Site, fast_open: bool, port: u16) -> io::Result<String> {
+    let root = site.root.0.display();
+    let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let places: String = kinds.map(|kind| format!("{kind}_temp_path {root}/{kind};\n")).concat();
+    let fast_open = if fast_open { format!("fastopen={PENDING}") } else { String::new() };
+    let text = format!(
+        "daemon off; master_process off; pid {root}/nginx-{port}.pid; error_log stderr crit;\nevents {{ \
+         worker_connections 8192; }}\nhttp {{ access_log off;\n{places}server {{ listen {SERVER}:{port} {fast_open} \
+         backlog=4096; root {root}; }} }}\n"
+    );
+    let path = format!("{root}/nginx-{port}.conf");
+    fs::write(&path, text)?;
+    Ok(path)
+}
