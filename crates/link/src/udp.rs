@@ -37,7 +37,7 @@ use crate::link::{Link, short_buffer};
 pub use channel::Channel;
 use channel::Diversion;
 use inbox::Inbox;
-use outbox::{Outbox, Target};
+use outbox::{Outboxes, Target};
 #[cfg(target_os = "linux")]
 use reports::Reports;
 
@@ -66,7 +66,7 @@ struct Socket {
     state: UdpSocketState,
     local: SocketAddr,
     inbox: Inbox,
-    outbox: Outbox,
+    outbox: Outboxes,
     /// Takes the datagrams that are not for the link.
     diversion: Option<Diversion>,
     /// Errors since the last datagram.
@@ -236,7 +236,7 @@ impl Socket {
             state,
             local,
             inbox: Inbox::new(),
-            outbox: Outbox::default(),
+            outbox: Outboxes::default(),
             diversion: None,
             errors: 0,
             #[cfg(target_os = "linux")]
@@ -369,7 +369,7 @@ impl Link for UdpLink {
         }
         let destination = SocketAddr::new(ip.dst, datagram.dst_port);
         let target = Target { destination, src: ip.src, ecn: ip.ecn };
-        if !socket.outbox.takes(&target, datagram.payload, socket.outbox.segments(&socket.state)) {
+        if socket.outbox.full(&target, datagram.payload, &socket.state) {
             ready!(socket.poll_flush(cx))?;
         }
         socket.outbox.push(target, datagram.payload);

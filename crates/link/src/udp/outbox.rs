@@ -27,18 +27,73 @@ pub(super) struct Outbox {
     bytes: Vec<u8>,
     /// Length of each datagram but the last.
     segment: usize,
-    /// No datagram can follow the last one, because it is shorter or goes alone.
+    /// No datagram can follow the last one, because it is shorter.
     closed: bool,
     /// How many bytes were sent.
     sent: usize,
     /// Send this batch one by one, because the kernel refused it as a whole.
     apart: bool,
-    /// The kernel refuses the offload itself.
-    no_offload: bool,
-    /// The last batch went out as a whole.
-    proven: bool,
     /// The last call for this batch failed with an error about an earlier packet.
     told: bool,
+}
+
+/// The batches of a socket. Datagrams that open a connection wait apart, so that they and the segments of other
+/// connections, which have other lengths, do not end each other's batches. They leave first: a SYN or SYN-ACK is the first
+/// datagram of its connection, so each connection's order stays.
+#[derive(Debug, Default)]
+pub(super) struct Outboxes {
+    opening: Outbox,
+    other: Outbox,
+    offload: Offload,
+}
+
+/// What is known of the segmentation offload.
+#[derive(Debug, Default)]
+struct Offload {
+    /// The kernel refuses it.
+    refused: bool,
+    /// The last batch went out as a whole.
+    proven: bool,
+}
+
+impl Outboxes {
+    /// Whether what waits must leave before there is room for this datagram.
+    pub(super) fn full(&mut self, target: &Target, datagram: &[u8], state: &UdpSocketState) -> bool {
+        // A first flight must not depend on an offload that was not seen to work, or was refused: then it goes alone.
+        let alone = opens(datagram) && !self.offload.proven;
+        let segments = if alone { 1 } else { self.segments(state) };
+        !self.of(datagram).takes(target, datagram, segments)
+    }
+
+    pub(super) fn push(&mut self, target: Target, datagram: &[u8]) {
+        self.of(datagram).push(target, datagram);
+    }
+
+    fn of(&mut self, datagram: &[u8]) -> &mut Outbox {
+        if opens(datagram) { &mut self.opening } else { &mut self.other }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.opening.is_empty() && self.other.is_empty()
+    }
+
+    /// The same without what waits.
+    #[cfg(test)]
+    pub(super) fn emptied(self) -> Self {
+        Self { offload: self.offload, ..Self::default() }
+    }
+
+    /// The most datagrams in one call.
+    pub(super) fn segments(&self, state: &UdpSocketState) -> usize {
+        if self.offload.refused { 1 } else { state.max_gso_segments() }
+    }
+
+    /// Sends a batch, or one datagram if there is no offload: see [`Outbox::send`].
+    pub(super) fn send(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
+        let segments = self.segments(state);
+        let next = if self.opening.is_empty() { &mut self.other } else { &mut self.opening };
+        next.send(segments, &mut self.offload, state, socket)
+    }
 }
 
 impl Outbox {
@@ -51,7 +106,7 @@ impl Outbox {
         let Some(mine) = &self.target else { return true };
         let fits = self.bytes.len() + datagram.len() <= MAX_BYTES.min(self.segment * segments);
         let alike = mine == target && !datagram.is_empty() && datagram.len() <= self.segment;
-        alike && fits && !self.closed && self.sent == 0 && self.may_join(datagram)
+        alike && fits && !self.closed && self.sent == 0
     }
 
     /// Adds a datagram for which there is room.
@@ -59,27 +114,22 @@ impl Outbox {
         if self.target.replace(target).is_none() {
             self.segment = datagram.len();
         }
-        self.closed = datagram.len() < self.segment || !self.may_join(datagram);
+        self.closed = datagram.len() < self.segment;
         self.bytes.extend_from_slice(datagram);
-    }
-
-    /// Whether a datagram may be in a batch. A first flight must not depend on an offload that was not seen to work, or
-    /// was refused: then a datagram that opens a connection goes alone.
-    pub(super) fn may_join(&self, datagram: &[u8]) -> bool {
-        self.proven || !opens(datagram)
-    }
-
-    /// The most datagrams in one call.
-    pub(super) fn segments(&self, state: &UdpSocketState) -> usize {
-        if self.no_offload { 1 } else { state.max_gso_segments() }
     }
 
     /// Sends everything, or one datagram if there is no offload. After the error `WouldBlock`, which means
     /// that there is no room, nothing has changed. After another error, datagrams that cannot be sent are
     /// lost, as datagrams may be.
-    pub(super) fn send(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
+    fn send(
+        &mut self,
+        segments: usize,
+        offload: &mut Offload,
+        state: &UdpSocketState,
+        socket: UdpSockRef<'_>,
+    ) -> io::Result<()> {
         let Some(target) = self.target else { return Ok(()) };
-        let len = self.step(self.segments(state));
+        let len = self.step(segments);
         let contents = self.bytes.get(self.sent..self.sent + len).unwrap_or_default();
         let transmit = Transmit {
             destination: target.destination,
@@ -92,13 +142,15 @@ impl Outbox {
         match &result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The cause is the offload or one of the datagrams. Sending them one by one will show it.
-            Err(error) if len > self.segment && refuses(error) => (self.apart, self.proven) = (true, false),
+            Err(error) if len > self.segment && refuses(error) => {
+                (self.apart, offload.proven) = (true, false)
+            }
             // The error is about an earlier packet, not this batch: send it once more.
             Err(error) if reported(error) && !self.told => self.told = true,
             Err(_) => self.left(len),
             Ok(()) => {
-                self.no_offload |= self.apart;
-                self.proven |= len > self.segment;
+                offload.refused |= self.apart;
+                offload.proven |= len > self.segment;
                 self.left(len);
             }
         }

@@ -75,7 +75,7 @@ async fn packets_arrive_as_they_were_sent_with_their_ecn_mark() {
     }
 }
 
-/// Offloads do not change the datagrams or their order.
+/// Offloads do not change the datagrams, nor the order within a connection.
 #[tokio::test]
 async fn datagrams_of_all_lengths_are_told_apart() {
     let (mut a, mut b) = (v4(), v4());
@@ -88,11 +88,17 @@ async fn datagrams_of_all_lengths_are_told_apart() {
     payloads.extend((0..3).map(|n| segment(1200, 0x10, n)));
     let packets: Vec<_> = payloads.iter().map(|p| packet(from, to, Ecn::NotEct, p)).collect();
     send(&mut a, &packets).await;
-    for expected in &payloads {
-        let got = receive(&mut b).await;
-        let ip = Packet::parse(&got).unwrap();
-        assert_eq!(Datagram::parse(ip.payload).unwrap().payload, &expected[..]);
+    let mut got = Vec::new();
+    for _ in &payloads {
+        let packet = receive(&mut b).await;
+        let ip = Packet::parse(&packet).unwrap();
+        got.push(Datagram::parse(ip.payload).unwrap().payload.to_vec());
     }
+    // SYNs leave first. Among them, and among the others, the order stays.
+    let is_syn =
+        |payload: &Vec<u8>| payload.len() == 1200 && payload.get(..4) == Some(&SEGMENT) && payload[17] == 2;
+    let apart = |all: Vec<Vec<u8>>| all.into_iter().partition::<Vec<_>, _>(is_syn);
+    assert!(apart(got) == apart(payloads), "datagrams differ");
 }
 
 /// A socket that was used before becomes a link, at the same port.
@@ -271,6 +277,16 @@ async fn datagrams_that_come_together_keep_their_address_and_ecn_mark() {
     }
 }
 
+/// Whether a second datagram like this one would join the first one's batch.
+fn joins(socket: &mut Socket, datagram: &[u8]) -> bool {
+    let target = Target { destination: socket.local, src: socket.local.ip(), ecn: Ecn::NotEct };
+    let mut outboxes = std::mem::take(&mut socket.outbox);
+    outboxes.push(target, datagram);
+    let joins = !outboxes.full(&target, datagram, &socket.state);
+    socket.outbox = outboxes.emptied();
+    joins
+}
+
 /// An address of this host is removed while connections still use it. Only their segments are refused.
 #[tokio::test]
 async fn what_the_kernel_refuses_costs_only_itself() {
@@ -284,7 +300,7 @@ async fn what_the_kernel_refuses_costs_only_itself() {
     for count in [1, 3] {
         send(&mut a, &vec![refused.clone(); count]).await;
         let syn = segment(1200, 0x02, 0);
-        assert!(!a.v6.as_ref().unwrap().outbox.may_join(&syn), "first flights go alone after a refusal");
+        assert!(!joins(a.v6.as_mut().unwrap(), &syn), "first flights go alone after a refusal");
         let sent: Vec<_> = (0..3).map(|n| packet(from, to, Ecn::Ect0, &segment(1200, 0x10, n))).collect();
         send(&mut a, &sent).await;
         for expected in &sent {
@@ -295,7 +311,7 @@ async fn what_the_kernel_refuses_costs_only_itself() {
         }
         let socket = a.v6.as_ref().unwrap();
         assert_eq!(socket.outbox.segments(&socket.state), offload);
-        assert_eq!(socket.outbox.may_join(&syn), offload > 1);
+        assert_eq!(joins(a.v6.as_mut().unwrap(), &syn), offload > 1);
     }
 }
 
@@ -320,6 +336,7 @@ fn only_what_can_be_answered_is_taken() {
 
 mod gathering {
     use super::*;
+    use crate::udp::outbox::Outbox;
 
     fn target(port: u16) -> Target {
         let destination = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
@@ -338,7 +355,6 @@ mod gathering {
         assert!(!outbox.takes(&target(1), &segment(1201, 0x10, 1), 64), "longer");
         assert!(!outbox.takes(&target(1), &[], 64));
         assert!(!outbox.takes(&target(1), &data, 1), "no offload");
-        assert!(!outbox.takes(&target(1), &segment(1200, 0x02, 1), 64), "a SYN");
         assert!(outbox.takes(&target(1), &data, 64));
         outbox.push(target(1), &data);
         assert!(!outbox.takes(&target(1), &data, 2), "the offload's limit");
@@ -347,10 +363,7 @@ mod gathering {
     }
 
     #[test]
-    fn nothing_joins_a_syn_and_one_call_is_bounded() {
-        let mut outbox = Outbox::default();
-        outbox.push(target(1), &segment(1200, 0x02, 1));
-        assert!(!outbox.takes(&target(1), &segment(1200, 0x10, 1), 64));
+    fn one_call_is_bounded() {
         let mut outbox = Outbox::default();
         let data = segment(1472, 0x10, 1);
         let mut count = 0;
@@ -369,18 +382,43 @@ mod gathering {
         let state = offloads(&socket).unwrap();
         let at = target(to.local_addr().unwrap().port());
         let (data, syn) = (segment(1200, 0x10, 1), segment(1200, 0x02, 2));
-        let mut outbox = Outbox::default();
+        let mut outbox = Outboxes::default();
         if outbox.segments(&state) == 1 {
             return; // There are no batches here.
         }
-        for _ in 0..2 {
-            outbox.push(at, &data);
-            outbox.push(at, &data);
+        outbox.push(at, &syn);
+        assert!(outbox.full(&at, &syn, &state), "nothing is known yet");
+        assert!(!outbox.full(&at, &data, &state), "other segments have a batch of their own");
+        outbox.push(at, &data);
+        assert!(!outbox.full(&at, &data, &state));
+        outbox.push(at, &data);
+        while !outbox.is_empty() {
             outbox.send(&state, UdpSockRef::from(&socket)).unwrap();
         }
-        assert!(outbox.is_empty() && outbox.takes(&at, &syn, 64));
         outbox.push(at, &syn);
-        assert!(outbox.takes(&at, &syn, 64) && outbox.takes(&at, &data, 64));
+        assert!(!outbox.full(&at, &syn, &state), "the batch was seen to work");
+    }
+
+    /// SYNs leave first.
+    #[tokio::test]
+    async fn what_opens_connections_leaves_before_the_rest() {
+        let (mut a, mut b) = (v4(), v4());
+        let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
+        let sent: Vec<_> = [0x10, 0x02]
+            .iter()
+            .enumerate()
+            .map(|(n, flags)| packet(from, to, Ecn::NotEct, &segment(100 + n, *flags, n as u8)))
+            .collect();
+        poll_fn(|cx| {
+            for packet in &sent {
+                assert!(a.poll_send(cx, packet).is_ready());
+            }
+            a.poll_flush(cx)
+        })
+        .await
+        .unwrap();
+        let lens = [receive(&mut b).await.len(), receive(&mut b).await.len()];
+        assert_eq!(lens, [28 + 101, 28 + 100]);
     }
 
     const MAX: usize = 64_000;
