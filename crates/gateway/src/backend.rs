@@ -9,6 +9,7 @@ pub(crate) use pool::{Open, Opened, Sender};
 
 use crate::config::{self, Address, Balance};
 use crate::metrics;
+use firstflight_tls::{ConfigError, Connector};
 use health::State;
 use pool::Pool;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Service {
     pub(crate) config: config::Service,
     backends: Vec<Arc<Backend>>,
     turn: AtomicUsize,
+    /// TLS to the backends.
+    connector: Option<Connector>,
 }
 
 /// A backend. It outlives reloads.
@@ -78,7 +81,15 @@ impl Drop for Lease {
 
 impl Service {
     /// The service. Backends of `former`, the same service before a reload, are kept with all that is known of them.
-    pub(crate) fn new(config: &config::Service, former: Option<&Self>) -> Self {
+    ///
+    /// # Errors
+    /// When a file of its TLS cannot be used.
+    pub(crate) fn new(config: &config::Service, former: Option<&Self>) -> Result<Self, ConfigError> {
+        let connector = dial::connector(config)?;
+        // Connections that are kept are encrypted as they were.
+        let same =
+            |former: &&Self| former.config.tls == config.tls && former.config.protocol == config.protocol;
+        let former = former.filter(same);
         let name = config.name.get_ref();
         let kept = |address: &Address| {
             let backends = former.map_or(&[][..], |former| &former.backends);
@@ -90,7 +101,7 @@ impl Service {
             .iter()
             .map(|address| kept(address).unwrap_or_else(|| Arc::new(Backend::new(name, address))))
             .collect();
-        Self { config: config.clone(), backends, turn: AtomicUsize::new(0) }
+        Ok(Self { config: config.clone(), backends, turn: AtomicUsize::new(0), connector })
     }
 
     /// The service is in use from now on.
@@ -138,15 +149,15 @@ impl Service {
         pick(false).or_else(|| pick(true)).map(Lease::new)
     }
 
-    /// Connects to a backend, and to others if that fails.
+    /// Connects to a backend, and to others if that fails. The connection begins with the PROXY header, if there is one.
     ///
     /// # Errors
     /// The last one.
-    pub(crate) async fn connect(&self) -> Result<(BackendIo, Lease), DialError> {
+    pub(crate) async fn connect(&self, header: Option<&[u8]>) -> Result<(BackendIo, Lease), DialError> {
         let (mut tried, mut last) = (Vec::new(), DialError::NoBackend);
         for _ in 0..=self.config.retries {
             let Some(lease) = self.choose(&tried) else { break };
-            match self.dial(lease.backend()).await {
+            match self.dial(lease.backend(), header).await {
                 Ok(io) => return Ok((io, lease)),
                 Err(error) => last = error,
             }
@@ -159,8 +170,12 @@ impl Service {
     ///
     /// # Errors
     /// When it failed.
-    pub(crate) async fn dial(&self, backend: &Backend) -> Result<BackendIo, DialError> {
-        let result = dial::dial(&backend.address, &backend.resolved, self.config.connect_timeout.0).await;
+    pub(crate) async fn dial(
+        &self,
+        backend: &Backend,
+        header: Option<&[u8]>,
+    ) -> Result<BackendIo, DialError> {
+        let result = dial::dial(self, backend, header, self.config.connect_timeout.0).await;
         match &result {
             Ok(_) => backend.state.succeeded(),
             Err(error) => {

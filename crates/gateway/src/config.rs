@@ -8,7 +8,7 @@ mod service;
 pub use check::Mistake;
 pub use listener::{Certificate, Early, Forwarded, Listener, Mode, Route, TlsSettings};
 pub use period::Period;
-pub use service::{Address, BackendProtocol, Balance, Health, HealthKind, Passive, Service};
+pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 
 use serde::Deserialize;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use crate::admin::Admin;
 use crate::backend::{Service, health};
-use crate::config::{Config, Listener};
+use crate::config::Config;
 use crate::listening::{Bound, Listening, read_files};
 use crate::log::Log;
 use crate::metrics;
@@ -29,7 +29,7 @@ pub enum GatewayError {
     #[error("gateway.admin: cannot listen at {0}: {1}")]
     Admin(SocketAddr, io::Error),
     /// A certificate cannot be used.
-    #[error("listener {0}: {1}")]
+    #[error("{0}: {1}")]
     Tls(String, firstflight_tls::ConfigError),
     /// A file with keys or verifiers cannot be used.
     #[error("listener {0}: {1}")]
@@ -151,22 +151,14 @@ impl Gateway {
     }
 
     async fn prepare(&self, config: &Config) -> Result<Prepared, GatewayError> {
-        let services: Services = config
-            .services
-            .iter()
-            .map(|service| {
-                let name = service.name.get_ref().clone();
-                let former = self.services.get(&name).map(|former| &**former);
-                (name, Arc::new(Service::new(service, former)))
-            })
-            .collect();
+        let services = services(config, &self.services)?;
         let (mut kept, mut new) = (Vec::new(), Vec::new());
         for listener in &config.listeners {
             let name = listener.name.get_ref().clone();
             let former = self.listening.get(&name).map(|listening| listening.site.load_full());
             let site = |former: Option<&Site>| {
                 let made = Site::new(listener, &services, &self.log, former);
-                made.map_err(|error| GatewayError::Tls(name.clone(), error))
+                made.map_err(|error| GatewayError::Tls(format!("listener {name}"), error))
             };
             match former {
                 Some(former) if former.config.same_sockets(listener) => {
@@ -264,15 +256,27 @@ impl Drop for Gateway {
     }
 }
 
+/// The services of a configuration. What is known of backends is kept from `former`.
+fn services(config: &Config, former: &Services) -> Result<Services, GatewayError> {
+    let made = config.services.iter().map(|service| {
+        let name = service.name.get_ref();
+        match Service::new(service, former.get(name).map(|former| &**former)) {
+            Ok(service) => Ok((name.clone(), Arc::new(service))),
+            Err(error) => Err(GatewayError::Tls(format!("service {name}"), error)),
+        }
+    });
+    made.collect()
+}
+
 /// Reads everything that a configuration names, without binding a port.
 ///
 /// # Errors
 /// When a certificate or a file cannot be used.
 pub(crate) async fn check(config: &Config) -> Result<(), GatewayError> {
     let log = Log::new(config.gateway.log, io::sink()).map_err(GatewayError::Log)?;
+    services(config, &Services::new())?;
     for listener in &config.listeners {
-        let listener: &Listener = listener;
-        let fail = |error| GatewayError::Tls(listener.name.get_ref().clone(), error);
+        let fail = |error| GatewayError::Tls(format!("listener {}", listener.name.get_ref()), error);
         Site::new(listener, &Services::new(), &log, None).map_err(fail)?;
         read_files(listener).await?;
     }

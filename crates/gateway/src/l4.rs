@@ -54,15 +54,15 @@ pub(crate) async fn serve(mut client: Client, site: &Site) {
     let mut entry = Entry::new(&site.log, "connection", site.name(), about);
     entry.service = Some(opening.service.name().to_owned());
     entry.host.clone_from(&opening.name);
-    let (start, header) = match start(&client, &about, &opening, &mut entry) {
+    let service = Arc::clone(&opening.service);
+    let (start, header) = match start(&client, &about, opening, &mut entry) {
         Ok(start) => start,
         Err(_) => {
             entry.end = Some("proxy-header");
             return client.abort();
         }
     };
-    let service = opening.service;
-    let (mut backend, lease) = match service.connect().await {
+    let (mut backend, lease) = match service.connect(header.as_deref()).await {
         Ok(connected) => connected,
         Err(error) => {
             tracing::warn!(listener = site.name(), service = service.name(), %error, "no backend was reached");
@@ -73,8 +73,7 @@ pub(crate) async fn serve(mut client: Client, site: &Site) {
     entry.backend = Some(lease.backend().label.clone());
     let confirmed = |client: &Client, cx: &mut std::task::Context<'_>| client.poll_confirmed(cx);
     let (copied, end) = pump::run(&mut client, &mut backend, start, site.config.idle(), confirmed).await;
-    entry.bytes_in = copied.up.saturating_sub(header);
-    entry.bytes_out = copied.down;
+    (entry.bytes_in, entry.bytes_out) = (copied.up, copied.down);
     entry.end = Some(end.as_str());
     match end {
         End::Closed => {}
@@ -146,8 +145,13 @@ async fn read(client: &mut Client, bytes: &mut Vec<u8>, within: Duration) -> Res
     }
 }
 
-/// What goes to the backend at once, and how many bytes of it are a PROXY header.
-fn start(client: &Client, about: &About, opening: &Opening, entry: &mut Entry) -> io::Result<(Start, u64)> {
+/// What goes to the backend at once, behind the PROXY header if there is one.
+fn start(
+    client: &Client,
+    about: &About,
+    opening: Opening,
+    entry: &mut Entry,
+) -> io::Result<(Start, Option<Vec<u8>>)> {
     let config = &opening.service.config;
     let early = client.is_early();
     // With a header its mark says exactly which bytes may be a copy, so no others pass either.
@@ -160,15 +164,15 @@ fn start(client: &Client, about: &About, opening: &Opening, entry: &mut Entry) -
         let forwarded = passes.is_none_or(|count| count > 0);
         entry.early = Some(if forwarded { "forwarded" } else { "waited" });
     }
-    let mut bytes = Vec::new();
-    if config.proxy_protocol {
-        let marked = passes.filter(|_| early).map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
-        let name = opening.name.as_deref();
-        bytes = proxy_header::about(about.peer, about.local, name, marked.max(about.marked))?;
-    }
-    let header = bytes.len();
-    bytes.extend_from_slice(&opening.bytes);
-    Ok((Start { bytes, passes: passes.map(|count| count + header) }, header as u64))
+    let header = match config.proxy_protocol {
+        true => {
+            let marked = passes.map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
+            let name = opening.name.as_deref();
+            Some(proxy_header::about(about.peer, about.local, name, marked.max(about.marked))?)
+        }
+        false => None,
+    };
+    Ok((Start { bytes: opening.bytes, passes }, header))
 }
 
 #[cfg(test)]

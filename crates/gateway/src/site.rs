@@ -32,9 +32,16 @@ impl Site {
         former: Option<&Self>,
     ) -> Result<Self, ConfigError> {
         let service = |name: &String| services.get(name).cloned();
-        let acceptor = match former.filter(|former| former.config.tls == config.tls) {
-            Some(former) if former.config.header_timeout == config.header_timeout => former.acceptor.clone(),
-            _ => acceptor(config)?,
+        let same = |former: &&Self| {
+            let asks = config.tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca.is_some());
+            let unchanged =
+                former.config.tls == config.tls && former.config.header_timeout == config.header_timeout;
+            // The file of authorities is not followed, as those of certificates are.
+            unchanged && !asks
+        };
+        let acceptor = match former.filter(same) {
+            Some(former) => former.acceptor.clone(),
+            None => acceptor(config)?,
         };
         let places = match former.filter(|former| former.config.max_connections == config.max_connections) {
             Some(former) => Arc::clone(&former.places),

@@ -89,7 +89,7 @@ impl Place {
              {listener}\n[[service]]\nname = \"s\"\nbackend = [\"{backend}\"]\n{service}\n"
         );
         let config = Config::parse(&text).unwrap();
-        let service = Arc::new(Service::new(&config.services[0], None));
+        let service = Arc::new(Service::new(&config.services[0], None).unwrap());
         let services = Services::from([("s".to_owned(), service)]);
         let log = Memory::default();
         let writes = Log::new(config.gateway.log, log.clone()).unwrap();

@@ -124,11 +124,9 @@ async fn check_again_and_again(service: Arc<Service>, backend: Arc<Backend>, hea
 
 /// One check.
 async fn check(service: &Service, backend: &Backend, health: &Health) -> io::Result<()> {
-    let dialled = super::dial::dial(&backend.address, &backend.resolved, health.timeout.0).await;
+    let header = if service.config.proxy_protocol { Some(proxy_header::local()?) } else { None };
+    let dialled = super::dial::dial(service, backend, header.as_deref(), health.timeout.0).await;
     let mut io = dialled.map_err(io::Error::other)?;
-    if service.config.proxy_protocol {
-        io.write_all(&proxy_header::local()?).await?;
-    }
     if health.kind == HealthKind::Tcp {
         return io.shutdown().await;
     }

@@ -10,7 +10,6 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
 /// Buffers of one connection to a backend, bytes. The head of a response must fit.
@@ -150,7 +149,7 @@ impl Service {
                 let kept = (!how.fresh).then(|| backend.pool.take(self.config.pool_idle.0)).flatten();
                 match kept {
                     Some(sender) => Ok((Sender::Http1(sender), true)),
-                    None => self.http1(self.dial(backend).await?).await.map(|sender| (sender, false)),
+                    None => self.http1(self.dial(backend, None).await?).await.map(|sender| (sender, false)),
                 }
             }
             (BackendProtocol::H2, None) => {
@@ -158,13 +157,12 @@ impl Service {
                 if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed() && !how.fresh) {
                     return Ok((Sender::Http2(sender.clone()), true));
                 }
-                let sender = http2_over(self.dial(backend).await?).await?;
+                let sender = http2_over(self.dial(backend, None).await?).await?;
                 *shared = Some(sender.clone());
                 Ok((Sender::Http2(sender), false))
             }
             (protocol, Some(header)) => {
-                let mut io = self.dial(backend).await?;
-                io.write_all(header).await?;
+                let io = self.dial(backend, Some(header)).await?;
                 match protocol {
                     BackendProtocol::Http1 => self.http1(io).await.map(|sender| (sender, false)),
                     BackendProtocol::H2 => Ok((Sender::Http2(http2_over(io).await?), false)),

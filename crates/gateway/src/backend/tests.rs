@@ -9,7 +9,7 @@ fn service(settings: &str, former: Option<&Service>) -> Service {
         "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:1\"]\nmode = \"tcp\"\nservice = \"s\"\n\
          [[service]]\nname = \"s\"\n{settings}"
     );
-    Service::new(&Config::parse(&text).unwrap().services[0], former)
+    Service::new(&Config::parse(&text).unwrap().services[0], former).unwrap()
 }
 
 const THREE: &str = "backend = [\"127.0.0.1:11\", \"127.0.0.1:12\", \"127.0.0.1:13\"]\n";
@@ -66,7 +66,7 @@ async fn if_all_pause_they_are_tried_and_if_all_are_down_none_is() {
         backend.state.set_up(false);
     }
     assert!(service.choose(&[]).is_none() && !service.is_available());
-    assert!(matches!(service.connect().await, Err(DialError::NoBackend)));
+    assert!(matches!(service.connect(None).await, Err(DialError::NoBackend)));
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_connect_that_fails_goes_to_the_next_backend() {
     let settings = format!("backend = [\"unix:/nonexistent/socket\", \"{good}\"]\n");
     let service = service(&settings, None);
     for _ in 0..4 {
-        let (_, lease) = service.connect().await.unwrap();
+        let (_, lease) = service.connect(None).await.unwrap();
         assert_eq!(lease.backend().label, good.to_string());
     }
 }

@@ -1,6 +1,6 @@
 //! What one part of a configuration demands of another.
 
-use super::{BackendProtocol, Config, Listener, Mode, Route, Service};
+use super::{Address, BackendProtocol, Config, Listener, Mode, Route, Service};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
@@ -92,6 +92,17 @@ fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
         return Err(Mistake::at(text, &service.backend.span(), "name a backend"));
     }
     let at = |problem: &str| Err(Mistake::at(text, &service.name.span(), problem));
+    if let Some(tls) = &service.tls {
+        let at = |problem: &str| Err(Mistake::at(text, &tls.span(), problem));
+        let settings = tls.get_ref();
+        if settings.chain.is_some() != settings.key.is_some() {
+            return at("a certificate needs both chain and key");
+        }
+        let unix = |address: &Address| matches!(address, Address::Unix(_));
+        if settings.name.is_none() && service.backend.get_ref().iter().any(unix) {
+            return at("TLS on a unix socket needs name: whose certificate is expected");
+        }
+    }
     if let Some(health) = &service.health {
         if health.interval.0.is_zero() || health.timeout.0.is_zero() {
             return at("the interval and the timeout of health checks must be longer than nothing");

@@ -27,6 +27,8 @@ pub struct Service {
     /// Whether connections begin with a header of the PROXY protocol, version 2.
     #[serde(default)]
     pub proxy_protocol: bool,
+    /// Connections to backends are encrypted.
+    pub tls: Option<Spanned<BackendTls>>,
     /// HTTP mode: what backends speak.
     #[serde(default)]
     pub protocol: BackendProtocol,
@@ -52,6 +54,9 @@ pub struct Service {
     pub passive: Passive,
 }
 
+fn yes() -> bool {
+    true
+}
 fn connect_timeout() -> Period {
     Period::seconds(5)
 }
@@ -88,8 +93,26 @@ pub enum BackendProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2 without TLS, as gRPC services do.
+    /// HTTP/2, without TLS as gRPC services often do, or with it.
     H2,
+}
+
+/// TLS to backends.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BackendTls {
+    /// The name whose certificate is expected. The default is the host of each backend.
+    pub name: Option<String>,
+    /// File with the authorities that are trusted. The default is what the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Certificate of this client, with its chain, PEM.
+    pub chain: Option<PathBuf>,
+    /// Its key, PEM, mode 0600.
+    pub key: Option<PathBuf>,
+    /// Whether the protocol is offered (ALPN). Switch it off for other protocols than HTTP.
+    #[serde(default = "yes")]
+    pub alpn: bool,
 }
 
 /// Active checks.

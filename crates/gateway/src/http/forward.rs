@@ -294,7 +294,7 @@ fn unreachable(ask: &Ask, error: &DialError) -> Failure {
     match error {
         DialError::NoBackend => StatusCode::SERVICE_UNAVAILABLE.into(),
         DialError::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT.into(),
-        DialError::Io(_) => StatusCode::BAD_GATEWAY.into(),
+        DialError::Io(_) | DialError::Tls(_) => StatusCode::BAD_GATEWAY.into(),
     }
 }
 
@@ -349,7 +349,7 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
         (BackendProtocol::Http1, None) => {}
         (BackendProtocol::H2, authority) => {
             out.remove(HOST);
-            uri.scheme = Some(Scheme::HTTP);
+            uri.scheme = Some(if ask.service.config.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP });
             uri.authority = Some(authority.cloned().unwrap_or_else(|| Authority::from_static("localhost")));
             *request.version_mut() = Version::HTTP_2;
         }

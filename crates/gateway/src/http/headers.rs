@@ -3,7 +3,9 @@
 use crate::client::About;
 use crate::config::Forwarded;
 use hyper::HeaderMap;
-use hyper::header::{CONNECTION, COOKIE, EXPECT, FORWARDED, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
+use hyper::header::{
+    CONNECTION, COOKIE, EXPECT, FORWARDED, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use std::net::IpAddr;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

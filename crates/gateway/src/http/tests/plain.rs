@@ -187,3 +187,38 @@ async fn an_idle_connection_ends() {
     let (mut client, _backend, _place) = pair("idle_timeout = \"50ms\"", "").await;
     assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
 }
+
+#[tokio::test]
+async fn a_backend_with_tls_is_asked_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["app.internal".to_owned()]).unwrap();
+    let ca = directory.path().join("ca.pem");
+    std::fs::write(&ca, made.cert.pem()).unwrap();
+    let key = made.signing_key.serialize_der().try_into().unwrap();
+    let acceptor = firstflight_tls::Acceptor::builder()
+        .certificate(vec![made.cert.der().clone()], key)
+        .alpn([firstflight_tls::HTTP_1_1])
+        .build()
+        .unwrap();
+    let tls = |name: &str| format!("proxy_protocol = true\n[service.tls]\nname = \"{name}\"\nca = {ca:?}");
+    let (mut client, backend, _place) = pair("", &tls("app.internal")).await;
+    send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    // The PROXY header is in front of TLS.
+    let mut far = backend.accept().await;
+    let header = exactly(&mut far, 28).await;
+    assert!(crate::proxy_header::read(&header).unwrap().is_some());
+    let mut far = acceptor.accept_over(far).await.unwrap();
+    assert!(head(&mut far).await.starts_with("get / "));
+    assert_eq!(far.server_name(), Some("app.internal"));
+    send(&mut far, OK).await;
+    far.flush().await.unwrap();
+    assert!(head(&mut client).await.contains("200 ok"));
+    // A certificate of another name.
+    let (mut client, backend, _place) = pair("", &tls("other.internal")).await;
+    send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut far = backend.accept().await;
+    exactly(&mut far, 28).await;
+    let (accepted, answer) = tokio::join!(acceptor.accept_over(far), head(&mut client));
+    drop(accepted);
+    assert!(answer.contains(" 502 "), "{answer}");
+}
