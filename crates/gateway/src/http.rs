@@ -4,6 +4,7 @@ mod body;
 mod conn;
 mod early;
 mod forward;
+mod framing;
 mod headers;
 mod reply;
 mod target;
@@ -88,7 +89,7 @@ pub(crate) async fn serve(
     let now = site.load_full();
     let about = client.about();
     let io = match &now.acceptor {
-        None => Io::Plain(client),
+        None => Io::Plain(Box::new(client)),
         Some(acceptor) => match acceptor.accept_behind(client, Vec::new()).await {
             Ok(stream) => Io::Tls(Box::new(stream)),
             Err(error) => {

@@ -138,7 +138,7 @@ impl Checker<'_> {
                 "a listener at all addresses with trust needs identity: the names of this server",
             );
         }
-        if (1..=4096).contains(&*listener.max_header_bytes.get_ref()) {
+        if (1..=4096).contains(listener.max_header_bytes.get_ref()) {
             return at(&listener.max_header_bytes.span(), "must be more than 4096 bytes");
         }
         if listener.service.is_none() && listener.routes.is_empty() {

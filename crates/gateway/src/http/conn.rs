@@ -1,5 +1,6 @@
 //! A connection that hyper reads and writes, and that can still be asked whether its client is confirmed.
 
+use super::framing::Framing;
 use crate::client::Client;
 use firstflight_tls::TlsStream;
 use std::future::poll_fn;
@@ -14,7 +15,7 @@ use tokio::time::Sleep;
 
 /// The connection, with TLS or without.
 pub(super) enum Io {
-    Plain(Client),
+    Plain(Box<Client>),
     Tls(Box<TlsStream<Client>>),
 }
 
@@ -52,6 +53,7 @@ struct Inner {
     marked: u64,
     /// Whether the client is confirmed; false if it will never be.
     confirmed: watch::Sender<Option<bool>>,
+    framing: Framing,
     /// A client that takes nothing for this long is given up.
     patience: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
@@ -72,7 +74,8 @@ pub(super) fn share(io: Io, marked: u32, patience: Duration) -> (ForHyper, Watch
     let (confirmed, told) = watch::channel((!io.is_early()).then_some(true));
     // TLS proves more than the proxy can know.
     let marked = if matches!(io, Io::Tls(_)) { 0 } else { u64::from(marked) };
-    let inner = Inner { io, read: 0, marked, confirmed, patience, stalled: None };
+    let framing = Framing::default();
+    let inner = Inner { io, read: 0, marked, confirmed, framing, patience, stalled: None };
     let inner = Arc::new(Mutex::new(inner));
     (ForHyper(Arc::clone(&inner)), Watch { inner, confirmed: told })
 }
@@ -91,6 +94,11 @@ impl Watch {
     /// Whether it can be known later that it is none. A proxy that marked bytes does not tell.
     pub(super) fn can_be_confirmed(&self) -> bool {
         !lock(&self.inner).is_marked()
+    }
+
+    /// Whether the request of HTTP/1.1 that was just read has two lengths. Asked once for each request, in their order.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        lock(&self.inner).framing.is_ambiguous()
     }
 
     /// Bytes that came early: of the first flight, with TLS its early data.
@@ -169,7 +177,9 @@ impl AsyncRead for ForHyper {
                 buf.advance(count);
             }
         }
-        inner.read += (buf.filled().len() - before) as u64;
+        let read = buf.filled().get(before..).unwrap_or_default();
+        inner.framing.read(read);
+        inner.read += read.len() as u64;
         Poll::Ready(Ok(()))
     }
 }

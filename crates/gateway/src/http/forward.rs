@@ -154,6 +154,9 @@ fn admit(
         (request.version() == Version::HTTP_11).then(|| headers::upgrade(request.headers())).flatten();
     let tunnel = on_upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
+    if parts.version != Version::HTTP_2 && context.watch.is_ambiguous() {
+        return Err(StatusCode::BAD_REQUEST.into());
+    }
     let target = Target::of(&parts, context.sni.as_deref())?;
     entry.host.clone_from(&target.host);
     let path = parts.uri.path();
@@ -384,7 +387,8 @@ fn finish(
         // The log has two lines: this one for the request, and the tunnel's.
         let mut line = Entry::new(&ask.site.log, "connection", ask.site.name(), context.about);
         line.host.clone_from(&entry.host);
-        (line.service.clone_from(&entry.service), line.backend.clone_from(&entry.backend));
+        line.service.clone_from(&entry.service);
+        line.backend.clone_from(&entry.backend);
         let guards = Arc::clone(&context.guards);
         let idle = ask.site.config.tunnel_timeout.0;
         tunnel::start(on_client, on_backend, idle, tunnel::Held { lease, guards, entry: line });
