@@ -18,6 +18,8 @@ use tokio::task::JoinHandle;
 
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often connections that wait are accepted again at the end, if the system refuses: file descriptors may become free.
+const ATTEMPTS: usize = 50;
 /// How long connections in UDP may take to close in order, after everything else has ended.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -194,7 +196,7 @@ async fn run(
         }
     }
     // Those that wait in the kernel's queue, whose data is acknowledged.
-    loop {
+    for _ in 0..ATTEMPTS {
         let (waiting, rest) = server.drain();
         waiting.into_iter().for_each(|stream| door.serve(stream, Vec::new()));
         match rest {

@@ -5,7 +5,7 @@ use crate::config::LogFormat;
 use crate::metrics;
 use serde::Serialize;
 use std::fmt;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -25,6 +25,8 @@ enum Message {
     Line(String),
     /// Answers when everything before it is written.
     Flush(tokio::sync::oneshot::Sender<()>),
+    /// There is nothing to write for now.
+    Idle,
 }
 
 impl Log {
@@ -67,16 +69,23 @@ impl Log {
     }
 }
 
-fn write(lines: &Receiver<Message>, mut sink: impl Write) {
-    while let Ok(message) = lines.recv() {
-        match message {
-            // Nobody reads any more; the lines of the rest are lost.
-            Message::Line(line) => drop(writeln!(sink, "{line}")),
-            Message::Flush(done) => {
-                let _ = sink.flush();
-                let _ = done.send(());
-            }
+fn write(lines: &Receiver<Message>, sink: impl Write) {
+    let mut sink = BufWriter::new(sink);
+    // If nobody reads any more, the lines are lost.
+    let mut handle = |message| match message {
+        Message::Line(line) => drop(writeln!(sink, "{line}")),
+        Message::Flush(done) => {
+            let _ = sink.flush();
+            let _ = done.send(());
         }
+        Message::Idle => drop(sink.flush()),
+    };
+    while let Ok(message) = lines.recv() {
+        handle(message);
+        while let Ok(message) = lines.try_recv() {
+            handle(message);
+        }
+        handle(Message::Idle);
     }
 }
 

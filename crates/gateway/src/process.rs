@@ -54,7 +54,7 @@ pub(crate) fn raise_limit_of_files(connections: usize) -> String {
     // Only root may raise the hard limit.
     let raised = [(needed, needed.max(hard)), (needed.min(hard), hard)]
         .into_iter()
-        .find(|(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, *soft, *hard).is_ok());
+        .find(|(now, hard)| *now > soft && setrlimit(Resource::RLIMIT_NOFILE, *now, *hard).is_ok());
     match raised {
         Some((now, _)) if now >= needed => format!("limit of open files: raised from {soft} to {now}"),
         Some((now, _)) => format!(
