@@ -400,8 +400,15 @@ if os.fork() == 0:
     os.setgid(65534), os.setuid(65534)
     os.execv({firstflight.BINARY!r}, ["firstflight", "gateway", {path!r}])
 listener.close()
+notices.settimeout(0.1)
 while True:
-    print(notices.recv(4096).decode().replace("\\n", " "), flush=True)
+    try:
+        print(notices.recv(4096).decode().replace("\\n", " "), flush=True)
+    except TimeoutError:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if child:
+            print("ended", os.waitstatus_to_exitcode(status), flush=True)
+            break
 """
     manager = testbed.start(Process([sys.executable, "-c", script], ns=ns))
     manager.wait_until(lambda: "READY=1" in manager.text("out"), "READY=1")
@@ -411,6 +418,7 @@ while True:
     manager.wait_until(lambda: "RELOADING=1" in manager.text("out"), "RELOADING=1")
     os.kill(int(child), signal.SIGTERM)
     manager.wait_until(lambda: "STOPPING=1" in manager.text("out"), "STOPPING=1")
+    manager.wait_until(lambda: "ended 0" in manager.text("out"), "its end")
 
 
 def test_json_lines_are_json(testbed, ns):
@@ -422,3 +430,33 @@ def test_json_lines_are_json(testbed, ns):
     assert line["path"] == "/%0a%22"
     for text in server.text("out").splitlines():
         json.loads(text)
+
+
+def memory(process):
+    """Bytes of memory that the process uses now."""
+    with open(f"/proc/{process.pid}/status") as file:
+        (line,) = (line for line in file if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.needs("nginx")
+@pytest.mark.parametrize("protocol", ["--http1.1", "--http2-prior-knowledge", "tcp"])
+def test_slow_readers_cost_little_memory(testbed, ns, protocol):
+    root = testbed.root(large=50_000_000)
+    nginx(testbed, ns, root, f"server {{ listen 127.0.0.1:{BACKEND}; root {root}; }}", at(testbed, ns, BACKEND))
+    web = WEB.replace('"http"', '"tcp"') if protocol == "tcp" else WEB
+    server = gateway(testbed, ns, root, GLOBAL, web, APP)
+    option = () if protocol == "tcp" else (protocol,)
+    url = f"http://127.0.0.1:{PORT}/large"
+    assert curl(ns, *option, "-o", "/dev/null", "-w", "%{size_download}", url).stdout == "50000000"
+    before, readers = memory(server), 20
+    for _ in range(readers):
+        slow = ("curl", "-sS", *option, "--limit-rate", "10k", "-o", "/dev/null", url)
+        testbed.start(Process(slow, ns=ns))
+    active = f'firstflight_gateway_backend_active{{service="app",backend="127.0.0.1:{BACKEND}"}} {readers}'
+    admin = f"http://127.0.0.1:{ADMIN}/metrics"
+    server.wait_until(lambda: active in curl(ns, admin).stdout, "that all of them read")
+    time.sleep(1)
+    each = (memory(server) - before) / readers
+    assert each < 1024 * 1024, f"{each / 1024:.0f} KiB for each reader of 50 MB"
+    print(f"{protocol}: {each / 1024:.0f} KiB for each reader")
