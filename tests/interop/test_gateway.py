@@ -458,5 +458,5 @@ def test_slow_readers_cost_little_memory(testbed, ns, protocol):
     server.wait_until(lambda: active in curl(ns, admin).stdout, "that all of them read")
     time.sleep(1)
     each = (memory(server) - before) / readers
-    assert each < 1024 * 1024, f"{each / 1024:.0f} KiB for each reader of 50 MB"
+    assert each < 512 * 1024, f"{each / 1024:.0f} KiB for each reader of 50 MB"
     print(f"{protocol}: {each / 1024:.0f} KiB for each reader")

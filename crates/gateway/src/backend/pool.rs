@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Buffers of one connection to a backend, bytes. The head of a response must fit.
-const BUFFER: usize = 128 * 1024;
+/// Buffers of one connection to a backend, bytes. The head of a response must fit. What waits for a slow reader is in them.
+const BUFFER: usize = 32 * 1024;
 /// Header lines of a response.
 const HEADERS: usize = 200;
 /// A connection of HTTP/2 is asked this often whether it still works.
@@ -173,7 +173,7 @@ impl Service {
 
     async fn http1(&self, io: BackendIo) -> Result<Sender, DialError> {
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(BUFFER).max_headers(HEADERS);
+        builder.read_buf_exact_size(Some(BUFFER)).max_headers(HEADERS);
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
         tokio::spawn(connection.with_upgrades());
         Ok(Sender::Http1(sender))
