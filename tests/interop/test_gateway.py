@@ -312,6 +312,27 @@ def test_a_reload_changes_everything_or_nothing(testbed, ns):
     assert slow.wait() == 0 and slow.text("out") == "x" * 10 + "y" * 10
 
 
+@pytest.mark.needs("nginx", "openssl")
+@pytest.mark.parametrize("protocol", ["--http1.1", "--http2"])
+def test_no_request_is_lost_while_the_configuration_changes(testbed, ns, protocol):
+    root = testbed.root(small=1000)
+    servers = "".join(f"server {{ listen 127.0.0.1:{BACKEND + n}; root {root}; }}" for n in range(2))
+    nginx(testbed, ns, root, servers, at(testbed, ns, BACKEND + 1))
+    files = Certificates(testbed.root())
+    web = WEB + f'[listener.tls]\ncertificate = [{{ chain = "{files.certificate}", key = "{files.key}" }}]\n'
+    server = gateway(testbed, ns, root, GLOBAL, web, APP)
+    urls = [part for _ in range(2000) for part in ("-o", "/dev/null", f"https://127.0.0.1:{PORT}/small")]
+    shown = ("--cacert", files.ca, "--parallel", "--parallel-max", "50", "-w", "%{http_code} ")
+    load = testbed.start(Process(["curl", "-sS", protocol, *shown, *urls], ns=ns))
+    reloads = 0
+    while load.popen.poll() is None and reloads < 200:
+        reloads += 1
+        write(root, GLOBAL, web, APP.replace(str(BACKEND), str(BACKEND + reloads % 2)))
+        server.reload("was read again")
+    assert load.wait() == 0 and reloads > 3, reloads
+    assert load.text("out").split() == ["200"] * 2000
+
+
 def test_a_drain_lets_requests_end(testbed, ns):
     backend = testbed.start(Backend(ns, BACKEND))
     server = gateway(testbed, ns, testbed.root(), GLOBAL, WEB, APP)
