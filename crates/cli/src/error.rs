@@ -36,6 +36,10 @@ pub enum Error {
     /// An error of `explain`.
     #[error(transparent)]
     Explain(#[from] ExplainError),
+    /// An error of `gateway`.
+    #[cfg(feature = "gateway")]
+    #[error(transparent)]
+    Gateway(#[from] firstflight_gateway::RunError),
     /// An error of `get`.
     #[error(transparent)]
     Get(#[from] GetError),
@@ -94,6 +98,8 @@ impl Error {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Demo(error) => error.exit_code(),
+            #[cfg(feature = "gateway")]
+            Self::Gateway(error) => ExitCode::from(if error.is_misuse() { 2 } else { 1 }),
             Self::Verifier(error) => error.exit_code(),
             Self::Dns(error) => error.exit_code(),
             Self::Proxy(error) => error.exit_code(),

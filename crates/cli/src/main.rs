@@ -17,6 +17,8 @@ mod error;
 mod explain;
 mod file_body;
 mod file_sink;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod get;
 mod key_fault;
 mod keys;
@@ -67,6 +69,8 @@ Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot
 enum Command {
     Demo(demo::Args),
     Serve(Box<serve::Args>),
+    #[cfg(feature = "gateway")]
+    Gateway(gateway::Args),
     Get(get::Args),
     Proxy(Box<proxy::Args>),
     Explain(explain::Args),
@@ -101,6 +105,8 @@ fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => block_on(serve::run(*args)),
+        #[cfg(feature = "gateway")]
+        Command::Gateway(args) => block_on(gateway::run(args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Proxy(args) => block_on(proxy::run(*args)),
         Command::Keys(args) => block_on(keys::run(args)),

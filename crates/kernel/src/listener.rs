@@ -154,7 +154,12 @@ impl Listener {
             // A filter of one instruction, which returns a length of zero: it drops what comes for the listener.
             // Connections that were accepted, or wait to be, are sockets of their own.
             let nothing = socket2::SockFilter::new(DROP, 0, 0, 0);
-            socket2::SockRef::from(&self.tcp).attach_filter(&[nothing])?;
+            match socket2::SockRef::from(&self.tcp).attach_filter(&[nothing]) {
+                // Not every system lets a process without privileges attach one. Then a client whose handshake completes
+                // between the last accept and the end of the listener is reset, as by servers without a drain.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                result => result?,
+            }
         }
         Ok(())
     }

@@ -1,0 +1,217 @@
+//! Connects to backends.
+
+use super::{Backend, Service};
+use crate::config::{self, Address, BackendProtocol};
+use firstflight::{Authority, FirstFlight};
+use firstflight_tls::{ConfigError, ConnectError, Connector, TlsStream};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::time::{Instant, timeout};
+
+/// How long the addresses of a name are used.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Why no backend was reached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("no backend is up")]
+    NoBackend,
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("TLS: {0}")]
+    Tls(#[from] ConnectError),
+}
+
+/// The addresses of a backend's name, as they were lately.
+#[derive(Debug, Default)]
+pub(super) struct Resolved(Mutex<Option<(Instant, Vec<SocketAddr>)>>);
+
+impl Resolved {
+    async fn addresses(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(literal) = host.parse() {
+            return Ok(vec![literal]);
+        }
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, addresses)) = &*lock()
+            && at.elapsed() < FRESH
+        {
+            return Ok(addresses.clone());
+        }
+        match lookup_host(host).await {
+            Ok(found) => {
+                let addresses: Vec<_> = found.collect();
+                *lock() = Some((Instant::now(), addresses.clone()));
+                Ok(addresses)
+            }
+            // A resolver that fails for a while does not take the backend away.
+            Err(error) => lock().as_ref().map(|(_, addresses)| addresses.clone()).ok_or(error),
+        }
+    }
+}
+
+/// TLS to the backends of a service.
+///
+/// # Errors
+/// When a file cannot be used.
+pub(super) fn connector(config: &config::Service) -> Result<Option<Connector>, ConfigError> {
+    let Some(tls) = config.tls.as_ref().map(toml::Spanned::get_ref) else { return Ok(None) };
+    let builder = Connector::builder().timeout(config.connect_timeout.0);
+    let builder = match (tls.alpn, config.protocol) {
+        (false, _) => builder,
+        (true, BackendProtocol::Http1) => builder.http1(),
+        (true, BackendProtocol::H2) => builder.h2(),
+    };
+    let builder = match &tls.ca {
+        Some(file) => builder.ca_file(file)?,
+        None => builder,
+    };
+    let builder = match (&tls.chain, &tls.key) {
+        (Some(chain), Some(key)) => builder.client_files(chain, key)?,
+        _ => builder,
+    };
+    builder.build().map(Some)
+}
+
+/// Connects, writes a PROXY header if there is one, and makes TLS if the service has it.
+///
+/// # Errors
+/// When any of it fails, or takes longer than `within`.
+pub(super) async fn dial(
+    service: &Service,
+    backend: &Backend,
+    header: Option<&[u8]>,
+    within: Duration,
+) -> Result<BackendIo, DialError> {
+    let connecting = async {
+        let mut socket = match &backend.address {
+            Address::Unix(path) => unix(path).await?,
+            Address::Tcp(host) => tcp(&backend.resolved.addresses(host).await?).await?,
+        };
+        if let Some(header) = header {
+            socket.write_all(header).await?;
+        }
+        let Some(connector) = &service.connector else { return Ok(BackendIo::Plain(socket)) };
+        let server = authority(service, &backend.address);
+        let server = server.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let stream = connector.connect_over(socket, &server, FirstFlight::empty()).await?;
+        Ok(BackendIo::Tls(Box::new(stream)))
+    };
+    timeout(within, connecting).await.unwrap_or(Err(DialError::TimedOut(within)))
+}
+
+/// Whose certificate is expected.
+fn authority(service: &Service, address: &Address) -> Option<Authority> {
+    let name = service.config.tls.as_ref().and_then(|tls| tls.get_ref().name.as_deref());
+    match (name, address) {
+        (Some(name), Address::Tcp(at)) => {
+            let port = at.rsplit_once(':').and_then(|(_, port)| port.parse().ok())?;
+            Authority::new(name, port).ok()
+        }
+        (Some(name), Address::Unix(_)) => Authority::new(name, 443).ok(),
+        (None, Address::Tcp(at)) => at.parse().ok(),
+        (None, Address::Unix(_)) => None,
+    }
+}
+
+async fn unix(path: &PathBuf) -> io::Result<Socket> {
+    UnixStream::connect(path).await.map(Socket::Unix)
+}
+
+async fn tcp(addresses: &[SocketAddr]) -> io::Result<Socket> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(Socket::Tcp(stream));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A socket to a backend.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection to a backend.
+#[derive(Debug)]
+pub(crate) enum BackendIo {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl BackendIo {
+    /// Ends the connection with a RST, as far as the kind of socket has one.
+    pub(crate) fn abort(self) {
+        let socket = match &self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.io(),
+        };
+        if let Socket::Tcp(stream) = socket {
+            // It fails only when the connection is over.
+            let _ = stream.set_zero_linger();
+        }
+    }
+}
+
+/// Passes reads and writes on to the stream of each variant.
+macro_rules! passes_on {
+    ($kind:ty, $($variant:path),*) => {
+        impl AsyncRead for $kind {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_read(cx, buf),)* }
+            }
+        }
+
+        impl AsyncWrite for $kind {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_write(cx, bytes),)* }
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),)* }
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                match self { $($variant(stream) => stream.is_write_vectored(),)* }
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_flush(cx),)* }
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_shutdown(cx),)* }
+            }
+        }
+    };
+}
+
+passes_on!(Socket, Self::Tcp, Self::Unix);
+passes_on!(BackendIo, Self::Plain, Self::Tls);

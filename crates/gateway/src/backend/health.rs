@@ -1,0 +1,175 @@
+//! Whether a backend works: what active checks say, and what connections tell.
+
+use super::{Backend, Service};
+use crate::config::{BackendProtocol, Health, HealthKind, Passive};
+use crate::{metrics, proxy_header};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::client::conn::{http1, http2};
+use hyper::header::{HOST, USER_AGENT};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::AsyncWriteExt;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+/// What is known of a backend.
+#[derive(Debug)]
+pub(crate) struct State {
+    up: AtomicBool,
+    /// Active checks in a row that contradict `up`.
+    contrary: AtomicU32,
+    /// Connections in a row that failed.
+    failures: AtomicU32,
+    paused_until: Mutex<Option<Instant>>,
+}
+
+impl Default for State {
+    /// A backend is up until its checks say otherwise.
+    fn default() -> Self {
+        Self {
+            up: AtomicBool::new(true),
+            contrary: AtomicU32::new(0),
+            failures: AtomicU32::new(0),
+            paused_until: Mutex::new(None),
+        }
+    }
+}
+
+impl State {
+    /// Whether its active checks say that it works.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_up(&self, up: bool) {
+        self.contrary.store(0, Ordering::Relaxed);
+        self.up.store(up, Ordering::Relaxed);
+    }
+
+    /// Whether it failed lately.
+    pub(super) fn is_paused(&self, now: Instant) -> bool {
+        let paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        paused.is_some_and(|until| now < until)
+    }
+
+    /// A connection succeeded.
+    pub(crate) fn succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection failed. Returns true if a pause begins.
+    pub(super) fn failed(&self, passive: &Passive, now: Instant) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if passive.failures == 0 || failures < passive.failures {
+            return false;
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + passive.pause.0);
+        true
+    }
+
+    /// An active check is over. Returns the new state if it changes.
+    pub(super) fn checked(&self, good: bool, health: &Health) -> Option<bool> {
+        let up = self.is_up();
+        if good == up {
+            self.contrary.store(0, Ordering::Relaxed);
+            return None;
+        }
+        let contrary = self.contrary.fetch_add(1, Ordering::Relaxed) + 1;
+        let needed = if up { health.fall } else { health.rise };
+        (contrary >= needed).then(|| {
+            self.set_up(good);
+            good
+        })
+    }
+}
+
+/// Checks the backends of a service until it is dropped.
+pub(crate) fn watch(service: &Arc<Service>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    if let Some(health) = &service.config.health {
+        for backend in service.backends() {
+            tasks.spawn(check_again_and_again(Arc::clone(service), Arc::clone(backend), health.clone()));
+        }
+    }
+    tasks
+}
+
+async fn check_again_and_again(service: Arc<Service>, backend: Arc<Backend>, health: Health) {
+    let mut ticks = interval(health.interval.0);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let late = || Err(io::ErrorKind::TimedOut.into());
+        let result =
+            timeout(health.timeout.0, check(&service, &backend, &health)).await.unwrap_or_else(|_| late());
+        let (name, label) = (service.name(), &backend.label);
+        match backend.state.checked(result.is_ok(), &health) {
+            Some(true) => tracing::info!("service {name}: backend {label} is up"),
+            Some(false) => {
+                let why = result.err().map(|error| error.to_string()).unwrap_or_default();
+                tracing::warn!("service {name}: backend {label} is down: {why}");
+            }
+            None => continue,
+        }
+        metrics::backend_up(&backend, backend.state.is_up());
+    }
+}
+
+/// One check.
+async fn check(service: &Service, backend: &Backend, health: &Health) -> io::Result<()> {
+    let header = if service.config.proxy_protocol { Some(proxy_header::local()?) } else { None };
+    let dialled = super::dial::dial(service, backend, header.as_deref(), health.timeout.0).await;
+    let mut io = dialled.map_err(io::Error::other)?;
+    if health.kind == HealthKind::Tcp {
+        return io.shutdown().await;
+    }
+    let host = health.host.clone().unwrap_or_else(|| match &backend.address {
+        crate::config::Address::Tcp(at) => at.clone(),
+        crate::config::Address::Unix(_) => "localhost".to_owned(),
+    });
+    let status = match service.config.protocol {
+        BackendProtocol::Http1 => {
+            let request = Request::get(&health.path).header(HOST, host);
+            let (mut sender, connection) =
+                http1::handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
+            let sending = sender.send_request(finish(request)?);
+            tokio::select! {
+                response = sending => response.map_err(io::Error::other)?.status(),
+                error = connection => return Err(closed(error)),
+            }
+        }
+        BackendProtocol::H2 => {
+            let request = Request::get(format!("http://{host}{}", health.path));
+            let made = http2::handshake(TokioExecutor::new(), TokioIo::new(io)).await;
+            let (mut sender, connection) = made.map_err(io::Error::other)?;
+            let sending = sender.send_request(finish(request)?);
+            tokio::select! {
+                response = sending => response.map_err(io::Error::other)?.status(),
+                error = connection => return Err(closed(error)),
+            }
+        }
+    };
+    match status {
+        good if good.is_success() || good.is_redirection() => Ok(()),
+        bad => Err(wrong(bad)),
+    }
+}
+
+fn finish(request: hyper::http::request::Builder) -> io::Result<Request<Empty<Bytes>>> {
+    request.header(USER_AGENT, "firstflight-gateway").body(Empty::new()).map_err(io::Error::other)
+}
+
+fn wrong(status: StatusCode) -> io::Error {
+    io::Error::other(format!("it answered {status}"))
+}
+
+fn closed(result: Result<(), hyper::Error>) -> io::Error {
+    result.err().map_or_else(|| io::ErrorKind::UnexpectedEof.into(), io::Error::other)
+}

@@ -1,0 +1,102 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::config::Config;
+use std::time::Duration;
+
+fn service(settings: &str, former: Option<&Service>) -> Service {
+    let text = format!(
+        "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:1\"]\nmode = \"tcp\"\nservice = \"s\"\n\
+         [[service]]\nname = \"s\"\n{settings}"
+    );
+    Service::new(&Config::parse(&text).unwrap().services[0], former).unwrap()
+}
+
+const THREE: &str = "backend = [\"127.0.0.1:11\", \"127.0.0.1:12\", \"127.0.0.1:13\"]\n";
+
+fn label(lease: &Lease) -> &str {
+    lease.backend().label.strip_prefix("127.0.0.1:").unwrap()
+}
+
+#[tokio::test]
+async fn backends_take_turns() {
+    let service = service(THREE, None);
+    let chosen: Vec<_> = (0..6).map(|_| label(&service.choose(&[]).unwrap()).to_owned()).collect();
+    assert_eq!(chosen, ["11", "12", "13", "11", "12", "13"]);
+}
+
+#[tokio::test]
+async fn the_one_with_the_fewest_connections_is_next() {
+    let service = service(&format!("{THREE}balance = \"least-connections\"\n"), None);
+    let held: Vec<_> = (0..6).map(|_| service.choose(&[]).unwrap()).collect();
+    assert!(service.backends().iter().all(|backend| backend.active() == 2));
+    let freed = label(&held[4]).to_owned();
+    drop(held.into_iter().nth(4));
+    // All leases are dropped by now, so hold two of each again, but one.
+    let mut held: Vec<_> = (0..6).map(|_| service.choose(&[]).unwrap()).collect();
+    let at = held.iter().position(|lease| label(lease) == freed).unwrap();
+    held.remove(at);
+    assert_eq!(label(&service.choose(&[]).unwrap()), freed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_fails_pauses_and_comes_back() {
+    let service = service(&format!("{THREE}[service.passive]\nfailures = 2\npause = \"10s\"\n"), None);
+    let bad = Arc::clone(&service.backends()[1]);
+    service.failed(&bad);
+    bad.state.succeeded();
+    service.failed(&bad);
+    let chosen =
+        |n: usize| (0..n).map(|_| label(&service.choose(&[]).unwrap()).to_owned()).collect::<Vec<_>>();
+    assert!(chosen(3).contains(&"12".to_owned()), "two failures, but not in a row");
+    service.failed(&bad);
+    assert!(!chosen(6).contains(&"12".to_owned()), "it pauses");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(chosen(3).contains(&"12".to_owned()), "the pause is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_all_pause_they_are_tried_and_if_all_are_down_none_is() {
+    let service = service(&format!("{THREE}[service.passive]\nfailures = 1\n"), None);
+    for backend in service.backends() {
+        service.failed(backend);
+    }
+    assert!(service.choose(&[]).is_some());
+    for backend in service.backends() {
+        backend.state.set_up(false);
+    }
+    assert!(service.choose(&[]).is_none() && !service.is_available());
+    assert!(matches!(service.connect(None).await, Err(DialError::NoBackend)));
+}
+
+#[tokio::test]
+async fn a_connect_that_fails_goes_to_the_next_backend() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let good = listener.local_addr().unwrap();
+    let settings = format!("backend = [\"unix:/nonexistent/socket\", \"{good}\"]\n");
+    let service = service(&settings, None);
+    for _ in 0..4 {
+        let (_, lease) = service.connect(None).await.unwrap();
+        assert_eq!(lease.backend().label, good.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_reload_keeps_what_is_known_of_backends() {
+    let former = service(THREE, None);
+    let lease = former.choose(&[]).unwrap();
+    let new = service("backend = [\"127.0.0.1:11\", \"127.0.0.1:14\"]\n", Some(&former));
+    assert!(Arc::ptr_eq(lease.backend(), &new.backends()[0]));
+    assert_eq!(new.backends()[0].active(), 1);
+    assert_eq!(new.backends()[1].active(), 0);
+}
+
+#[tokio::test]
+async fn checks_in_a_row_decide() {
+    let settings = format!("{THREE}[service.health]\nfall = 2\nrise = 2\n");
+    let service = service(&settings, None);
+    let (state, health) = (&service.backends()[0].state, service.config.health.clone().unwrap());
+    let results = [false, true, false, false, true, false, true, true];
+    let changes: Vec<_> = results.into_iter().map(|good| state.checked(good, &health)).collect();
+    assert_eq!(changes, [None, None, None, Some(false), None, None, None, Some(true)]);
+}

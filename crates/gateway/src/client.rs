@@ -1,0 +1,140 @@
+//! A client's connection, with what is known of it.
+
+use crate::proxy_header::{self, NoHeader};
+use firstflight::{Stream, Way};
+use firstflight_credential::Outcome;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: Stream,
+    /// What was read behind a PROXY header, and not yet read again.
+    ahead: Vec<u8>,
+    about: About,
+}
+
+/// What is known of a client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About {
+    /// The client's address, perhaps from a PROXY header.
+    pub(crate) peer: SocketAddr,
+    /// The address to which it connected.
+    pub(crate) local: SocketAddr,
+    /// The address of the connection's other end, which is a proxy if there was a header.
+    pub(crate) hop: SocketAddr,
+    pub(crate) way: Way,
+    pub(crate) outcome: Outcome,
+    /// Bytes that came in the first flight.
+    pub(crate) early_bytes: u32,
+    /// Bytes that a proxy in front marked as early. This end can never know whether they are a copy.
+    pub(crate) marked: u32,
+}
+
+impl Client {
+    /// A stream that was accepted.
+    pub(crate) fn new(stream: Stream) -> Self {
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let about = About {
+            peer: stream.peer_addr(),
+            local: stream.local_addr().unwrap_or(unknown),
+            hop: stream.peer_addr(),
+            way: stream.way(),
+            outcome: stream.outcome(),
+            early_bytes: stream.early_bytes(),
+            marked: 0,
+        };
+        Self { stream, ahead: Vec::new(), about }
+    }
+
+    /// Reads the PROXY header with which the connection begins.
+    ///
+    /// # Errors
+    /// When it does not begin with one.
+    pub(crate) async fn read_proxy_header(&mut self) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(256);
+        loop {
+            let wrong = |error: NoHeader| io::Error::new(io::ErrorKind::InvalidData, error);
+            if let Some(said) = proxy_header::read(&bytes).map_err(wrong)? {
+                if let Some((peer, local)) = said.addresses {
+                    (self.about.peer, self.about.local) = (peer, local);
+                }
+                self.about.marked = said.early_bytes;
+                self.ahead = bytes.split_off(said.length);
+                return Ok(());
+            }
+            if self.stream.read_buf(&mut bytes).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    pub(crate) fn about(&self) -> About {
+        let mut about = self.about;
+        about.early_bytes = self.stream.early_bytes();
+        about.outcome = self.stream.outcome();
+        about
+    }
+
+    /// Whether what was read may be a copy of another connection's first flight.
+    pub(crate) fn is_early(&self) -> bool {
+        self.stream.is_early()
+    }
+
+    /// Waits until it cannot be one.
+    pub(crate) fn poll_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_handshake_confirmed(cx)
+    }
+
+    /// Ends the connection with a RST.
+    pub(crate) fn abort(&self) {
+        self.stream.abort();
+    }
+}
+
+impl AsyncRead for Client {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let count = self.ahead.len().min(buf.remaining());
+        let rest = self.ahead.split_off(count);
+        buf.put_slice(&self.ahead);
+        self.ahead = rest;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Client {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

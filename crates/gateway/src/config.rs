@@ -1,0 +1,124 @@
+//! The configuration: one TOML file. Every mistake names its line and its key.
+
+mod check;
+mod listener;
+mod period;
+mod service;
+
+pub use check::Mistake;
+pub use listener::{Certificate, Early, Forwarded, Listener, Mode, Route, TlsSettings};
+pub use period::Period;
+pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
+
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The configuration of a gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Config {
+    /// What concerns the process.
+    #[serde(default)]
+    pub gateway: Global,
+    /// Where clients connect.
+    #[serde(default, rename = "listener")]
+    pub listeners: Vec<Listener>,
+    /// Where their requests go.
+    #[serde(default, rename = "service")]
+    pub services: Vec<Service>,
+}
+
+/// What concerns the process.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Global {
+    /// The user to become after the ports are bound, if the process starts as root.
+    pub user: Option<String>,
+    /// Address of `/metrics`, `/healthz` and `/readyz`.
+    pub admin: Option<SocketAddr>,
+    /// Format of the access log.
+    pub log: LogFormat,
+    /// Connections of clients at one time. Further ones wait in the kernel's queues.
+    pub max_connections: usize,
+    /// How long connections may take to end after SIGTERM.
+    pub drain: Period,
+    /// How long the gateway goes on accepting after SIGTERM while `/readyz` says no.
+    pub drain_delay: Period,
+}
+
+impl Default for Global {
+    fn default() -> Self {
+        Self {
+            user: None,
+            admin: None,
+            log: LogFormat::Text,
+            max_connections: 10_000,
+            drain: Period(Duration::from_secs(30)),
+            drain_delay: Period(Duration::ZERO),
+        }
+    }
+}
+
+/// Format of the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LogFormat {
+    /// One line of text for each request.
+    Text,
+    /// One JSON object for each request.
+    Json,
+    /// None.
+    Off,
+}
+
+/// Why a file is no configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It has a mistake.
+    #[error("{}, {mistake}", path.display())]
+    Mistake {
+        /// The file.
+        path: PathBuf,
+        /// Which.
+        mistake: Mistake,
+    },
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has a mistake.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
+        Self::parse(&text).map_err(|mistake| ConfigError::Mistake { path: path.to_owned(), mistake })
+    }
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
+        let config: Self = toml::from_str(text).map_err(|error| Mistake::toml(text, &error))?;
+        config.check(text)?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests;

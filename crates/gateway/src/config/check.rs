@@ -1,0 +1,218 @@
+//! What one part of a configuration demands of another.
+
+use super::{Address, BackendProtocol, Config, Listener, Mode, Route, Service};
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+
+/// A mistake in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    line: usize,
+    key: Option<String>,
+    problem: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        if let Some(key) = &self.key {
+            write!(f, ", {key}")?;
+        }
+        write!(f, ": {}", self.problem)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl Mistake {
+    /// The line, from 1.
+    #[must_use]
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+
+    pub(super) fn toml(text: &str, error: &toml::de::Error) -> Self {
+        Self::at(text, &error.span().unwrap_or_default(), error.message().replace('\n', ", "))
+    }
+
+    fn at(text: &str, span: &Range<usize>, problem: impl Into<String>) -> Self {
+        let before = text.get(..span.start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let begin = before.rfind('\n').map_or(0, |at| at + 1);
+        let whole = text.get(begin..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        let key = match whole.split_once('=') {
+            Some((key, _)) if !key.trim().is_empty() => Some(key.trim().to_owned()),
+            _ => Some(whole.trim().to_owned()).filter(|whole| whole.starts_with('[')),
+        };
+        Self { line, key, problem: problem.into() }
+    }
+}
+
+/// Checks parts of `text`.
+struct Checker<'a> {
+    text: &'a str,
+    services: HashMap<&'a str, &'a Service>,
+}
+
+impl Config {
+    pub(super) fn check(&self, text: &str) -> Result<(), Mistake> {
+        let mut services = HashMap::new();
+        for service in &self.services {
+            if services.insert(service.name.get_ref().as_str(), service).is_some() {
+                let problem = format!("there is another service {:?}", service.name.get_ref());
+                return Err(Mistake::at(text, &service.name.span(), problem));
+            }
+            check_service(text, service)?;
+        }
+        let checker = Checker { text, services };
+        if self.listeners.is_empty() {
+            let problem = "has no [[listener]], so nobody can connect";
+            return Err(Mistake { line: 1, key: None, problem: problem.into() });
+        }
+        for (n, listener) in self.listeners.iter().enumerate() {
+            let others = self.listeners.get(..n).unwrap_or_default();
+            if others.iter().any(|other| other.name.get_ref() == listener.name.get_ref()) {
+                let problem = format!("there is another listener {:?}", listener.name.get_ref());
+                return Err(Mistake::at(text, &listener.name.span(), problem));
+            }
+            let taken = |address| others.iter().any(|other| other.address.get_ref().contains(address));
+            if let Some(address) = listener.address.get_ref().iter().find(|address| taken(address)) {
+                let problem = format!("another listener has {address}");
+                return Err(Mistake::at(text, &listener.address.span(), problem));
+            }
+            checker.listener(listener)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
+    if service.backend.get_ref().is_empty() {
+        return Err(Mistake::at(text, &service.backend.span(), "name a backend"));
+    }
+    let at = |problem: &str| Err(Mistake::at(text, &service.name.span(), problem));
+    if let Some(tls) = &service.tls {
+        let at = |problem: &str| Err(Mistake::at(text, &tls.span(), problem));
+        let settings = tls.get_ref();
+        if settings.chain.is_some() != settings.key.is_some() {
+            return at("a certificate needs both chain and key");
+        }
+        let unix = |address: &Address| matches!(address, Address::Unix(_));
+        if settings.name.is_none() && service.backend.get_ref().iter().any(unix) {
+            return at("TLS on a unix socket needs name: whose certificate is expected");
+        }
+    }
+    if let Some(health) = &service.health {
+        if health.interval.0.is_zero() || health.timeout.0.is_zero() {
+            return at("the interval and the timeout of health checks must be longer than nothing");
+        }
+        if health.rise == 0 || health.fall == 0 {
+            return at("rise and fall of health checks must be 1 or more");
+        }
+        if !health.path.starts_with('/') {
+            return at("the path of health checks begins with /");
+        }
+    }
+    Ok(())
+}
+
+impl Checker<'_> {
+    fn listener(&self, listener: &Listener) -> Result<(), Mistake> {
+        let addresses = listener.address.get_ref();
+        let at = |span: &Range<usize>, problem: &str| Err(Mistake::at(self.text, span, problem));
+        let name = listener.name.span();
+        let Some(first) = addresses.first() else {
+            return at(&listener.address.span(), "name an address, as \"0.0.0.0:443\"");
+        };
+        if addresses.iter().any(|address| address.port() != first.port()) {
+            return at(
+                &listener.address.span(),
+                "all addresses of a listener need the same port: make another [[listener]] for another port",
+            );
+        }
+        let unspecified = addresses.iter().any(|address| address.ip().is_unspecified());
+        if listener.trust.is_some() && listener.identity.is_empty() && unspecified {
+            return at(
+                &name,
+                "a listener at all addresses with trust needs identity: the names of this server",
+            );
+        }
+        if (1..=4096).contains(listener.max_header_bytes.get_ref()) {
+            return at(&listener.max_header_bytes.span(), "must be more than 4096 bytes");
+        }
+        if listener.service.is_none() && listener.routes.is_empty() {
+            return at(&name, "needs a service, or a [[listener.route]]");
+        }
+        self.mode(listener)?;
+        for service in listener.service.iter() {
+            self.service(service, listener)?;
+        }
+        for route in &listener.routes {
+            self.route(route.get_ref(), &route.span(), listener)?;
+        }
+        Ok(())
+    }
+
+    fn mode(&self, listener: &Listener) -> Result<(), Mistake> {
+        let mode = *listener.mode.get_ref();
+        if let Some(tls) = &listener.tls {
+            if mode != Mode::Http {
+                let problem =
+                    "only mode \"http\" terminates TLS; mode \"tls-passthrough\" leaves it to the backends";
+                return Err(Mistake::at(self.text, &tls.span(), problem));
+            }
+            let certificates = &tls.get_ref().certificate;
+            if certificates.get_ref().is_empty() {
+                return Err(Mistake::at(self.text, &certificates.span(), "name a certificate"));
+            }
+        }
+        if mode == Mode::Tcp && !listener.routes.is_empty() {
+            let problem = "mode \"tcp\" has no routes: it has only a service";
+            return Err(Mistake::at(self.text, &listener.mode.span(), problem));
+        }
+        Ok(())
+    }
+
+    fn service(&self, name: &toml::Spanned<String>, listener: &Listener) -> Result<(), Mistake> {
+        let at = |problem: String| Err(Mistake::at(self.text, &name.span(), problem));
+        let Some(service) = self.services.get(name.get_ref().as_str()) else {
+            return at(format!("there is no service {:?}", name.get_ref()));
+        };
+        let mode = *listener.mode.get_ref();
+        if service.server_first && mode != Mode::Tcp {
+            return at(format!(
+                "the service {:?} has server_first, which is for mode \"tcp\"",
+                name.get_ref()
+            ));
+        }
+        if service.protocol == BackendProtocol::H2 && mode != Mode::Http {
+            return at(format!("the service {:?} has protocol, which is for mode \"http\"", name.get_ref()));
+        }
+        if service.replay_safe && mode == Mode::Http {
+            return at(format!(
+                "the service {:?} has replay_safe, which is for connections: in mode \"http\" use early",
+                name.get_ref()
+            ));
+        }
+        Ok(())
+    }
+
+    fn route(&self, route: &Route, span: &Range<usize>, listener: &Listener) -> Result<(), Mistake> {
+        let at = |problem: &str| Err(Mistake::at(self.text, span, problem));
+        let http_only = route.path.is_some() || !route.method.is_empty() || route.early.is_some();
+        if *listener.mode.get_ref() == Mode::TlsPassthrough && http_only {
+            return at("a route of TLS that is passed through has only host and service");
+        }
+        if route.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            return at("the path of a route begins with /");
+        }
+        for host in &route.host {
+            let name = host.strip_prefix("*.").unwrap_or(host);
+            if name.is_empty() || name.contains(['*', ':', '/']) || *name != name.to_ascii_lowercase() {
+                return at("a host is a name in lower case without port, or *. and such a name");
+            }
+        }
+        self.service(&route.service, listener)
+    }
+}

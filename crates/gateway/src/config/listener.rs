@@ -1,0 +1,253 @@
+//! Settings of listeners.
+
+use super::Period;
+use ipnet::IpNet;
+use serde::Deserialize;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use toml::Spanned;
+
+/// A port at which clients connect.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Listener {
+    /// Its name in the log and the metrics.
+    pub name: Spanned<String>,
+    /// Addresses, all with one port.
+    pub address: Spanned<Vec<SocketAddr>>,
+    /// What it does with connections.
+    pub mode: Spanned<Mode>,
+    /// The service of what no route takes.
+    pub service: Option<Spanned<String>>,
+    /// UDP port of ASAP; 0 serves none. The default is the port of TCP, if it is free.
+    pub udp_port: Option<u16>,
+    /// Whether first flights are taken at all.
+    #[serde(default = "yes")]
+    pub fast_open: bool,
+    /// First flights that may wait for their client's ACK.
+    #[serde(default = "pending")]
+    pub pending: u32,
+    /// File with the keys of cookies.
+    pub key_file: Option<PathBuf>,
+    /// File with the verifiers whose certificates are taken in UDP.
+    pub trust: Option<PathBuf>,
+    /// Names of this server in certificates.
+    #[serde(default)]
+    pub identity: Vec<String>,
+    /// Connections at one time. Further ones wait in the kernel's queue.
+    pub max_connections: Option<usize>,
+    /// Connections of one client (IPv4 address, IPv6 /64) at one time. Further ones are reset.
+    pub max_connections_per_client: Option<usize>,
+    /// Networks whose connections begin with a header of the PROXY protocol, version 2.
+    #[serde(default)]
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// Networks whose `Forwarded` and `X-Forwarded-*` headers are kept.
+    #[serde(default)]
+    pub trusted: Vec<IpNet>,
+    /// Which of these headers backends get.
+    #[serde(default)]
+    pub forwarded: Forwarded,
+    /// What runs before the client is confirmed, where no route says otherwise.
+    #[serde(default)]
+    pub early: Early,
+    /// TLS is terminated.
+    pub tls: Option<Spanned<TlsSettings>>,
+    /// Which service takes what.
+    #[serde(default, rename = "route")]
+    pub routes: Vec<Spanned<Route>>,
+    /// Nothing in either direction for this long ends a connection.
+    pub idle_timeout: Option<Period>,
+    /// Idle time of an upgraded connection (WebSocket).
+    #[serde(default = "tunnel_timeout")]
+    pub tunnel_timeout: Period,
+    /// How long a client may take for a PROXY header, a ClientHello, the TLS handshake, or the head of a request.
+    #[serde(default = "header_timeout")]
+    pub header_timeout: Period,
+    /// Pause in a body, in either direction, that ends its request.
+    #[serde(default = "body_timeout")]
+    pub body_timeout: Period,
+    /// Longest body of a request, bytes. Without it there is no limit.
+    pub max_body: Option<u64>,
+    /// Size of the head of a request, bytes.
+    #[serde(default = "max_header_bytes")]
+    pub max_header_bytes: Spanned<u32>,
+    /// Header lines of a request (HTTP/1.1).
+    #[serde(default = "max_headers")]
+    pub max_headers: usize,
+    /// Requests of one HTTP/2 connection at one time.
+    #[serde(default = "max_streams")]
+    pub max_streams: u32,
+    /// How much of a request's body may be on its way to a slow backend, bytes (HTTP/2).
+    #[serde(default = "stream_window")]
+    pub stream_window: u32,
+}
+
+fn yes() -> bool {
+    true
+}
+fn pending() -> u32 {
+    1024
+}
+fn tunnel_timeout() -> Period {
+    Period::seconds(3600)
+}
+fn header_timeout() -> Period {
+    Period::seconds(30)
+}
+fn body_timeout() -> Period {
+    Period::seconds(60)
+}
+fn max_header_bytes() -> Spanned<u32> {
+    Spanned::new(0..0, 32 * 1024)
+}
+fn max_headers() -> usize {
+    100
+}
+fn max_streams() -> u32 {
+    128
+}
+fn stream_window() -> u32 {
+    65_535
+}
+
+/// What a listener does with connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Mode {
+    /// Forwards bytes.
+    Tcp,
+    /// Forwards TLS without opening it. The service is chosen by the name in the ClientHello.
+    TlsPassthrough,
+    /// Forwards requests of HTTP/1.1 and HTTP/2.
+    Http,
+}
+
+/// What runs before the client is confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Early {
+    /// Nothing.
+    Never,
+    /// GET and HEAD without body and without query.
+    #[default]
+    Safe,
+    /// GET and HEAD without body.
+    Query,
+    /// Every request without body.
+    Any,
+}
+
+/// Headers about the client for backends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Forwarded {
+    /// `X-Forwarded-For`, `-Proto` and `-Host`.
+    #[default]
+    XForwarded,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+    /// Both.
+    Both,
+    /// Neither.
+    None,
+}
+
+/// TLS at a listener.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TlsSettings {
+    /// Certificates, in the order in which they are tried for a name.
+    pub certificate: Spanned<Vec<Certificate>>,
+    /// Whether HTTP/2 is offered.
+    #[serde(default = "yes")]
+    pub http2: bool,
+    /// Whether early data is taken.
+    #[serde(default = "yes")]
+    pub early_data: bool,
+    /// File with the authorities of client certificates, which are then required.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// A certificate in files.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Certificate {
+    /// The chain, PEM.
+    pub chain: PathBuf,
+    /// The key, PEM, mode 0600.
+    pub key: PathBuf,
+}
+
+/// Which requests or connections go to a service. All that it names must match.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Route {
+    /// Names in the ClientHello, or hosts of requests: `www.example.com` or `*.example.com`.
+    #[serde(default)]
+    pub host: Vec<String>,
+    /// Beginning of the path.
+    pub path: Option<String>,
+    /// Methods.
+    #[serde(default)]
+    pub method: Vec<String>,
+    /// The service.
+    pub service: Spanned<String>,
+    /// What runs before the client is confirmed.
+    pub early: Option<Early>,
+}
+
+impl Route {
+    /// Whether the host matches. `host` is in lower case, without port.
+    pub(crate) fn takes_host(&self, host: Option<&str>) -> bool {
+        let matches = |pattern: &String, host: &str| match pattern.strip_prefix("*.") {
+            Some(domain) => host
+                .len()
+                .checked_sub(domain.len() + 1)
+                .is_some_and(|at| at > 0 && host.get(at..at + 1) == Some(".") && host.ends_with(domain)),
+            None => pattern == host,
+        };
+        self.host.is_empty()
+            || host.is_some_and(|host| self.host.iter().any(|pattern| matches(pattern, host)))
+    }
+}
+
+impl Listener {
+    /// Idle time of a connection: by default that of HAProxy's examples for HTTP, and that of nginx for streams.
+    pub(crate) fn idle(&self) -> std::time::Duration {
+        let default = match self.mode.get_ref() {
+            Mode::Http => Period::seconds(60),
+            Mode::Tcp | Mode::TlsPassthrough => Period::seconds(600),
+        };
+        self.idle_timeout.unwrap_or(default).0
+    }
+
+    /// Whether connections from this address begin with a PROXY header.
+    pub(crate) fn expects_proxy_header(&self, peer: IpAddr) -> bool {
+        contains(&self.proxy_protocol_from, peer)
+    }
+
+    /// Whether this address may say who the client is.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        contains(&self.trusted, peer)
+    }
+
+    /// Whether `other` needs other sockets.
+    pub(crate) fn same_sockets(&self, other: &Self) -> bool {
+        let of = |l: &Self| {
+            let keys = (l.key_file.clone(), l.trust.clone(), l.identity.clone());
+            (l.address.get_ref().clone(), l.udp_port, l.fast_open, l.pending, keys)
+        };
+        of(self) == of(other)
+    }
+}
+
+fn contains(networks: &[IpNet], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(&address.to_canonical()))
+}

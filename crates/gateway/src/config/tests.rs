@@ -1,0 +1,128 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+
+const GOOD: &str = r#"
+[gateway]
+admin = "127.0.0.1:9180"
+log = "json"
+
+[[listener]]
+name = "web"
+address = ["0.0.0.0:443", "[::]:443"]
+mode = "http"
+service = "app"
+[listener.tls]
+certificate = [{ chain = "chain.pem", key = "key.pem" }]
+[[listener.route]]
+host = ["*.example.com"]
+path = "/static/"
+early = "query"
+service = "files"
+
+[[service]]
+name = "app"
+backend = ["127.0.0.1:8080", "unix:/run/app.sock", "app.internal:80"]
+balance = "least-connections"
+[service.health]
+kind = "http"
+path = "/healthz"
+interval = "500ms"
+
+[[service]]
+name = "files"
+backend = ["[2001:db8::1]:80"]
+"#;
+
+fn mistake(text: &str) -> String {
+    Config::parse(text).unwrap_err().to_string()
+}
+
+/// What is said of `GOOD` with `new` in place of `old`.
+fn changed(old: &str, new: &str) -> String {
+    assert_eq!(GOOD.matches(old).count(), 1, "{old}");
+    mistake(&GOOD.replace(old, new))
+}
+
+#[test]
+fn a_good_file_is_read() {
+    let config = Config::parse(GOOD).unwrap();
+    let [app, files] = &config.services[..] else { panic!("two services") };
+    assert_eq!(app.backend.get_ref().len(), 3);
+    assert_eq!(app.backend.get_ref()[1], Address::Unix("/run/app.sock".into()));
+    assert_eq!(app.health.as_ref().unwrap().interval.0, Duration::from_millis(500));
+    assert_eq!(files.balance, Balance::RoundRobin);
+    let listener = &config.listeners[0];
+    assert_eq!((listener.early, listener.routes[0].get_ref().early), (Early::Safe, Some(Early::Query)));
+    assert_eq!(config.gateway.log, LogFormat::Json);
+}
+
+#[test]
+fn a_mistake_names_line_and_key() {
+    for (old, new, expected) in [
+        ("log = \"json\"", "lgo = \"json\"", "line 4, lgo: unknown field `lgo`"),
+        ("log = \"json\"", "log = \"xml\"", "line 4, log: unknown variant `xml`"),
+        ("log = \"json\"", "log = 7", "line 4, log: "),
+        ("log = \"json\"", "log = ", "line 4, log: "),
+        ("mode = \"http\"", "mode = \"tcp\"", "line 11, [listener.tls]: only mode \"http\" terminates TLS"),
+        ("service = \"files\"", "service = \"flies\"", "line 17, service: there is no service \"flies\""),
+        ("interval = \"500ms\"", "interval = \"soon\"", "line 26, interval: \"soon\" is no span of time"),
+        ("\"[::]:443\"", "\"[::]:444\"", "line 8, address: all addresses of a listener need the same port"),
+        ("name = \"files\"", "name = \"app\"", "line 29, name: there is another service \"app\""),
+        ("unix:/run/app.sock", "unix:app.sock", "line 21, backend: \"unix:app.sock\" is no backend"),
+        ("path = \"/static/\"", "path = \"static\"", "line 13, [[listener.route]]: the path of a route"),
+        ("*.example.com", "*.Example.com", "line 13, [[listener.route]]: a host is a name in lower case"),
+    ] {
+        let said = changed(old, new);
+        assert!(said.starts_with(expected), "{new}: {said}");
+    }
+}
+
+#[test]
+fn a_setting_of_another_mode_is_refused() {
+    let tcp = |listener: &str, service: &str| {
+        format!(
+            "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:1\"]\nservice = \"s\"\n{listener}\n\
+             [[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:2\"]\n{service}\n"
+        )
+    };
+    assert!(Config::parse(&tcp("mode = \"tcp\"", "server_first = true")).is_ok());
+    for (listener, service, expected) in [
+        ("mode = \"http\"", "server_first = true", "has server_first"),
+        ("mode = \"http\"", "replay_safe = true", "in mode \"http\" use early"),
+        ("mode = \"tcp\"", "protocol = \"h2\"", "has protocol"),
+        ("mode = \"tcp\"\n[[listener.route]]\nservice = \"s\"", "", "has no routes"),
+        (
+            "mode = \"tls-passthrough\"\n[[listener.route]]\nservice = \"s\"\npath = \"/\"",
+            "",
+            "has only host and service",
+        ),
+    ] {
+        let said = mistake(&tcp(listener, service));
+        assert!(said.contains(expected), "{said}");
+    }
+    assert!(mistake("").contains("has no [[listener]]"));
+}
+
+#[test]
+fn a_pattern_takes_names_below_it_only() {
+    let route = |host: &str| Route {
+        host: vec![host.to_owned()],
+        path: None,
+        method: Vec::new(),
+        service: toml::Spanned::new(0..0, String::new()),
+        early: None,
+    };
+    for (pattern, host, expected) in [
+        ("*.example.com", "www.example.com", true),
+        ("*.example.com", "a.b.example.com", true),
+        ("*.example.com", "example.com", false),
+        ("*.example.com", ".example.com", false),
+        ("*.example.com", "wwwexample.com", false),
+        ("example.com", "example.com", true),
+        ("example.com", "www.example.com", false),
+    ] {
+        assert_eq!(route(pattern).takes_host(Some(host)), expected, "{pattern} {host}");
+    }
+    assert!(!route("example.com").takes_host(None));
+}

@@ -1,0 +1,308 @@
+//! A running gateway.
+
+use crate::admin::Admin;
+use crate::backend::{Service, health};
+use crate::config::Config;
+use crate::listening::{Bound, Listening, read_files};
+use crate::log::Log;
+use crate::metrics;
+use crate::site::{Services, Site};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// How often connections to backends that nobody uses are closed.
+const TIDY: Duration = Duration::from_secs(5);
+
+/// Why a gateway does not start, or keeps the configuration that it has.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// An address cannot be used.
+    #[error("listener {0}: cannot listen: {1}")]
+    Bind(String, io::Error),
+    /// The address of metrics and health cannot be used.
+    #[error("gateway.admin: cannot listen at {0}: {1}")]
+    Admin(SocketAddr, io::Error),
+    /// A certificate cannot be used.
+    #[error("{0}: {1}")]
+    Tls(String, firstflight_tls::ConfigError),
+    /// A file with keys or verifiers cannot be used.
+    #[error("listener {0}: {1}")]
+    Files(String, String),
+    /// The system refuses a thread.
+    #[error("cannot start the access log: {0}")]
+    Log(io::Error),
+    /// Only a restart changes this setting.
+    #[error("{0} needs a restart to change")]
+    NeedsRestart(String),
+}
+
+impl GatewayError {
+    /// Whether the configuration, or a file that it names, has a mistake.
+    #[must_use]
+    pub const fn is_misuse(&self) -> bool {
+        matches!(self, Self::Tls(..) | Self::Files(..) | Self::NeedsRestart(_))
+    }
+}
+
+/// What the admin address shows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shown(Arc<Mutex<View>>);
+
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) services: Vec<Arc<Service>>,
+    pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
+    pub(crate) stopping: bool,
+}
+
+impl Shown {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut View) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A running gateway. Dropping it stops to accept; connections go on as long as the runtime does.
+pub struct Gateway {
+    config: Config,
+    services: Services,
+    listening: HashMap<String, Listening>,
+    checks: Vec<JoinSet<()>>,
+    places: Arc<Semaphore>,
+    log: Log,
+    shown: Shown,
+    admin: Option<Admin>,
+    tidying: JoinHandle<()>,
+}
+
+/// A configuration whose files are read and whose ports are bound, but which is not in use yet.
+struct Prepared {
+    services: Services,
+    kept: Vec<(String, Site)>,
+    new: Vec<(Bound, Site)>,
+}
+
+impl Gateway {
+    /// Starts a gateway. Its access log goes to `log`.
+    ///
+    /// # Errors
+    /// When an address, a certificate or a file cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    pub async fn start(config: Config, log: impl Write + Send + 'static) -> Result<Self, GatewayError> {
+        // Before the first counter.
+        metrics::recorder();
+        let shown = Shown::default();
+        let admin = match config.gateway.admin {
+            Some(at) => {
+                Some(Admin::bind(at, shown.clone()).await.map_err(|error| GatewayError::Admin(at, error))?)
+            }
+            None => None,
+        };
+        let log = Log::new(config.gateway.log, log).map_err(GatewayError::Log)?;
+        let places = config.gateway.max_connections.min(Semaphore::MAX_PERMITS);
+        let mut gateway = Self {
+            config: config.clone(),
+            services: Services::new(),
+            listening: HashMap::new(),
+            checks: Vec::new(),
+            places: Arc::new(Semaphore::new(places)),
+            log,
+            tidying: tokio::spawn(tidy(shown.clone())),
+            shown,
+            admin,
+        };
+        let prepared = gateway.prepare(&config).await?;
+        gateway.commit(config, prepared);
+        Ok(gateway)
+    }
+
+    /// Replaces the configuration. On an error nothing changes.
+    ///
+    /// Requests under way end as they began; the next one on the same connection follows the new configuration.
+    /// Connections of TCP modes go on as they began. Listeners that are gone let their connections end.
+    ///
+    /// # Errors
+    /// When an address, a certificate or a file cannot be used, or a setting needs a restart.
+    pub async fn reload(&mut self, config: Config) -> Result<(), GatewayError> {
+        let (old, new) = (&self.config.gateway, &config.gateway);
+        let restart = |key: &str| Err(GatewayError::NeedsRestart(format!("gateway.{key}")));
+        if old.admin != new.admin {
+            return restart("admin");
+        }
+        if old.user != new.user {
+            return restart("user");
+        }
+        if old.log != new.log {
+            return restart("log");
+        }
+        if old.max_connections != new.max_connections {
+            return restart("max_connections");
+        }
+        let prepared = self.prepare(&config).await?;
+        self.commit(config, prepared);
+        Ok(())
+    }
+
+    async fn prepare(&self, config: &Config) -> Result<Prepared, GatewayError> {
+        let services = services(config, &self.services)?;
+        let (mut kept, mut new) = (Vec::new(), Vec::new());
+        for listener in &config.listeners {
+            let name = listener.name.get_ref().clone();
+            let former = self.listening.get(&name).map(|listening| listening.site.load_full());
+            let site = |former: Option<&Site>| {
+                let made = Site::new(listener, &services, &self.log, former);
+                made.map_err(|error| GatewayError::Tls(format!("listener {name}"), error))
+            };
+            match former {
+                Some(former) if former.config.same_sockets(listener) => {
+                    kept.push((name.clone(), site(Some(&former))?));
+                }
+                Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
+                None => new.push((Bound::bind(listener).await?, site(None)?)),
+            }
+        }
+        Ok(Prepared { services, kept, new })
+    }
+
+    /// Nothing here can fail.
+    fn commit(&mut self, config: Config, prepared: Prepared) {
+        let Prepared { services, kept, new } = prepared;
+        services.values().for_each(|service| service.begin());
+        for (name, site) in kept {
+            if let Some(listening) = self.listening.get(&name) {
+                listening.site.store(Arc::new(site));
+            }
+        }
+        let stays = |name: &String| config.listeners.iter().any(|listener| listener.name.get_ref() == name);
+        let gone: Vec<_> = self.listening.keys().filter(|name| !stays(name)).cloned().collect();
+        for name in gone {
+            if let Some(listening) = self.listening.remove(&name) {
+                self.shown.with(|view| view.publishers.retain(|(of, _)| *of != name));
+                self.log.status(&format!("listener {name} has ended"));
+                tokio::spawn(listening.end(config.gateway.drain.0));
+            }
+        }
+        for (bound, site) in new {
+            let name = site.name().to_owned();
+            let listening = bound.accept(site, Arc::clone(&self.places));
+            self.say_listening(&name, &listening);
+            if let Some(endpoint) = listening.endpoint.clone() {
+                let publisher = firstflight::metrics::Publisher::new(endpoint);
+                self.shown.with(|view| view.publishers.push((name.clone(), publisher)));
+            }
+            self.listening.insert(name, listening);
+        }
+        self.checks = services.values().map(health::watch).collect();
+        self.shown.with(|view| view.services = services.values().cloned().collect());
+        (self.services, self.config) = (services, config);
+    }
+
+    fn say_listening(&self, name: &str, listening: &Listening) {
+        let fast_open = if listening.grants_cookies { "with" } else { "without" };
+        let udp = listening.udp_port.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
+        for address in &listening.addresses {
+            self.log.status(&format!("listening on {address} for {name} (TCP {fast_open} Fast Open, {udp})"));
+        }
+    }
+
+    /// The addresses of a listener on the kernel's TCP.
+    #[must_use]
+    pub fn addresses(&self, listener: &str) -> Vec<SocketAddr> {
+        self.listening.get(listener).map(|listening| listening.addresses.clone()).unwrap_or_default()
+    }
+
+    /// The address of metrics and health.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(Admin::address)
+    }
+
+    /// Writes a line into the access log.
+    pub(crate) fn say(&self, message: &str) {
+        self.log.status(message);
+    }
+
+    /// Says at `/readyz` that no new connections should come.
+    pub(crate) fn stopping(&self) {
+        self.shown.with(|view| view.stopping = true);
+    }
+
+    pub(crate) const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Stops to accept, lets connections end, and ends those that are left after the time that the configuration gives
+    /// them. Connections of HTTP/1.1 close after the request under way, those of HTTP/2 get GOAWAY twice (RFC 9113 §6.8).
+    pub async fn drain(mut self) {
+        self.stopping();
+        let within = self.config.gateway.drain.0;
+        let mut ending: JoinSet<()> =
+            self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
+        while ending.join_next().await.is_some() {}
+        self.log.flush().await;
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.tidying.abort();
+    }
+}
+
+/// The services of a configuration. What is known of backends is kept from `former`.
+fn services(config: &Config, former: &Services) -> Result<Services, GatewayError> {
+    let made = config.services.iter().map(|service| {
+        let name = service.name.get_ref();
+        match Service::new(service, former.get(name).map(|former| &**former)) {
+            Ok(service) => Ok((name.clone(), Arc::new(service))),
+            Err(error) => Err(GatewayError::Tls(format!("service {name}"), error)),
+        }
+    });
+    made.collect()
+}
+
+/// Reads everything that a configuration names, without binding a port.
+///
+/// # Errors
+/// When a certificate or a file cannot be used.
+pub(crate) async fn check(config: &Config) -> Result<(), GatewayError> {
+    let log = Log::new(config.gateway.log, io::sink()).map_err(GatewayError::Log)?;
+    services(config, &Services::new())?;
+    for listener in &config.listeners {
+        let fail = |error| GatewayError::Tls(format!("listener {}", listener.name.get_ref()), error);
+        Site::new(listener, &Services::new(), &log, None).map_err(fail)?;
+        read_files(listener).await?;
+    }
+    Ok(())
+}
+
+/// Closes connections to backends that nobody uses.
+async fn tidy(shown: Shown) {
+    loop {
+        tokio::time::sleep(TIDY).await;
+        for service in shown.with(|view| view.services.clone()) {
+            for backend in service.backends() {
+                backend.pool.close_idle(service.config.pool_idle.0);
+            }
+        }
+    }
+}
+
+/// The present values of everything that is not counted as it happens.
+pub(crate) fn publish(shown: &Shown) {
+    shown.with(|view| {
+        for (_, publisher) in &mut view.publishers {
+            publisher.publish();
+        }
+        for backend in view.services.iter().flat_map(|service| service.backends()) {
+            metrics::backend_active(backend);
+        }
+    });
+}

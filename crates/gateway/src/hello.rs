@@ -1,0 +1,199 @@
+//! The ClientHello of TLS that is passed through: where it ends, and which name it asks for (RFC 8446 §4.1.2, RFC 6066 §3).
+//!
+//! A ClientHello runs nothing, so a copy of it does no harm. What follows it may be early data, which runs.
+
+/// The longest ClientHello that is looked at, bytes with the headers of records. What is longer counts as something else.
+pub(crate) const LONGEST: usize = 16 * 1024;
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_NAME: u16 = 0;
+const RECORD_HEADER: usize = 5;
+const MESSAGE_HEADER: usize = 4;
+
+/// What the first bytes of a stream are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum First {
+    /// Not yet known.
+    More,
+    /// A ClientHello in records of `length` bytes. Nothing else is in these records.
+    Hello {
+        /// Bytes of the records that carry it.
+        length: usize,
+        /// The name that the client asks for, in lower case.
+        name: Option<String>,
+    },
+    /// Something else.
+    Other,
+}
+
+/// Looks at the first bytes of a stream.
+pub(crate) fn look(bytes: &[u8]) -> First {
+    let mut message = Vec::new();
+    let mut rest = bytes;
+    loop {
+        let used = bytes.len() - rest.len();
+        if let Some(needed) = needed(&message) {
+            if message.len() > needed {
+                // Something is behind it in its last record.
+                return First::Other;
+            }
+            if message.len() == needed {
+                let name = name(message.get(MESSAGE_HEADER..).unwrap_or_default());
+                return First::Hello { length: used, name };
+            }
+        }
+        if rest.first().is_some_and(|&kind| kind != HANDSHAKE) {
+            return First::Other;
+        }
+        let Some((&[_, major, _, high, low], behind)) = rest.split_first_chunk::<RECORD_HEADER>() else {
+            return if rest.get(1).is_some_and(|&major| major != 3) { First::Other } else { more(bytes) };
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        // RFC 8446 §5.1: at most 2¹⁴ bytes, and no empty record of a handshake.
+        if major != 3 || length == 0 || length > 1 << 14 {
+            return First::Other;
+        }
+        let fragment = behind.get(..length.min(behind.len())).unwrap_or_default();
+        message.extend_from_slice(fragment);
+        if message.first().is_some_and(|&kind| kind != CLIENT_HELLO) {
+            return First::Other;
+        }
+        match behind.get(length..) {
+            Some(behind) => rest = behind,
+            None => return more(bytes),
+        }
+    }
+}
+
+fn more(bytes: &[u8]) -> First {
+    if bytes.len() >= LONGEST { First::Other } else { First::More }
+}
+
+/// The length of the message, once its header is there.
+fn needed(message: &[u8]) -> Option<usize> {
+    let (&[_, a, b, c], _) = message.split_first_chunk::<MESSAGE_HEADER>()?;
+    Some(MESSAGE_HEADER + (u32::from_be_bytes([0, a, b, c]) as usize))
+}
+
+fn name(hello: &[u8]) -> Option<String> {
+    // Version and random.
+    let mut rest = hello.get(2 + 32..)?;
+    vector8(&mut rest)?;
+    vector16(&mut rest)?;
+    vector8(&mut rest)?;
+    let mut extensions = vector16(&mut rest)?;
+    while !extensions.is_empty() {
+        let kind = number(&mut extensions)?;
+        let mut body = vector16(&mut extensions)?;
+        if kind == SERVER_NAME {
+            let mut names = vector16(&mut body)?;
+            let (&kind, after) = names.split_first()?;
+            names = after;
+            let name = std::str::from_utf8(vector16(&mut names)?).ok()?;
+            return (kind == 0 && !name.is_empty()).then(|| name.to_ascii_lowercase());
+        }
+    }
+    None
+}
+
+fn number(rest: &mut &[u8]) -> Option<u16> {
+    let (bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u16::from_be_bytes(*bytes))
+}
+
+fn vector16<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = number(rest)?;
+    let (vector, after) = rest.split_at_checked(usize::from(length))?;
+    *rest = after;
+    Some(vector)
+}
+
+fn vector8<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (&length, after) = rest.split_first()?;
+    let (vector, after) = after.split_at_checked(usize::from(length))?;
+    *rest = after;
+    Some(vector)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+        [&[kind, 3, 1][..], &(body.len() as u16).to_be_bytes(), body].concat()
+    }
+
+    fn message(name: &str) -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.extend([0, 0, 2, 0x13, 1, 1, 0]);
+        let entry = [&[0][..], &(name.len() as u16).to_be_bytes(), name.as_bytes()].concat();
+        let list = [&(entry.len() as u16).to_be_bytes()[..], &entry].concat();
+        let extension = [&[0, 0][..], &(list.len() as u16).to_be_bytes(), &list].concat();
+        // Another extension in front.
+        let extensions = [&[0, 43, 0, 1, 0][..], &extension].concat();
+        body.extend((extensions.len() as u16).to_be_bytes());
+        body.extend(extensions);
+        let length = (body.len() as u32).to_be_bytes();
+        [&[CLIENT_HELLO][..], &length[1..], &body].concat()
+    }
+
+    /// A ClientHello for this name, in one record.
+    pub(crate) fn hello(name: &str) -> Vec<u8> {
+        record(HANDSHAKE, &message(name))
+    }
+
+    #[test]
+    fn a_hello_ends_where_its_last_record_ends() {
+        let whole = hello("WWW.example.com");
+        let expected = First::Hello { length: whole.len(), name: Some("www.example.com".into()) };
+        assert_eq!(look(&whole), expected);
+        let early = [whole.clone(), record(20, &[1]), record(23, b"early data")].concat();
+        assert_eq!(look(&early), expected, "only the hello may pass");
+        for length in 0..whole.len() {
+            assert_eq!(look(&whole[..length]), First::More, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_hello_may_be_in_several_records() {
+        let message = message("a.example");
+        for at in 1..message.len() {
+            let (one, two) = message.split_at(at);
+            let whole = [record(HANDSHAKE, one), record(HANDSHAKE, two)].concat();
+            let expected = First::Hello { length: whole.len(), name: Some("a.example".into()) };
+            assert_eq!(look(&[whole, record(23, b"early")].concat()), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_hello_is_something_else() {
+        for other in
+            [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-x", &[22, 3, 1, 0, 0], &[22, 2], &[22, 3, 1, 0, 1, 2]]
+        {
+            assert_eq!(look(other), First::Other, "{other:?}");
+        }
+        let two = [message("a.example"), vec![1]].concat();
+        assert_eq!(look(&record(HANDSHAKE, &two)), First::Other, "bytes behind the hello in its record");
+        let mut endless = vec![CLIENT_HELLO, 0xff, 0xff, 0xff];
+        endless.resize(1 << 14, 0);
+        assert_eq!(look(&record(HANDSHAKE, &endless)), First::Other, "too long");
+    }
+
+    #[test]
+    fn damaged_hellos_do_not_panic() {
+        let whole = hello("www.example.com");
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                let looked = look(&damaged);
+                if let First::Hello { length, .. } = looked {
+                    assert!(length <= damaged.len());
+                }
+            }
+        }
+    }
+}

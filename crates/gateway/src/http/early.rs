@@ -1,0 +1,123 @@
+//! What becomes of a request that may be a copy of another connection's first flight (RFC 8470).
+
+use crate::config::Early;
+use hyper::http::HeaderName;
+use hyper::{HeaderMap, Method, Uri};
+
+/// `Early-Data` (RFC 8470 §5.1).
+pub(super) const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
+
+/// What becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is no copy.
+    Confirmed,
+    /// It goes on at once, and its header says that it is early.
+    Forward,
+    /// It waits until the client is confirmed.
+    Wait,
+    /// It gets 425, because nobody here can ever say that it is no copy.
+    Refuse,
+}
+
+/// What matters of a request.
+pub(super) struct Request<'a> {
+    pub(super) method: &'a Method,
+    pub(super) uri: &'a Uri,
+    pub(super) has_body: bool,
+    pub(super) upgrades: bool,
+}
+
+/// Decides about a request. `early` says that it may be a copy, `can_be_confirmed` that this will be known later.
+pub(super) fn decide(early: bool, can_be_confirmed: bool, policy: Early, request: &Request<'_>) -> Verdict {
+    match (early, request.may_run_twice(policy), can_be_confirmed) {
+        (false, ..) => Verdict::Confirmed,
+        (true, true, _) => Verdict::Forward,
+        (true, false, true) => Verdict::Wait,
+        (true, false, false) => Verdict::Refuse,
+    }
+}
+
+impl Request<'_> {
+    fn may_run_twice(&self, policy: Early) -> bool {
+        if self.has_body || self.upgrades || !is_plain(self.uri.path()) {
+            return false;
+        }
+        let safe = matches!(*self.method, Method::GET | Method::HEAD);
+        match policy {
+            Early::Never => false,
+            Early::Safe => safe && self.uri.query().is_none(),
+            Early::Query => safe,
+            Early::Any => true,
+        }
+    }
+}
+
+/// Whether every server understands the path as routes do. `/static/../pay` is not under `/static/`.
+fn is_plain(path: &str) -> bool {
+    let encoded = |code: &str| path.to_ascii_lowercase().contains(code);
+    let dots = |part: &str| matches!(part, "." | "..");
+    let suspicious = path.contains(['\\', ';']) || path.contains("//") || path.split('/').any(dots);
+    !suspicious && (!path.contains('%') || !["%2e", "%2f", "%5c", "%3b", "%00"].into_iter().any(encoded))
+}
+
+/// Whether the client says itself that the request is early: a proxy in front of this gateway took it so.
+pub(super) fn is_marked(headers: &HeaderMap) -> bool {
+    headers.get_all(EARLY_DATA).iter().any(|value| value.as_bytes().trim_ascii() == b"1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(method: Method, uri: &str, has_body: bool, policy: Early) -> Verdict {
+        let uri: Uri = uri.parse().unwrap_or_default();
+        decide(true, true, policy, &Request { method: &method, uri: &uri, has_body, upgrades: false })
+    }
+
+    #[test]
+    fn by_default_get_and_head_without_body_and_query_are_early() {
+        use Verdict::{Forward, Wait};
+        for (method, uri, body, policy, expected) in [
+            (Method::GET, "/", false, Early::Safe, Forward),
+            (Method::HEAD, "/a/b.css", false, Early::Safe, Forward),
+            (Method::GET, "/?a=1", false, Early::Safe, Wait),
+            (Method::GET, "/", true, Early::Safe, Wait),
+            (Method::POST, "/", false, Early::Safe, Wait),
+            (Method::OPTIONS, "/", false, Early::Safe, Wait),
+            (Method::GET, "/?a=1", false, Early::Query, Forward),
+            (Method::POST, "/", false, Early::Query, Wait),
+            (Method::POST, "/", false, Early::Any, Forward),
+            (Method::POST, "/", true, Early::Any, Wait),
+            (Method::GET, "/", false, Early::Never, Wait),
+        ] {
+            assert_eq!(
+                verdict(method.clone(), uri, body, policy),
+                expected,
+                "{method} {uri} {body} {policy:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_that_servers_may_read_in_two_ways_waits() {
+        for path in
+            ["/static/../pay", "/static/%2e%2E/pay", "/a/./b", "/a//b", "/a%2Fb", "/a%5cb", "/a;/../b", "/.."]
+        {
+            assert_eq!(verdict(Method::GET, path, false, Early::Any), Verdict::Wait, "{path}");
+        }
+        for path in ["/a.b/..c/d..", "/%C3%A4", "/a%20b"] {
+            assert_eq!(verdict(Method::GET, path, false, Early::Safe), Verdict::Forward, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_be_confirmed_is_refused_and_what_is_confirmed_passes() {
+        let (get, post, uri) = (Method::GET, Method::POST, Uri::from_static("/"));
+        let request = |method, upgrades| Request { method, uri: &uri, has_body: false, upgrades };
+        assert_eq!(decide(true, false, Early::Safe, &request(&post, false)), Verdict::Refuse);
+        assert_eq!(decide(true, false, Early::Safe, &request(&get, false)), Verdict::Forward);
+        assert_eq!(decide(true, true, Early::Any, &request(&get, true)), Verdict::Wait);
+        assert_eq!(decide(false, false, Early::Never, &request(&post, false)), Verdict::Confirmed);
+    }
+}

@@ -1,0 +1,410 @@
+//! One request: where it goes, when it goes, and what comes back.
+
+use super::body::{Fault, Progress, Upload};
+use super::early::{self, EARLY_DATA, Verdict};
+use super::reply::{Coming, Reply, patience};
+use super::target::Target;
+use super::{BoxError, Busy, Context, headers, tunnel};
+use crate::backend::{DialError, Open, Opened, Service};
+use crate::config::{BackendProtocol, Early};
+use crate::log::Entry;
+use crate::site::Site;
+use crate::{metrics, proxy_header};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A request under way.
+struct Ask {
+    parts: Parts,
+    body: Option<Incoming>,
+    service: Arc<Service>,
+    site: Arc<Site>,
+    target: Target,
+    verdict: Verdict,
+    /// The client's request said that it is early.
+    marked: bool,
+    /// The client asks for another protocol, and becomes one end of a tunnel.
+    tunnel: Option<(HeaderValue, hyper::upgrade::OnUpgrade)>,
+    progress: Progress,
+}
+
+/// Why there is no response of a backend.
+enum Failure {
+    /// The client gets this status.
+    Status(StatusCode),
+    /// The client's connection is over.
+    Gone(BoxError),
+}
+
+impl From<StatusCode> for Failure {
+    fn from(status: StatusCode) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// Answers a request.
+///
+/// # Errors
+/// When the client's connection has ended.
+pub(super) async fn handle(
+    request: Request<Incoming>,
+    context: Arc<Context>,
+) -> Result<Response<Reply>, BoxError> {
+    let site = context.site.load_full();
+    let busy = context.activity.begin();
+    let grpc = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let mut entry = begin(&site, &context, &request);
+    let closes = request.version() != Version::HTTP_2;
+    match answer(request, &context, site, &mut entry).await {
+        Ok((ask, response)) => finish(ask, response, &context, entry, busy),
+        Err(Failure::Status(status)) => {
+            let mut response = Reply::of_status(status, grpc, entry, busy);
+            // What is left of the request's body would be read to the end otherwise.
+            if closes && matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) {
+                response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        }
+        Err(Failure::Gone(error)) => {
+            entry.end = Some("client-left");
+            Err(error)
+        }
+    }
+}
+
+/// Begins the line of the log.
+fn begin(site: &Site, context: &Context, request: &Request<Incoming>) -> Entry {
+    let mut entry = Entry::new(&site.log, "request", site.name(), context.about);
+    entry.early_bytes = context.watch.early_bytes();
+    entry.method = Some(request.method().as_str().to_owned());
+    entry.path = Some(request.uri().path_and_query().map_or("*", PathAndQuery::as_str).to_owned());
+    entry.protocol = Some(match request.version() {
+        Version::HTTP_2 => "h2",
+        Version::HTTP_10 => "http/1.0",
+        _ => "http/1.1",
+    });
+    entry
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    context: &Context,
+    site: Arc<Site>,
+    entry: &mut Entry,
+) -> Result<(Ask, Answer), Failure> {
+    let mut ask = admit(request, context, site, entry)?;
+    let header = connection_header(&ask, context)?;
+    if ask.verdict == Verdict::Wait {
+        confirmed(&ask, context).await?;
+    }
+    let mut add_early = ask.verdict == Verdict::Forward && !ask.marked;
+    loop {
+        let answer = send(&mut ask, header.as_deref(), add_early, context).await?;
+        let too_early = answer.response.status() == StatusCode::TOO_EARLY;
+        // The backend says that it is too early. Only a request that the client did not mark itself, and that has no body, is
+        // sent again (RFC 8470 §5.2).
+        if too_early && add_early && ask.body.is_none() && context.watch.can_be_confirmed() {
+            let Answer { response, opened } = answer;
+            if keeps(&ask) && response.body().is_end_stream() {
+                opened.sender.keep(Arc::clone(opened.lease.backend()), ask.service.config.pool);
+            }
+            metrics::retried(ask.service.name(), "too-early");
+            entry.early = Some("waited");
+            confirmed(&ask, context).await?;
+            add_early = false;
+            continue;
+        }
+        entry.status = Some(answer.response.status().as_u16());
+        entry.backend = Some(answer.opened.lease.backend().label.clone());
+        metrics::responded(ask.service.name(), entry.elapsed());
+        return Ok((ask, answer));
+    }
+}
+
+/// Waits until the client is confirmed.
+async fn confirmed(ask: &Ask, context: &Context) -> Result<(), Failure> {
+    let by_task = ask.parts.version != Version::HTTP_2;
+    let mut watch = context.watch.clone();
+    match timeout(ask.site.config.header_timeout.0, watch.confirmed(by_task)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Failure::Gone(error.into())),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT.into()),
+    }
+}
+
+/// Finds the service, and decides what may happen now.
+fn admit(
+    mut request: Request<Incoming>,
+    context: &Context,
+    site: Arc<Site>,
+    entry: &mut Entry,
+) -> Result<Ask, Failure> {
+    let on_upgrade =
+        (request.version() == Version::HTTP_11).then(|| headers::upgrade(request.headers())).flatten();
+    let tunnel = on_upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+    let (parts, body) = request.into_parts();
+    if parts.version != Version::HTTP_2 && context.watch.is_ambiguous() {
+        return Err(StatusCode::BAD_REQUEST.into());
+    }
+    let target = Target::of(&parts, context.sni.as_deref())?;
+    entry.host.clone_from(&target.host);
+    let path = parts.uri.path();
+    let found = site.service_for_request(target.host.as_deref(), path, parts.method.as_str());
+    let (service, policy) = found.ok_or(StatusCode::NOT_FOUND)?;
+    let service = Arc::clone(service);
+    entry.service = Some(service.name().to_owned());
+    // Only HTTP/1.1 switches protocols.
+    let tunnel = tunnel.filter(|_| service.config.protocol == BackendProtocol::Http1);
+    let has_body = !body.is_end_stream();
+    if let (Some(most), Some(length)) = (site.config.max_body, length(&parts))
+        && length > most
+    {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE.into());
+    }
+    let verdict = verdict(context, policy, &parts, has_body, tunnel.is_some());
+    match verdict {
+        Verdict::Confirmed => {}
+        Verdict::Forward => entry.early = Some("forwarded"),
+        Verdict::Wait => entry.early = Some("waited"),
+        Verdict::Refuse => {
+            entry.early = Some("refused");
+            return Err(StatusCode::TOO_EARLY.into());
+        }
+    }
+    let marked = early::is_marked(&parts.headers);
+    let body = has_body.then_some(body);
+    let progress = Progress::default();
+    Ok(Ask { parts, body, service, site, target, verdict, marked, tunnel, progress })
+}
+
+fn verdict(context: &Context, policy: Early, parts: &Parts, has_body: bool, upgrades: bool) -> Verdict {
+    let request = early::Request { method: &parts.method, uri: &parts.uri, has_body, upgrades };
+    early::decide(context.watch.is_early(), context.watch.can_be_confirmed(), policy, &request)
+}
+
+fn length(parts: &Parts) -> Option<u64> {
+    parts.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The PROXY header for the connection to the backend, if the service wants one.
+fn connection_header(ask: &Ask, context: &Context) -> Result<Option<Vec<u8>>, Failure> {
+    if !ask.service.config.proxy_protocol {
+        return Ok(None);
+    }
+    let about = &context.about;
+    // What is early is said by the header of the request.
+    let made = proxy_header::about(about.peer, about.local, context.sni.as_deref(), 0);
+    made.map(Some).map_err(|_| StatusCode::BAD_GATEWAY.into())
+}
+
+/// A backend's response, with its connection.
+struct Answer {
+    response: Response<Incoming>,
+    opened: Opened,
+}
+
+/// Whether the connection may have further requests. One with a PROXY header belongs to this client, and one that was to
+/// switch protocols did not.
+fn keeps(ask: &Ask) -> bool {
+    !ask.service.config.proxy_protocol && ask.tunnel.is_none()
+}
+
+/// Sends the request, once more if it is certain that the first time had no effect, or may have had it twice.
+async fn send(
+    ask: &mut Ask,
+    header: Option<&[u8]>,
+    early: bool,
+    context: &Context,
+) -> Result<Answer, Failure> {
+    let mut request = Some(outgoing(ask, early, context)?);
+    let bodyless = ask.body.is_none();
+    let body = ask.body.take();
+    if let (Some(request), Some(body)) = (&mut request, body) {
+        let config = &ask.site.config;
+        *request.body_mut() = Upload::new(body, config.body_timeout.0, config.max_body, ask.progress.clone());
+    }
+    let mut how = Open { header, fresh: ask.tunnel.is_some() };
+    let mut again = true;
+    loop {
+        let mut opened = ask.service.open(how).await.map_err(|error| unreachable(ask, &error))?;
+        let whole = match request.take() {
+            Some(request) => request,
+            None => outgoing(ask, early, context)?,
+        };
+        let sending = opened.sender.send(whole);
+        let failed = match patiently(ask.service.config.response_timeout.0, &ask.progress, sending).await {
+            Some(Ok(response)) => {
+                opened.lease.backend().state.succeeded();
+                return Ok(Answer { response, opened });
+            }
+            Some(Err(failed)) => failed,
+            None => {
+                metrics::backend_failed(opened.lease.backend(), "response-timeout");
+                ask.service.failed(opened.lease.backend());
+                return Err(StatusCode::GATEWAY_TIMEOUT.into());
+            }
+        };
+        if let Some(fault) = ask.progress.fault() {
+            return Err(match fault {
+                Fault::TooLong => StatusCode::PAYLOAD_TOO_LARGE.into(),
+                Fault::TooSlow => StatusCode::REQUEST_TIMEOUT.into(),
+                Fault::Client => Failure::Gone(fault.into()),
+            });
+        }
+        tracing::debug!(backend = opened.lease.backend().label, error = %failed.error, "a request failed");
+        let unsent = failed.unsent.is_some();
+        let repeatable =
+            unsent || (bodyless && (was_refused(&failed.error) || opened.reused && is_idempotent(ask)));
+        if !(again && repeatable) {
+            metrics::backend_failed(opened.lease.backend(), "request");
+            ask.service.failed(opened.lease.backend());
+            return Err(StatusCode::BAD_GATEWAY.into());
+        }
+        metrics::retried(ask.service.name(), "closed-connection");
+        request = failed.unsent;
+        (again, how.fresh) = (false, true);
+    }
+}
+
+/// Waits for a response. While the body is on its way, only a pause in it counts. `None` if it took too long.
+async fn patiently<T>(most: Duration, progress: &Progress, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut sent = progress.bytes();
+    loop {
+        if let Ok(done) = timeout(most, work.as_mut()).await {
+            return Some(done);
+        }
+        let now = progress.bytes();
+        if now == std::mem::replace(&mut sent, now) {
+            return None;
+        }
+    }
+}
+
+fn unreachable(ask: &Ask, error: &DialError) -> Failure {
+    tracing::warn!(service = ask.service.name(), %error, "no backend was reached");
+    match error {
+        DialError::NoBackend => StatusCode::SERVICE_UNAVAILABLE.into(),
+        DialError::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT.into(),
+        DialError::Io(_) | DialError::Tls(_) => StatusCode::BAD_GATEWAY.into(),
+    }
+}
+
+/// RFC 9110 §9.2.2.
+fn is_idempotent(ask: &Ask) -> bool {
+    ask.tunnel.is_none()
+        && (ask.parts.method.is_safe() || matches!(ask.parts.method, Method::PUT | Method::DELETE))
+}
+
+/// The backend says that it has not executed it (RFC 9113 §8.7).
+fn was_refused(error: &hyper::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(h2) = cause.downcast_ref::<h2::Error>() {
+            return h2.reason() == Some(h2::Reason::REFUSED_STREAM);
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// The request for the backend, without its body.
+fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>, Failure> {
+    let mut request = Request::new(Upload::empty());
+    *request.method_mut() = ask.parts.method.clone();
+    let out = request.headers_mut();
+    out.clone_from(&ask.parts.headers);
+    headers::clean_request(out);
+    if ask.service.config.protocol == BackendProtocol::Http1 {
+        headers::join_cookies(out);
+    }
+    let authority = ask.target.authority.as_ref();
+    let config = &ask.site.config;
+    let trusted = config.trusts(context.about.peer.ip());
+    let host = authority.map(Authority::as_str);
+    headers::set_forwarded(out, config.forwarded, trusted, &context.about, context.tls, host);
+    if early && !ask.marked {
+        out.insert(EARLY_DATA, HeaderValue::from_static("1"));
+    }
+    if let Some((protocol, _)) = &ask.tunnel {
+        out.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
+        out.insert(hyper::header::UPGRADE, protocol.clone());
+    }
+    let path = ask.parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let mut uri = hyper::http::uri::Parts::default();
+    uri.path_and_query = Some(path);
+    match (ask.service.config.protocol, authority) {
+        (BackendProtocol::Http1, Some(authority)) => {
+            let host = HeaderValue::from_str(authority.as_str()).map_err(|_| StatusCode::BAD_REQUEST)?;
+            out.insert(HOST, host);
+        }
+        (BackendProtocol::Http1, None) => {}
+        (BackendProtocol::H2, authority) => {
+            out.remove(HOST);
+            uri.scheme = Some(if ask.service.config.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP });
+            uri.authority = Some(authority.cloned().unwrap_or_else(|| Authority::from_static("localhost")));
+            *request.version_mut() = Version::HTTP_2;
+        }
+    }
+    *request.uri_mut() = Uri::from_parts(uri).map_err(|_| StatusCode::BAD_REQUEST)?;
+    Ok(request)
+}
+
+/// The response for the client.
+fn finish(
+    ask: Ask,
+    answer: Answer,
+    context: &Context,
+    entry: Entry,
+    busy: Busy,
+) -> Result<Response<Reply>, BoxError> {
+    let Answer { mut response, opened } = answer;
+    let Opened { sender, lease, .. } = opened;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some((_, on_client)) = ask.tunnel else {
+            metrics::backend_failed(lease.backend(), "unasked-upgrade");
+            return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
+        };
+        let protocol = headers::upgrade(response.headers());
+        let on_backend = hyper::upgrade::on(&mut response);
+        let (mut parts, _) = response.into_parts();
+        headers::strip_hop_by_hop(&mut parts.headers);
+        parts.headers.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
+        if let Some(protocol) = protocol {
+            parts.headers.insert(hyper::header::UPGRADE, protocol);
+        }
+        // The log has two lines: this one for the request, and the tunnel's.
+        let mut line = Entry::new(&ask.site.log, "connection", ask.site.name(), context.about);
+        line.host.clone_from(&entry.host);
+        line.service.clone_from(&entry.service);
+        line.backend.clone_from(&entry.backend);
+        let guards = Arc::clone(&context.guards);
+        let idle = ask.site.config.tunnel_timeout.0;
+        tunnel::start(on_client, on_backend, idle, tunnel::Held { lease, guards, entry: line });
+        return Ok(Response::from_parts(parts, Reply::none(entry, busy)));
+    }
+    let (mut parts, body) = response.into_parts();
+    headers::strip_hop_by_hop(&mut parts.headers);
+    parts.version = Version::default();
+    parts.extensions.clear();
+    let sender = keeps(&ask).then_some((sender, ask.service.config.pool));
+    let coming = Coming { body, lease, sender, patience: patience(ask.site.config.body_timeout.0) };
+    Ok(Response::from_parts(parts, Reply::of_backend(coming, entry, ask.progress, busy)))
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Gone(error.into())
+    }
+}

@@ -1,0 +1,48 @@
+//! A reverse proxy that accepts connections in one round trip: by Fast Open on the kernel's TCP, and in UDP with certificates
+//! (ASAP). It stands in front of servers that nobody changes, and forwards bytes, TLS, or requests of HTTP/1.1 and HTTP/2.
+//! `docs/gateway.md` describes it.
+//!
+//! What a client sends before it is confirmed may be a copy of another connection's first flight. Such bytes wait, except for
+//! what may run twice: a ClientHello, a request that the configuration allows, or everything for a service that is declared
+//! replay-safe. Backends get early requests with `Early-Data: 1` (RFC 8470).
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use firstflight_gateway::{Config, Gateway};
+//! let config = Config::read("gateway.toml".as_ref())?;
+//! let gateway = Gateway::start(config, std::io::stdout()).await?;
+//! tokio::signal::ctrl_c().await?;
+//! gateway.drain().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`run`] is the whole life of the command, with signals and privileges.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod backend;
+mod client;
+pub mod config;
+mod connection;
+mod gateway;
+mod hello;
+mod http;
+mod l4;
+mod limits;
+mod listening;
+mod log;
+mod metrics;
+mod process;
+mod proxy_header;
+mod pump;
+mod run;
+mod site;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod testing;
+
+pub use config::{Config, ConfigError};
+pub use gateway::{Gateway, GatewayError};
+pub use process::ProcessError;
+pub use run::{RunError, check, run};

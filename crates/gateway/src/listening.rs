@@ -1,0 +1,212 @@
+//! A listener: its sockets, and the loop that accepts.
+
+use crate::config::Listener;
+use crate::connection::{self, Phases};
+use crate::gateway::GatewayError;
+use crate::limits::PerClient;
+use crate::site::Site;
+use arc_swap::ArcSwap;
+use firstflight::keys::{self, Form, KeyFile};
+use firstflight::trust::{self, TrustFile};
+use firstflight::{Endpoint, Server, Stream};
+use firstflight_credential::Scheme;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// Pause after a failed accept, which may be caused by a lack of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often connections that wait are accepted again at the end, if the system refuses: file descriptors may become free.
+const ATTEMPTS: usize = 50;
+/// How long connections in UDP may take to close in order, after everything else has ended.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Sockets that are bound, and do not accept yet.
+pub(crate) struct Bound {
+    server: Server,
+    key_file: Option<KeyFile>,
+    trust_file: Option<TrustFile>,
+}
+
+/// A listener that accepts.
+pub(crate) struct Listening {
+    pub(crate) site: Arc<ArcSwap<Site>>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) udp_port: Option<u16>,
+    pub(crate) grants_cookies: bool,
+    pub(crate) endpoint: Option<Endpoint>,
+    accepting: watch::Sender<bool>,
+    draining: watch::Sender<bool>,
+    killed: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// Reads the files that a listener's sockets need.
+///
+/// # Errors
+/// When one of them is not right.
+pub(crate) async fn read_files(
+    config: &Listener,
+) -> Result<(Option<KeyFile>, Option<TrustFile>), GatewayError> {
+    let name = config.name.get_ref();
+    let fail = |error: &dyn std::fmt::Display| GatewayError::Files(name.clone(), error.to_string());
+    let key_file = match &config.key_file {
+        Some(path) => {
+            let opened = KeyFile::open(path, Form::Keys, Scheme::Linux).await;
+            Some(opened.map_err(|error| fail(&format_args!("the key file {} {error}", path.display())))?)
+        }
+        None => None,
+    };
+    let trust_file = match &config.trust {
+        Some(path) => {
+            let opened = TrustFile::open(path).await;
+            Some(opened.map_err(|error| fail(&format_args!("the trust file {}: {error}", path.display())))?)
+        }
+        None => None,
+    };
+    Ok((key_file, trust_file))
+}
+
+impl Bound {
+    /// Binds the sockets of a listener.
+    ///
+    /// # Errors
+    /// When an address cannot be used, or a file is not right.
+    pub(crate) async fn bind(config: &Listener) -> Result<Self, GatewayError> {
+        let name = config.name.get_ref();
+        let (key_file, trust_file) = read_files(config).await?;
+        let mut builder = Server::builder().pending(if config.fast_open { config.pending } else { 0 });
+        for address in config.address.get_ref() {
+            builder = builder.address(*address);
+        }
+        if let Some(file) = &key_file {
+            let current = keys::current(file);
+            let keys = current.map_err(|error| GatewayError::Files(name.clone(), error.to_string()))?;
+            builder = builder.keys(keys.ring);
+        }
+        builder = match config.udp_port {
+            Some(0) => builder.tcp_only(),
+            Some(port) => builder.udp_port(port),
+            None => builder,
+        };
+        if let Some(file) = &trust_file {
+            builder = builder.trust(file.store());
+            for identity in &config.identity {
+                builder = builder.identity(identity);
+            }
+        }
+        let server = builder.bind().map_err(|error| GatewayError::Bind(name.clone(), error))?;
+        Ok(Self { server, key_file, trust_file })
+    }
+
+    /// Begins to accept. `places` are those of the whole gateway.
+    pub(crate) fn accept(self, site: Site, places: Arc<Semaphore>) -> Listening {
+        let Self { server, key_file, trust_file } = self;
+        if let Some(file) = key_file {
+            tokio::spawn(keys::follow_file(server.keys(), file));
+        }
+        if let Some(file) = trust_file {
+            tokio::spawn(trust::follow(server.trust(), file));
+        }
+        let site = Arc::new(ArcSwap::from_pointee(site));
+        let (accepting, stopped) = watch::channel(true);
+        let (draining, drains) = watch::channel(false);
+        let (killed, kills) = watch::channel(false);
+        let (addresses, udp_port) = (server.local_addrs(), server.udp_port());
+        let (grants_cookies, endpoint) = (server.grants_cookies(), server.endpoint().cloned());
+        let (alive, gone) = mpsc::channel(1);
+        let door = Door {
+            site: Arc::clone(&site),
+            clients: PerClient::default(),
+            places,
+            alive,
+            phases: Phases { draining: drains, killed: kills },
+        };
+        let task = tokio::spawn(run(server, door, gone, stopped));
+        Listening { site, addresses, udp_port, grants_cookies, endpoint, accepting, draining, killed, task }
+    }
+}
+
+impl Listening {
+    /// Stops to accept, and lets connections end within this time.
+    pub(crate) async fn end(self, within: Duration) {
+        let Self { accepting, draining, killed, mut task, .. } = self;
+        accepting.send_replace(false);
+        draining.send_replace(true);
+        if tokio::time::timeout(within, &mut task).await.is_err() {
+            killed.send_replace(true);
+            let _ = task.await;
+        }
+    }
+}
+
+/// What every connection needs.
+struct Door {
+    site: Arc<ArcSwap<Site>>,
+    clients: PerClient,
+    places: Arc<Semaphore>,
+    alive: mpsc::Sender<()>,
+    phases: Phases,
+}
+
+impl Door {
+    /// Waits for a place in the gateway, and in the listener.
+    async fn place(&self) -> Vec<OwnedSemaphorePermit> {
+        let own = Arc::clone(&self.site.load().places);
+        let mut permits = Vec::with_capacity(2);
+        // Nobody closes them.
+        permits.extend(Arc::clone(&self.places).acquire_owned().await);
+        permits.extend(own.acquire_owned().await);
+        permits
+    }
+
+    fn serve(&self, stream: Stream, permits: Vec<OwnedSemaphorePermit>) {
+        let (site, clients) = (Arc::clone(&self.site), self.clients.clone());
+        let serving =
+            connection::serve(stream, site, clients, permits, self.alive.clone(), self.phases.clone());
+        tokio::spawn(serving);
+    }
+}
+
+/// Accepts until it is to stop, and then waits until all connections have ended.
+async fn run(
+    mut server: Server,
+    door: Door,
+    mut gone: mpsc::Receiver<()>,
+    mut accepting: watch::Receiver<bool>,
+) {
+    loop {
+        let next = async {
+            let permits = door.place().await;
+            (server.accept().await, permits)
+        };
+        tokio::select! {
+            biased;
+            // It changes once.
+            _ = accepting.changed() => break,
+            (accepted, permits) = next => match accepted {
+                Ok(stream) => door.serve(stream, permits),
+                Err(error) => {
+                    tracing::warn!(listener = door.site.load().name(), %error, "cannot accept");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+        }
+    }
+    // Those that wait in the kernel's queue, whose data is acknowledged.
+    for _ in 0..ATTEMPTS {
+        let (waiting, rest) = server.drain();
+        waiting.into_iter().for_each(|stream| door.serve(stream, Vec::new()));
+        match rest {
+            Ok(()) => break,
+            Err(error) => tracing::warn!(%error, "cannot accept"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    drop(door);
+    // It ends when the last sender is gone.
+    let _ = gone.recv().await;
+    server.shutdown(LAST).await;
+}

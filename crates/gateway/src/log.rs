@@ -1,0 +1,234 @@
+//! The access log: one line for each request, or for each connection of a TCP mode.
+
+use crate::client::About;
+use crate::config::LogFormat;
+use crate::metrics;
+use serde::Serialize;
+use std::fmt;
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, SystemTime};
+
+/// Lines that wait for a slow reader. Further ones are lost and counted: a log never stops the service.
+const WAITING: usize = 8192;
+
+/// Writes lines to a reader that may be slow.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    format: LogFormat,
+    lines: SyncSender<Message>,
+}
+
+enum Message {
+    Line(String),
+    /// Answers when everything before it is written.
+    Flush(tokio::sync::oneshot::Sender<()>),
+    /// There is nothing to write for now.
+    Idle,
+}
+
+impl Log {
+    /// A log into `sink`.
+    pub(crate) fn new(format: LogFormat, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
+        let (lines, written) = sync_channel(WAITING);
+        std::thread::Builder::new().name("access-log".into()).spawn(move || write(&written, sink))?;
+        Ok(Self { format, lines })
+    }
+
+    /// Waits until everything is written, but not for a reader that does not read.
+    pub(crate) async fn flush(&self) {
+        let (done, wait) = tokio::sync::oneshot::channel();
+        if self.lines.try_send(Message::Flush(done)).is_ok() {
+            let _ = tokio::time::timeout(Duration::from_secs(1), wait).await;
+        }
+    }
+
+    /// Writes what concerns the gateway as a whole, as the address at which it listens.
+    pub(crate) fn status(&self, message: &str) {
+        self.send(match self.format {
+            LogFormat::Json => serde_json::json!({ "event": "status", "message": message }).to_string(),
+            LogFormat::Text | LogFormat::Off => message.to_owned(),
+        });
+    }
+
+    fn entry(&self, entry: &Entry) {
+        match self.format {
+            // It fails only for maps whose keys are no text.
+            LogFormat::Json => self.send(serde_json::to_string(entry).unwrap_or_default()),
+            LogFormat::Text => self.send(entry.to_string()),
+            LogFormat::Off => {}
+        }
+    }
+
+    fn send(&self, line: String) {
+        if let Err(TrySendError::Full(_)) = self.lines.try_send(Message::Line(line)) {
+            metrics::log_lines_lost(1);
+        }
+    }
+}
+
+fn write(lines: &Receiver<Message>, sink: impl Write) {
+    let mut sink = BufWriter::new(sink);
+    // If nobody reads any more, the lines are lost.
+    let mut handle = |message| match message {
+        Message::Line(line) => drop(writeln!(sink, "{line}")),
+        Message::Flush(done) => {
+            let _ = sink.flush();
+            let _ = done.send(());
+        }
+        Message::Idle => drop(sink.flush()),
+    };
+    while let Ok(message) = lines.recv() {
+        handle(message);
+        while let Ok(message) = lines.try_recv() {
+            handle(message);
+        }
+        handle(Message::Idle);
+    }
+}
+
+/// One line. It is written when it is dropped.
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    #[serde(skip)]
+    log: Option<Log>,
+    /// `request` or `connection`.
+    event: &'static str,
+    time: String,
+    pub(crate) listener: String,
+    pub(crate) peer: SocketAddr,
+    way: &'static str,
+    outcome: &'static str,
+    reason: Option<&'static str>,
+    /// Bytes that came before the client was confirmed: of the first flight, and of TLS early data.
+    pub(crate) early_bytes: u64,
+    /// What became of a request or a connection that began early: `forwarded`, `waited` or `refused`.
+    pub(crate) early: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) protocol: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    pub(crate) service: Option<String>,
+    pub(crate) backend: Option<String>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    /// Why it ended: `closed`, `idle`, or what failed.
+    pub(crate) end: Option<&'static str>,
+    pub(crate) duration_ms: f64,
+    #[serde(skip)]
+    began: std::time::Instant,
+}
+
+impl Entry {
+    pub(crate) fn new(log: &Log, event: &'static str, listener: &str, about: About) -> Self {
+        Self {
+            log: Some(log.clone()),
+            event,
+            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            listener: listener.to_owned(),
+            peer: about.peer,
+            way: about.way.as_str(),
+            outcome: about.outcome.as_str(),
+            reason: about.outcome.reason().map(|reason| reason.as_str()),
+            early_bytes: u64::from(about.early_bytes),
+            early: None,
+            method: None,
+            host: None,
+            path: None,
+            protocol: None,
+            status: None,
+            service: None,
+            backend: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            end: None,
+            duration_ms: 0.0,
+            began: std::time::Instant::now(),
+        }
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(log) = self.log.take() else { return };
+        self.duration_ms = (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e3;
+        metrics::bytes(&self.listener, self.bytes_in, self.bytes_out);
+        if let Some(early) = self.early {
+            metrics::early(&self.listener, early);
+        }
+        if self.event == "request" {
+            metrics::request(&self.listener, self.service.as_deref().unwrap_or_default(), self.status);
+        }
+        log.entry(self);
+    }
+}
+
+/// Text from a client cannot make a line of its own.
+struct Safe<'a>(Option<&'a str>);
+
+impl fmt::Display for Safe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None | Some("") => f.write_str("-"),
+            Some(text) => text.chars().try_for_each(|c| match c {
+                c if c.is_control() || c == ' ' || c == '"' => write!(f, "{}", c.escape_unicode()),
+                c => write!(f, "{c}"),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} ", self.time, self.listener, self.peer)?;
+        if self.event == "request" {
+            let status = self.status.map_or("-".to_owned(), |status| status.to_string());
+            let (method, host) = (Safe(self.method.as_deref()), Safe(self.host.as_deref()));
+            write!(f, "{method} {host} {} {status} ", Safe(self.path.as_deref()))?;
+        } else {
+            write!(f, "{} ", Safe(self.host.as_deref()))?;
+        }
+        write!(f, "{}/{} ", Safe(self.service.as_deref()), Safe(self.backend.as_deref()))?;
+        write!(f, "{} B in, {} B out, {} {}", self.bytes_in, self.bytes_out, self.way, self.outcome)?;
+        if let Some(reason) = self.reason {
+            write!(f, " ({reason})")?;
+        }
+        write!(f, ", {} B early", self.early_bytes)?;
+        if let Some(early) = self.early {
+            write!(f, " {early}")?;
+        }
+        if let Some(end) = self.end {
+            write!(f, ", {end}")?;
+        }
+        write!(f, ", {:.1} ms", self.duration_ms)
+    }
+}
+
+/// A sink in memory, for tests.
+#[cfg(test)]
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory(pub(crate) std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+#[cfg(test)]
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

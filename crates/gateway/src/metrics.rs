@@ -1,0 +1,183 @@
+//! The gateway's series. Those of `firstflight::metrics` are beside them.
+//!
+//! | name | labels | what |
+//! |---|---|---|
+//! | `firstflight_gateway_connections` | `listener` | gauge: connections of clients |
+//! | `firstflight_gateway_connections_total` | `listener`, `way`, `outcome` | connections accepted |
+//! | `firstflight_gateway_refused_total` | `listener`, `reason` | connections that were closed before they reached a service |
+//! | `firstflight_gateway_requests_total` | `listener`, `service`, `code` | requests answered, by class of status |
+//! | `firstflight_gateway_early_total` | `listener`, `verdict` | requests and connections that began before the client was confirmed |
+//! | `firstflight_gateway_bytes_total` | `listener`, `direction` | bytes of bodies and of connections |
+//! | `firstflight_gateway_response_seconds` | `service` | histogram: from the head of a request to the head of its response |
+//! | `firstflight_gateway_backend_up` | `service`, `backend` | gauge: 1 if active checks say that the backend works |
+//! | `firstflight_gateway_backend_active` | `service`, `backend` | gauge: connections or requests at a backend |
+//! | `firstflight_gateway_backend_failures_total` | `service`, `backend`, `kind` | connects, requests and responses that failed |
+//! | `firstflight_gateway_retries_total` | `service`, `reason` | requests that were sent again |
+//! | `firstflight_gateway_reloads_total` | `result` | reloads of the configuration |
+//! | `firstflight_gateway_log_lines_lost_total` | | lines of the access log that nobody took in time |
+
+use crate::backend::Backend;
+use crate::client::About;
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+const CONNECTIONS: &str = "firstflight_gateway_connections";
+const ACCEPTED: &str = "firstflight_gateway_connections_total";
+const REFUSED: &str = "firstflight_gateway_refused_total";
+const REQUESTS: &str = "firstflight_gateway_requests_total";
+const EARLY: &str = "firstflight_gateway_early_total";
+const BYTES: &str = "firstflight_gateway_bytes_total";
+const SECONDS: &str = "firstflight_gateway_response_seconds";
+const UP: &str = "firstflight_gateway_backend_up";
+const ACTIVE: &str = "firstflight_gateway_backend_active";
+const FAILURES: &str = "firstflight_gateway_backend_failures_total";
+const RETRIES: &str = "firstflight_gateway_retries_total";
+const RELOADS: &str = "firstflight_gateway_reloads_total";
+const LOST: &str = "firstflight_gateway_log_lines_lost_total";
+
+/// Upper bounds of the histogram, seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+
+/// The recorder of this process. `None` if the program has installed one of another kind.
+pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
+    let install = || {
+        let builder = PrometheusBuilder::new();
+        let builder = builder.set_buckets_for_metric(Matcher::Full(SECONDS.to_owned()), &BUCKETS).ok()?;
+        let handle = builder.install_recorder().ok()?;
+        firstflight::metrics::describe();
+        describe();
+        Some(handle)
+    };
+    RECORDER.get_or_init(install).as_ref()
+}
+
+fn describe() {
+    describe_gauge!(CONNECTIONS, Unit::Count, "Connections of clients");
+    describe_counter!(ACCEPTED, Unit::Count, "Connections accepted");
+    describe_counter!(REFUSED, Unit::Count, "Connections closed before they reached a service");
+    describe_counter!(REQUESTS, Unit::Count, "Requests answered");
+    describe_counter!(
+        EARLY,
+        Unit::Count,
+        "Requests and connections that began before the client was confirmed"
+    );
+    describe_counter!(BYTES, Unit::Bytes, "Bytes of bodies and of connections");
+    describe_histogram!(SECONDS, Unit::Seconds, "From the head of a request to the head of its response");
+    describe_gauge!(UP, Unit::Count, "Whether active checks say that the backend works");
+    describe_gauge!(ACTIVE, Unit::Count, "Connections or requests at a backend");
+    describe_counter!(FAILURES, Unit::Count, "Connects, requests and responses that failed");
+    describe_counter!(RETRIES, Unit::Count, "Requests that were sent again");
+    describe_counter!(RELOADS, Unit::Count, "Reloads of the configuration");
+    describe_counter!(LOST, Unit::Count, "Lines of the access log that nobody took in time");
+}
+
+/// A connection of a listener. It counts in the gauge until it is dropped.
+pub(crate) struct Open(String);
+
+pub(crate) fn accepted(listener: &str, about: &About) -> Open {
+    gauge!(CONNECTIONS, "listener" => listener.to_owned()).increment(1);
+    let labels = [
+        ("listener", listener.to_owned()),
+        ("way", about.way.as_str().into()),
+        ("outcome", about.outcome.as_str().into()),
+    ];
+    counter!(ACCEPTED, &labels).increment(1);
+    Open(listener.to_owned())
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        gauge!(CONNECTIONS, "listener" => std::mem::take(&mut self.0)).decrement(1);
+    }
+}
+
+pub(crate) fn refused(listener: &str, reason: &'static str) {
+    counter!(REFUSED, "listener" => listener.to_owned(), "reason" => reason).increment(1);
+}
+
+pub(crate) fn request(listener: &str, service: &str, status: Option<u16>) {
+    let code = match status.map(|status| status / 100) {
+        Some(1) => "1xx",
+        Some(2) => "2xx",
+        Some(3) => "3xx",
+        Some(4) => "4xx",
+        Some(_) => "5xx",
+        None => "none",
+    };
+    let labels =
+        [("listener", listener.to_owned()), ("service", service.to_owned()), ("code", code.to_owned())];
+    counter!(REQUESTS, &labels).increment(1);
+}
+
+pub(crate) fn early(listener: &str, verdict: &'static str) {
+    counter!(EARLY, "listener" => listener.to_owned(), "verdict" => verdict).increment(1);
+}
+
+pub(crate) fn bytes(listener: &str, up: u64, down: u64) {
+    counter!(BYTES, "listener" => listener.to_owned(), "direction" => "in").increment(up);
+    counter!(BYTES, "listener" => listener.to_owned(), "direction" => "out").increment(down);
+}
+
+pub(crate) fn responded(service: &str, after: Duration) {
+    histogram!(SECONDS, "service" => service.to_owned()).record(after.as_secs_f64());
+}
+
+fn labels(backend: &Backend) -> [(&'static str, String); 2] {
+    [("service", backend.service.clone()), ("backend", backend.label.clone())]
+}
+
+pub(crate) fn backend_up(backend: &Backend, up: bool) {
+    gauge!(UP, &labels(backend)).set(f64::from(u8::from(up)));
+}
+
+/// Sets the gauge, before it is read.
+pub(crate) fn backend_active(backend: &Backend) {
+    gauge!(ACTIVE, &labels(backend)).set(backend.active() as f64);
+}
+
+pub(crate) fn backend_failed(backend: &Backend, kind: &'static str) {
+    let [service, name] = labels(backend);
+    counter!(FAILURES, &[service, name, ("kind", kind.to_owned())]).increment(1);
+}
+
+pub(crate) fn retried(service: &str, reason: &'static str) {
+    counter!(RETRIES, "service" => service.to_owned(), "reason" => reason).increment(1);
+}
+
+pub(crate) fn reloaded(result: &'static str) {
+    counter!(RELOADS, "result" => result).increment(1);
+}
+
+pub(crate) fn log_lines_lost(count: u64) {
+    counter!(LOST).increment(count);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_series() {
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md")).unwrap();
+        let rows: Vec<_> =
+            page.lines().filter_map(|line| line.strip_prefix("| `firstflight_gateway_")).collect();
+        let gauges = [CONNECTIONS, UP, ACTIVE];
+        let counters = [ACCEPTED, REFUSED, REQUESTS, EARLY, BYTES, FAILURES, RETRIES, RELOADS, LOST];
+        let all = gauges.map(|name| (name, "gauge")).into_iter();
+        let all = all.chain(counters.map(|name| (name, "counter"))).chain([(SECONDS, "histogram")]);
+        let expected: Vec<_> = all
+            .map(|(name, kind)| format!("{}` | {kind} |", name.strip_prefix("firstflight_gateway_").unwrap()))
+            .collect();
+        for row in &expected {
+            assert!(rows.iter().any(|found| found.starts_with(row.as_str())), "no row {row}");
+        }
+        assert_eq!(rows.len(), expected.len(), "a row of a series that there is not");
+    }
+}

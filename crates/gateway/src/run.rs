@@ -1,0 +1,149 @@
+//! The life of the command: start, signals, end.
+
+use crate::config::{Config, ConfigError};
+use crate::gateway::{self, Gateway, GatewayError};
+use crate::{metrics, process};
+use sd_notify::NotifyState;
+use std::io;
+use std::path::Path;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Why the gateway did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What it names.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// The process.
+    #[error(transparent)]
+    Process(#[from] process::ProcessError),
+    /// The system refuses signals.
+    #[error("cannot take signals: {0}")]
+    Signals(io::Error),
+}
+
+impl RunError {
+    /// Whether the configuration, or a file that it names, has a mistake.
+    #[must_use]
+    pub const fn is_misuse(&self) -> bool {
+        match self {
+            Self::Config(_) => true,
+            Self::Gateway(error) => error.is_misuse(),
+            Self::Process(error) => matches!(error, process::ProcessError::NoUser(_)),
+            Self::Signals(_) => false,
+        }
+    }
+}
+
+/// Reads a configuration and the files that it names, and changes nothing.
+///
+/// # Errors
+/// The first mistake.
+pub async fn check(path: &Path) -> Result<(), RunError> {
+    let config = Config::read(path)?;
+    gateway::check(&config).await?;
+    Ok(())
+}
+
+/// What a signal asks for.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    Reload,
+    End,
+}
+
+/// The signals of a service.
+struct Signals {
+    hangup: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, RunError> {
+        let of = |kind| signal(kind).map_err(RunError::Signals);
+        Ok(Self {
+            hangup: of(SignalKind::hangup())?,
+            interrupt: of(SignalKind::interrupt())?,
+            terminate: of(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        let Self { hangup, interrupt, terminate } = self;
+        tokio::select! {
+            _ = hangup.recv() => Asked::Reload,
+            _ = interrupt.recv() => Asked::End,
+            _ = terminate.recv() => Asked::End,
+        }
+    }
+
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Runs a gateway until SIGTERM or SIGINT. SIGHUP reads the configuration again.
+///
+/// # Errors
+/// When it does not start.
+///
+/// # Panics
+/// Outside a tokio runtime with I/O and time.
+pub async fn run(path: &Path) -> Result<(), RunError> {
+    let mut signals = Signals::new()?;
+    let config = Config::read(path)?;
+    let user = config.gateway.user.clone();
+    let limit = process::raise_limit_of_files(config.gateway.max_connections);
+    let mut gateway = Gateway::start(config, io::stdout()).await?;
+    gateway.say(&limit);
+    if let Some(said) = process::drop_privileges(user.as_deref())? {
+        gateway.say(&said);
+    }
+    process::tell(&[NotifyState::Ready]);
+    let watchdog = tokio::spawn(process::keep_watchdog_quiet());
+    while signals.next().await == Asked::Reload {
+        reload(&mut gateway, path).await;
+    }
+    process::tell(&[NotifyState::Stopping]);
+    gateway.stopping();
+    let delay = gateway.config().gateway.drain_delay.0;
+    let ending = async {
+        tokio::time::sleep(delay).await;
+        gateway.drain().await;
+    };
+    tokio::select! {
+        () = ending => {}
+        // A second signal ends everything at once.
+        () = signals.end() => {}
+    }
+    watchdog.abort();
+    Ok(())
+}
+
+async fn reload(gateway: &mut Gateway, path: &Path) {
+    process::tell_reloading();
+    let result = match Config::read(path) {
+        Ok(config) => gateway.reload(config).await.map_err(RunError::from),
+        Err(error) => Err(error.into()),
+    };
+    match result {
+        Ok(()) => {
+            metrics::reloaded("done");
+            gateway.say("the configuration was read again");
+        }
+        Err(error) => {
+            metrics::reloaded("refused");
+            tracing::error!("the configuration stays as it is: {error}");
+            gateway.say(&format!("the configuration stays as it is: {error}"));
+        }
+    }
+    process::tell(&[NotifyState::Ready]);
+}

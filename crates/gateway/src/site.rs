@@ -1,0 +1,115 @@
+//! A listener's settings, with the services and certificates that they name.
+
+use crate::backend::Service;
+use crate::config::{Certificate, Early, Listener, Route};
+use crate::log::Log;
+use firstflight_tls::{Acceptor, ConfigError, H2, HTTP_1_1};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// A listener's settings in use. A reload replaces it.
+pub(crate) struct Site {
+    pub(crate) config: Listener,
+    pub(crate) log: Log,
+    pub(crate) acceptor: Option<Acceptor>,
+    service: Option<Arc<Service>>,
+    routes: Vec<(Route, Arc<Service>)>,
+    /// Places for connections.
+    pub(crate) places: Arc<Semaphore>,
+}
+
+/// The services by name.
+pub(crate) type Services = HashMap<String, Arc<Service>>;
+
+impl Site {
+    /// Looks the services up, and reads the certificates. Those of `former` stay if their files are the same, so that its
+    /// sessions stay, too.
+    pub(crate) fn new(
+        config: &Listener,
+        services: &Services,
+        log: &Log,
+        former: Option<&Self>,
+    ) -> Result<Self, ConfigError> {
+        let service = |name: &String| services.get(name).cloned();
+        let same = |former: &&Self| {
+            let asks = config.tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca.is_some());
+            let unchanged =
+                former.config.tls == config.tls && former.config.header_timeout == config.header_timeout;
+            // The file of authorities is not followed, as those of certificates are.
+            unchanged && !asks
+        };
+        let acceptor = match former.filter(same) {
+            Some(former) => former.acceptor.clone(),
+            None => acceptor(config)?,
+        };
+        let places = match former.filter(|former| former.config.max_connections == config.max_connections) {
+            Some(former) => Arc::clone(&former.places),
+            None => {
+                let most = config.max_connections.unwrap_or(Semaphore::MAX_PERMITS);
+                Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
+            }
+        };
+        let routes = config.routes.iter().map(|route| route.get_ref().clone());
+        let routes =
+            routes.filter_map(|route| service(route.service.get_ref()).map(|service| (route, service)));
+        Ok(Self {
+            config: config.clone(),
+            log: log.clone(),
+            acceptor,
+            service: config.service.as_ref().and_then(|name| service(name.get_ref())),
+            routes: routes.collect(),
+            places,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.config.name.get_ref()
+    }
+
+    /// The service of what no route takes.
+    pub(crate) const fn default_service(&self) -> Option<&Arc<Service>> {
+        self.service.as_ref()
+    }
+
+    /// The service of a connection that asks for this name.
+    pub(crate) fn service_for_name(&self, name: Option<&str>) -> Option<&Arc<Service>> {
+        let routed = self.routes.iter().find(|(route, _)| route.takes_host(name));
+        routed.map(|(_, service)| service).or(self.service.as_ref())
+    }
+
+    /// The service of a request, and what of it may run early.
+    pub(crate) fn service_for_request(
+        &self,
+        host: Option<&str>,
+        path: &str,
+        method: &str,
+    ) -> Option<(&Arc<Service>, Early)> {
+        let takes = |route: &Route| {
+            route.takes_host(host)
+                && route.path.as_ref().is_none_or(|prefix| path.starts_with(prefix.as_str()))
+                && (route.method.is_empty() || route.method.iter().any(|one| one == method))
+        };
+        let routed = self.routes.iter().find(|(route, _)| takes(route));
+        match routed {
+            Some((route, service)) => Some((service, route.early.unwrap_or(self.config.early))),
+            None => self.service.as_ref().map(|service| (service, self.config.early)),
+        }
+    }
+}
+
+fn acceptor(config: &Listener) -> Result<Option<Acceptor>, ConfigError> {
+    let Some(tls) = config.tls.as_ref().map(toml::Spanned::get_ref) else { return Ok(None) };
+    let protocols: &[&[u8]] = if tls.http2 { &[H2, HTTP_1_1] } else { &[HTTP_1_1] };
+    let mut builder = Acceptor::builder().alpn(protocols.iter().copied()).timeout(config.header_timeout.0);
+    for Certificate { chain, key } in tls.certificate.get_ref() {
+        builder = builder.files(chain, key);
+    }
+    if !tls.early_data {
+        builder = builder.early_data(0);
+    }
+    if let Some(file) = &tls.client_ca {
+        builder = builder.client_ca_file(file)?;
+    }
+    builder.build().map(Some)
+}
