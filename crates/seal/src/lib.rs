@@ -56,6 +56,7 @@ pub use name::HostName;
 pub use plain::{Flags, Inner, MalformedPlaintext, Rid};
 pub use record::{Entry, Record, RecordError, Suite};
 pub use run::admission::{Asked, BlockState, Judged, Request, Runs, Server, Why};
+pub use run::shared::{SharedRunTable, TableFuture};
 pub use run::table::{MemoryTable, Question, RunTable, TableAnswer, TableLimits};
 pub use run::waiting::{Finished, Waiting};
 pub use seal::{OpenError, Opened, SealError, Target, seal};

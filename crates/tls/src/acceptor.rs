@@ -13,9 +13,7 @@ use crate::store::{self, Keeping, OfConnection, SessionStore};
 use crate::stream::TlsStream;
 use certificates::Certificates;
 use firstflight::{Stream, Time};
-use firstflight_seal::{
-    Finished, Flight, Intake, PROTOCOL_PREFIX, REJECT, Refused, Runs, Step, Waiting, Why, is_reserved,
-};
+use firstflight_seal::{Flight, Intake, PROTOCOL_PREFIX, REJECT, Refused, Runs, Step, Waiting, is_reserved};
 use rustls::server::{Accepted, AcceptedAlert};
 use rustls::{AlertDescription, HandshakeKind, ServerConfig, ServerConnection};
 use std::fmt;
@@ -317,7 +315,7 @@ impl Acceptor {
         if retried || connection.alpn_protocol() != Some(&name) {
             return Err(rejected(&"TLS would ask for another ClientHello"));
         }
-        let (waiting, why) = match seal.judge(&opened, &hello, from, self.shared.asks, arrived) {
+        let (waiting, why) = match seal.judge(&opened, &hello, from, self.shared.asks, arrived).await {
             Runs::Now(why) => (None, why),
             Runs::AfterFinished(waiting, why) => (Some(waiting), why),
             Runs::Reject(why) => return Err(rejected(&format_args!("{why:?}"))),
@@ -351,13 +349,12 @@ impl Acceptor {
         };
         let late = || Err(AcceptError::Timeout(Waiting::WITHIN));
         let mut stream = seal.time().timeout(left, finishing).await.unwrap_or_else(late)?;
-        match seal.finished(&waiting) {
-            Finished::Run => Ok(stream.sealed(request, info)),
-            Finished::Close(why) => {
+        match seal.finished(&waiting).await {
+            Ok(()) => Ok(stream.sealed(request, info)),
+            Err(why) => {
                 let _ = stream.io_mut().shutdown().await;
                 Err(why.map_or(AcceptError::Timeout(Waiting::WITHIN), AcceptError::NotRun))
             }
-            Finished::Ask(_) => Err(AcceptError::NotRun(Why::NoTable)),
         }
     }
 }

@@ -5,8 +5,9 @@ use firstflight::credential::asap::{AcceptedBlock, Identity};
 use firstflight::wire::{Clock, Instant};
 use firstflight::{Stream, Time};
 use firstflight_seal::{
-    BlockState, Finished, Flight, Hello, HostName, KeySet, MemoryTable, OpenError, Opened, OpeningBudget,
-    Record, Request, RotateError, Runs, SealKey, Server, TableLimits, Waiting, Why,
+    BlockState, Finished, Flight, Hello, HostName, Judged, KeySet, MemoryTable, OpenError, Opened,
+    OpeningBudget, Question, Record, Request, RotateError, RunTable, Runs, SealKey, Server, SharedRunTable,
+    TableAnswer, TableLimits, Waiting, Why,
 };
 use std::fmt;
 use std::io;
@@ -34,9 +35,16 @@ struct Shared {
     /// None: only the public name of the keys.
     names: Option<Box<[HostName]>>,
     several_tables: bool,
-    table: Mutex<MemoryTable>,
+    table: Table,
     budget: Mutex<OpeningBudget>,
     time: Time,
+}
+
+/// Where the requests that ran are remembered.
+#[derive(Debug)]
+enum Table {
+    Own(Mutex<MemoryTable>),
+    Shared(Arc<dyn SharedRunTable>),
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,7 +57,7 @@ impl fmt::Debug for SealServer {
         f.debug_struct("SealServer")
             .field("port", &self.port)
             .field("names", names)
-            .field("table", &*locked(table))
+            .field("table", table)
             .finish_non_exhaustive()
     }
 }
@@ -63,6 +71,7 @@ pub struct SealServerBuilder {
     first_start: bool,
     several_tables: bool,
     limits: TableLimits,
+    shared: Option<Arc<dyn SharedRunTable>>,
     openings: NonZeroU32,
     time: Time,
 }
@@ -80,6 +89,16 @@ impl SealServerBuilder {
     #[must_use]
     pub const fn first_start(mut self, first_start: bool) -> Self {
         self.first_start = first_start;
+        self
+    }
+
+    /// Remembers the requests that ran in a store that all servers of these names share, for example `RedisStore` of the
+    /// crate `firstflight-redis`. So each request runs at one of them. While the store does not answer, nothing runs early;
+    /// after the client's Finished a request runs unless it must not run twice and could have run before.
+    /// [`first_start`](Self::first_start) and [`limits`](Self::limits) do not count then: the store has its own.
+    #[must_use]
+    pub fn shared_table(mut self, table: Arc<dyn SharedRunTable>) -> Self {
+        self.shared = Some(table);
         self
     }
 
@@ -117,10 +136,15 @@ impl SealServerBuilder {
     /// # Errors
     /// When the operating system has no random numbers.
     pub fn build(self) -> io::Result<SealServer> {
-        let Self { keys, port, names, first_start, several_tables, limits, openings, time } = self;
-        let table = MemoryTable::new(limits, &clock(&time), first_start, &mut rng()?);
-        let (table, budget) = (Mutex::new(table), Mutex::new(OpeningBudget::new(openings)));
-        let keys = Mutex::new(keys);
+        let Self { keys, port, names, first_start, several_tables, limits, shared, openings, time } = self;
+        let table = match shared {
+            Some(shared) => Table::Shared(shared),
+            None => {
+                let table = MemoryTable::new(limits, &clock(&time), first_start, &mut rng()?);
+                Table::Own(Mutex::new(table))
+            }
+        };
+        let (keys, budget) = (Mutex::new(keys), Mutex::new(OpeningBudget::new(openings)));
         let shared = Shared { keys, names, several_tables, table, budget, time };
         Ok(SealServer { shared: Arc::new(shared), port })
     }
@@ -174,6 +198,7 @@ impl SealServer {
             first_start: false,
             several_tables: false,
             limits: TableLimits::default(),
+            shared: None,
             openings: OpeningBudget::PER_SECOND,
             time: Time::system(),
         }
@@ -251,7 +276,7 @@ impl SealServer {
     }
 
     /// May the request run early (6.1 steps 5 and 8)? `asks`: the listener asks for client certificates.
-    pub(crate) fn judge(
+    pub(crate) async fn judge(
         &self,
         opened: &Opened,
         hello: &Hello<'_>,
@@ -264,13 +289,41 @@ impl SealServer {
             [&hello.server_name, &public_name].map(|name| Identity::name(name.as_str(), self.port));
         let listener = Server { client_certificates: asks, several_tables: self.shared.several_tables };
         let request = Request::new(&opened.inner(), from.block.clone(), identities, arrived);
-        let clock = clock(&self.shared.time);
-        request.judge_with(&listener, &clock, &mut *locked(&self.shared.table))
+        match request.judge(&listener, &clock(&self.shared.time)) {
+            Judged::Runs(runs) => runs,
+            Judged::Ask(asked) => {
+                let answer = self.ask(asked.question()).await;
+                asked.answered(answer)
+            }
+        }
     }
 
     /// The client's Finished was verified (6.4).
-    pub(crate) fn finished(&self, waiting: &Waiting) -> Finished {
-        let clock = clock(&self.shared.time);
-        waiting.finished_with(&clock, &mut *locked(&self.shared.table))
+    ///
+    /// # Errors
+    /// The connection is closed without a response. `None`: Finished came too late.
+    pub(crate) async fn finished(&self, waiting: &Waiting) -> Result<(), Option<Why>> {
+        let decided = match waiting.finished(&clock(&self.shared.time)) {
+            Finished::Ask(question) => waiting.answered(self.ask(&question).await),
+            decided => decided,
+        };
+        match decided {
+            Finished::Run => Ok(()),
+            Finished::Close(why) => Err(why),
+            // No answer asks again.
+            Finished::Ask(_) => Err(Some(Why::NoTable)),
+        }
+    }
+
+    /// Asks the run table.
+    async fn ask(&self, question: &Question) -> TableAnswer {
+        let Shared { table, time, .. } = &*self.shared;
+        match table {
+            Table::Own(table) => locked(table).test_and_set(question, time.now()),
+            Table::Shared(table) => {
+                let answer = time.timeout(Question::WITHIN, table.test_and_set(question)).await;
+                answer.unwrap_or(TableAnswer::Unavailable)
+            }
+        }
     }
 }

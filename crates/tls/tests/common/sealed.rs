@@ -117,6 +117,7 @@ pub(crate) struct Parts {
     pub(crate) protocol: &'static [u8],
     pub(crate) port: u16,
     pub(crate) rid: u8,
+    pub(crate) bind: Bind,
     pub(crate) t_ms: u64,
 }
 
@@ -129,20 +130,21 @@ impl Parts {
             protocol: PROTOCOL,
             port: 443,
             rid: 9,
+            bind: Bind::NONE,
             t_ms: Time::system().unix().as_millis() as u64,
         }
     }
 
     pub(crate) fn seal(self) -> Raw {
-        let Self { config, flags, server, protocol, port, rid, t_ms } = self;
+        let Self { config, flags, server, protocol, port, rid, bind, t_ms } = self;
         let (record, public) = (record(), name(NAME));
         let to = Target { entry: &record.entries()[0], public_name: &public, port };
         let rid = Rid::from_bytes([rid; 16]);
-        let draft = Draft::new(to, rid, Bind::NONE, t_ms, flags, REQUEST, protocol).unwrap();
+        let draft = Draft::new(to, rid, bind, t_ms, flags, REQUEST, protocol).unwrap();
         let (client, hello) = hello(config, server, draft.alpn().to_vec());
         let plan = Room::on_connection().plan(hello.len(), REQUEST.len()).unwrap();
         // Without the checks of a draft.
-        let inner = Inner { rid, bind: Bind::NONE, t_ms, flags, hello: &hello, request: REQUEST };
+        let inner = Inner { rid, bind, t_ms, flags, hello: &hello, request: REQUEST };
         let flight = seal(&inner, &to, plan.total, &mut rng(3)).unwrap();
         Raw { bytes: flight.as_bytes().to_vec(), hello, client }
     }
@@ -205,16 +207,27 @@ pub(crate) async fn until_finished<IO>(io: &mut IO, client: &mut ClientConnectio
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
+    assert!(finishes(io, client).await, "the server has closed");
+}
+
+/// The same. Returns whether the server has not closed.
+pub(crate) async fn finishes<IO>(io: &mut IO, client: &mut ClientConnection) -> bool
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
     let mut piece = vec![0; 4096];
     while client.is_handshaking() {
         let count = io.read(&mut piece).await.unwrap();
-        assert!(count > 0, "the server has closed");
+        if count == 0 {
+            return false;
+        }
         let mut rest = &piece[..count];
         while !rest.is_empty() {
             client.read_tls(&mut rest).unwrap();
             client.process_new_packets().unwrap();
         }
     }
+    true
 }
 
 /// Sends what a client of rustls alone has to send.
