@@ -294,7 +294,7 @@ impl Acceptor {
     async fn open(&self, seal: &SealServer, flight: &Flight, from: &Arrival) -> Result<Taken, Decline> {
         let arrived = seal.now();
         let opened = seal.open(flight, from)?;
-        let hello = opened.check(|name| seal.serves(name))?;
+        let hello = opened.check()?;
         let rejected = |why: &dyn fmt::Display| {
             tracing::debug!("a sealed first flight is rejected: {why}");
             Decline::Reject

@@ -34,7 +34,12 @@ pub(crate) fn name(text: &str) -> HostName {
 
 /// One key, with this number, for a day from `now`.
 pub(crate) fn keys_at(id: u8, byte: u8, now: u64) -> KeySet {
-    let mut keys = KeySet::new(name(NAME));
+    keys_of(NAME, id, byte, now)
+}
+
+/// The same with another public name.
+pub(crate) fn keys_of(public: &str, id: u8, byte: u8, now: u64) -> KeySet {
+    let mut keys = KeySet::new(name(public));
     let key = SealKey::from_bytes(&[byte; 32]).unwrap();
     keys.add(NonZeroU8::new(id).unwrap(), key, (now + 86_400) as u32, now).unwrap();
     keys
