@@ -12,7 +12,7 @@ pub use builder::ClientBuilder;
 use crate::cache::CredentialCache;
 use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::kernel::Kernel;
-use crate::kernel::race::Course;
+use crate::kernel::race::{Course, Lost};
 use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::race::ConnectAnyError;
 use crate::stream::Stream;
@@ -218,7 +218,6 @@ impl Client {
         }
         #[cfg(feature = "asap")]
         let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, &flights)?)));
-        let at_most_once = !flights.are_replayable(false);
         let course = Course {
             kernel: &shared.kernel,
             addresses,
@@ -241,7 +240,7 @@ impl Client {
         let _ = server;
         result
             .map(|finish| (finish.stream, finish.number))
-            .map_err(|error| ClientError::Connect { at_most_once, error })
+            .map_err(|Lost { error, once }| ClientError::Connect { at_most_once: once, error })
     }
 
     /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice. A
@@ -371,7 +370,7 @@ pub enum ClientError {
     /// No address answered.
     #[error("{}{error}", if *at_most_once && maybe_delivered(error) { "maybe delivered: " } else { "" })]
     Connect {
-        /// The data must not run twice, so it was not sent again.
+        /// Data that must not run twice has left, so it was not sent again.
         at_most_once: bool,
         /// Why, for each attempt.
         error: ConnectAnyError,

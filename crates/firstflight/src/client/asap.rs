@@ -10,8 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
 use crate::history::{History, Way};
 use crate::kernel::carried::Carried;
-use crate::kernel::race::Finish;
-use crate::race::ConnectAnyError;
+use crate::kernel::race::{Finish, Lost};
 use crate::record::{Names, Published};
 use crate::time::Time;
 use firstflight_credential::asap::{ClientCertificate, Identity};
@@ -235,7 +234,7 @@ impl Asap {
         &self,
         server: &Authority,
         offer: &Offer<'_>,
-        result: &Result<Finish, ConnectAnyError>,
+        result: &Result<Finish, Lost>,
     ) {
         let mut paths = self.paths();
         let (now, network) = (paths.time.now(), paths.network);
