@@ -119,6 +119,13 @@ impl Opening {
     const fn is_once(&self) -> bool {
         matches!(self, Self::Sealed(hello) if hello.is_once())
     }
+
+    const fn sealed(&self) -> Option<&SealedHello> {
+        match self {
+            Self::Sealed(hello) => Some(hello),
+            Self::Clear(_) => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -272,13 +279,26 @@ impl Connector {
         let connected = client.connect_made(server, &hellos).await;
         let Hellos { made, outcome, .. } = hellos;
         let Made { hellos, failed } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Whether a flight has left by a way that did not win.
+        let (winner, left) = match &connected {
+            Ok((stream, number)) => (Some(*number), stream.race().is_some_and(|race| race.data_left_twice())),
+            Err(error) => (None, error.maybe_delivered()),
+        };
+        let mut sealed = hellos.iter().filter_map(|(number, opening)| Some((*number, opening.sealed()?)));
+        if left
+            && sealed.clone().all(|(number, _)| Some(number) != winner)
+            && let Some((_, flight)) = sealed.next()
+        {
+            // All of them are copies of one request.
+            flight.unanswered();
+        }
         let (stream, number) = match (connected, failed) {
             (Ok(connected), _) => connected,
-            (Err(_), Some(failed)) => return Ended::Over(failed),
             // A flight that could run, and must not run twice, may be at the server.
-            (Err(error), None) if hellos.iter().any(|(_, opening)| opening.is_once()) => {
+            (Err(error), _) if hellos.iter().any(|(_, opening)| opening.is_once()) => {
                 return Ended::Over(ConnectError::MaybeDelivered(error.into()));
             }
+            (Err(_), Some(failed)) => return Ended::Over(failed),
             (Err(error), None) => return Ended::Over(error.into()),
         };
         stream.set_nodelay(true);

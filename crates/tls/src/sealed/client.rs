@@ -275,6 +275,11 @@ impl SealedHello {
         self.once
     }
 
+    /// The flight has left, and there is no connection on which it could be answered.
+    pub(crate) fn unanswered(&self) {
+        self.memory.failed();
+    }
+
     /// Reads what the server answers to the flight. `first`: it left in the first flight of the transport. Nothing is
     /// written before the server's Finished is verified and the server has taken the flight (7.1, 4.4).
     pub(crate) async fn finish<IO>(self, mut io: IO, first: bool) -> Ended<IO>
