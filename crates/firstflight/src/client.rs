@@ -234,7 +234,7 @@ impl Client {
         trial.into_iter().for_each(asap::Trial::over);
         #[cfg(feature = "asap")]
         if let Some((asap, offer)) = &offer {
-            asap.learn(server, offer, &result);
+            asap.learn(offer, &result);
         }
         #[cfg(not(feature = "asap"))]
         let _ = server;

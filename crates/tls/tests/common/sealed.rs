@@ -184,9 +184,14 @@ pub(crate) async fn read_flight(io: &mut Recorded) -> Vec<u8> {
 
 /// Somebody with the client's key opens its flight, and gives the ClientHello to this server. Returns how the server sees
 /// it, when the client has gone.
-pub(crate) async fn forward(mut io: Recorded, config: ServerConfig) -> ServerConnection {
-    let flight = read_flight(&mut io).await;
-    let hello = opened(&flight);
+pub(crate) async fn forward(io: Recorded, config: ServerConfig) -> ServerConnection {
+    forward_of(io, config, &keys(7, 5)).await
+}
+
+/// The same with other keys.
+pub(crate) async fn forward_of(mut io: Recorded, config: ServerConfig, keys: &KeySet) -> ServerConnection {
+    let flight = Flight::parse(&read_flight(&mut io).await).unwrap();
+    let hello = keys.open(&flight, 443, unix()).unwrap().inner().hello.to_vec();
     let mut server = ServerConnection::new(Arc::new(config)).unwrap();
     server.read_tls(&mut hello.as_slice()).unwrap();
     let _ = server.process_new_packets();
