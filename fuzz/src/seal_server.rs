@@ -241,12 +241,9 @@ impl World {
                 assert!(flags.complete && !server.client_certificates);
                 assert!(flags.replayable || vouched, "{why:?}");
                 assert!(page.t_ms.abs_diff(self.clock.unix_ms) <= 300_000);
-                if why == Why::ReplayableWithoutTable {
-                    assert!(flags.replayable && self.store.lost);
-                } else {
-                    assert!(!page.ran_early || self.started_behind, "request {id} ran early twice");
-                    self.ran(id, true);
-                }
+                assert!(!self.store.lost, "without an answer of the store");
+                assert!(!page.ran_early || self.started_behind, "request {id} ran early twice");
+                self.ran(id, true);
             }
             Runs::AfterFinished(waiting, _) => {
                 self.waiting.push((id, own, waiting));
@@ -272,6 +269,8 @@ impl World {
         }
         page.finished = true;
         let page = *page;
+        // It may not ask again.
+        self.store.answered = false;
         if waiting.finished_with(&self.clock, &mut self.store) == Finished::Run {
             assert!(self.clock.mono < waiting.deadline());
             assert!(page.flags.replayable || !page.bound || self.store.answered);

@@ -14,7 +14,7 @@ pub use outlook::Outlook;
 use crate::cache::CredentialCache;
 use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::kernel::Kernel;
-use crate::kernel::race::Course;
+use crate::kernel::race::{Course, Lost};
 use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::race::ConnectAnyError;
 use crate::stream::Stream;
@@ -242,7 +242,6 @@ impl Client {
         }
         #[cfg(feature = "asap")]
         let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, &flights)?)));
-        let at_most_once = !flights.are_replayable(false);
         let network = shared.kernel.network();
         let course = Course {
             kernel: &shared.kernel,
@@ -260,12 +259,12 @@ impl Client {
         trial.into_iter().for_each(asap::Trial::over);
         #[cfg(feature = "asap")]
         if let Some((asap, offer)) = &offer {
-            asap.learn(server, offer, &result);
+            asap.learn(offer, &result);
         }
         shared.kernel.note_contact(network, server, result.is_ok());
         result
             .map(|finish| (finish.stream, finish.number))
-            .map_err(|error| ClientError::Connect { at_most_once, error })
+            .map_err(|Lost { error, once }| ClientError::Connect { at_most_once: once, error })
     }
 
     /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice. A
@@ -395,7 +394,7 @@ pub enum ClientError {
     /// No address answered.
     #[error("{}{error}", if *at_most_once && maybe_delivered(error) { "maybe delivered: " } else { "" })]
     Connect {
-        /// The data must not run twice, so it was not sent again.
+        /// Data that must not run twice has left, so it was not sent again.
         at_most_once: bool,
         /// Why, for each attempt.
         error: ConnectAnyError,

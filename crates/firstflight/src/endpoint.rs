@@ -210,6 +210,10 @@ impl Endpoint {
         let (mut config, network) = (config.clone(), self.shared.lock().stack.config().network);
         let flights = Flights::Made(flight);
         let replayable = flights.are_replayable(config.asap.is_some());
+        if let (Some(name), Some(certified)) = (flights.block_name(), &mut config.asap) {
+            // The server's own name is hidden.
+            certified.identity = Identity::name(name, remote.port());
+        }
         let data = flights.by_engine(0, network, &mut config)?;
         let first = match replayable {
             true => FirstFlight::safely_replayable(&data),

@@ -88,6 +88,14 @@ pub trait MakeFlight: Send + Sync {
     /// a credential block, if `certified`, or without one.
     fn is_replayable(&self, certified: bool) -> bool;
 
+    /// The name that a credential block in front of what is made is signed for, if it is another one than the server's. A
+    /// client that hides the name of a server names the public name of the server's seal key
+    /// (`docs/spec/sealed.md` 7.5), which is one of the server's identities. The block's client key is used for this
+    /// server under this name only.
+    fn block_name(&self) -> Option<&str> {
+        None
+    }
+
     /// The first flight of an attempt. It is called once for each attempt that sends data, just before the data leaves:
     /// with the SYN, or after the handshake.
     ///
@@ -154,6 +162,14 @@ impl<'a> Flights<'a> {
         }
         let way = if config.carrier.is_some() { Way::Udp } else { Way::Ip };
         self.data(|| Carriage { attempt, network, way, block, mss })
+    }
+
+    /// The name that a credential block is signed for, if it is another one than the server's.
+    pub(crate) fn block_name(&self) -> Option<&'a str> {
+        match self {
+            Self::Given(_) => None,
+            Self::Made(made) => made.block_name(),
+        }
     }
 
     /// The data of an attempt on the kernel's TCP.

@@ -116,11 +116,11 @@ impl Kernel {
             carried: None,
         };
         let result = Self::race(course).await;
-        result.map(|finish| finish.stream)
+        result.map(|finish| finish.stream).map_err(|lost| lost.error)
     }
 
     /// Runs a race, and saves what it taught.
-    pub(crate) async fn race(course: race::Course<'_>) -> Result<race::Finish, ConnectAnyError> {
+    pub(crate) async fn race(course: race::Course<'_>) -> Result<race::Finish, race::Lost> {
         let kernel = course.kernel.clone();
         let result = race::run(course).await;
         kernel.save_later();

@@ -15,6 +15,7 @@ use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -105,6 +106,50 @@ fn what_must_not_run_twice_leaves_by_one_way_only() {
             Ok(Err(error)) => assert!(error.maybe_delivered(), "{error}"),
         }
         assert!(site.executed.try_recv().is_err(), "executed by another way");
+    });
+}
+
+/// An order that can only run behind a credential block, as a sealed one. The error says whether it may have run.
+#[test]
+fn a_made_order_that_was_reset_is_maybe_delivered() {
+    static RESETS: AtomicBool = AtomicBool::new(false);
+    struct Order;
+    impl MakeFlight for Order {
+        fn is_replayable(&self, certified: bool) -> bool {
+            !certified
+        }
+        fn make(&self, _: &Carriage) -> io::Result<Vec<u8>> {
+            Ok(REQUEST.to_vec())
+        }
+    }
+    in_namespace("3", || async {
+        let mut site = site::certified(|_, stream| {
+            if RESETS.load(Ordering::Relaxed) {
+                // The SYN-ACK was lost, and the reset is not.
+                nft("flush ruleset");
+                stream.abort();
+            }
+        })
+        .await;
+        let client = ready(site.client.servers_run_once(true)).await;
+        answer(client.connect_to(&site.at, safely()).await).await;
+        assert_eq!(site.executed.recv().await, Some(true));
+        let rule = format!(
+            "add table inet t; add chain inet t c {{ type filter hook input priority 0; }}; \
+             add rule inet t c udp sport {} drop",
+            site.udp_port
+        );
+        if !nft(&rule) {
+            return;
+        }
+        RESETS.store(true, Ordering::Relaxed);
+        let error = client.connect_made(&site.at, &Order).await.unwrap_err();
+        assert_eq!(site.executed.recv().await, Some(true));
+        assert!(error.maybe_delivered() && error.to_string().starts_with("maybe delivered: "), "{error}");
+        // By the kernel's TCP it has no block, so it cannot have run.
+        let error =
+            client.tcp_only().connect_made(&"127.0.0.1:1080".parse().unwrap(), &Order).await.unwrap_err();
+        assert!(!error.to_string().starts_with("maybe delivered"), "{error}");
     });
 }
 

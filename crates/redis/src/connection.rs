@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::memory::{Anonymous, Identity, field};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd};
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Value, from_redis_value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,8 +47,8 @@ pub(crate) struct Connection {
 }
 
 /// A memory's reply to a question.
-pub(crate) struct Reply {
-    pub value: Option<String>,
+pub(crate) struct Reply<T = String> {
+    pub value: Option<T>,
     /// Redis' own Unix time, milliseconds.
     pub store_ms: Option<u64>,
 }
@@ -126,6 +126,11 @@ impl Connection {
         format!("{}:{}:left:{ticket}", self.prefix, self.process)
     }
 
+    /// The name of a TLS session. It contains the process, so that a session in data that came back is not valid.
+    pub(crate) fn session(&self, id: &[u8]) -> String {
+        format!("{}:{}:session:{}", self.prefix, self.process, *firstflight_files::to_hex(id))
+    }
+
     /// Executes `commands`, and ignores their replies.
     pub(crate) async fn tell(&self, commands: impl Iterator<Item = Cmd>) -> Result<(), Failure> {
         let mut pipeline = redis::pipe();
@@ -140,7 +145,7 @@ impl Connection {
 
     /// The reply to `command`, if the memory is still the same and has lost nothing. Everything is one transaction,
     /// because a server can be replaced, or evict keys, between two commands.
-    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Reply, Failure> {
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<Reply<T>, Failure> {
         let policy = self.policy_is_due();
         let mut question = redis::pipe();
         question.atomic();
@@ -153,9 +158,13 @@ impl Connection {
             }
         }
         question.cmd("GET").arg(mark(&self.prefix, &self.process)).add_command(command.clone());
-        let mut replies: Vec<Option<String>> = question.query_async(&mut self.link.clone()).await?;
+        let mut replies: Vec<Value> = question.query_async(&mut self.link.clone()).await?;
         let (Some(value), Some(mark)) = (replies.pop(), replies.pop()) else { return Err(Failure::NoInfo) };
-        let info: String = replies.into_iter().flatten().collect();
+        let (value, mark): (Option<T>, Option<String>) = (read(value)?, read(mark)?);
+        let mut info = String::new();
+        for section in replies {
+            info += &read::<String>(section)?;
+        }
         if policy {
             check_policy(&info)?;
         }
@@ -175,6 +184,10 @@ impl Connection {
         }
         due
     }
+}
+
+fn read<T: FromRedisValue>(value: Value) -> Result<T, Failure> {
+    Ok(from_redis_value(value).map_err(redis::RedisError::from)?)
 }
 
 /// The key of a process' mark.

@@ -67,6 +67,11 @@ impl Failure {
         }
     }
 
+    /// Whether Redis answered, with an error: it does not execute this command for this user, for example.
+    pub(crate) fn is_of_command(&self) -> bool {
+        matches!(self, Self::Redis(error) if !error.is_io_error() && !error.is_unrecoverable_error())
+    }
+
     /// Whether the operator must act.
     pub(crate) fn is_lasting(&self) -> bool {
         matches!(self, Self::Evicts(_) | Self::Replica | Self::NoInfo)

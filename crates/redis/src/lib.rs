@@ -27,6 +27,9 @@
 //! [`RedisStore::run`] is the run table of sealed first flights for a farm (`docs/spec/sealed.md`, section 6.6). The same
 //! rules hold: without an answer nothing counts as new, and a new memory has a floor.
 //!
+//! # TLS sessions
+//! [`RedisSessions`] keeps the TLS sessions of a farm, so that a client resumes its session at every member.
+//!
 //! # Clocks
 //! If a guard compares signed stamps with the members' wall clocks, each question carries the member's clock. A member
 //! whose clock differs from Redis' clock by more than
@@ -55,8 +58,10 @@ mod memory;
 mod owed;
 mod question;
 mod run;
+mod sessions;
 
 pub use error::{ConnectError, StateError};
+pub use sessions::RedisSessions;
 
 use connection::{Connection, Reply};
 use error::Failure;
@@ -190,8 +195,8 @@ impl RedisStore {
         !self.0.lock().owed.is_empty()
     }
 
-    /// Leaves the farm: waits for at most two seconds until this is the last reference to the store and everything owed
-    /// was reported, and then writes the proof of that to [`Options::state`]. Returns whether that succeeded. If not,
+    /// Leaves the farm: waits for at most two seconds until this is the last reference to the store (a [`RedisSessions`] and
+    /// a server with this run table have one) and everything owed was reported, and then writes the proof of that to [`Options::state`]. Returns whether that succeeded. If not,
     /// or without this call, the next start of this member begins a new memory for all. Call it when the endpoint has
     /// stopped ([`Endpoint::shutdown`](firstflight::Endpoint::shutdown)).
     pub async fn close(self: Arc<Self>) -> bool {

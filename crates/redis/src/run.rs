@@ -1,10 +1,11 @@
 //! The run table of sealed first flights that the members of a farm share (`docs/spec/sealed.md`, section 6.6).
 
-use crate::RedisStore;
 use crate::connection::millis;
 use crate::question::Question as Asked;
+use crate::{Inner, RedisStore};
 use firstflight::credential::JobRequest;
-use firstflight_seal::{MemoryTable, Question, TableAnswer, TableLimits};
+use firstflight_seal::{MemoryTable, Question, SharedRunTable, TableAnswer, TableFuture, TableLimits};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -41,7 +42,10 @@ impl RedisStore {
                 (true, false) => TableAnswer::New,
             })
         };
-        let answer = match self.0.hear(request, read).await {
+        let waited_for = WaitedFor(&self.0, Some(request));
+        let heard = self.0.hear(request, read).await;
+        waited_for.ends();
+        let answer = match heard {
             Ok(answer) => answer.unwrap_or(TableAnswer::Seen),
             Err(_) => TableAnswer::Unavailable,
         };
@@ -49,6 +53,31 @@ impl RedisStore {
             self.0.lock().quota.count();
         }
         answer
+    }
+}
+
+impl SharedRunTable for RedisStore {
+    fn test_and_set(&self, question: &Question) -> TableFuture<'_> {
+        let question = *question;
+        Box::pin(async move { self.run(&question).await })
+    }
+}
+
+/// A question whose answer is waited for. If nobody waits any more, the server may run the request without an entry, so the
+/// store gets the question later.
+struct WaitedFor<'a>(&'a Arc<Inner>, Option<JobRequest>);
+
+impl WaitedFor<'_> {
+    fn ends(mut self) {
+        self.1 = None;
+    }
+}
+
+impl Drop for WaitedFor<'_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.1 {
+            self.0.missed(request);
+        }
     }
 }
 

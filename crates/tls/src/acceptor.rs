@@ -13,9 +13,7 @@ use crate::store::{self, Keeping, OfConnection, SessionStore};
 use crate::stream::TlsStream;
 use certificates::Certificates;
 use firstflight::{Stream, Time};
-use firstflight_seal::{
-    Finished, Flight, Intake, PROTOCOL_PREFIX, REJECT, Refused, Runs, Step, Waiting, Why, is_reserved,
-};
+use firstflight_seal::{Flight, Intake, PROTOCOL_PREFIX, REJECT, Refused, Runs, Step, Waiting, is_reserved};
 use rustls::server::{Accepted, AcceptedAlert};
 use rustls::{AlertDescription, HandshakeKind, ServerConfig, ServerConnection};
 use std::fmt;
@@ -312,7 +310,7 @@ impl Acceptor {
     async fn open(&self, seal: &SealServer, flight: &Flight, from: &Arrival) -> Result<Taken, Decline> {
         let arrived = seal.now();
         let opened = seal.open(flight, from)?;
-        let hello = opened.check(|name| seal.serves(name))?;
+        let hello = opened.check()?;
         let rejected = |why: &dyn fmt::Display| {
             tracing::debug!("a sealed first flight is rejected: {why}");
             Decline::Reject
@@ -333,7 +331,7 @@ impl Acceptor {
         if retried || connection.alpn_protocol() != Some(&name) {
             return Err(rejected(&"TLS would ask for another ClientHello"));
         }
-        let (waiting, why) = match seal.judge(&opened, &hello, from, self.shared.asks, arrived) {
+        let (waiting, why) = match seal.judge(&opened, &hello, from, self.shared.asks, arrived).await {
             Runs::Now(why) => (None, why),
             Runs::AfterFinished(waiting, why) => (Some(waiting), why),
             Runs::Reject(why) => return Err(rejected(&format_args!("{why:?}"))),
@@ -367,13 +365,12 @@ impl Acceptor {
         };
         let late = || Err(AcceptError::Timeout(Waiting::WITHIN));
         let mut stream = seal.time().timeout(left, finishing).await.unwrap_or_else(late)?;
-        match seal.finished(&waiting) {
-            Finished::Run => Ok(stream.sealed(request, info)),
-            Finished::Close(why) => {
+        match seal.finished(&waiting).await {
+            Ok(()) => Ok(stream.sealed(request, info)),
+            Err(why) => {
                 let _ = stream.io_mut().shutdown().await;
                 Err(why.map_or(AcceptError::Timeout(Waiting::WITHIN), AcceptError::NotRun))
             }
-            Finished::Ask(_) => Err(AcceptError::NotRun(Why::NoTable)),
         }
     }
 }

@@ -6,7 +6,7 @@ mod dial;
 pub use builder::ConnectorBuilder;
 pub(crate) use dial::Dial;
 
-use crate::error::ConnectError;
+use crate::error::{ConnectError, HiddenError};
 use crate::groups::Groups;
 use crate::hello::Hello;
 use crate::sealed::{self, Considered, Ended, SealClient, SealedHello, SealedRequest};
@@ -19,6 +19,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -98,7 +99,7 @@ struct Hellos<'a> {
     connector: &'a Connector,
     server: &'a Authority,
     data: FirstFlight<'a>,
-    sealed: Option<SealedRequest<'a>>,
+    sealed: Option<&'a SealedRequest<'a>>,
     /// What became of the seal of a hello in clear.
     outcome: Option<Outcome>,
     made: Mutex<Made>,
@@ -121,6 +122,13 @@ impl Opening {
     const fn is_once(&self) -> bool {
         matches!(self, Self::Sealed(hello) if hello.is_once())
     }
+
+    const fn sealed(&self) -> Option<&SealedHello> {
+        match self {
+            Self::Sealed(hello) => Some(hello),
+            Self::Clear(_) => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -132,7 +140,7 @@ struct Made {
 
 impl Hellos<'_> {
     fn opening(&self, carriage: &Carriage) -> Result<Opening, ConnectError> {
-        let sealed = match &self.sealed {
+        let sealed = match self.sealed {
             Some(request) => request.seal_for(self.connector, carriage)?,
             None => None,
         };
@@ -152,7 +160,11 @@ impl Hellos<'_> {
 impl MakeFlight for Hellos<'_> {
     /// A ClientHello runs nothing, and early data is only what may be executed twice.
     fn is_replayable(&self, certified: bool) -> bool {
-        self.sealed.as_ref().is_none_or(|request| request.is_replayable(certified))
+        self.sealed.is_none_or(|request| request.is_replayable(certified))
+    }
+
+    fn block_name(&self) -> Option<&str> {
+        self.sealed?.block_name()
     }
 
     fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
@@ -219,7 +231,25 @@ impl Connector {
         server: &Authority,
         data: FirstFlight<'_>,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        self.reach(Dial::Client(client), server, data, true).await
+        self.reach(Dial::Client(client, None), server, data, true).await
+    }
+
+    /// Like [`Connector::connect_to`], for a caller that has looked up the addresses itself, best one first: for example by an
+    /// encrypted resolver, because the server's name is hidden.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    ///
+    /// # Panics
+    /// As [`Connector::connect`].
+    pub async fn connect_at(
+        &self,
+        client: &Client,
+        server: &Authority,
+        addresses: &[SocketAddr],
+        data: FirstFlight<'_>,
+    ) -> Result<TlsStream<Stream>, ConnectError> {
+        self.reach(Dial::Client(client, Some(addresses)), server, data, true).await
     }
 
     /// `complete`: the data is a whole request.
@@ -233,15 +263,18 @@ impl Connector {
         let (sealed, outcome) = match self.consider(server, data, complete) {
             None => (None, None),
             Some(Considered::Clear(outcome)) => (None, Some(outcome)),
+            Some(Considered::Hidden(error)) => return Err(ConnectError::Hidden(error)),
             Some(Considered::Sealed(request)) => (Some(request), Some(Outcome::Declined)),
         };
-        match self.attempt(dial, server, data, sealed, outcome).await {
+        match self.attempt(dial, server, data, sealed.as_ref(), outcome).await {
             Ended::Taken(stream) => Ok(*stream),
             Ended::Over(error) => Err(error),
             Ended::Rejected(stream, read) => self.go_on_in_clear(stream, read, server, data).await,
             Ended::Failed(error) => {
-                tracing::debug!("a sealed first flight to {server} failed, ordinary TLS follows: {error}");
-                match self.attempt(dial, server, data, None, Some(Outcome::TransportRefused)).await {
+                tracing::debug!("a sealed first flight to {server} failed, and goes again: {error}");
+                // In ordinary TLS, unless that would name the server.
+                let sealed = sealed.as_ref().filter(|request| request.is_hidden());
+                match self.attempt(dial, server, data, sealed, Some(Outcome::TransportRefused)).await {
                     Ended::Taken(stream) => Ok(*stream),
                     Ended::Over(error) | Ended::Failed(error) => Err(error),
                     Ended::Rejected(..) => Err(ConnectError::Closed),
@@ -267,20 +300,33 @@ impl Connector {
         dial: Dial<'_>,
         server: &Authority,
         data: FirstFlight<'_>,
-        sealed: Option<SealedRequest<'_>>,
+        sealed: Option<&SealedRequest<'_>>,
         outcome: Option<Outcome>,
     ) -> Ended<Stream> {
         let hellos = Hellos { connector: self, server, data, sealed, outcome, made: Mutex::default() };
         let connected = dial.open(server, &hellos).await;
         let Hellos { made, outcome, .. } = hellos;
         let Made { hellos, failed } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Whether a flight has left by a way that did not win.
+        let (winner, left) = match &connected {
+            Ok((stream, number)) => (Some(*number), stream.race().is_some_and(|race| race.data_left_twice())),
+            Err(error) => (None, error.maybe_delivered()),
+        };
+        let mut sealed = hellos.iter().filter_map(|(number, opening)| Some((*number, opening.sealed()?)));
+        if left
+            && sealed.clone().all(|(number, _)| Some(number) != winner)
+            && let Some((_, flight)) = sealed.next()
+        {
+            // All of them are copies of one request.
+            flight.unanswered();
+        }
         let (stream, number) = match (connected, failed) {
             (Ok(connected), _) => connected,
-            (Err(_), Some(failed)) => return Ended::Over(failed),
             // A flight that could run, and must not run twice, may be at the server.
-            (Err(error), None) if hellos.iter().any(|(_, opening)| opening.is_once()) => {
+            (Err(error), _) if hellos.iter().any(|(_, opening)| opening.is_once()) => {
                 return Ended::Over(ConnectError::MaybeDelivered(error.into()));
             }
+            (Err(_), Some(failed)) => return Ended::Over(failed),
             (Err(error), None) => return Ended::Over(error.into()),
         };
         stream.set_nodelay(true);
@@ -335,6 +381,7 @@ impl Connector {
         let (sealed, outcome) = match self.consider(server, data, true) {
             None => (None, None),
             Some(Considered::Clear(outcome)) => (None, Some(outcome)),
+            Some(Considered::Hidden(error)) => return Err(ConnectError::Hidden(error)),
             Some(Considered::Sealed(request)) => {
                 (request.seal_over(self, departure)?, Some(Outcome::Declined))
             }
@@ -353,7 +400,8 @@ impl Connector {
     /// [`Endpoint::connect`](firstflight::Endpoint::connect). A ticket is used up by it.
     ///
     /// # Errors
-    /// [`ConnectError::Name`] and [`ConnectError::Config`]: the caller is at fault.
+    /// [`ConnectError::Name`] and [`ConnectError::Config`]: the caller is at fault. [`ConnectError::Hidden`]: these bytes would
+    /// name a server whose name is hidden.
     pub fn hello(
         &self,
         server: &Authority,
@@ -372,15 +420,30 @@ impl Connector {
         departure: Departure,
         names: Vec<Vec<u8>>,
     ) -> Result<Hello, ConnectError> {
-        self.hello_offering(server, departure, FirstFlight::empty(), names, false)
+        self.any_hello(server, departure, FirstFlight::empty(), names, false)
     }
 
     pub(crate) fn time(&self) -> &Time {
         &self.shared.time
     }
 
-    /// Like [`Connector::hello`], offering these protocols. `early`: early data is allowed.
+    /// Like [`Connector::hello`], offering these protocols. `early`: early data is allowed. Every ClientHello in clear comes
+    /// from here.
     fn hello_offering(
+        &self,
+        server: &Authority,
+        departure: Departure,
+        data: FirstFlight<'_>,
+        alpn: Vec<Vec<u8>>,
+        early: bool,
+    ) -> Result<Hello, ConnectError> {
+        if self.shared.seal.as_ref().is_some_and(|seal| seal.hides(server)) {
+            return Err(ConnectError::Hidden(HiddenError::Request));
+        }
+        self.any_hello(server, departure, data, alpn, early)
+    }
+
+    fn any_hello(
         &self,
         server: &Authority,
         departure: Departure,

@@ -69,6 +69,33 @@ pub enum ConnectError {
     /// Data that must not be executed twice was on its way when the connection broke.
     #[error("maybe delivered: {0}")]
     MaybeDelivered(io::Error),
+    /// The server's name is hidden ([`SealClient::hide`](crate::SealClient::hide)), and there is no connection that does not
+    /// name it in clear. The data was not executed, unless it may be executed twice.
+    #[error("the server's name is hidden: {0}")]
+    Hidden(HiddenError),
+}
+
+/// Why a server whose name is hidden is not contacted, or not any more. Its name was not sent in clear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HiddenError {
+    /// No key of it is known, or none that may be used now and comes from a source that is trusted. Look up its record.
+    #[error("there is no key to seal it to")]
+    NoKey,
+    /// Its key has the name itself as public name. The server's record hides nothing.
+    #[error("it is the public name of its own key, so it cannot be hidden")]
+    PublicName,
+    /// The request cannot be sealed: it is empty or too long for a sealed first flight, or its protocol is not known. The
+    /// caller is at fault.
+    #[error("the request cannot be sealed (it is empty or too long, or has no protocol)")]
+    Request,
+    /// A server that does not know sealed first flights answered one for it within the last day: its key may be a forged
+    /// one.
+    #[error("its key may be forged, as a server did not take a sealed request")]
+    Stopped,
+    /// The server says that it cannot open the request, or somebody on the path does. Look up its record again.
+    #[error("the server has another key by now, or somebody on the path says so")]
+    Rejected,
 }
 
 impl ConnectError {
@@ -108,6 +135,8 @@ impl From<ConnectError> for io::Error {
             ConnectError::Closed => io::ErrorKind::UnexpectedEof,
             ConnectError::Timeout(_) => io::ErrorKind::TimedOut,
             ConnectError::Io(error) | ConnectError::MaybeDelivered(error) => error.kind(),
+            ConnectError::Hidden(HiddenError::Request) => io::ErrorKind::InvalidInput,
+            ConnectError::Hidden(_) => io::ErrorKind::NotConnected,
         };
         Self::new(kind, error)
     }

@@ -74,7 +74,7 @@ impl Connector {
                 let data = safety.flight(&first);
                 // More of a request with effects may follow.
                 let complete = data.is_replayable();
-                Ok(connector.reach(Dial::Client(&client), &server, data, complete).await?)
+                Ok(connector.reach(Dial::Client(&client, None), &server, data, complete).await?)
             })
         });
         LazyTlsStream { state: State::Idle(Some(connect)), waiting: Arc::default() }

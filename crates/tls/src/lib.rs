@@ -66,7 +66,7 @@ mod tickets;
 
 pub use acceptor::{Acceptor, AcceptorBuilder, ClientCertificates, Tickets};
 pub use connector::{Connector, ConnectorBuilder, Departure};
-pub use error::{AcceptError, ConfigError, ConnectError};
+pub use error::{AcceptError, ConfigError, ConnectError, HiddenError};
 pub use farm::FarmTickets;
 pub use firstflight_seal as seal;
 pub use groups::Hybrid;

@@ -1,5 +1,8 @@
 //! A server's sessions.
 
+#[cfg(feature = "redis")]
+mod redis;
+
 use rustls::server::StoresServerSessions;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

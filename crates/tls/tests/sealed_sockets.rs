@@ -12,7 +12,7 @@ mod site;
 
 use common::Ca;
 use common::sealed::{SAFE, rng, unix};
-use firstflight::credential::asap::{Identity, PrivateKey};
+use firstflight::credential::asap::{AcceptedBlock, Identity, PrivateKey};
 use firstflight::record::Published;
 use firstflight::{Authority, Carriage, Client, ClientBuilder, FirstFlight, MakeFlight, Server, Way};
 use firstflight_tls::rustls::{self, ClientConfig};
@@ -20,11 +20,12 @@ use firstflight_tls::seal::{
     Bind, Draft, HostName, KeySet, KeySource, Outcome, REJECT, Record, Rid, Room, SealKey, Target, Why,
 };
 use firstflight_tls::{ConnectError, Connector, SealClient, SealServer, SealedInfo};
-use namespace::in_namespace;
+use namespace::{in_namespace, nft};
 use site::{NETWORK, REQUEST, block, once, ready, safely};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -45,11 +46,16 @@ struct World {
 }
 
 async fn world() -> World {
+    world_behind(NAME).await
+}
+
+/// The keys have this public name, and blocks are signed for it.
+async fn world_behind(public: &str) -> World {
     let key = PrivateKey::from_seed(&[1; 32]);
     let verifier = site::verifier(&key).await;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let policy = site::policy(&key, Identity::name(NAME, port));
+    let policy = site::policy(&key, Identity::name(public, port));
     let server = Server::builder().address(address).asap(policy).bind().unwrap();
     let at: Authority = format!("{NAME}:{port}").parse().unwrap();
     let udp_port = server.udp_port().unwrap();
@@ -57,10 +63,11 @@ async fn world() -> World {
     let client =
         Client::builder().network(NETWORK).verifier(verifier).no_resolver().record(at.clone(), published);
 
-    let mut keys = KeySet::new(NAME.parse().unwrap());
+    let mut keys = KeySet::new(public.parse().unwrap());
     let (id, now) = (NonZeroU8::new(7).unwrap(), unix());
     keys.add(id, SealKey::from_bytes(&[5; 32]).unwrap(), (now + 86_400) as u32, now).unwrap();
-    let seal = SealServer::builder(keys, port).first_start(true).build().unwrap();
+    let seal =
+        SealServer::builder(keys, port).serves([NAME.parse().unwrap()]).first_start(true).build().unwrap();
     let record = seal.record().unwrap();
     let ca = Ca::new();
     let made = ca.certify(NAME);
@@ -227,6 +234,171 @@ fn a_foreign_flight_under_a_block_is_rejected() {
             stream.read_exact(&mut first).await.unwrap();
             assert!(stream.outcome().is_accepted(), "{}", stream.outcome());
             assert_eq!(first == REJECT, !right, "{first:x?}");
+        }
+    });
+}
+
+const PUBLIC: &str = "public.example";
+
+/// The block is signed for the public name, and the server takes no block for another. So the request runs early, also if it
+/// must not run twice.
+#[test]
+fn a_hidden_name_in_udp_under_a_block() {
+    in_namespace("3", || async {
+        let mut world = world_behind(PUBLIC).await;
+        let client = ready(world.client.servers_run_once(true)).await;
+        let seal = SealClient::new().record(world.at.clone(), world.record.clone(), KeySource::Configuration);
+        let of = |seal| world.ca.connector().http1().seal(seal).build().unwrap();
+        let (visible, hidden) = (of(seal.clone()), of(seal.hide(world.at.clone())));
+        for first in [safely(), once()] {
+            let (way, outcome, seen) = ask((&hidden, &world.at), &client, &mut world.seen, first).await;
+            assert_eq!((way, outcome), (Way::Udp, Some(Outcome::OneRoundTrip)));
+            assert_eq!(why(seen), (true, true, Why::Block));
+        }
+        // Otherwise the block is for the name, which is no identity of this server.
+        client.forget();
+        let (_, _, seen) = ask((&visible, &world.at), &client, &mut world.seen, safely()).await;
+        assert_eq!(why(seen), (false, true, Why::Replayable));
+    });
+}
+
+/// The client key of the blocks for a hidden name is used for nothing else.
+#[test]
+fn a_hidden_name_has_a_client_key_of_its_own() {
+    #[derive(Default)]
+    struct Looks(Option<&'static str>, Mutex<Option<AcceptedBlock>>);
+    impl MakeFlight for Looks {
+        fn is_replayable(&self, _: bool) -> bool {
+            true
+        }
+        fn block_name(&self) -> Option<&str> {
+            self.0
+        }
+        fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
+            // The first attempt is the one in UDP.
+            if let Some(block) = carriage.block {
+                self.1.lock().unwrap().get_or_insert(block);
+            }
+            Err(io::Error::other("nothing leaves"))
+        }
+    }
+    in_namespace("3", || async {
+        let world = world().await;
+        let client = world.client.build().unwrap();
+        let mut keys = Vec::new();
+        for name in [None, Some(PUBLIC), Some("other.example"), Some(PUBLIC), None] {
+            assert!(client.prepare(Duration::from_secs(20)).await);
+            let looks = Looks(name, Mutex::default());
+            let failed = client.connect_made(&world.at, &looks).await.is_err();
+            let block = looks.1.into_inner().unwrap().unwrap();
+            assert!(failed);
+            assert_eq!(block.identity, *Identity::name(name.unwrap_or(NAME), world.at.port()).digest());
+            keys.push(block.client_key);
+        }
+        let [none, public, other, public_again, none_again] = keys.try_into().unwrap();
+        assert_eq!((none, public), (none_again, public_again));
+        assert!(none != public && none != other && public != other);
+    });
+}
+
+/// A hidden name is not looked up by `connect_at`. Its flight goes again by itself when a connection breaks, and only sealed.
+#[test]
+fn a_hidden_name_goes_again_sealed_only() {
+    in_namespace("3", || async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let at: Authority = format!("hidden.invalid:{}", address.port()).parse().unwrap();
+        let record = common::sealed::keys(7, 5).record(unix()).unwrap();
+        let seal = SealClient::new().record(at.clone(), record, KeySource::Configuration).hide(at.clone());
+        let connector = Ca::new().connector().http1().seal(seal).build().unwrap();
+        let client = Client::new();
+        for first in [safely(), once()] {
+            let addresses = [address];
+            let connecting = connector.connect_at(&client, &at, &addresses, first);
+            let serving = async {
+                for _ in 0..2 {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let mut head = [0; 6];
+                    stream.read_exact(&mut head).await.unwrap();
+                    assert_eq!(head[..3], [0xff, 0x53, 0x11], "in clear");
+                    let mut rest = vec![0; usize::from(u16::from_be_bytes([head[4], head[5]]))];
+                    stream.read_exact(&mut rest).await.unwrap();
+                    stream.shutdown().await.unwrap();
+                    let mut more = Vec::new();
+                    stream.read_to_end(&mut more).await.unwrap();
+                    assert!(more.is_empty());
+                }
+            };
+            let (connected, ()) = tokio::join!(connecting, serving);
+            assert!(matches!(connected.unwrap_err(), ConnectError::Closed));
+        }
+        let nothing = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(nothing.is_err(), "a third connection");
+    });
+}
+
+/// A flight that has left counts as failed if no connection could be made: after two in a row none is sent.
+#[test]
+fn failed_connects_count() {
+    in_namespace("3", || async {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let addresses = [1, 2].map(|n| SocketAddr::from(([127, 0, 0, n], port)));
+        let server = addresses.iter().fold(Server::builder(), |server, at| server.address(*at)).tcp_only();
+        let server = server.bind().unwrap();
+        let at: Authority = format!("{NAME}:{port}").parse().unwrap();
+        let mut keys = KeySet::new(NAME.parse().unwrap());
+        let (id, now) = (NonZeroU8::new(7).unwrap(), unix());
+        keys.add(id, SealKey::from_bytes(&[5; 32]).unwrap(), (now + 86_400) as u32, now).unwrap();
+        let seal = SealServer::builder(keys, port).first_start(true).build().unwrap();
+        let record = seal.record().unwrap();
+        let (ca, client) = (Ca::new(), Client::new());
+        let made = ca.certify(NAME);
+        let acceptor = firstflight_tls::Acceptor::builder().certificate(made.chain(), made.key());
+        let acceptor = acceptor.alpn(["http/1.1"]).seal(seal).build().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let stream = server.accept().await.unwrap();
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let _ = stream.write_all(b"answer").await;
+                    let _ = stream.shutdown().await;
+                });
+            }
+        });
+        let connector = || {
+            let seal = SealClient::new().record(at.clone(), record.clone(), KeySource::Configuration);
+            ca.connector().http1().seal(seal).build().unwrap()
+        };
+        let visit = async |connector: &Connector, address| {
+            let mut stream = connector.connect_at(&client, &at, &[address], safely()).await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            Ok::<_, ConnectError>(stream.seal_outcome().unwrap())
+        };
+        let refused = format!(
+            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
+             add rule ip t c tcp dport {port} reject with tcp reset"
+        );
+        for failures in [1, 2] {
+            // The first visit to each address gets its cookie.
+            let (connector, fresh) = (connector(), connector());
+            for address in addresses {
+                visit(&fresh, address).await.unwrap();
+                assert_eq!(visit(&fresh, address).await.unwrap(), Outcome::OneRoundTrip);
+            }
+            if !nft(&refused) {
+                return;
+            }
+            for address in &addresses[..failures] {
+                let error = visit(&connector, *address).await.unwrap_err();
+                assert!(matches!(&error, ConnectError::Connect(error) if error.maybe_delivered()), "{error}");
+                assert!(!error.maybe_delivered(), "it may run twice, so it can go again");
+            }
+            assert!(nft("flush ruleset"));
+            let outcome = visit(&connector, addresses[0]).await.unwrap();
+            assert_eq!(outcome == Outcome::Declined, failures == 2, "{outcome}");
+            client.forget();
         }
     });
 }

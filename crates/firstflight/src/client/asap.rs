@@ -10,8 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
 use crate::history::{History, Way};
 use crate::kernel::carried::Carried;
-use crate::kernel::race::Finish;
-use crate::race::ConnectAnyError;
+use crate::kernel::race::{Finish, Lost};
 use crate::record::{Names, Published};
 use crate::time::Time;
 use firstflight_credential::asap::{ClientCertificate, Identity};
@@ -78,6 +77,8 @@ pub(super) struct Offer<'a> {
     endpoint: &'a Endpoint,
     remote: SocketAddr,
     config: ConnectConfig,
+    /// What the certificate is used for.
+    site: Site,
     certificate: Arc<ClientCertificate>,
     /// The network on which the connect begins.
     network: NetworkId,
@@ -195,7 +196,12 @@ impl Asap {
         let may_ride = !flights.are_empty() && (replayable || self.settings.once);
         let published = self.records.known(server).filter(|_| may_ride)?;
         let (port, engine) = (published.udp_port?, self.engine.get()?.as_ref()?);
-        let site = Site::new(&server.host().to_string());
+        let host = server.host().to_string();
+        let (site, identity) = match (flights.block_name(), server.host()) {
+            (Some(name), _) => (Site::behind(&host, name), Identity::name(name, server.port())),
+            (None, Host::Ip(ip)) => (Site::new(&host), Identity::address(*ip, server.port())),
+            (None, Host::Name(name)) => (Site::new(&host), Identity::name(name, server.port())),
+        };
         let (remote, certificate, network) = {
             let paths = self.paths();
             if !paths.health.allows(replayable, paths.time.now()) {
@@ -206,10 +212,6 @@ impl Asap {
                 let certificate = engine.pool.certificate_for(&site, remote.ip(), &published.verifiers)?;
                 Some((*remote, certificate, paths.network))
             })?
-        };
-        let identity = match server.host() {
-            Host::Ip(ip) => Identity::address(*ip, server.port()),
-            Host::Name(name) => Identity::name(name, server.port()),
         };
         let certified = Certified {
             now: certificate.obtained(),
@@ -222,7 +224,7 @@ impl Asap {
         };
         let config =
             ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).carrier(Some(port));
-        Some(Offer { endpoint: &engine.endpoint, remote, config, certificate, network })
+        Some(Offer { endpoint: &engine.endpoint, remote, config, site, certificate, network })
     }
 
     /// Begins a connect with an offer.
@@ -231,12 +233,7 @@ impl Asap {
     }
 
     /// Remembers how a connect with `offer` went.
-    pub(super) fn learn(
-        &self,
-        server: &Authority,
-        offer: &Offer<'_>,
-        result: &Result<Finish, ConnectAnyError>,
-    ) {
+    pub(super) fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
         let mut paths = self.paths();
         let (now, network) = (paths.time.now(), paths.network);
         if network != offer.network {
@@ -262,7 +259,7 @@ impl Asap {
         let Some(engine) = self.engine.get().and_then(Option::as_ref) else { return };
         match finish.stream.outcome().reason() {
             Some(Reason::AddressMismatch) => {
-                engine.pool.mismatched(&Site::new(&server.host().to_string()), &offer.certificate);
+                engine.pool.mismatched(&offer.site, &offer.certificate);
             }
             Some(Reason::Expired | Reason::BadSignature | Reason::UntrustedVerifier) => {
                 engine.pool.forget(&offer.certificate);

@@ -196,15 +196,22 @@ pub(crate) struct Finish {
     pub carrier_lost: bool,
 }
 
+/// Why a race has no winner.
+pub(crate) struct Lost {
+    pub error: ConnectAnyError,
+    /// Data that must not run twice left with one of the attempts.
+    pub once: bool,
+}
+
 /// Runs a race. Data that must not run twice leaves by one attempt only.
-pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
+pub(crate) async fn run(course: Course<'_>) -> Result<Finish, Lost> {
     let (mut waiting, mut wait) = course.plan();
     let mut running: Vec<Running<'_>> = Vec::with_capacity(AT_ONCE);
     let mut numbers = 0..;
     let mut tried = Vec::new();
     // Addresses to which no SYN could be sent.
     let mut unreachable = Vec::new();
-    let mut failed = Vec::new();
+    let (mut failed, mut once) = (Vec::new(), false);
     let mut fast = Fast::default();
     let mut next_at = Instant::now();
     let network = course.network;
@@ -224,6 +231,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                         };
                         if attempt.taken > 0 && !attempt.replayable {
                             // It may be at the server. No other attempt may send it.
+                            once = true;
                             waiting.clear();
                         }
                         // Only the first attempt uses Fast Open.
@@ -298,10 +306,11 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
                         memory.raced(winner.remote, &before);
                     }
                 }
+                once |= !attempt.replayable;
                 let won = Won { attempt, stream, taken, fast, network };
                 return won.deliver(course.kernel, &course.flights).await.map_err(|error| {
                     failed.push(error);
-                    ConnectAnyError { attempts: failed }
+                    Lost { error: ConnectAnyError { attempts: failed }, once }
                 });
             }
             Some((attempt, Err((outcome, error)))) => {
@@ -330,7 +339,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, ConnectAnyError> {
             }
         }
     }
-    Err(ConnectAnyError { attempts: failed })
+    Err(Lost { error: ConnectAnyError { attempts: failed }, once })
 }
 
 /// When there is a place for another attempt. The oldest one keeps its place for two seconds: the kernel sends a lost SYN

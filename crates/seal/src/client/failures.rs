@@ -18,6 +18,8 @@ pub struct Failures<Network: Hash + Eq, Server: Hash + Eq> {
 struct Row {
     in_a_row: u8,
     stopped_until: Option<Instant>,
+    /// Until when its key counts as a forged one.
+    misbehaved_until: Option<Instant>,
 }
 
 impl<Network: Hash + Eq + Clone, Server: Hash + Eq + Clone> Failures<Network, Server> {
@@ -43,6 +45,13 @@ impl<Network: Hash + Eq + Clone, Server: Hash + Eq + Clone> Failures<Network, Se
         network_open && row.and_then(|row| row.stopped_until).is_none_or(|until| now >= until)
     }
 
+    /// Whether a flight with a hidden name may be sent (7.5). Nothing else could be sent in its place, so only a wrong
+    /// selection stops it.
+    pub fn allows_hidden(&self, network: &Network, server: &Server, now: Instant) -> bool {
+        let row = self.servers.peek(&(network.clone(), server.clone()));
+        row.and_then(|row| row.misbehaved_until).is_none_or(|until| now >= until)
+    }
+
     /// No valid Finished of the server answered a flight.
     pub fn failed(&mut self, network: &Network, server: &Server, now: Instant) {
         self.add(network, server, 1, now);
@@ -51,6 +60,9 @@ impl<Network: Hash + Eq + Clone, Server: Hash + Eq + Clone> Failures<Network, Se
     /// The server selected another ALPN name (4.4): its key may be a forged one.
     pub fn misbehaved(&mut self, network: &Network, server: &Server, now: Instant) {
         self.add(network, server, Self::OF_A_SERVER, now);
+        if let Some(row) = self.servers.get_mut(&(network.clone(), server.clone())) {
+            row.misbehaved_until = Some(now + Self::STOP);
+        }
     }
 
     /// A flight was taken.
@@ -59,7 +71,7 @@ impl<Network: Hash + Eq + Clone, Server: Hash + Eq + Clone> Failures<Network, Se
     }
 
     fn add(&mut self, network: &Network, server: &Server, failures: u8, now: Instant) {
-        let fresh = || Row { in_a_row: 0, stopped_until: None };
+        let fresh = || Row { in_a_row: 0, stopped_until: None, misbehaved_until: None };
         let row = self.servers.get_or_insert_mut((network.clone(), server.clone()), fresh);
         // After a stop one failure stops again.
         row.in_a_row = row.in_a_row.saturating_add(failures);
@@ -108,6 +120,20 @@ mod tests {
         assert!(!failures.allows(&1, &"a", day), "one failure stops it again");
         failures.misbehaved(&1, &"b", NOW);
         assert!(!failures.allows(&1, &"b", NOW));
+    }
+
+    #[test]
+    fn only_a_wrong_selection_stops_a_hidden_name() {
+        let mut failures = Failures::new();
+        for server in ["a", "b", "c"] {
+            failures.failed(&1, &server, NOW);
+            failures.failed(&1, &server, NOW);
+            assert!(!failures.allows(&1, &server, NOW) && failures.allows_hidden(&1, &server, NOW));
+        }
+        failures.misbehaved(&1, &"a", NOW);
+        let day = NOW + Failures::<i32, &str>::STOP;
+        assert!(!failures.allows_hidden(&1, &"a", NOW) && failures.allows_hidden(&1, &"a", day));
+        assert!(failures.allows_hidden(&2, &"a", NOW) && failures.allows_hidden(&1, &"b", NOW));
     }
 
     #[test]

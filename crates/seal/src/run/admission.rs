@@ -65,8 +65,6 @@ pub enum Why {
     Block,
     /// Early: replayable.
     Replayable,
-    /// Early without an entry: replayable, while the store does not answer.
-    ReplayableWithoutTable,
     /// The bind is not that of the accepted block.
     WrongBind,
     /// The block does not sign the flight's first 38 bytes.
@@ -229,10 +227,8 @@ impl Asked {
                 Runs::AfterFinished(waiting.held(held), Why::Floor)
             }
             TableAnswer::Full => Runs::AfterFinished(waiting, Why::Full),
-            TableAnswer::Unavailable if waiting.is_replayable() || !on(Defence::StoreLost) => {
-                Runs::Now(Why::ReplayableWithoutTable)
-            }
-            TableAnswer::Unavailable => Runs::AfterFinished(waiting, Why::NoTable),
+            TableAnswer::Unavailable if !on(Defence::StoreLost) => Runs::Now(why),
+            TableAnswer::Unavailable => Runs::AfterFinished(waiting.held(Held::Unknown), Why::NoTable),
         }
     }
 }

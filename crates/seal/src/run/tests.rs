@@ -154,7 +154,7 @@ fn what_the_table_answers() {
     };
     let early = |flags, bind, block, answer| why(&asked(flags, bind, block).answered(answer));
     let lost = TableAnswer::Unavailable;
-    assert_eq!(early(BOTH, Bind::NONE, BlockState::None, lost), ("now", Why::ReplayableWithoutTable));
+    assert_eq!(early(BOTH, Bind::NONE, BlockState::None, lost), ("after", Why::NoTable));
     assert_eq!(early(COMPLETE, BOUND, block(), lost), ("after", Why::NoTable));
     assert_eq!(early(COMPLETE, BOUND, block(), TableAnswer::Full), ("after", Why::Full));
     assert_eq!(early(COMPLETE, BOUND, block(), TableAnswer::Seen), ("close", Why::Seen));
@@ -165,6 +165,17 @@ fn what_the_table_answers() {
     };
     assert_eq!(floor(true), Finished::Run, "the entry is its own");
     assert!(matches!(floor(false), Finished::Ask(_)));
+
+    let unanswered = |flags, bind, block| match asked(flags, bind, block).answered(lost) {
+        Runs::AfterFinished(waiting, Why::NoTable) => waiting.finished(&clock(1)),
+        runs => panic!("{runs:?}"),
+    };
+    assert_eq!(
+        unanswered(BOTH, BOUND, block()),
+        Finished::Run,
+        "a store that is back may know its own question"
+    );
+    assert!(matches!(unanswered(COMPLETE, BOUND, block()), Finished::Ask(_)));
 
     let after = |flags, bind, answer| {
         Waiting::new(Rid([1; 16]), 0, flags, bind, false, clock(0).mono).answered(answer)

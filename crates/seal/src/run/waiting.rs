@@ -13,6 +13,8 @@ use std::time::Duration;
 pub(crate) enum Held {
     No,
     Ours,
+    /// It was asked for, and the store did not answer.
+    Unknown,
 }
 
 /// A request that waits for Finished. Drop it with its connection.
@@ -86,7 +88,9 @@ impl Waiting {
         }
         match self.held {
             Held::Ours => Finished::Run,
-            Held::No => {
+            // The entry may be its own: a store that is back may have it by now.
+            Held::Unknown if self.flags.replayable => Finished::Run,
+            Held::No | Held::Unknown => {
                 let (rid, t_ms, now_ms) = (self.rid, self.t_ms, clock.unix_ms);
                 Finished::Ask(Question { rid, t_ms, now_ms, early: false, with_block: self.with_block })
             }

@@ -8,6 +8,7 @@ use crate::pem;
 use crate::sealed::SealServer;
 use crate::store::MemorySessions;
 use firstflight::Time;
+use rustls::compress::CompressionCache;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
@@ -179,6 +180,8 @@ impl AcceptorBuilder {
         config.send_half_rtt_data = !asks;
         config.max_early_data_size = if asks { 0 } else { self.early_data };
         config.session_storage = Arc::new(NoServerSessionStorage {});
+        // Certificates go compressed to clients that say so (RFC 8879). Each is compressed once.
+        config.cert_compression_cache = Arc::new(CompressionCache::new(certificates.len()));
         let store = match self.tickets {
             Tickets::None => {
                 config.send_tls13_tickets = 0;

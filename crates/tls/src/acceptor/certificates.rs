@@ -84,6 +84,10 @@ impl Certificates {
         Ok(Self { pairs, provider, looked: Mutex::new(Instant::now()), looking, follows })
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
     /// Reads files again that have changed, if the last look was a second ago. While one task looks, others go on.
     pub(super) async fn refresh(self: &Arc<Self>) {
         if !self.follows || !self.is_time() || self.looking.swap(true, Ordering::AcqRel) {

@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 /// What opens connections.
 #[derive(Clone, Copy)]
 pub(crate) enum Dial<'a> {
-    Client(&'a Client),
+    /// With the server's addresses, best one first; without them the client looks them up.
+    Client(&'a Client, Option<&'a [SocketAddr]>),
     Engine { endpoint: &'a Endpoint, remote: SocketAddr, config: &'a ConnectConfig },
 }
 
@@ -18,6 +19,17 @@ pub(crate) enum Dial<'a> {
 pub(super) enum Undialled {
     Client(ClientError),
     Engine(io::Error),
+}
+
+impl Undialled {
+    /// Whether the first flight may be at the server.
+    pub(super) fn maybe_delivered(&self) -> bool {
+        match self {
+            Self::Client(error) => error.maybe_delivered(),
+            // Its SYN has left.
+            Self::Engine(_) => true,
+        }
+    }
 }
 
 impl From<Undialled> for io::Error {
@@ -46,7 +58,13 @@ impl Dial<'_> {
         hellos: &Hellos<'_>,
     ) -> Result<(Stream, u32), Undialled> {
         match *self {
-            Self::Client(client) => client.connect_made(server, hellos).await.map_err(Undialled::Client),
+            Self::Client(client, addresses) => {
+                let connected = match addresses {
+                    Some(addresses) => client.connect_made_at(server, addresses, hellos).await,
+                    None => client.connect_made(server, hellos).await,
+                };
+                connected.map_err(Undialled::Client)
+            }
             Self::Engine { endpoint, remote, config } => {
                 let connected = endpoint.connect_made(remote, hellos, config).await;
                 connected.map(|stream| (stream, 0)).map_err(Undialled::Engine)

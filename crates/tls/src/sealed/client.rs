@@ -2,7 +2,7 @@
 
 use super::rng;
 use crate::connector::{Connector, Departure};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, HiddenError};
 use crate::hello::Hello;
 use crate::machine::Machine;
 use crate::stream::{Early, TlsStream};
@@ -14,7 +14,7 @@ use firstflight_seal::{
     Plan, REJECT, Record, Rid, Room, Sent, Target, Then, Trust,
 };
 use rustls::{Connection, HandshakeKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -52,6 +52,7 @@ const BLOCK: usize = 204;
 pub struct SealClient {
     records: HashMap<Authority, (Record, KeySource)>,
     trust: Trust,
+    hidden: HashSet<Authority>,
     failures: Arc<Mutex<Failures<NetworkId, Authority>>>,
 }
 
@@ -76,6 +77,23 @@ impl SealClient {
         self
     }
 
+    /// Hides the name of `server` (`docs/spec/sealed.md` 7.5). Credential blocks are signed for the public name of its key,
+    /// with a client key for this name alone. A connect without a key, with a request that cannot be sealed, or after a
+    /// REJECT fails ([`ConnectError::Hidden`](crate::ConnectError::Hidden)), because a ClientHello outside a seal would name
+    /// the server.
+    ///
+    /// It hides nothing if the name is looked up in the DNS in clear: use a resolver over TLS or HTTPS, and
+    /// [`Connector::connect_at`](crate::Connector::connect_at).
+    #[must_use]
+    pub fn hide(mut self, server: Authority) -> Self {
+        self.hidden.insert(server);
+        self
+    }
+
+    pub(crate) fn hides(&self, server: &Authority) -> bool {
+        self.hidden.contains(server)
+    }
+
     fn failures(&self) -> MutexGuard<'_, Failures<NetworkId, Authority>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,21 +108,32 @@ impl SealClient {
         time: &Time,
     ) -> Considered<'a> {
         let unix = time.unix();
+        let policy = if self.hides(server) { NamePolicy::Hidden } else { NamePolicy::Visible };
+        let clear = |outcome, hidden| match policy.allows_clear() {
+            true => Considered::Clear(outcome),
+            false => Considered::Hidden(hidden),
+        };
         let known = self.records.get(server).filter(|(_, source)| self.trust.allows(*source));
-        let Some((record, _)) = known else { return Considered::Clear(Outcome::NoKey) };
-        let Some(entry) = record.usable(unix.as_secs()) else { return Considered::Clear(Outcome::NoKey) };
+        let Some((record, _)) = known else { return clear(Outcome::NoKey, HiddenError::NoKey) };
+        let Some(entry) = record.usable(unix.as_secs()) else {
+            return clear(Outcome::NoKey, HiddenError::NoKey);
+        };
         let name = match server.host() {
             Host::Name(name) => name.parse::<HostName>().ok(),
             Host::Ip(_) => None,
         };
         let (Some(name), Some(protocol), false) = (name, protocol, data.data().is_empty()) else {
-            return Considered::Clear(Outcome::Declined);
+            return clear(Outcome::Declined, HiddenError::Request);
         };
-        let Ok(mut rng) = rng() else { return Considered::Clear(Outcome::Declined) };
+        if policy.block_name(&name, record.name()).is_none() {
+            return Considered::Hidden(HiddenError::PublicName);
+        }
+        let Ok(mut rng) = rng() else { return clear(Outcome::Declined, HiddenError::Request) };
         Considered::Sealed(SealedRequest {
             seal: self,
             server,
             name,
+            policy,
             entry,
             public_name: record.name(),
             data,
@@ -122,6 +151,8 @@ pub(crate) enum Considered<'a> {
     Sealed(SealedRequest<'a>),
     /// It is not, for this reason.
     Clear(Outcome),
+    /// It cannot be, and nothing is sent: the name is hidden.
+    Hidden(HiddenError),
 }
 
 /// A request that is sealed, once for each connection that it is tried on (7.1).
@@ -129,6 +160,7 @@ pub(crate) struct SealedRequest<'a> {
     seal: &'a SealClient,
     server: &'a Authority,
     name: HostName,
+    policy: NamePolicy,
     entry: &'a Entry,
     public_name: &'a HostName,
     data: FirstFlight<'a>,
@@ -144,6 +176,18 @@ impl SealedRequest<'_> {
     /// the client sends one Finished.
     pub(crate) const fn is_replayable(&self, certified: bool) -> bool {
         self.flags.replayable || !certified
+    }
+
+    /// The name that blocks are signed for, if it is not the server's.
+    pub(crate) fn block_name(&self) -> Option<&str> {
+        match self.policy {
+            NamePolicy::Visible => None,
+            NamePolicy::Hidden => Some(self.public_name.as_str()),
+        }
+    }
+
+    pub(crate) const fn is_hidden(&self) -> bool {
+        matches!(self.policy, NamePolicy::Hidden)
     }
 
     /// Seals the request for what carries it. `None`: not here.
@@ -187,11 +231,17 @@ impl SealedRequest<'_> {
     ) -> Result<Option<SealedHello>, ConnectError> {
         let Self { entry, public_name, rid, t_ms, flags, protocol, first_sealed, .. } = *self;
         let now = connector.time().now();
-        if !self.seal.failures().allows(&departure.network, self.server, now)
-            || now - first_sealed >= Sent::LASTS
-        {
+        if now - first_sealed >= Sent::LASTS {
             return Ok(None);
         }
+        let failures = self.seal.failures();
+        if self.is_hidden() && !failures.allows_hidden(&departure.network, self.server, now) {
+            return Err(ConnectError::Hidden(HiddenError::Stopped));
+        }
+        if !self.is_hidden() && !failures.allows(&departure.network, self.server, now) {
+            return Ok(None);
+        }
+        drop(failures);
         let to = Target { entry, public_name, port: self.server.port() };
         let draft = Draft::new(to, rid, bind, t_ms, flags, self.data.data(), protocol);
         let (Some(draft), Ok(mut rng)) = (draft, rng()) else { return Ok(None) };
@@ -204,7 +254,7 @@ impl SealedRequest<'_> {
                 return Ok(None);
             }
         };
-        let sent = Sent::new(flags, bind, protocol, NamePolicy::Visible, first_sealed);
+        let sent = Sent::new(flags, bind, protocol, self.policy, first_sealed);
         let memory = Memory {
             seal: self.seal.clone(),
             network: departure.network,
@@ -276,6 +326,11 @@ impl SealedHello {
         self.once
     }
 
+    /// The flight has left, and there is no connection on which it could be answered.
+    pub(crate) fn unanswered(&self) {
+        self.memory.failed();
+    }
+
     /// Reads what the server answers to the flight. `first`: it left in the first flight of the transport. Nothing is
     /// written before the server's Finished is verified and the server has taken the flight (7.1, 4.4).
     pub(crate) async fn finish<IO>(self, mut io: IO, first: bool) -> Ended<IO>
@@ -300,6 +355,10 @@ impl SealedHello {
                         Ended::Rejected(io, read.get(REJECT.len()..).unwrap_or_default().to_vec())
                     }
                     Then::Unknown => Ended::Over(unknown("the server did not open the sealed request")),
+                    // Sealed to the same key again, it would be rejected again.
+                    Then::Again(Again::NewConnectionSealed) => {
+                        Ended::Over(ConnectError::Hidden(HiddenError::Rejected))
+                    }
                     _ => Ended::Failed(ConnectError::Closed),
                 };
             }

@@ -2,6 +2,7 @@
 //! round trip, inside TLS. The protocol is in `firstflight-seal`; this joins it with rustls.
 
 mod client;
+mod key_sets;
 mod server;
 
 pub use client::SealClient;

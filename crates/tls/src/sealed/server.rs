@@ -1,12 +1,14 @@
 //! What a server needs besides TLS: keys, names, the run table and the budget.
 
+use super::key_sets::{KeySets, OpenedBy, Served};
 use super::rng;
 use firstflight::credential::asap::{AcceptedBlock, Identity};
 use firstflight::wire::{Clock, Instant};
 use firstflight::{Stream, Time};
 use firstflight_seal::{
-    BlockState, Finished, Flight, Hello, HostName, KeySet, MemoryTable, OpenError, Opened, OpeningBudget,
-    Record, Request, RotateError, Runs, SealKey, Server, TableLimits, Waiting, Why,
+    BlockState, Finished, Flight, Hello, HostName, Judged, KeySet, MemoryTable, OpenError, OpeningBudget,
+    Question, Record, Request, RotateError, RunTable, Runs, SealKey, Server, SharedRunTable, TableAnswer,
+    TableLimits, Waiting, Why,
 };
 use std::fmt;
 use std::io;
@@ -30,26 +32,31 @@ pub struct SealServer {
 }
 
 struct Shared {
-    keys: Mutex<KeySet>,
-    /// None: only the public name of the keys.
-    names: Option<Box<[HostName]>>,
+    sets: KeySets,
     several_tables: bool,
-    table: Mutex<MemoryTable>,
+    table: Table,
     budget: Mutex<OpeningBudget>,
     time: Time,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Where the requests that ran are remembered.
+#[derive(Debug)]
+enum Table {
+    Own(Mutex<MemoryTable>),
+    Shared(Arc<dyn SharedRunTable>),
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for SealServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { names, table, .. } = &*self.shared;
+        let Shared { sets, table, .. } = &*self.shared;
         f.debug_struct("SealServer")
             .field("port", &self.port)
-            .field("names", names)
-            .field("table", &*locked(table))
+            .field("names", &sets.names())
+            .field("table", table)
             .finish_non_exhaustive()
     }
 }
@@ -57,21 +64,46 @@ impl fmt::Debug for SealServer {
 /// Settings of a [`SealServer`].
 #[derive(Debug)]
 pub struct SealServerBuilder {
-    keys: KeySet,
+    first: Served,
+    others: Vec<Served>,
     port: u16,
-    names: Option<Box<[HostName]>>,
     first_start: bool,
     several_tables: bool,
     limits: TableLimits,
+    shared: Option<Arc<dyn SharedRunTable>>,
     openings: NonZeroU32,
     time: Time,
 }
 
 impl SealServerBuilder {
-    /// The names that are served with these keys. The default is the public name alone.
+    fn new(keys: KeySet, port: u16) -> Self {
+        Self {
+            first: Served::new(keys, None),
+            others: Vec::new(),
+            port,
+            first_start: false,
+            several_tables: false,
+            limits: TableLimits::default(),
+            shared: None,
+            openings: OpeningBudget::PER_SECOND,
+            time: Time::system(),
+        }
+    }
+
+    /// The names that are served with the first keys, those of [`SealServer::builder`]. The default is their public name
+    /// alone.
     #[must_use]
     pub fn serves(mut self, names: impl IntoIterator<Item = HostName>) -> Self {
-        self.names = Some(names.into_iter().collect());
+        self.first.names = Some(names.into_iter().collect());
+        self
+    }
+
+    /// Further keys, of another public name, and the names that are served with them. A flight to these keys gets no other
+    /// name. Give all keys different numbers if you can: a flight is tried with each key that has its number, and each try
+    /// counts for the [`openings`](Self::openings).
+    #[must_use]
+    pub fn and_keys(mut self, keys: KeySet, serves: impl IntoIterator<Item = HostName>) -> Self {
+        self.others.push(Served::new(keys, Some(serves.into_iter().collect())));
         self
     }
 
@@ -80,6 +112,16 @@ impl SealServerBuilder {
     #[must_use]
     pub const fn first_start(mut self, first_start: bool) -> Self {
         self.first_start = first_start;
+        self
+    }
+
+    /// Remembers the requests that ran in a store that all servers of these names share, for example `RedisStore` of the
+    /// crate `firstflight-redis`. So each request runs at one of them. While the store does not answer, nothing runs early;
+    /// after the client's Finished a request runs unless it must not run twice and could have run before.
+    /// [`first_start`](Self::first_start) and [`limits`](Self::limits) do not count then: the store has its own.
+    #[must_use]
+    pub fn shared_table(mut self, table: Arc<dyn SharedRunTable>) -> Self {
+        self.shared = Some(table);
         self
     }
 
@@ -98,7 +140,7 @@ impl SealServerBuilder {
         self
     }
 
-    /// How many flights without an accepted block are opened each second.
+    /// How often flights without an accepted block are opened each second.
     #[must_use]
     pub const fn openings(mut self, per_second: NonZeroU32) -> Self {
         self.openings = per_second;
@@ -115,13 +157,20 @@ impl SealServerBuilder {
     /// The server's side.
     ///
     /// # Errors
-    /// When the operating system has no random numbers.
+    /// When the operating system has no random numbers, when two keys have the same public name, and when there are more
+    /// than [`SealServer::MOST_NAMES`] public names.
     pub fn build(self) -> io::Result<SealServer> {
-        let Self { keys, port, names, first_start, several_tables, limits, openings, time } = self;
-        let table = MemoryTable::new(limits, &clock(&time), first_start, &mut rng()?);
-        let (table, budget) = (Mutex::new(table), Mutex::new(OpeningBudget::new(openings)));
-        let keys = Mutex::new(keys);
-        let shared = Shared { keys, names, several_tables, table, budget, time };
+        let Self { first, others, port, first_start, several_tables, limits, shared, openings, time } = self;
+        let sets = KeySets::new(first, others)?;
+        let table = match shared {
+            Some(shared) => Table::Shared(shared),
+            None => {
+                let table = MemoryTable::new(limits, &clock(&time), first_start, &mut rng()?);
+                Table::Own(Mutex::new(table))
+            }
+        };
+        let budget = Mutex::new(OpeningBudget::new(openings));
+        let shared = Shared { sets, several_tables, table, budget, time };
         Ok(SealServer { shared: Arc::new(shared), port })
     }
 }
@@ -168,19 +217,13 @@ impl From<OpenError> for Decline {
 }
 
 impl SealServer {
+    /// The most public names.
+    pub const MOST_NAMES: usize = KeySets::MOST;
+
     /// Settings of a server at `port`, as clients see it, with these keys.
     #[must_use]
     pub fn builder(keys: KeySet, port: u16) -> SealServerBuilder {
-        SealServerBuilder {
-            keys,
-            port,
-            names: None,
-            first_start: false,
-            several_tables: false,
-            limits: TableLimits::default(),
-            openings: OpeningBudget::PER_SECOND,
-            time: Time::system(),
-        }
+        SealServerBuilder::new(keys, port)
     }
 
     /// The same for a listener that clients see at another port. It shares keys and memory with this one.
@@ -189,32 +232,41 @@ impl SealServer {
         Self { shared: Arc::clone(&self.shared), port }
     }
 
-    /// Adds a key as the newest. Clients use it until `not_after`, Unix seconds.
+    /// Adds a key of the first public name as its newest. Clients use it until `not_after`, Unix seconds.
     ///
     /// # Errors
     /// [`RotateError`]. Then nothing changes.
     pub fn rotate(&self, id: NonZeroU8, key: SealKey, not_after: u32) -> Result<(), RotateError> {
-        let now = self.unix();
-        locked(&self.shared.keys).add(id, key, not_after, now)
+        self.shared.sets.rotate(id, key, not_after, self.unix())
     }
 
-    /// Replaces all keys, for example by those of a key file that was read again, or of a farm. The memory stays.
-    pub fn set_keys(&self, keys: KeySet) {
-        *locked(&self.shared.keys) = keys;
+    /// Replaces the keys of a public name, for example by those of a key file that was read again, or of a farm. With a
+    /// single public name the new keys may have another one. The memory stays. Returns false, and changes nothing, if no
+    /// keys here have the public name of the new ones.
+    pub fn set_keys(&self, keys: KeySet) -> bool {
+        self.shared.sets.replace(keys)
     }
 
-    /// What to publish now: SvcParamKey 65301. `None` if there is no key that clients may use.
+    /// What to publish now for the first public name, and for the names that are served with its keys: SvcParamKey 65301.
+    /// `None` if there is no key that clients may use.
     #[must_use]
     pub fn record(&self) -> Option<Record> {
-        self.keys().record(self.unix())
+        self.shared.sets.first_record(self.unix())
     }
 
-    /// Destroys the keys that have ended.
-    fn keys(&self) -> MutexGuard<'_, KeySet> {
-        let now = self.unix();
-        let mut keys = locked(&self.shared.keys);
-        keys.handle_time(now);
-        keys
+    /// What to publish now, for each public name that has a key that clients may use.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        self.shared.sets.records(self.unix())
+    }
+
+    /// The identities that the credential blocks in front of flights may be signed for: those of all names that are served,
+    /// and of the public names. A listener that takes certificates needs them in
+    /// [`AsapPolicy::identities`](firstflight::credential::asap::AsapPolicy::identities).
+    #[must_use]
+    pub fn identities(&self) -> Vec<Identity> {
+        let names = self.shared.sets.names();
+        names.iter().map(|name| Identity::name(name.as_str(), self.port)).collect()
     }
 
     fn unix(&self) -> u64 {
@@ -230,51 +282,77 @@ impl SealServer {
     }
 
     pub(crate) fn knows(&self, id: NonZeroU8) -> bool {
-        let now = self.unix();
-        self.keys().knows(id, now)
+        self.shared.sets.know(id, self.unix())
     }
 
     /// Opens a flight, if there is budget for it (6.1 steps 3 and 4).
-    pub(crate) fn open(&self, flight: &Flight, from: &Arrival) -> Result<Opened, Decline> {
+    pub(crate) fn open(&self, flight: &Flight, from: &Arrival) -> Result<OpenedBy, Decline> {
         let paid = from.block != BlockState::None;
-        if !paid && !locked(&self.shared.budget).take(from.peer, self.now()) {
-            tracing::debug!("a sealed first flight is rejected: too many without a certificate");
-            return Err(Decline::Reject);
-        }
         let now = self.unix();
-        // The key is copied, so that others do not wait for the arithmetic.
-        let keys = self.keys().clone();
-        Ok(keys.open(flight, self.port, now)?)
-    }
-
-    pub(crate) fn serves(&self, name: &HostName) -> bool {
-        match &self.shared.names {
-            Some(names) => names.contains(name),
-            None => locked(&self.shared.keys).name() == name,
+        let mut error = OpenError::UnknownKey;
+        for served in self.shared.sets.with_key(flight.head().key_id, now) {
+            if !paid && !locked(&self.shared.budget).take(from.peer, self.now()) {
+                tracing::debug!("a sealed first flight is rejected: too many without a certificate");
+                return Err(Decline::Reject);
+            }
+            match served.open(flight, self.port, now) {
+                Ok(opened) => return Ok(opened),
+                // Another public name may have a key with this number.
+                Err(forged @ OpenError::Forged) => error = forged,
+                Err(other) => return Err(other.into()),
+            }
         }
+        Err(error.into())
     }
 
     /// May the request run early (6.1 steps 5 and 8)? `asks`: the listener asks for client certificates.
-    pub(crate) fn judge(
+    pub(crate) async fn judge(
         &self,
-        opened: &Opened,
+        opened: &OpenedBy,
         hello: &Hello<'_>,
         from: &Arrival,
         asks: bool,
         arrived: Instant,
     ) -> Runs {
-        let public_name = locked(&self.shared.keys).name().clone();
-        let identities =
-            [&hello.server_name, &public_name].map(|name| Identity::name(name.as_str(), self.port));
+        let names = [&hello.server_name, opened.public_name()];
+        let identities = names.map(|name| Identity::name(name.as_str(), self.port));
         let listener = Server { client_certificates: asks, several_tables: self.shared.several_tables };
         let request = Request::new(&opened.inner(), from.block.clone(), identities, arrived);
-        let clock = clock(&self.shared.time);
-        request.judge_with(&listener, &clock, &mut *locked(&self.shared.table))
+        match request.judge(&listener, &clock(&self.shared.time)) {
+            Judged::Runs(runs) => runs,
+            Judged::Ask(asked) => {
+                let answer = self.ask(asked.question()).await;
+                asked.answered(answer)
+            }
+        }
     }
 
     /// The client's Finished was verified (6.4).
-    pub(crate) fn finished(&self, waiting: &Waiting) -> Finished {
-        let clock = clock(&self.shared.time);
-        waiting.finished_with(&clock, &mut *locked(&self.shared.table))
+    ///
+    /// # Errors
+    /// The connection is closed without a response. `None`: Finished came too late.
+    pub(crate) async fn finished(&self, waiting: &Waiting) -> Result<(), Option<Why>> {
+        let decided = match waiting.finished(&clock(&self.shared.time)) {
+            Finished::Ask(question) => waiting.answered(self.ask(&question).await),
+            decided => decided,
+        };
+        match decided {
+            Finished::Run => Ok(()),
+            Finished::Close(why) => Err(why),
+            // No answer asks again.
+            Finished::Ask(_) => Err(Some(Why::NoTable)),
+        }
+    }
+
+    /// Asks the run table.
+    async fn ask(&self, question: &Question) -> TableAnswer {
+        let Shared { table, time, .. } = &*self.shared;
+        match table {
+            Table::Own(table) => locked(table).test_and_set(question, time.now()),
+            Table::Shared(table) => {
+                let answer = time.timeout(Question::WITHIN, table.test_and_set(question)).await;
+                answer.unwrap_or(TableAnswer::Unavailable)
+            }
+        }
     }
 }

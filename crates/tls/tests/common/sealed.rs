@@ -34,7 +34,12 @@ pub(crate) fn name(text: &str) -> HostName {
 
 /// One key, with this number, for a day from `now`.
 pub(crate) fn keys_at(id: u8, byte: u8, now: u64) -> KeySet {
-    let mut keys = KeySet::new(name(NAME));
+    keys_of(NAME, id, byte, now)
+}
+
+/// The same with another public name.
+pub(crate) fn keys_of(public: &str, id: u8, byte: u8, now: u64) -> KeySet {
+    let mut keys = KeySet::new(name(public));
     let key = SealKey::from_bytes(&[byte; 32]).unwrap();
     keys.add(NonZeroU8::new(id).unwrap(), key, (now + 86_400) as u32, now).unwrap();
     keys
@@ -117,6 +122,7 @@ pub(crate) struct Parts {
     pub(crate) protocol: &'static [u8],
     pub(crate) port: u16,
     pub(crate) rid: u8,
+    pub(crate) bind: Bind,
     pub(crate) t_ms: u64,
 }
 
@@ -129,20 +135,21 @@ impl Parts {
             protocol: PROTOCOL,
             port: 443,
             rid: 9,
+            bind: Bind::NONE,
             t_ms: Time::system().unix().as_millis() as u64,
         }
     }
 
     pub(crate) fn seal(self) -> Raw {
-        let Self { config, flags, server, protocol, port, rid, t_ms } = self;
+        let Self { config, flags, server, protocol, port, rid, bind, t_ms } = self;
         let (record, public) = (record(), name(NAME));
         let to = Target { entry: &record.entries()[0], public_name: &public, port };
         let rid = Rid::from_bytes([rid; 16]);
-        let draft = Draft::new(to, rid, Bind::NONE, t_ms, flags, REQUEST, protocol).unwrap();
+        let draft = Draft::new(to, rid, bind, t_ms, flags, REQUEST, protocol).unwrap();
         let (client, hello) = hello(config, server, draft.alpn().to_vec());
         let plan = Room::on_connection().plan(hello.len(), REQUEST.len()).unwrap();
         // Without the checks of a draft.
-        let inner = Inner { rid, bind: Bind::NONE, t_ms, flags, hello: &hello, request: REQUEST };
+        let inner = Inner { rid, bind, t_ms, flags, hello: &hello, request: REQUEST };
         let flight = seal(&inner, &to, plan.total, &mut rng(3)).unwrap();
         Raw { bytes: flight.as_bytes().to_vec(), hello, client }
     }
@@ -177,9 +184,14 @@ pub(crate) async fn read_flight(io: &mut Recorded) -> Vec<u8> {
 
 /// Somebody with the client's key opens its flight, and gives the ClientHello to this server. Returns how the server sees
 /// it, when the client has gone.
-pub(crate) async fn forward(mut io: Recorded, config: ServerConfig) -> ServerConnection {
-    let flight = read_flight(&mut io).await;
-    let hello = opened(&flight);
+pub(crate) async fn forward(io: Recorded, config: ServerConfig) -> ServerConnection {
+    forward_of(io, config, &keys(7, 5)).await
+}
+
+/// The same with other keys.
+pub(crate) async fn forward_of(mut io: Recorded, config: ServerConfig, keys: &KeySet) -> ServerConnection {
+    let flight = Flight::parse(&read_flight(&mut io).await).unwrap();
+    let hello = keys.open(&flight, 443, unix()).unwrap().inner().hello.to_vec();
     let mut server = ServerConnection::new(Arc::new(config)).unwrap();
     server.read_tls(&mut hello.as_slice()).unwrap();
     let _ = server.process_new_packets();
@@ -205,16 +217,27 @@ pub(crate) async fn until_finished<IO>(io: &mut IO, client: &mut ClientConnectio
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
+    assert!(finishes(io, client).await, "the server has closed");
+}
+
+/// The same. Returns whether the server has not closed.
+pub(crate) async fn finishes<IO>(io: &mut IO, client: &mut ClientConnection) -> bool
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
     let mut piece = vec![0; 4096];
     while client.is_handshaking() {
         let count = io.read(&mut piece).await.unwrap();
-        assert!(count > 0, "the server has closed");
+        if count == 0 {
+            return false;
+        }
         let mut rest = &piece[..count];
         while !rest.is_empty() {
             client.read_tls(&mut rest).unwrap();
             client.process_new_packets().unwrap();
         }
     }
+    true
 }
 
 /// Sends what a client of rustls alone has to send.

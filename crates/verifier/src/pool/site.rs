@@ -28,6 +28,14 @@ impl Site {
             Err(_) => Kind::Name(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()),
         })
     }
+
+    /// The servers of a host name that is hidden behind another name: for requests that are signed for `public`. Another site
+    /// than either name is, so that the client key links none of them.
+    #[must_use]
+    pub fn behind(host: &str, public: &str) -> Self {
+        // No host name contains a slash.
+        Self::new(&format!("{host}/{public}"))
+    }
 }
 
 impl From<IpAddr> for Site {
@@ -53,6 +61,10 @@ mod tests {
     fn a_site_is_a_name_without_case_or_an_address() {
         assert_eq!(Site::new("WWW.Example.com."), Site::new("www.example.com"));
         assert_ne!(Site::new("example.com"), Site::new("www.example.com"));
+        let hidden = Site::behind("a.example", "p.example");
+        assert_eq!(Site::new(&hidden.to_string()), hidden);
+        assert!(["a.example", "p.example"].into_iter().all(|name| Site::new(name) != hidden));
+        assert_ne!(Site::behind("b.example", "p.example"), hidden);
         assert_eq!(
             Site::new("[2001:DB8::1]"),
             Site::from("2001:db8::1".parse::<std::net::IpAddr>().unwrap())
