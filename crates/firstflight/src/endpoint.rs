@@ -212,7 +212,7 @@ impl Endpoint {
         let replayable = flights.are_replayable(config.asap.is_some());
         if let (Some(name), Some(certified)) = (flights.block_name(), &mut config.asap) {
             // The server's own name is hidden.
-            certified.identity = Identity::name(name, remote.port());
+            certified.identity = crate::credential::asap::Identity::name(name, remote.port());
         }
         let data = flights.by_engine(0, network, &mut config)?;
         let first = match replayable {

@@ -153,7 +153,7 @@ async fn a_session_is_resumed_with_early_data_at_every_member_and_taken_once() {
     let (ca, stores) = (Ca::new(), members(&redis).await);
     let members = stores.each_ref().map(|store| plain(&ca, store));
     let connector = ca.connector().http1().build().unwrap();
-    assert_eq!(visit(&connector, &members[0]).await.1, false);
+    assert!(!visit(&connector, &members[0]).await.1);
     sessions_in(&redis, 2).await;
     for member in [1, 0, 1] {
         let (first, resumed, early) = visit(&connector, &members[member]).await;

@@ -12,7 +12,11 @@ use std::net::SocketAddr;
 pub(crate) enum Dial<'a> {
     /// With the server's addresses, best one first; without them the client looks them up.
     Client(&'a Client, Option<&'a [SocketAddr]>),
-    Engine { endpoint: &'a Endpoint, remote: SocketAddr, config: &'a ConnectConfig },
+    Engine {
+        endpoint: &'a Endpoint,
+        remote: SocketAddr,
+        config: &'a ConnectConfig,
+    },
 }
 
 /// Why there is no connection.
