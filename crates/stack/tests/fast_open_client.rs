@@ -41,6 +41,27 @@ fn with_a_cookie_the_data_rides_in_the_syn() {
     p.quiet();
 }
 
+/// An application that gives its connection up before the ACK of the SYN-ACK has left. A server would take a RST without an
+/// ACK before it for one from a victim of a forged address (RFC 7413 §5.1).
+#[test]
+fn the_ack_of_the_syn_ack_leaves_before_a_reset() {
+    for unread in [true, false] {
+        let mut p = primed();
+        let id = p.connect(DATA, true);
+        with_cookie(p.expect());
+        p.deliver(seg().syn().ack(AFTER).mss(1460).data(if unread { b"response" } else { b"" }));
+        if unread {
+            p.release(id);
+        } else {
+            p.abort(id);
+        }
+        let next = if unread { 9 } else { 1 };
+        p.expect().is_ack().seq(AFTER).ack(next).empty();
+        assert!(p.expect().flags.contains(Flags::RST));
+        p.quiet();
+    }
+}
+
 fn kinds(mut options: &[u8]) -> Vec<u8> {
     let mut kinds = Vec::new();
     while let [kind, rest @ ..] = options {

@@ -391,6 +391,7 @@ impl Connection {
         self.totals.delivered += 1;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);
+        self.facts.silent = true;
         // Data that the application is about to write carries the acknowledgement.
         self.rcv.need = if self.facts.more { AckNeed::Delayed } else { AckNeed::Now };
         self.take_payload(pool, segment.seq + 1, segment.payload, true);

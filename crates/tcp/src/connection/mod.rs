@@ -138,6 +138,8 @@ struct Facts {
     open_end: bool,
     /// The handshake is complete.
     connected: bool,
+    /// The peer's SYN-ACK came, and nothing has left since.
+    silent: bool,
     /// The application has released the connection.
     released: bool,
     /// A write found no room: report it when there is room again.

@@ -12,6 +12,8 @@ impl Owed {
     pub(super) const PROBE: Self = Self(2);
     /// A reset.
     pub(super) const RESET: Self = Self(4);
+    /// The ACK of the peer's SYN, in front of a reset.
+    pub(super) const PROOF: Self = Self(64);
     /// A chunk held back by silly-window avoidance.
     pub(super) const SMALL: Self = Self(8);
     /// A tail loss probe (RFC 8985 §7.3).

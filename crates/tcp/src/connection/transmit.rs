@@ -26,7 +26,11 @@ impl Connection {
     /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
     /// and a whole segment of the path.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
-        if unlikely(self.owed.take(Owed::RESET)) {
+        if unlikely(self.owed.has(Owed::RESET)) {
+            if self.owed.take(Owed::PROOF) {
+                return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
+            }
+            self.owed.take(Owed::RESET);
             return self.emit_bare(self.snd.nxt, Flags::RST.union(Flags::ACK), now, out);
         }
         match &self.state {
@@ -476,6 +480,7 @@ impl Connection {
         self.quick.acked();
         self.owed.clear(Owed::CHALLENGE);
         self.timers.stop(Timer::DelayedAck);
+        self.facts.silent = false;
         self.last_sent = now;
     }
 }
