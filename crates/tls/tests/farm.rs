@@ -15,6 +15,7 @@ use firstflight_tls::{
     AcceptError, Acceptor, Connector, Early, SealServer, SealedInfo, SessionStore, Tickets,
 };
 use process::Redis;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -63,6 +64,8 @@ impl Farm {
             let time = Time::from(VirtualTime::new(Time::system().unix()));
             let seal =
                 SealServer::builder(keys(7, 5), 443).shared_table(Arc::clone(&stores[at]) as _).time(time);
+            // A restart of the store may take many flights.
+            let seal = seal.openings(NonZeroU32::MAX);
             let sessions = RedisSessions::new(Arc::clone(&stores[at]), &KEY, RedisSessions::BYTES);
             let tickets = Tickets::Sessions(Arc::new(sessions));
             acceptor(&world.ca, seal.build().unwrap()).tickets(tickets).build().unwrap()
