@@ -272,7 +272,7 @@ def write(table):
 # --- first contact -----------------------------------------------------------------------------------
 
 
-def in_syn(capture):
+def request_in_syn(capture):
     """Bytes of the request in the last SYN that left: in TCP behind the header, in UDP from `GET` on."""
     for _, left, packet in reversed(capture.packets):
         found = segment(left, packet)
@@ -326,7 +326,7 @@ def first(options):
                     syns = []
                     for number in (1, 2):
                         client.wait_until(lambda number=number: len(client.records()) >= number, "a fetch", 30)
-                        syns.append(in_syn(capture))
+                        syns.append(request_in_syn(capture))
                     client.wait(30)
                     visits = client.records()
             if options.captures:
