@@ -200,7 +200,7 @@ def main():
     if options.svg or options.write:
         report.draw(results, options.svg or report.FIGURE, lambda *arguments: run(command(), *arguments))
     if options.write:
-        report.write(text)
+        report.write(f"{text}\n\n![Round trips of each row](figures/tls.svg)")
     faults = [(cell.name, fault) for cell in table.cells for fault in cell.faults]
     for name, fault in faults:
         print(f"NOT HELD: {name}: {fault}")
