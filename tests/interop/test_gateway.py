@@ -291,7 +291,8 @@ def test_a_reload_changes_everything_or_nothing(testbed, ns):
     one.requests(1)
     write(root, GLOBAL, WEB, APP.replace(str(BACKEND), "no port"))
     server.reload("stays as it is")
-    assert re.search(r"line \d+, backend: .*no port", server.text("err")), server.text("err")
+    # The two streams are read by two threads.
+    server.wait_until(lambda: re.search(r"line \d+, backend: .*no port", server.text("err")), "the mistake")
     assert curl(ns, f"{url}a").stdout == "/a"
     one.requests(2)
     other = WEB.replace('"web"', '"other"').replace(str(PORT), str(PORT + 1))
