@@ -73,7 +73,7 @@ impl ShardConfig {
         let [add, multiply] = self.seed;
         let wide = u128::from(what ^ add) * u128::from(multiply);
         let mixed = ((wide >> 64) as u64 ^ wide as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((mixed >> 32) * u64::from(self.count) >> 32) as usize
+        (((mixed >> 32) * u64::from(self.count)) >> 32) as usize
     }
 
     #[inline]
