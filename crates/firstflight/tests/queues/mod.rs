@@ -1,5 +1,5 @@
 //! A path in virtual time whose ends have several queues, as a network card has.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part")]
 
 use firstflight::link::path::Verdict;
 use firstflight::link::{Link, MemoryLink};
@@ -46,7 +46,8 @@ struct All(Weak<Mutex<Hub>>);
 impl Wake for All {
     fn wake(self: Arc<Self>) {
         let Some(hub) = self.0.upgrade() else { return };
-        let wakers: Vec<_> = lock(&hub).queues.iter_mut().filter_map(|queue| queue.waker.take()).collect();
+        // The wakers stay: virtual time goes on only if a task was woken, also while all links are torn.
+        let wakers: Vec<_> = lock(&hub).queues.iter().filter_map(|queue| queue.waker.clone()).collect();
         wakers.into_iter().for_each(Waker::wake);
     }
 }
@@ -64,7 +65,7 @@ impl Queues {
     /// What makes the links of all queues.
     pub fn links(&self) -> Vec<impl FnMut() -> io::Result<Queue> + Send + use<>> {
         let count = lock(&self.0).queues.len();
-        let make = |index| {
+        let make = |index: usize| {
             let hub = Arc::clone(&self.0);
             move || {
                 let mut locked = lock(&hub);
@@ -86,7 +87,7 @@ impl Queues {
         queue.broken += 1;
         queue.closed = closed;
         queue.packets.clear();
-        let waker = queue.waker.take();
+        let waker = queue.waker.clone();
         drop(hub);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -95,7 +96,7 @@ impl Queues {
     pub fn inject(&self, index: usize, packet: Vec<u8>) {
         let mut hub = lock(&self.0);
         hub.queues[index].packets.push_back(packet);
-        let waker = hub.queues[index].waker.take();
+        let waker = hub.queues[index].waker.clone();
         drop(hub);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -140,8 +141,8 @@ impl Link for Queue {
             let packet = buf[..len?].to_vec();
             let to = (hub.deal)(&packet) % hub.queues.len();
             hub.queues[to].packets.push_back(packet);
-            if let Some(waker) = hub.queues[to].waker.take() {
-                waker.wake();
+            if let Some(waker) = &hub.queues[to].waker {
+                waker.wake_by_ref();
             }
         }
     }
