@@ -53,6 +53,10 @@ pub(crate) enum Defence {
     AdBit,
     /// Padding must be zero (3.3).
     Padding,
+    /// A network that carries flights is not stopped by what servers do (7.4).
+    NetworkCarries,
+    /// A flight that failed when no ordinary connection worked either does not count (7.4).
+    Outage,
 }
 
 #[cfg(not(test))]

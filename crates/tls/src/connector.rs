@@ -9,7 +9,7 @@ pub(crate) use dial::Dial;
 use crate::error::{ConnectError, HiddenError};
 use crate::groups::Groups;
 use crate::hello::Hello;
-use crate::sealed::{self, Considered, Ended, SealClient, SealedHello, SealedRequest};
+use crate::sealed::{self, Considered, Ended, Ordinary, SealClient, SealedHello, SealedRequest};
 use crate::stream::TlsStream;
 use crate::tickets::{AtPlace, Place, Tickets};
 use firstflight::credential::NetworkId;
@@ -40,11 +40,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// ```
 ///
 /// **What may run twice.** A ClientHello runs nothing, so it always rides in the first flight. Data that is
-/// [`FirstFlight::safely_replayable`] goes with it as early data if a ticket allows that; otherwise, and if it is
-/// [`FirstFlight::at_most_once`], it follows the client's Finished. So it is executed at most once, also if the network
-/// repeats the first flight.
+/// [`FirstFlight::safely_replayable`] goes with it as early data if a ticket allows that, or sealed
+/// ([`ConnectorBuilder::seal`]): it may be executed more than once, and it may go again by itself. Data that is
+/// [`FirstFlight::at_most_once`] is never early data. In ordinary TLS it follows the client's Finished. Sealed, it leaves in
+/// the first flight too: under a credential block, which it is bound to, the server may execute it before the Finished, and
+/// there is one such flight; without a block the server executes it after the Finished, of which there is one. A server
+/// remembers for 15 minutes what it has executed (`docs/spec/sealed.md` 6 and 9 say what that needs), so a copy does not run
+/// again. Where such data could have run and no answer tells, it does not go again by itself, and the error says
+/// [`ConnectError::maybe_delivered`].
 ///
-/// **Privacy.** A ticket tells a server that the client was there before. It is used once, at its site, on its network.
+/// **Privacy.** A ticket tells a server that the client was there before. It is used once, at its site, on its network: that
+/// of the connection on which it came.
 #[derive(Debug, Clone)]
 pub struct Connector {
     shared: Arc<Shared>,
@@ -134,6 +140,8 @@ impl Opening {
 #[derive(Default)]
 struct Made {
     hellos: Vec<(u32, Opening)>,
+    /// The network of the first attempt.
+    network: Option<NetworkId>,
     /// Why one could not be made.
     failed: Option<ConnectError>,
 }
@@ -172,7 +180,9 @@ impl MakeFlight for Hellos<'_> {
         match self.opening(carriage) {
             Ok(hello) => {
                 let bytes = hello.bytes();
-                self.made().hellos.push((carriage.attempt, hello));
+                let mut made = self.made();
+                made.network.get_or_insert(carriage.network);
+                made.hellos.push((carriage.attempt, hello));
                 Ok(bytes)
             }
             Err(error) => {
@@ -269,7 +279,9 @@ impl Connector {
         match self.attempt(dial, server, data, sealed.as_ref(), outcome).await {
             Ended::Taken(stream) => Ok(*stream),
             Ended::Over(error) => Err(error),
-            Ended::Rejected(stream, read) => self.go_on_in_clear(stream, read, server, data).await,
+            Ended::Rejected(stream, read, network) => {
+                self.go_on_in_clear(stream, read, server, network, data).await
+            }
             Ended::Failed(error) => {
                 tracing::debug!("a sealed first flight to {server} failed, and goes again: {error}");
                 // In ordinary TLS, unless that would name the server.
@@ -306,13 +318,15 @@ impl Connector {
         let hellos = Hellos { connector: self, server, data, sealed, outcome, made: Mutex::default() };
         let connected = dial.open(server, &hellos).await;
         let Hellos { made, outcome, .. } = hellos;
-        let Made { hellos, failed } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Made { hellos, failed, network } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let ordinary = |was| network.into_iter().for_each(|network| self.ordinary(network, server, was));
         // Whether a flight has left by a way that did not win.
         let (winner, left) = match &connected {
             Ok((stream, number)) => (Some(*number), stream.race().is_some_and(|race| race.data_left_twice())),
             Err(error) => (None, error.maybe_delivered()),
         };
         let mut sealed = hellos.iter().filter_map(|(number, opening)| Some((*number, opening.sealed()?)));
+        let is_sealed = sealed.clone().next().is_some();
         if left
             && sealed.clone().all(|(number, _)| Some(number) != winner)
             && let Some((_, flight)) = sealed.next()
@@ -322,18 +336,35 @@ impl Connector {
         }
         let (stream, number) = match (connected, failed) {
             (Ok(connected), _) => connected,
-            // A flight that could run, and must not run twice, may be at the server.
-            (Err(error), _) if hellos.iter().any(|(_, opening)| opening.is_once()) => {
-                return Ended::Over(ConnectError::MaybeDelivered(error.into()));
+            (Err(error), failed) => {
+                // Was it because of the flight? A reset may be an answer to it. Otherwise SYNs without it were lost as well.
+                let refused = is_sealed && error.is_refused();
+                if !refused {
+                    ordinary(Ordinary::Failed);
+                }
+                // A flight that could run, and must not run twice, may be at the server.
+                return if hellos.iter().any(|(_, opening)| opening.is_once()) {
+                    Ended::Over(ConnectError::MaybeDelivered(error.into()))
+                } else if let Some(failed) = failed {
+                    Ended::Over(failed)
+                } else if refused {
+                    Ended::Failed(error.into())
+                } else {
+                    Ended::Over(error.into())
+                };
             }
-            (Err(_), Some(failed)) => return Ended::Over(failed),
-            (Err(error), None) => return Ended::Over(error.into()),
         };
         stream.set_nodelay(true);
         match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
             Some((_, Opening::Clear(hello))) => match hello.finish(stream).await {
-                Ok(stream) => Ended::Taken(Box::new(stream.considered(outcome))),
-                Err(error) => Ended::Over(error),
+                Ok(stream) => {
+                    ordinary(Ordinary::Worked);
+                    Ended::Taken(Box::new(stream.considered(outcome)))
+                }
+                Err(error) => {
+                    ordinary(Ordinary::Failed);
+                    Ended::Over(error)
+                }
             },
             Some((_, Opening::Sealed(hello))) => {
                 let first = stream.outcome().is_accepted();
@@ -344,22 +375,32 @@ impl Connector {
         }
     }
 
-    /// After a REJECT, of which the bytes `read` follow: ordinary TLS on the same connection, without early data.
+    /// After a REJECT, of which the bytes `read` follow: ordinary TLS on the same connection, without early data. Its
+    /// tickets belong to the network of the flight.
     async fn go_on_in_clear<IO>(
         &self,
         io: IO,
         read: Vec<u8>,
         server: &Authority,
+        network: NetworkId,
         data: FirstFlight<'_>,
     ) -> Result<TlsStream<IO>, ConnectError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let alpn = self.shared.alpn.iter().take(1).cloned().collect();
-        let departure = Departure::elsewhere(NetworkId::UNKNOWN);
-        let hello = self.hello_offering(server, departure, data, alpn, false)?;
-        let stream = hello.finish_over_behind(io, read).await?;
-        Ok(stream.considered(Some(Outcome::StaleKey)))
+        let hello = self.hello_offering(server, Departure::elsewhere(network), data, alpn, false)?;
+        let finished = hello.finish_over_behind(io, read).await;
+        let was = if finished.is_ok() { Ordinary::Worked } else { Ordinary::Failed };
+        self.ordinary(network, server, was);
+        Ok(finished?.considered(Some(Outcome::StaleKey)))
+    }
+
+    /// Remembers what an ordinary connection says about flights that failed (sealed.md 7.4).
+    fn ordinary(&self, network: NetworkId, server: &Authority, was: Ordinary) {
+        if let Some(seal) = &self.shared.seal {
+            seal.ordinary(network, server, was, self.shared.time.now());
+        }
     }
 
     /// Connects over a stream, which may be of any kind. `server` is the one whose certificate is expected, and whose
@@ -387,11 +428,14 @@ impl Connector {
             }
         };
         let Some(sealed) = sealed else {
-            return Ok(self.hello(server, departure, data)?.finish_over(io).await?.considered(outcome));
+            let finished = self.hello(server, departure, data)?.finish_over(io).await;
+            let was = if finished.is_ok() { Ordinary::Worked } else { Ordinary::Failed };
+            self.ordinary(departure.network, server, was);
+            return Ok(finished?.considered(outcome));
         };
         match sealed::finish_over(sealed, io).await {
             Ended::Taken(stream) => Ok(*stream),
-            Ended::Rejected(io, read) => self.go_on_in_clear(io, read, server, data).await,
+            Ended::Rejected(io, read, network) => self.go_on_in_clear(io, read, server, network, data).await,
             Ended::Over(error) | Ended::Failed(error) => Err(error),
         }
     }
@@ -461,7 +505,8 @@ impl Connector {
         let resumes = shared.tickets.count(&place) > 0;
         let mut config = (**config).clone();
         config.enable_early_data = early && data.is_replayable() && !data.data().is_empty();
-        let store = AtPlace { tickets: Arc::clone(&shared.tickets), place, groups: *groups };
+        let epoch = shared.tickets.epoch();
+        let store = AtPlace { tickets: Arc::clone(&shared.tickets), place, groups: *groups, epoch };
         config.resumption = Resumption::store(Arc::new(store));
         let connection = ClientConnection::new_with_alpn(Arc::new(config), name, alpn);
         let connection = connection.map_err(ConnectError::Config)?;

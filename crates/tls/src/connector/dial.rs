@@ -34,6 +34,21 @@ impl Undialled {
             Self::Engine(_) => true,
         }
     }
+
+    /// Whether a SYN was answered by a RST, which may be because of the data in it. Otherwise nothing has answered, also no
+    /// SYN without data.
+    pub(super) fn is_refused(&self) -> bool {
+        let refused = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
+        };
+        match self {
+            Self::Client(ClientError::Connect { error, .. }) => {
+                error.attempts.iter().any(|attempt| refused(&attempt.error))
+            }
+            Self::Client(_) => false,
+            Self::Engine(error) => refused(error),
+        }
+    }
 }
 
 impl From<Undialled> for io::Error {
