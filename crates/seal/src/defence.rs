@@ -51,6 +51,8 @@ pub(crate) enum Defence {
     NotAfter,
     /// The AD bit of a resolver on another host does not count (8.3).
     AdBit,
+    /// The TTL of a farm's record is at most its period (8.5).
+    FarmTtl,
     /// Padding must be zero (3.3).
     Padding,
     /// A network that carries flights is not stopped by what servers do (7.4).
