@@ -51,6 +51,10 @@ pub(crate) enum Defence {
     NotAfter,
     /// The AD bit of a resolver on another host does not count (8.3).
     AdBit,
+    /// One network does not use up the budget for openings (6.10).
+    Shares,
+    /// Nor do the many networks of one region (6.10).
+    Regions,
     /// The TTL of a farm's record is at most its period (8.5).
     FarmTtl,
     /// Padding must be zero (3.3).
