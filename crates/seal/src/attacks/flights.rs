@@ -140,6 +140,16 @@ fn a_record_for_x_with_the_key_of_z() {
     });
 }
 
+/// The seal covers the port and not the address. The attacker leads the flight, by DNS or by routing, to the listener of
+/// another site of the same operator, which has the same keys and not this name.
+#[test]
+fn a_flight_at_the_listener_of_another_site() {
+    needs(Defence::Names, || {
+        let mut other = Host { names: vec!["other.example"], ..Host::new() };
+        other.connect(whole(&Parts::new(b"GET", BOTH).flight(&mut rng(1))), BlockState::None).ran()
+    });
+}
+
 /// A block for one server of the operator, and a ClientHello for another one.
 #[test]
 fn a_block_for_another_name() {
