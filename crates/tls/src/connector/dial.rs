@@ -1,6 +1,7 @@
 //! What opens the connections of a connect: a client, or an engine of the caller's.
 
-use super::{Connector, Hellos};
+use super::Connector;
+use super::attempt::Hellos;
 use crate::error::ConnectError;
 use crate::stream::TlsStream;
 use firstflight::{Authority, Client, ClientError, ConnectConfig, Endpoint, FirstFlight, Stream};
