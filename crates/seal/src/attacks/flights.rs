@@ -10,7 +10,7 @@ use crate::keys::SealKey;
 use crate::plain::{Inner, Rid};
 use crate::record::{Entry, Record};
 use crate::run::admission::BlockState;
-use crate::seal::{Target, seal};
+use crate::seal::{OpenError, SealError, Target, seal};
 use firstflight_credential::asap::Identity;
 
 /// Anybody can seal: `hello` with any parts to `entry`.
@@ -177,6 +177,30 @@ fn followers_cut_or_changed() {
     }
     assert!(host.table.is_empty());
     assert!(host.connect(bytes, VICTIM.accepted(1000)).ran());
+}
+
+/// A key, or an enc, of low order: the shared secret would be zero, and anybody could open the flight. (There is no variant
+/// without the defence, which is HPKE's own.)
+#[test]
+fn a_key_or_an_enc_of_low_order() {
+    let low = [[0; 32], {
+        let mut one = [0; 32];
+        one[0] = 1;
+        one
+    }];
+    for point in low {
+        let parts = Parts::new(b"GET", BOTH);
+        let (hello, public) = (parts.hello(), name(super::NAME));
+        let entry = Entry::x25519(parts.entry.key_id(), &point, parts.entry.not_after());
+        let to = Target { entry: &entry, public_name: &public, port: 443 };
+        let Parts { rid, bind, t_ms, flags, request, .. } = parts;
+        let inner = Inner { rid, bind, t_ms, flags, hello: &hello, request };
+        assert_eq!(seal(&inner, &to, 1024, &mut rng(1)).unwrap_err(), SealError::BadKey);
+        let mut bytes = whole(&Parts::new(b"GET", BOTH).flight(&mut rng(1))).to_vec();
+        bytes[6..38].copy_from_slice(&point);
+        let flight = Flight::parse(&bytes).unwrap();
+        assert_eq!(keys().open(&flight, 443, NOW).unwrap_err(), OpenError::Forged);
+    }
 }
 
 #[test]
