@@ -124,8 +124,9 @@ impl<Network: Hash + Eq + Clone, Server: Hash + Eq + Clone> Failures<Network, Se
             return;
         }
         let whole = self.networks.peek(network).copied().unwrap_or_default();
-        let stopped =
-            self.servers.iter().filter(|((here, _), row)| here == network && lasts(row.confirmed_until, now));
+        let stopped = self.servers.iter().filter(|((here, _), row)| {
+            here == network && lasts(row.confirmed_until, now) && !lasts(row.misbehaved_until, now)
+        });
         let carries = lasts(whole.carries_until, now) && on(Defence::NetworkCarries);
         if stopped.count() >= Self::OF_A_NETWORK && !carries {
             let whole = Whole { stopped_until: Some(now + Self::NETWORK_STOP), ..whole };
@@ -225,6 +226,7 @@ mod tests {
         for server in ["g", "h", "i"] {
             failures.misbehaved(&2, &server, NOW);
         }
+        stop(&mut failures, 2, "j", NOW);
         assert!(failures.allows(&2, &"d", NOW));
     }
 
