@@ -78,6 +78,8 @@ pub struct Acceptor {
 
 struct Shared {
     config: Arc<ServerConfig>,
+    /// For clients that ask for a name without a certificate here.
+    without_sessions: Arc<ServerConfig>,
     certificates: Arc<Certificates>,
     store: Option<Arc<dyn SessionStore>>,
     /// Whether clients are asked for certificates.
@@ -215,6 +217,12 @@ impl Acceptor {
             // Somebody has opened a sealed first flight, and forwards its ClientHello.
             return Err(Refusal::no_protocol());
         }
+        let certificates = &self.shared.certificates;
+        if hello.accepted.client_hello().server_name().is_some_and(|name| !certificates.are_for(name)) {
+            // A session needs no certificate. With one of another site, whose acceptor has the same store, the early data of a
+            // client that was led here would run here.
+            return Self::tls_with(hello, Arc::clone(&self.shared.without_sessions), None);
+        }
         self.tls(hello, Arc::clone(&self.shared.config)).await
     }
 
@@ -231,6 +239,14 @@ impl Acceptor {
                 (Arc::new(config), Some(Keeping { store: Arc::clone(store), connection }))
             }
         };
+        Self::tls_with(hello, config, keeping)
+    }
+
+    fn tls_with(
+        hello: Hello,
+        config: Arc<ServerConfig>,
+        keeping: Option<Keeping>,
+    ) -> Result<(Answered, Vec<u8>), Refusal> {
         match hello.accepted.into_connection(config) {
             Ok(connection) => Ok((Answered { connection, keeping }, hello.behind)),
             Err((error, alert)) => Err(Refusal { error: AcceptError::of(error), alert: Alert::Tls(alert) }),
@@ -310,7 +326,9 @@ impl Acceptor {
     async fn open(&self, seal: &SealServer, flight: &Flight, from: &Arrival) -> Result<Taken, Decline> {
         let arrived = seal.now();
         let opened = seal.open(flight, from)?;
-        let hello = opened.check()?;
+        // Without a certificate of the name the client would not accept the answer, but the request would have run.
+        let certificates = &self.shared.certificates;
+        let hello = opened.check(|name| seal.has(name) && certificates.are_for(name.as_str()))?;
         let rejected = |why: &dyn fmt::Display| {
             tracing::debug!("a sealed first flight is rejected: {why}");
             Decline::Reject

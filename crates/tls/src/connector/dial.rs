@@ -1,6 +1,7 @@
 //! What opens the connections of a connect: a client, or an engine of the caller's.
 
-use super::{Connector, Hellos};
+use super::Connector;
+use super::attempt::Hellos;
 use crate::error::ConnectError;
 use crate::stream::TlsStream;
 use firstflight::{Authority, Client, ClientError, ConnectConfig, Endpoint, FirstFlight, Stream};
@@ -32,6 +33,21 @@ impl Undialled {
             Self::Client(error) => error.maybe_delivered(),
             // Its SYN has left.
             Self::Engine(_) => true,
+        }
+    }
+
+    /// Whether a SYN was answered by a RST, which may be because of the data in it. Otherwise nothing has answered, also no
+    /// SYN without data.
+    pub(super) fn is_refused(&self) -> bool {
+        let refused = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
+        };
+        match self {
+            Self::Client(ClientError::Connect { error, .. }) => {
+                error.attempts.iter().any(|attempt| refused(&attempt.error))
+            }
+            Self::Client(_) => false,
+            Self::Engine(error) => refused(error),
         }
     }
 }

@@ -281,6 +281,23 @@ impl Memory {
     }
 }
 
+/// What an ordinary connection to a server was. It tells why flights failed at the same time (7.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ordinary {
+    Worked,
+    Failed,
+}
+
+impl SealClient {
+    pub(crate) fn ordinary(&self, network: NetworkId, server: &Authority, was: Ordinary, now: Instant) {
+        let mut failures = self.failures();
+        match was {
+            Ordinary::Worked => failures.ordinary_worked(&network, server, now),
+            Ordinary::Failed => failures.ordinary_failed(&network, server, now),
+        }
+    }
+}
+
 /// A sealed ClientHello with its request, and the state of TLS behind it.
 pub(crate) struct SealedHello {
     hello: Hello,
@@ -301,8 +318,9 @@ impl fmt::Debug for SealedHello {
 /// How a flight ended.
 pub(crate) enum Ended<IO> {
     Taken(Box<TlsStream<IO>>),
-    /// REJECT: the request goes again on the same connection, in ordinary TLS. Behind the REJECT this was read.
-    Rejected(IO, Vec<u8>),
+    /// REJECT: the request goes again on the same connection, in ordinary TLS, as on this network. Behind the REJECT this
+    /// was read.
+    Rejected(IO, Vec<u8>, NetworkId),
     /// It may go again by itself on a new connection.
     Failed(ConnectError),
     /// It does not go again.
@@ -352,7 +370,8 @@ impl SealedHello {
                 flight.memory.failed();
                 return match flight.sent.handle(Event::Reject, time.now()) {
                     Then::Again(Again::SameConnection) => {
-                        Ended::Rejected(io, read.get(REJECT.len()..).unwrap_or_default().to_vec())
+                        let behind = read.get(REJECT.len()..).unwrap_or_default().to_vec();
+                        Ended::Rejected(io, behind, flight.memory.network)
                     }
                     Then::Unknown => Ended::Over(unknown("the server did not open the sealed request")),
                     // Sealed to the same key again, it would be rejected again.
@@ -420,9 +439,12 @@ impl Open {
         let Memory { seal, network, server, time } = &self.memory;
         let selected = machine.connection().alpn_protocol().map(<[u8]>::to_vec);
         match self.sent.handle(Event::FinishedVerified(selected.as_deref()), time.now()) {
-            Then::Continue => seal.failures().worked(network, server),
+            Then::Continue => seal.failures().worked(network, server, time.now()),
+            // Too late: that says nothing about the key.
+            Then::Unknown if time.now() >= self.sent.deadline() => {
+                return Ended::Over(unknown("the server answered the sealed request too late"));
+            }
             Then::Unknown => {
-                // Or it came too late.
                 seal.failures().misbehaved(network, server, time.now());
                 return Ended::Over(unknown("the server did not take the sealed request"));
             }

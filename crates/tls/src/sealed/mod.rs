@@ -6,7 +6,7 @@ mod key_sets;
 mod server;
 
 pub use client::SealClient;
-pub(crate) use client::{Considered, Ended, SealedHello, SealedRequest, finish_over};
+pub(crate) use client::{Considered, Ended, Ordinary, SealedHello, SealedRequest, finish_over};
 pub(crate) use server::{Arrival, Decline};
 pub use server::{SealServer, SealServerBuilder};
 
