@@ -2,11 +2,17 @@
 //! round trip, inside TLS. The protocol is in `firstflight-seal`; this joins it with rustls.
 
 mod client;
+#[cfg(feature = "dns")]
+mod dns_keys;
 mod key_sets;
+mod report;
 mod server;
 
 pub use client::SealClient;
-pub(crate) use client::{Considered, Ended, SealedHello, SealedRequest, finish_over};
+pub(crate) use client::{Considered, Ended, Looked, SealedHello, SealedRequest, finish_over};
+#[cfg(feature = "dns")]
+pub use dns_keys::DnsKeys;
+pub use report::{Rejection, SealReport, ServedSeal};
 pub(crate) use server::{Arrival, Decline};
 pub use server::{SealServer, SealServerBuilder};
 

@@ -1,6 +1,7 @@
 //! What a server needs besides TLS: keys, names, the run table and the budget.
 
 use super::key_sets::{KeySets, OpenedBy, Served};
+use super::report::Rejection;
 use super::rng;
 use firstflight::credential::asap::{AcceptedBlock, Identity};
 use firstflight::wire::{Clock, Instant};
@@ -205,14 +206,14 @@ impl Arrival {
 /// What happens to a flight that does not run.
 #[derive(Debug)]
 pub(crate) enum Decline {
-    Reject,
+    Reject(Rejection),
     Close(Why),
 }
 
 impl From<OpenError> for Decline {
     fn from(error: OpenError) -> Self {
         tracing::debug!("a sealed first flight is rejected: {error}");
-        Self::Reject
+        Self::Reject(Rejection::from(&error))
     }
 }
 
@@ -293,7 +294,7 @@ impl SealServer {
         for served in self.shared.sets.with_key(flight.head().key_id, now) {
             if !paid && !locked(&self.shared.budget).take(from.peer, self.now()) {
                 tracing::debug!("a sealed first flight is rejected: too many without a certificate");
-                return Err(Decline::Reject);
+                return Err(Decline::Reject(Rejection::TooMany));
             }
             match served.open(flight, self.port, now) {
                 Ok(opened) => return Ok(opened),
