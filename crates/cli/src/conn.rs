@@ -53,6 +53,24 @@ impl Conn {
         }
     }
 
+    /// What became of the sealed flight that the connection began with, and why. `None` if it began in clear.
+    pub fn seal(&self) -> Option<(&'static str, &'static str)> {
+        match &self.0 {
+            #[cfg(feature = "tls")]
+            Kind::Tls(stream) => stream.served_seal().map(|seal| (seal.outcome.name(), seal.reason)),
+            _ => None,
+        }
+    }
+
+    /// The name of the server in the sealed flight that was taken.
+    pub fn sealed_name(&self) -> Option<String> {
+        match &self.0 {
+            #[cfg(feature = "tls")]
+            Kind::Tls(stream) => stream.sealed_info().and_then(|_| stream.server_name()).map(str::to_owned),
+            _ => None,
+        }
+    }
+
     /// Bytes that came before it was sure that the first flight is no copy: TCP's, or TLS early data.
     pub fn early_bytes(&self) -> u32 {
         match &self.0 {

@@ -27,10 +27,11 @@ pub struct Certificates {
     identities: Vec<String>,
     /// Other servers answer to the same name and do not know what this one took: a request may be executed once
     /// on each
-    #[arg(long, requires = "trust")]
+    #[arg(long, requires = "once")]
     per_site: bool,
-    /// No server of this name has run within the last two minutes: accept certificates at once
-    #[arg(long, requires = "trust")]
+    /// No server of this name has run within the last two minutes, nor one with these seal keys within the last fifteen:
+    /// accept certificates and sealed requests at once
+    #[arg(long, requires = "once")]
     first_start: bool,
     /// Memory for the requests of the last 70 seconds, MiB: 1 for each 1,500 first flights a second
     #[arg(
@@ -48,6 +49,16 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Accepts certificates for these identities, too.
+    #[cfg(feature = "tls")]
+    pub fn also_for(&mut self, identities: impl Iterator<Item = Identity>) {
+        if let Some(policy) = &mut self.policy {
+            let mut all = policy.identities.to_vec();
+            all.extend(identities);
+            policy.identities = all.into();
+        }
+    }
+
     /// Follows the trust file as long as the listeners exist.
     pub fn follow(&mut self, listeners: Vec<TrustHandle>) {
         if let Some(file) = self.file.take() {
@@ -57,6 +68,18 @@ impl Prepared {
 }
 
 impl Certificates {
+    /// Whether nothing ran before.
+    #[cfg(feature = "tls")]
+    pub const fn is_first_start(&self) -> bool {
+        self.first_start
+    }
+
+    /// Whether other servers of the name do not know what this one took.
+    #[cfg(feature = "tls")]
+    pub const fn is_per_site(&self) -> bool {
+        self.per_site
+    }
+
     /// The policy for listeners at `addresses` and `port`. Fast Open and certificates share the places of pending
     /// first flights.
     pub async fn prepare(
