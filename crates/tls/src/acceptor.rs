@@ -354,7 +354,7 @@ impl Acceptor {
             Runs::Close(why) => return Err(Decline::Close(why)),
         };
         let (request, replayable) = (opened.inner().request, opened.inner().flags.replayable);
-        let info = SealedInfo { replayable, ran_early: waiting.is_none(), why };
+        let info = SealedInfo { replayable, ran_early: waiting.is_none(), in_first_flight: from.first, why };
         Ok(Taken { answered, waiting, info, request: Zeroizing::new(request.to_vec()) })
     }
 

@@ -31,6 +31,10 @@ pub struct SealedInfo {
     /// The request ran before the client's Finished was verified. Otherwise [`Acceptor::accept`](crate::Acceptor::accept)
     /// has waited for it.
     pub ran_early: bool,
+    /// The flight came in the first flight of the transport. True, too, if that is not known ([`Acceptor::accept_over`]).
+    ///
+    /// [`Acceptor::accept_over`]: crate::Acceptor::accept_over
+    pub in_first_flight: bool,
     /// Why, or why not. For logs: it must not be visible on the network.
     pub why: Why,
 }

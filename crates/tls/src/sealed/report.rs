@@ -81,6 +81,19 @@ pub enum Rejection {
 }
 
 impl Rejection {
+    /// All of them that have a name of their own: without [`Rejection::Block`].
+    pub const ALL: [Self; 9] = [
+        Self::UnknownKey,
+        Self::TooMany,
+        Self::NotOpened,
+        Self::Malformed,
+        Self::BadHello,
+        Self::Commitment,
+        Self::OtherName,
+        Self::OtherProtocol,
+        Self::Handshake,
+    ];
+
     /// Its name in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -116,17 +129,22 @@ impl From<&OpenError> for Rejection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ServedSeal {
-    /// [`Outcome::OneRoundTrip`], [`Outcome::TransportRefused`] (the request ran after Finished), [`Outcome::StaleKey`] (it
-    /// was rejected) or [`Outcome::Unknown`] (the connection was closed without a response).
+    /// [`Outcome::OneRoundTrip`], [`Outcome::TransportRefused`] (the flight did not come in the first flight of the
+    /// transport, or the request ran after Finished), [`Outcome::StaleKey`] (it was rejected) or [`Outcome::Unknown`] (the connection was closed without a response).
     pub outcome: Outcome,
-    /// Why: the name of a [`Why`] or a [`Rejection`].
+    /// Why: the name of a [`Why`], a [`Rejection`] or [`Reason::AfterHandshake`].
     pub reason: &'static str,
 }
 
 impl ServedSeal {
     pub(crate) const fn taken(info: &SealedInfo) -> Self {
-        let outcome = if info.ran_early { Outcome::OneRoundTrip } else { Outcome::TransportRefused };
-        Self { outcome, reason: info.why.name() }
+        match (info.ran_early, info.in_first_flight) {
+            (true, true) => Self { outcome: Outcome::OneRoundTrip, reason: info.why.name() },
+            (true, false) => {
+                Self { outcome: Outcome::TransportRefused, reason: Reason::AfterHandshake.name() }
+            }
+            (false, _) => Self { outcome: Outcome::TransportRefused, reason: info.why.name() },
+        }
     }
 
     pub(crate) const fn rejected(rejection: Rejection) -> Self {

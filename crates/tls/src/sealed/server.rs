@@ -185,6 +185,8 @@ fn clock(time: &Time) -> Clock {
 pub(crate) struct Arrival {
     peer: IpAddr,
     block: BlockState,
+    /// The transport took its first flight.
+    pub(crate) first: bool,
 }
 
 impl Arrival {
@@ -193,13 +195,17 @@ impl Arrival {
 
     /// From this address.
     pub(crate) const fn at(peer: IpAddr) -> Self {
-        Self { peer, block: BlockState::None }
+        Self { peer, block: BlockState::None, first: true }
     }
 
     pub(crate) fn of(stream: &Stream) -> Self {
         let signed = stream.signed_bytes() as usize;
         let of = |block: AcceptedBlock| BlockState::accepted(&block, signed);
-        Self { peer: stream.peer_addr().ip(), block: stream.accepted_block().map_or(BlockState::None, of) }
+        Self {
+            peer: stream.peer_addr().ip(),
+            block: stream.accepted_block().map_or(BlockState::None, of),
+            first: stream.outcome().is_accepted(),
+        }
     }
 }
 
