@@ -146,18 +146,36 @@ def test_the_ad_bit_counts_on_a_trusted_path_only(site):
     assert seals([trusted]) in ([ONE], [AFTER])
 
 
-class Unbound(Process):
-    """A resolver that validates a zone of a file."""
+class Authority(Process):
+    """BIND, with a zone of a file."""
 
-    def __init__(self, site, zone, anchor):
+    def __init__(self, site, zone):
+        config, directory = site.path("named.conf"), site.files.directory
+        with open(config, "w") as file:
+            file.write(
+                f'options {{ directory "{directory}"; listen-on port 5300 {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n'
+                "pid-file none; session-keyfile none; recursion no; dnssec-validation no; };\ncontrols { };\n"
+                f'zone "example.com" {{ type primary; file "{zone}"; }};\n'
+            )
+        super().__init__(["named", "-g", "-c", config], ns=site.ns)
+
+    def __enter__(self):
+        self.wait_until(lambda: "all zones loaded" in self.text(), "`all zones loaded`")
+        return self
+
+
+class Unbound(Process):
+    """A resolver that validates what the authority says."""
+
+    def __init__(self, site, anchor):
         config = site.path("unbound.conf")
         with open(config, "w") as file:
             file.write(
                 f'server:\n  interface: 127.0.0.1\n  chroot: ""\n  username: ""\n  pidfile: ""\n  use-syslog: no\n'
-                f'  directory: "{site.files.directory}"\n  do-daemonize: no\n  trust-anchor: "{anchor}"\n'
-                f'  module-config: "validator iterator"\nremote-control:\n  control-enable: no\n'
-                f'auth-zone:\n  name: "example.com"\n  zonefile: "{zone}"\n  for-downstream: no\n  for-upstream: yes\n'
-                "  fallback-enabled: no\n"
+                f'  directory: "{site.files.directory}"\n  do-daemonize: no\n  do-not-query-localhost: no\n'
+                f'  module-config: "validator iterator"\n  trust-anchor: "{anchor}"\n'
+                "remote-control:\n  control-enable: no\n"
+                'stub-zone:\n  name: "example.com"\n  stub-addr: 127.0.0.1@5300\n'
             )
         super().__init__(["unbound", "-d", "-d", "-c", config], ns=site.ns)
 
@@ -180,7 +198,7 @@ def signed(site, record):
     return f"{zone}.signed", anchor
 
 
-@pytest.mark.needs("unbound", "dnssec-signzone")
+@pytest.mark.needs("unbound", "named", "dnssec-signzone")
 @pytest.mark.parametrize("forged", (False, True), ids=("genuine", "forged"))
 def test_a_key_from_a_signed_zone(site, forged):
     server = site.serve()
@@ -192,7 +210,8 @@ def test_a_key_from_a_signed_zone(site, forged):
         assert changed != text, "the record is not in the zone"
         with open(zone, "w") as file:
             file.write(changed)
-    site.testbed.start(Unbound(site, zone, anchor))
+    site.testbed.start(Authority(site, zone))
+    site.testbed.start(Unbound(site, anchor))
     fetches = site.get("--seal", "dns", "--repeat", 2)
     for record in fetches:
         site.whole(record)

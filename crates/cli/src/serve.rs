@@ -164,11 +164,13 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let mut fast_open = args.fast_open.prepare().await?;
     #[cfg(feature = "tls")]
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
+    #[cfg(feature = "tls")]
+    let sealed = seal.iter().flat_map(seal::Prepared::identities).collect();
+    #[cfg(not(feature = "tls"))]
+    let sealed = Vec::new();
     let sealing = args.is_sealing();
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
-    let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
-    #[cfg(feature = "tls")]
-    asap.also_for(seal.iter().flat_map(seal::Prepared::identities));
+    let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut signals = Stop::new()?;

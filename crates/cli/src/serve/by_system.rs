@@ -32,11 +32,13 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let ips: Vec<IpAddr> = listen_at.iter().map(SocketAddr::ip).collect();
     let port = listen_at.first().map_or(PORT, SocketAddr::port);
-    let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref()).await?;
     #[cfg(feature = "tls")]
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
     #[cfg(feature = "tls")]
-    asap.also_for(seal.iter().flat_map(super::seal::Prepared::identities));
+    let sealed = seal.iter().flat_map(super::seal::Prepared::identities).collect();
+    #[cfg(not(feature = "tls"))]
+    let sealed = Vec::new();
+    let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut signals = Stop::new()?;
     let metrics = match args.metrics {

@@ -49,16 +49,6 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Accepts certificates for these identities, too.
-    #[cfg(feature = "tls")]
-    pub fn also_for(&mut self, identities: impl Iterator<Item = Identity>) {
-        if let Some(policy) = &mut self.policy {
-            let mut all = policy.identities.to_vec();
-            all.extend(identities);
-            policy.identities = all.into();
-        }
-    }
-
     /// Follows the trust file as long as the listeners exist.
     pub fn follow(&mut self, listeners: Vec<TrustHandle>) {
         if let Some(file) = self.file.take() {
@@ -81,12 +71,13 @@ impl Certificates {
     }
 
     /// The policy for listeners at `addresses` and `port`. Fast Open and certificates share the places of pending
-    /// first flights.
+    /// first flights. `sealed` are the identities of sealed first flights.
     pub async fn prepare(
         &self,
         addresses: &[IpAddr],
         port: u16,
         fast_open: Option<&FastOpenPolicy>,
+        sealed: Vec<Identity>,
     ) -> Result<Prepared, Error> {
         let Some(path) = &self.trust else { return Ok(Prepared { policy: None, file: None }) };
         let file = TrustFile::open(path)
@@ -102,7 +93,7 @@ impl Certificates {
         };
         let policy = AsapPolicy {
             trust: file.store(),
-            identities: self.identities(addresses, port)?.into(),
+            identities: self.identities(addresses, port, sealed)?.into(),
             guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, began)),
             domain: if self.per_site { GuardDomain::Site } else { GuardDomain::All },
             pending,
@@ -112,7 +103,12 @@ impl Certificates {
         Ok(Prepared { policy: Some(policy), file: Some(file) })
     }
 
-    fn identities(&self, addresses: &[IpAddr], port: u16) -> Result<Vec<Identity>, ServeError> {
+    fn identities(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        sealed: Vec<Identity>,
+    ) -> Result<Vec<Identity>, ServeError> {
         let named = self.identities.iter().map(|text| {
             let (name, port) = match text.rsplit_once(':') {
                 Some((name, digits)) => (name, digits.parse().ok()),
@@ -132,6 +128,7 @@ impl Certificates {
             let own = addresses.iter().filter(|address| !address.is_unspecified());
             identities.extend(own.map(|address| Identity::address(*address, port)));
         }
+        identities.extend(sealed);
         if identities.is_empty() { Err(ServeError::NoIdentity) } else { Ok(identities) }
     }
 }

@@ -99,6 +99,7 @@ struct Source {
     path: PathBuf,
     public: HostName,
     names: Vec<HostName>,
+    /// The keys, until the server has them. A copy here would outlive them.
     keys: KeySet,
     is_farm: bool,
     stamp: Stamp,
@@ -169,7 +170,7 @@ impl Seal {
                 minute: now() / FARM_EVERY,
                 problem: LastProblem::default(),
             };
-            source.warn_unpublished();
+            warn_unpublished(path, &source.keys);
             sources.push(source);
         }
         if sources.len() > SealServer::MOST_NAMES {
@@ -202,15 +203,6 @@ impl ServedName {
 }
 
 impl Source {
-    fn warn_unpublished(&self) {
-        if self.keys.record(now()).is_none() {
-            tracing::warn!(
-                "{}: clients use none of these seal keys any more: make a new one",
-                self.path.display()
-            );
-        }
-    }
-
     /// Looks at the file, and gives changed keys to `server`. `again`: also if it looks unchanged.
     fn look(&mut self, server: &SealServer, again: bool) {
         let (found, minute) = (stamp(&self.path), now() / FARM_EVERY);
@@ -219,14 +211,9 @@ impl Source {
             return;
         }
         match self.read_again(server) {
-            Ok(()) => {
+            Ok(count) => {
                 if found != self.stamp || again {
-                    tracing::info!(
-                        "{} has {} seal keys of {}",
-                        self.path.display(),
-                        self.keys.len(),
-                        self.public
-                    );
+                    tracing::info!("{} has {} seal keys of {}", self.path.display(), count, self.public);
                 }
                 // The file of a farm may have been written.
                 self.stamp = if self.is_farm { stamp(&self.path) } else { found };
@@ -242,16 +229,23 @@ impl Source {
         }
     }
 
-    fn read_again(&mut self, server: &SealServer) -> Result<(), SealError> {
+    /// Returns the number of the keys.
+    fn read_again(&mut self, server: &SealServer) -> Result<usize, SealError> {
         let (file, keys) = read(&self.path, now())?;
         if *file.name() != self.public {
             return Err(SealError::OtherName(self.path.clone(), self.public.clone()));
         }
         self.is_farm = matches!(file, KeyFile::Farm(_));
-        server.set_keys(keys.clone());
-        self.keys = keys;
-        self.warn_unpublished();
-        Ok(())
+        warn_unpublished(&self.path, &keys);
+        let count = keys.len();
+        server.set_keys(keys);
+        Ok(count)
+    }
+}
+
+fn warn_unpublished(path: &Path, keys: &KeySet) {
+    if keys.record(now()).is_none() {
+        tracing::warn!("{}: clients use none of these seal keys any more: make a new one", path.display());
     }
 }
 
@@ -267,7 +261,7 @@ impl Prepared {
     /// # Errors
     /// When the operating system has no random numbers.
     pub fn server(self, store: Option<&Arc<RedisStore>>) -> Result<(SealServer, Following), Error> {
-        let Self { sources, port, openings, memory, reload } = self;
+        let Self { mut sources, port, openings, memory, reload } = self;
         let mut each = sources.iter();
         let Some(first) = each.next() else {
             return Err(Error::Random(std::io::ErrorKind::NotFound.into()));
@@ -286,6 +280,9 @@ impl Prepared {
             builder = builder.shared_table(Arc::clone(store) as _);
         }
         let server = builder.build().map_err(Error::Random)?;
+        for source in &mut sources {
+            source.keys = KeySet::new(source.public.clone());
+        }
         let following = Following { sources, server: server.clone(), reload };
         Ok((server, following))
     }
@@ -310,6 +307,8 @@ impl Following {
             let server = server.clone();
             let looked = tokio::task::spawn_blocking(move || {
                 sources.iter_mut().for_each(|source| source.look(&server, again));
+                // This destroys the keys that have ended.
+                drop(server.records());
                 sources
             });
             // It fails only when the runtime shuts down.
