@@ -320,7 +320,8 @@ def test_a_server_that_knows_nothing_of_seals(site):
 def test_an_upload_waits_for_the_end_of_the_handshake(site):
     server = site.serve()
     site.names()
-    upload = ("--upload", os.path.join(site.root, "small"))
+    # What does not fit beside a ClientHello with a ticket is not sealed.
+    upload = ("--upload", os.path.join(site.testbed.root(tiny=50), "tiny"))
     fetches = site.get("--seal", site.record, "--repeat", 2, *upload, path="/sink")
     assert seals(fetches) == [("transport-refused", "after-finished")] * 2
     assert [record["status"] for record in fetches] == [200, 200]
@@ -434,10 +435,9 @@ class Relay:
         with self.connect(port) as sock:
             sock.sendall(self.kept)
             answer = b""
-            while piece := sock.recv(4096):
-                answer += piece
-                if len(answer) > 100:
-                    break
+            with contextlib.suppress(ConnectionResetError):
+                while len(answer) < 100 and (piece := sock.recv(4096)):
+                    answer += piece
             return answer
 
 
@@ -479,8 +479,10 @@ def test_the_members_of_a_farm_share_what_ran(site, shared):
         site.whole(site.get("--seal", site.record)[0])
         answer = relay.copy(5002)
     if shared:
-        # A new store may have forgotten what ran, so nothing runs early yet. But the request is known.
-        assert seals(first.requests(1)) == [("transport-refused", "floor")]
+        # The second member began a new memory, which may have forgotten what ran. So nothing runs early yet. But the request
+        # is known from now on.
+        (logged,) = first.requests(1)
+        assert logged["seal"] == "transport-refused" and logged["seal_reason"] in ("floor", "no-table"), show(logged)
         assert answer == b"" and seals([stopped(second)]) == [("unknown", "seen")]
         assert second.executed() == 0
     else:

@@ -396,21 +396,6 @@ async fn accept(
     }
 }
 
-/// What became of a sealed flight whose request was stopped, because it has run or may have.
-#[cfg(feature = "tls")]
-fn stopped(error: &hyper::Error) -> Option<firstflight_tls::ServedSeal> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        // An error of I/O is asked for what is inside: its source is the source of that.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<firstflight_tls::AcceptError>()) {
-            return firstflight_tls::ServedSeal::failed(error);
-        }
-        cause = error.source();
-    }
-    None
-}
-
 pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let peer = stream.peer_addr();
     #[cfg(feature = "tls")]
@@ -423,6 +408,8 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     #[cfg(not(feature = "tls"))]
     let stream = Conn::from(stream);
     let (stream, watch) = observe(stream);
+    #[cfg(feature = "tls")]
+    let seen = watch.clone();
     let service = service_fn(move |request| answer::answer(site.clone(), request, peer, watch.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -433,11 +420,12 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            #[cfg(feature = "tls")]
-            if let Some(seal) = stopped(&error) {
-                log.stopped(peer, seal);
-            }
+        let ended = connection.await;
+        #[cfg(feature = "tls")]
+        if let Some(seal) = seen.look(Conn::stopped) {
+            log.stopped(peer, seal);
+        }
+        if let Err(error) = ended {
             // Connections end often. The log says what the client requested.
             tracing::debug!(%peer, %error, "connection ended");
         }

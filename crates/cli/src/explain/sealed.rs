@@ -24,10 +24,11 @@ impl Beginning {
         (!kept.is_empty()).then_some(Self { seq, bytes, len: kept.len() as u8 })
     }
 
-    /// The one that is nearer to the beginning of the stream; of two that begin together, the longer one.
+    /// The one that is nearer to the beginning of the stream. Of two that begin together, the first one counts, and the
+    /// longer one if it goes on from there.
     pub fn earlier(self, other: Self) -> Self {
         match self.seq == other.seq {
-            true if other.len > self.len => other,
+            true if other.bytes().starts_with(self.bytes()) => other,
             true => self,
             false if self.seq.min(other.seq) == self.seq => self,
             false => other,
