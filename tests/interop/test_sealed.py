@@ -465,15 +465,20 @@ def test_a_copy_gets_no_response(site):
 @pytest.mark.needs("redis-server")
 @pytest.mark.parametrize("shared", (True, False), ids=("shared", "apart"))
 def test_the_members_of_a_farm_share_what_ran(site, shared):
-    store = ()
+    def store(_):
+        return ()
+
     if shared:
         redis = site.testbed.start(Redis(site.files.directory))
         keys = site.path("store.keys")
         with open(keys, "w") as file:
             file.write("01" * 48)
         os.chmod(keys, 0o600)
-        store = ("--store", redis.url, "--store-keys", keys)
-    first, second = (site.serve("--seal-port", PORT, *store, port=port) for port in (5001, 5002))
+
+        def store(port):
+            return ("--store", redis.url, "--store-keys", keys, "--store-state", site.path(f"{port}.state"))
+
+    first, second = (site.serve("--seal-port", PORT, *store(port), port=port) for port in (5001, 5002))
     site.names()
     with Relay(site.ns, 5001) as relay:
         site.whole(site.get("--seal", site.record)[0])
@@ -485,6 +490,9 @@ def test_the_members_of_a_farm_share_what_ran(site, shared):
         assert logged["seal"] == "transport-refused" and logged["seal_reason"] in ("floor", "no-table"), show(logged)
         assert answer == b"" and seals([stopped(second)]) == [("unknown", "seen")]
         assert second.executed() == 0
+        # A member that stops in order leaves the proof that it owes the store nothing.
+        assert first.terminate() == 0
+        assert os.path.getsize(site.path("5001.state")) > 0, first.text("err")
     else:
         assert answer[:1] == b"\x16", "TLS of a member that does not know of the first one"
         second.requests(1)

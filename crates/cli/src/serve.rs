@@ -188,7 +188,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let udp = udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
     let (endpoint, capture, store) = start(&args, fast_open.policy.is_some() || sealing, udp).await?;
     #[cfg(feature = "tls")]
-    let tls = args.tls.sealing(tls, seal, store.as_ref())?;
+    let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let asks = store.is_some();
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
@@ -228,12 +228,17 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         names.run(stopping.clone(), log)
     });
     drop(stopping);
+    // The connections have it.
+    #[cfg(feature = "tls")]
+    drop(tls);
     fast_open.follow(handles);
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
 
     signals.asked().await;
     drop(stop);
+    #[cfg(feature = "tls")]
+    drop(followed);
     if let Some(relaying) = relaying {
         relaying.abort();
     }

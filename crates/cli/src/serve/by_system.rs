@@ -60,7 +60,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         }
     };
     #[cfg(feature = "tls")]
-    let tls = args.tls.sealing(tls, seal, store.as_ref())?;
+    let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let endpoint = server.endpoint().cloned();
     let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
     let log = log::Log::new(args.json_log);
@@ -89,6 +89,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 
     signals.asked().await;
     drop(stop);
+    #[cfg(feature = "tls")]
+    drop(followed);
     let asks = store.is_some();
     tokio::select! {
         () = end(listening, None, graceful, endpoint.as_ref(), store) => {}

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -295,9 +296,22 @@ pub struct Following {
     reload: Signal,
 }
 
+/// A task that follows the files. It ends when this is dropped: a store waits for all that have it.
+pub struct Followed(JoinHandle<()>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 impl Following {
-    /// Follows them until it is dropped.
-    pub async fn run(self) {
+    /// Follows them in a task.
+    pub fn start(self) -> Followed {
+        Followed(tokio::spawn(self.run()))
+    }
+
+    async fn run(self) {
         let Self { mut sources, server, mut reload } = self;
         loop {
             let again = tokio::select! {

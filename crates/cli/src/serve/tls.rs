@@ -20,8 +20,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// The acceptor, which takes sealed first flights if there are keys. Without it returns `plain`. Starts to follow the
-    /// files of the keys.
+    /// The acceptor, which takes sealed first flights if there are keys. Without them returns `plain`. The files of the keys
+    /// are followed until the second value is dropped.
     ///
     /// # Errors
     /// When a certificate cannot be used.
@@ -30,12 +30,11 @@ impl Tls {
         plain: Option<Acceptor>,
         keys: Option<seal::Prepared>,
         store: Option<&Arc<RedisStore>>,
-    ) -> Result<Option<Acceptor>, Error> {
-        let Some(keys) = keys else { return Ok(plain) };
+    ) -> Result<(Option<Acceptor>, Option<seal::Followed>), Error> {
+        let Some(keys) = keys else { return Ok((plain, None)) };
         let (server, following) = keys.server(store)?;
         let acceptor = self.acceptor(Some(server))?;
-        tokio::spawn(following.run());
-        Ok(acceptor)
+        Ok((acceptor, Some(following.start())))
     }
 
     /// The acceptor, if there is a certificate.
