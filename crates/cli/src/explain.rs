@@ -6,6 +6,7 @@ mod frame;
 mod note;
 mod offered;
 mod report;
+mod sealed;
 mod sightings;
 mod summary;
 mod table;

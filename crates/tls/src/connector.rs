@@ -10,12 +10,12 @@ pub(crate) use dial::Dial;
 use crate::error::{ConnectError, HiddenError};
 use crate::groups::Groups;
 use crate::hello::Hello;
-use crate::sealed::{self, Considered, Ended, Ordinary, SealClient};
+use crate::sealed::{self, Considered, Ended, Looked, Ordinary, SealClient, SealReport, SealedRequest};
 use crate::stream::TlsStream;
 use crate::tickets::{AtPlace, Place, Tickets};
 use firstflight::credential::NetworkId;
 use firstflight::{Authority, Carriage, Client, FirstFlight, Host, Stream, Time, Way};
-use firstflight_seal::{DIGEST_PREFIX, Outcome};
+use firstflight_seal::{DIGEST_PREFIX, Reason};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -176,13 +176,61 @@ impl Connector {
         data: FirstFlight<'_>,
         complete: bool,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        let (sealed, outcome) = match self.consider(server, data, complete) {
-            None => (None, None),
-            Some(Considered::Clear(outcome)) => (None, Some(outcome)),
-            Some(Considered::Hidden(error)) => return Err(ConnectError::Hidden(error)),
-            Some(Considered::Sealed(request)) => (Some(request), Some(Outcome::Declined)),
+        self.contact(dial, server, data, complete).await.0
+    }
+
+    /// Like [`Connector::reach`]. Says of failures, too, what became of a seal.
+    pub(crate) async fn contact(
+        &self,
+        dial: Dial<'_>,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        complete: bool,
+    ) -> (Result<TlsStream<Stream>, ConnectError>, Option<SealReport>) {
+        let found;
+        let (dial, looked) = match (dial, &self.shared.seal) {
+            (dial, None) => (dial, Looked::Nothing(Reason::NoRecord)),
+            // The key is looked up beside the addresses.
+            (Dial::Client(client, None), Some(seal)) => {
+                let (looked, addresses) = seal.look_up(server, self.time(), client.found(server)).await;
+                found = match addresses {
+                    Ok(addresses) => addresses,
+                    Err(error) => return (Err(error.into()), None),
+                };
+                (Dial::Found(client, &found), looked)
+            }
+            (dial, Some(seal)) => {
+                let (looked, ()) = seal.look_up(server, self.time(), std::future::ready(())).await;
+                (dial, looked)
+            }
         };
-        match self.attempt(dial, server, data, sealed.as_ref(), outcome).await {
+        let (sealed, report) = match self.consider(server, &looked, data, complete) {
+            None => (None, None),
+            Some(Considered::Clear(reason)) => (None, Some(reason.into())),
+            Some(Considered::Hidden(error, reason)) => {
+                return reported(Err(ConnectError::Hidden(error)), Some(reason.into()));
+            }
+            Some(Considered::Sealed(request)) => (Some(request), None),
+        };
+        let result = self.send(dial, server, data, sealed.as_ref(), report).await;
+        let report = match &result {
+            Ok(stream) => stream.seal_report(),
+            Err(error) if sealed.is_some() => SealReport::failed(error),
+            Err(_) => report,
+        };
+        reported(result, report)
+    }
+
+    /// Connects, and again if a sealed flight may go again.
+    async fn send(
+        &self,
+        dial: Dial<'_>,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        sealed: Option<&SealedRequest<'_>>,
+        report: Option<SealReport>,
+    ) -> Result<TlsStream<Stream>, ConnectError> {
+        match self.attempt(dial, server, data, sealed, report).await {
             Ended::Taken(stream) => Ok(*stream),
             Ended::Over(error) => Err(error),
             Ended::Rejected(stream, read, network) => {
@@ -191,8 +239,8 @@ impl Connector {
             Ended::Failed(error) => {
                 tracing::debug!("a sealed first flight to {server} failed, and goes again: {error}");
                 // In ordinary TLS, unless that would name the server.
-                let sealed = sealed.as_ref().filter(|request| request.is_hidden());
-                match self.attempt(dial, server, data, sealed, Some(Outcome::TransportRefused)).await {
+                let sealed = sealed.filter(|request| request.is_hidden());
+                match self.attempt(dial, server, data, sealed, Some(Reason::FlightFailed.into())).await {
                     Ended::Taken(stream) => Ok(*stream),
                     Ended::Over(error) | Ended::Failed(error) => Err(error),
                     Ended::Rejected(..) => Err(ConnectError::Closed),
@@ -204,12 +252,13 @@ impl Connector {
     fn consider<'a>(
         &'a self,
         server: &'a Authority,
+        looked: &'a Looked,
         data: FirstFlight<'a>,
         complete: bool,
     ) -> Option<Considered<'a>> {
         let Shared { seal, alpn, time, .. } = &*self.shared;
         let protocol = alpn.first().map(Vec::as_slice);
-        seal.as_ref().map(|seal| seal.consider(server, data, complete, protocol, time))
+        seal.as_ref().map(|seal| seal.consider(server, looked, data, complete, protocol, time))
     }
 
     /// After a REJECT, of which the bytes `read` follow: ordinary TLS on the same connection, without early data. Its
@@ -230,7 +279,7 @@ impl Connector {
         let finished = hello.finish_over_behind(io, read).await;
         let was = if finished.is_ok() { Ordinary::Worked } else { Ordinary::Failed };
         self.ordinary(network, server, was);
-        Ok(finished?.considered(Some(Outcome::StaleKey)))
+        Ok(finished?.considered(Some(Reason::Rejected.into())))
     }
 
     /// Remembers what an ordinary connection says about flights that failed (sealed.md 7.4).
@@ -256,25 +305,36 @@ impl Connector {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let departure = Departure::elsewhere(NetworkId::UNKNOWN);
-        let (sealed, outcome) = match self.consider(server, data, true) {
+        let looked = match &self.shared.seal {
+            Some(seal) => seal.look_up(server, self.time(), std::future::ready(())).await.0,
+            None => Looked::Nothing(Reason::NoRecord),
+        };
+        let (sealed, report) = match self.consider(server, &looked, data, true) {
             None => (None, None),
-            Some(Considered::Clear(outcome)) => (None, Some(outcome)),
-            Some(Considered::Hidden(error)) => return Err(ConnectError::Hidden(error)),
+            Some(Considered::Clear(reason)) => (None, Some(reason.into())),
+            Some(Considered::Hidden(error, reason)) => {
+                return reported(Err(ConnectError::Hidden(error)), Some(reason.into())).0;
+            }
             Some(Considered::Sealed(request)) => {
-                (request.seal_over(self, departure)?, Some(Outcome::Declined))
+                (request.seal_over(self, departure)?, Some(request.declined().into()))
             }
         };
         let Some(sealed) = sealed else {
             let finished = self.hello(server, departure, data)?.finish_over(io).await;
             let was = if finished.is_ok() { Ordinary::Worked } else { Ordinary::Failed };
             self.ordinary(departure.network, server, was);
-            return Ok(finished?.considered(outcome));
+            return reported(Ok(finished?.considered(report)), report).0;
         };
-        match sealed::finish_over(sealed, io).await {
+        let result = match sealed::finish_over(sealed, io).await {
             Ended::Taken(stream) => Ok(*stream),
             Ended::Rejected(io, read, network) => self.go_on_in_clear(io, read, server, network, data).await,
             Ended::Over(error) | Ended::Failed(error) => Err(error),
-        }
+        };
+        let report = match &result {
+            Ok(stream) => stream.seal_report(),
+            Err(error) => SealReport::failed(error),
+        };
+        reported(result, report).0
     }
 
     /// The opening bytes of a connection to `server`, for a caller that opens the connection itself, for example by
@@ -351,10 +411,19 @@ impl Connector {
         Ok(Hello::new(connection, data.data(), data.is_replayable(), resumes, limits))
     }
 
-    /// Forgets all tickets. Call it when the user wants to be a stranger to the servers.
+    /// Forgets all tickets, and the seal keys that were looked up. Call it when the user wants to be a stranger to the
+    /// servers.
     pub fn forget(&self) {
         self.shared.tickets.forget();
+        self.shared.seal.iter().for_each(SealClient::forget);
     }
+}
+
+/// Counts what became of a seal.
+fn reported<T>(result: T, report: Option<SealReport>) -> (T, Option<SealReport>) {
+    #[cfg(feature = "metrics")]
+    report.into_iter().for_each(crate::metrics::contacted);
+    (result, report)
 }
 
 /// The name that the certificate must have.

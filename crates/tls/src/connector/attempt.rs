@@ -3,10 +3,9 @@
 use super::{Connector, Dial};
 use crate::error::ConnectError;
 use crate::hello::Hello;
-use crate::sealed::{Ended, Ordinary, SealedHello, SealedRequest};
+use crate::sealed::{Ended, Ordinary, SealReport, SealedHello, SealedRequest};
 use firstflight::credential::NetworkId;
 use firstflight::{Authority, Carriage, FirstFlight, MakeFlight, Stream};
-use firstflight_seal::Outcome;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,8 +15,8 @@ pub(super) struct Hellos<'a> {
     server: &'a Authority,
     data: FirstFlight<'a>,
     sealed: Option<&'a SealedRequest<'a>>,
-    /// What became of the seal of a hello in clear.
-    outcome: Option<Outcome>,
+    /// What became of the seal of a hello in clear, if it is known already.
+    report: Option<SealReport>,
     made: Mutex<Made>,
 }
 
@@ -112,11 +111,11 @@ impl Connector {
         server: &Authority,
         data: FirstFlight<'_>,
         sealed: Option<&SealedRequest<'_>>,
-        outcome: Option<Outcome>,
+        report: Option<SealReport>,
     ) -> Ended<Stream> {
-        let hellos = Hellos { connector: self, server, data, sealed, outcome, made: Mutex::default() };
+        let hellos = Hellos { connector: self, server, data, sealed, report, made: Mutex::default() };
         let connected = dial.open(server, &hellos).await;
-        let Hellos { made, outcome, .. } = hellos;
+        let Hellos { made, report, .. } = hellos;
         let Made { hellos, failed, network } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let ordinary = |was| network.into_iter().for_each(|network| self.ordinary(network, server, was));
         // Whether a flight has left by a way that did not win.
@@ -124,11 +123,11 @@ impl Connector {
             Ok((stream, number)) => (Some(*number), stream.race().is_some_and(|race| race.data_left_twice())),
             Err(error) => (None, error.maybe_delivered()),
         };
-        let mut sealed = hellos.iter().filter_map(|(number, opening)| Some((*number, opening.sealed()?)));
-        let is_sealed = sealed.clone().next().is_some();
+        let mut flights = hellos.iter().filter_map(|(number, opening)| Some((*number, opening.sealed()?)));
+        let is_sealed = flights.clone().next().is_some();
         if left
-            && sealed.clone().all(|(number, _)| Some(number) != winner)
-            && let Some((_, flight)) = sealed.next()
+            && flights.clone().all(|(number, _)| Some(number) != winner)
+            && let Some((_, flight)) = flights.next()
         {
             // All of them are copies of one request.
             flight.unanswered();
@@ -158,7 +157,8 @@ impl Connector {
             Some((_, Opening::Clear(hello))) => match hello.finish(stream).await {
                 Ok(stream) => {
                     ordinary(Ordinary::Worked);
-                    Ended::Taken(Box::new(stream.considered(outcome)))
+                    let declined = sealed.map(|request| request.declined().into());
+                    Ended::Taken(Box::new(stream.considered(report.or(declined))))
                 }
                 Err(error) => {
                     ordinary(Ordinary::Failed);

@@ -4,7 +4,7 @@ use super::Connector;
 use super::attempt::Hellos;
 use crate::error::ConnectError;
 use crate::stream::TlsStream;
-use firstflight::{Authority, Client, ClientError, ConnectConfig, Endpoint, FirstFlight, Stream};
+use firstflight::{Authority, Client, ClientError, ConnectConfig, Endpoint, FirstFlight, Found, Stream};
 use std::io;
 use std::net::SocketAddr;
 
@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 pub(crate) enum Dial<'a> {
     /// With the server's addresses, best one first; without them the client looks them up.
     Client(&'a Client, Option<&'a [SocketAddr]>),
+    /// The client has looked up the addresses already.
+    Found(&'a Client, &'a Found),
     Engine {
         endpoint: &'a Endpoint,
         remote: SocketAddr,
@@ -84,6 +86,9 @@ impl Dial<'_> {
                     None => client.connect_made(server, hellos).await,
                 };
                 connected.map_err(Undialled::Client)
+            }
+            Self::Found(client, found) => {
+                client.connect_made_found(server, found, hellos).await.map_err(Undialled::Client)
             }
             Self::Engine { endpoint, remote, config } => {
                 let connected = endpoint.connect_made(remote, hellos, config).await;

@@ -1,6 +1,7 @@
 //! What a server needs besides TLS: keys, names, the run table and the budget.
 
 use super::key_sets::{KeySets, OpenedBy, Served};
+use super::report::Rejection;
 use super::rng;
 use firstflight::credential::asap::{AcceptedBlock, Identity};
 use firstflight::wire::{Clock, Instant};
@@ -188,6 +189,8 @@ fn clock(time: &Time) -> Clock {
 pub(crate) struct Arrival {
     peer: IpAddr,
     block: BlockState,
+    /// The transport took its first flight.
+    pub(crate) first: bool,
 }
 
 impl Arrival {
@@ -196,27 +199,31 @@ impl Arrival {
 
     /// From this address.
     pub(crate) const fn at(peer: IpAddr) -> Self {
-        Self { peer, block: BlockState::None }
+        Self { peer, block: BlockState::None, first: true }
     }
 
     pub(crate) fn of(stream: &Stream) -> Self {
         let signed = stream.signed_bytes() as usize;
         let of = |block: AcceptedBlock| BlockState::accepted(&block, signed);
-        Self { peer: stream.peer_addr().ip(), block: stream.accepted_block().map_or(BlockState::None, of) }
+        Self {
+            peer: stream.peer_addr().ip(),
+            block: stream.accepted_block().map_or(BlockState::None, of),
+            first: stream.outcome().is_accepted(),
+        }
     }
 }
 
 /// What happens to a flight that does not run.
 #[derive(Debug)]
 pub(crate) enum Decline {
-    Reject,
+    Reject(Rejection),
     Close(Why),
 }
 
 impl From<OpenError> for Decline {
     fn from(error: OpenError) -> Self {
         tracing::debug!("a sealed first flight is rejected: {error}");
-        Self::Reject
+        Self::Reject(Rejection::from(&error))
     }
 }
 
@@ -311,7 +318,7 @@ impl SealServer {
         for served in self.shared.sets.with_key(flight.head().key_id, now) {
             if !paid && !locked(&self.shared.budget).take(from.peer, self.now()) {
                 tracing::debug!("a sealed first flight is rejected: too many without a certificate");
-                return Err(Decline::Reject);
+                return Err(Decline::Reject(Rejection::TooMany));
             }
             match served.open(flight, self.port, now) {
                 Ok(opened) => return Ok(opened),
