@@ -74,7 +74,7 @@ def table(results):
             lines.append(f"| {check['check']} | {said.replace('|', '/')} | {held} |")
         lines.append("")
     load = " to ".join(f"{value:.1f}" for value in results["load"])
-    lines.append(f"{results['command']}: {results['seconds'] / 60:.0f} minutes, load of the machine {load}.")
+    lines.append(f"`{results['command']}`: {results['seconds'] / 60:.0f} minutes, load of the machine {load}.")
     return "\n".join(lines)
 
 

@@ -144,7 +144,7 @@ class Run:
         cells = [cell.result() for cells in self.cells.values() for cell in cells if cell.samples]
         cells.sort(key=lambda cell: [path.name for path in matrix.PATHS].index(cell["path"]))
         return {
-            "command": " ".join(["tests/gateway/run.py", *sys.argv[1:]]), "samples": self.options.samples, "load": load,
+            "command": self.options.told, "samples": self.options.samples, "load": load,
             "seconds": round(seconds), "cells": cells, "checks": self.results,
         }  # fmt: skip
 
@@ -180,6 +180,10 @@ def arguments():
     options = parser.parse_args()
     if options.write and (options.quick or options.k):
         parser.error("--write is for the whole table")
+    rtts = ",".join(map(str, options.rtt or ()))
+    asked = {"--quick": options.quick, "--rtt": rtts, "--samples": options.samples, "-k": options.k}
+    words = [name if value is True else f"{name} {value}" for name, value in asked.items() if value]
+    options.told = " ".join(["firstflight-lab gateway", *words])
     options.rtt = options.rtt or ([QUICK_RTT] if options.quick else list(RTTS))
     options.samples = options.samples or (QUICK_SAMPLES if options.quick else SAMPLES)
     if options.samples < 1 or min(options.rtt) < 1:
