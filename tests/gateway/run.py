@@ -185,7 +185,8 @@ def arguments():
     words = [name if value is True else f"{name} {value}" for name, value in asked.items() if value]
     options.told = " ".join(["firstflight-lab gateway", *words])
     options.rtt = options.rtt or ([QUICK_RTT] if options.quick else list(RTTS))
-    options.samples = options.samples or (QUICK_SAMPLES if options.quick else SAMPLES)
+    if options.samples is None:
+        options.samples = QUICK_SAMPLES if options.quick else SAMPLES
     if options.samples < 1 or min(options.rtt) < 1:
         parser.error("--samples and --rtt: at least 1")
     return options
