@@ -4,10 +4,12 @@
 #![allow(unreachable_pub, reason = "a program has no public items")]
 
 mod attack;
+mod bars;
 mod bench;
 mod certified;
 mod congestion;
 mod figure;
+mod gateway;
 mod load;
 mod lookup;
 mod networks;
@@ -47,6 +49,11 @@ enum Command {
     Attack(attack::Attack),
     /// NewReno, CUBIC and BBR on a bottleneck, in virtual time.
     Congestion(congestion::Congestion),
+    /// Visit nginx by unmodified programs, through the proxy and the gateway and without both, in network namespaces.
+    Gateway(gateway::Gateway),
+    /// Draw the results of `gateway`.
+    #[command(hide = true)]
+    GatewayPlot(gateway::Plot),
     Load(load::Load),
     /// The client of `load`.
     #[command(hide = true)]
@@ -110,6 +117,8 @@ fn main() -> ExitCode {
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
+        Command::Gateway(options) => gateway::run(&options),
+        Command::GatewayPlot(options) => gateway::plot(&options),
         Command::Load(options) => load::run(&options).map_err(Into::into),
         Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
