@@ -96,7 +96,7 @@ class Browser:
                 return message["result"]
 
     def load(self, url):
-        """Loads a page. Returns seconds from the address to the end of the load event, and the number of resources."""
+        """Loads a page. Returns the seconds from the address to the end of the load event."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.ask("Page.enable", session)
@@ -105,12 +105,10 @@ class Browser:
         loaded = False
         while not loaded:
             loaded = self.receive(until).get("method") == "Page.loadEventFired"
-        script = """JSON.stringify([performance.timing.loadEventEnd - performance.timing.navigationStart,
-            performance.getEntriesByType("resource").length + 1])"""
+        script = "performance.timing.loadEventEnd - performance.timing.navigationStart"
         # The event's end is written after its handlers.
         while True:
-            found = self.ask("Runtime.evaluate", session, expression=script)["result"]["value"]
-            milliseconds, resources = json.loads(found)
+            milliseconds = self.ask("Runtime.evaluate", session, expression=script)["result"]["value"]
             if milliseconds > 0:
-                return milliseconds / 1000, resources
+                return milliseconds / 1000
             time.sleep(0.01)

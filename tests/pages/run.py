@@ -68,14 +68,23 @@ class World:
             site.write(root)
         context.enter_context(answering(self.far, PAIR.peer[4], names))
         context.enter_context(resolver(self.near, PAIR.peer[4]))
-        nginx.start(context, self.far, root, "0.0.0.0:80", "listen 80 fastopen=256;", "access_log off;", connections=1024)
+        self.log = os.path.join(root, "requests")
+        http = f"log_format one '$status'; access_log {self.log} one; types {{ text/html html; text/css css; text/javascript js; image/gif gif; }}"
+        nginx.start(context, self.far, root, "0.0.0.0:80", "listen 80 fastopen=256;", http, connections=1024)
 
     def load(self, site, fast_open):
+        before = len(self.answers())
         with Browser(self.near, self.preload if fast_open else None) as browser:
-            seconds, resources = browser.load(site.url)
-        if resources != len(site.resources):
-            raise RuntimeError(f"{site.title}: {resources} resources loaded, {len(site.resources)} expected")
+            seconds = browser.load(site.url)
+        answers = self.answers()[before:]
+        if answers != ["200"] * len(site.resources):
+            raise RuntimeError(f"{site.title}: {len(answers)} answers, {len(site.resources)} expected: {set(answers)}")
         return seconds
+
+    def answers(self):
+        """The status of each answer so far. The browser does not report what styles of other hosts load."""
+        with open(self.log) as file:
+            return file.read().split()
 
     def counted(self, ns, counter):
         names, values = (line.split()[1:] for line in run("cat", "/proc/net/netstat", ns=ns).stdout.splitlines()[:2])

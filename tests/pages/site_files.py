@@ -47,7 +47,8 @@ class Site:
             there = self.resources[child]
             if head and not there["blocks"]:
                 head = False
-                out += "</head><body>" + "".join(styled)
+                # A browser without a window lays nothing out before it has to, and would miss the images of the styles.
+                out += "</head><body>" + "".join(styled) + "<script>document.body.offsetTop</script>"
             out += _comment(int(there["at"] * size) - len(out), child)
             out += self.tag(child, there)
         out += _comment(size - len(out) - len("</body></html>"), number)

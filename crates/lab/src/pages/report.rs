@@ -49,7 +49,7 @@ pub fn text(options: &Pages, results: &Results) -> String {
 fn table(out: &mut String, results: &Results) {
     let _ = writeln!(
         out,
-        "\n{:<34}{:>22}{:>24}{:>24}\n{:<29}{:>5}{}",
+        "\n{:<39}{:>22}{:>24}{:>24}\n{:<34}{:>5}{}",
         "",
         "the paper",
         "ours, 3 segments",
@@ -65,7 +65,7 @@ fn table(out: &mut String, results: &Results) {
             } else {
                 String::new()
             };
-            let _ = write!(out, "{name:<29}{rtt:>5}");
+            let _ = write!(out, "{name:<34}{rtt:>5}");
             let ours = |window| {
                 let case = |way| results.seconds(Case { page, rtt, window, way });
                 case(HANDSHAKE).zip(case(FAST_OPEN))
@@ -113,7 +113,7 @@ fn beyond(out: &mut String, results: &Results, page: usize) {
         "\n{}, beyond the paper, 10 segments\n{:<31}{}  compared with",
         results.pages[page].name,
         "",
-        RTTS.map(|rtt| format!("{:>15}", format!("{rtt} ms: s   gain"))).concat(),
+        RTTS.map(|rtt| format!("{:>18}", format!("{rtt} ms: s   gain"))).concat(),
     );
     let mut before = None;
     let line = |out: &mut String, way: Way, over: Option<Way>| {
@@ -123,7 +123,7 @@ fn beyond(out: &mut String, results: &Results, page: usize) {
             let seconds = results.seconds(case).unwrap_or(f64::NAN);
             let gain = over.and_then(|over| results.gain(case, over));
             let gain = gain.map_or_else(String::new, |gain| format!("{gain:.1} %"));
-            let _ = write!(out, "{seconds:>7.2}{gain:>8}");
+            let _ = write!(out, "{seconds:>10.2}{gain:>8}");
         }
         let _ = writeln!(out, "{}", over.map_or_else(String::new, |over| format!("  {}", over.name)));
     };
