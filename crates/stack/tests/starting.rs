@@ -52,10 +52,10 @@ fn a_pause_leads_back_to_the_set_window() {
     });
     let listener = p.listen();
     let id = p.open_passive(listener, seg().mss(1000));
-    for n in [3, 6, 12] {
-        p.write(id, &vec![0; n * 1000]);
+    p.write(id, &[0; 30_000]);
+    loop {
         let got = p.drain();
-        let last = got.last().unwrap();
+        let Some(last) = got.last() else { break };
         p.send(seg().seq(1).ack(last.seq + last.data.len() as u32));
     }
     assert!(p.stack.info(id).unwrap().cwnd > 5_000);
