@@ -49,9 +49,9 @@ impl Resource {
     pub fn work(&self) -> Duration {
         let (fixed, per_kilobyte) = match self.kind {
             Kind::Html => (2_000, 150),
-            Kind::Style => (500, 60),
-            Kind::Script => (1_000, 120),
-            Kind::Image => (0, 0),
+            Style => (500, 60),
+            Script => (1_000, 120),
+            Image => (0, 0),
         };
         Duration::from_micros(fixed + per_kilobyte * self.size as u64 / 1000)
     }

@@ -18,6 +18,8 @@ const SHADES: [RGBColor; 3] = [RGBColor(86, 180, 233), RGBColor(0, 114, 178), RG
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+/// What is saved at a round-trip time, %.
+type Gain<'a> = &'a dyn Fn(u64) -> Option<f64>;
 
 /// What Fast Open saves of each page: the paper's and ours.
 pub fn gains(results: &Results) -> Result<String, String> {
@@ -62,7 +64,7 @@ fn draw_page<'a>(area: &Area<'a>, results: &Results, page: usize) -> Result<(), 
     let ours = |window| move |rtt| results.gain(Case { page, rtt, window, way: FAST_OPEN }, HANDSHAKE);
     let (then, now) = (ours(Window::Then), ours(Window::Now));
     let theirs = |rtt| paper(described.stands_for, rtt).map(saved);
-    let lines: [(&dyn Fn(u64) -> Option<f64>, RGBColor); 3] = [(&theirs, PAPER), (&then, THEN), (&now, NOW)];
+    let lines: [(Gain<'_>, RGBColor); 3] = [(&theirs, PAPER), (&then, THEN), (&now, NOW)];
     for (gain, colour) in lines {
         let points: Vec<(f64, f64)> =
             RTTS.iter().filter_map(|rtt| Some((*rtt as f64, gain(*rtt)?))).collect();

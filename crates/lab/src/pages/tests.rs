@@ -25,7 +25,11 @@ fn the_longer_the_path_the_more_fast_open_saves() {
             };
             let gains = [20, 200].map(gain);
             let [near, far] = gains;
-            assert!((-0.05..0.1).contains(&near) && (0.08..0.45).contains(&far) && far > near, "{} {gains:?}", page.name);
+            assert!(
+                (-0.05..0.1).contains(&near) && (0.08..0.45).contains(&far) && far > near,
+                "{} {gains:?}",
+                page.name
+            );
         }
     }
 }
