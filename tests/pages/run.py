@@ -110,7 +110,7 @@ def progress(text):
     print(f"pages: {text}", file=sys.stderr, flush=True)
 
 
-def measure(context, options, sites, preload):
+def measure(options, sites, preload):
     """The times of every page, round-trip time and way."""
     times = {}
     for rtt in options.rtt:
@@ -207,12 +207,16 @@ def main():
     began = time.monotonic()
     with Testbed() as context:
         preload = os.path.join(context.root(), "fastopen.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", preload, f"{HERE}/fastopen.c", "-ldl"], check=True)
-        measured = measure(context, options, sites, preload)
+        compiler = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", preload]
+        subprocess.run([*compiler, f"{HERE}/fastopen.c", "-ldl"], check=True)
+        measured = measure(options, sites, preload)
     text = table(options, sites, measured, model(options))
     print(text)
     if options.json:
-        rows = [{"page": page, "rtt_ms": rtt, "way": WAYS[way], "seconds": loads} for (page, rtt, way), loads in measured.items()]
+        rows = [
+            {"page": page, "rtt_ms": rtt, "way": WAYS[way], "seconds": loads}
+            for (page, rtt, way), loads in measured.items()
+        ]
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
     if options.write:

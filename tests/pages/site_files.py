@@ -41,7 +41,8 @@ class Site:
     def html(self, number, resource):
         size, head = resource["size"], True
         out = '<!DOCTYPE html><html><head><meta charset="utf-8"><title>page</title>'
-        styled = [f'<div class="c{n}" style="width:9px;height:9px"></div>' for n, r in enumerate(self.resources) if self.by_style(r)]
+        by_style = [n for n, there in enumerate(self.resources) if self.by_style(there)]
+        styled = [f'<div class="c{n}" style="width:9px;height:9px"></div>' for n in by_style]
         children = sorted(self.children(number), key=lambda n: self.resources[n]["at"])
         for child in children:
             there = self.resources[child]
