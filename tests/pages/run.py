@@ -69,7 +69,9 @@ class World:
         context.enter_context(answering(self.far, PAIR.peer[4], names))
         context.enter_context(resolver(self.near, PAIR.peer[4]))
         self.log = os.path.join(root, "requests")
-        http = f"log_format one '$status'; access_log {self.log} one; types {{ text/html html; text/css css; text/javascript js; image/gif gif; }}"
+        # A browser applies only styles that are called so.
+        types = "types { text/html html; text/css css; text/javascript js; image/gif gif; }"
+        http = f"log_format one '$status'; access_log {self.log} one; {types}"
         nginx.start(context, self.far, root, "0.0.0.0:80", "listen 80 fastopen=256;", http, connections=1024)
 
     def load(self, site, fast_open):
