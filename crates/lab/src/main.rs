@@ -10,9 +10,11 @@ mod certified;
 mod congestion;
 mod figure;
 mod gateway;
+mod line;
 mod load;
 mod lookup;
 mod networks;
+mod pages;
 mod room;
 mod table;
 mod tls;
@@ -62,6 +64,7 @@ enum Command {
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
+    Pages(pages::Pages),
     /// Visit servers by TLS, with and without a sealed first flight, and count round trips, in network namespaces.
     Tls(tls::Tls),
     /// An end of the wire of `tls`, which starts it.
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
+        Command::Pages(options) => pages::run(&options).map_err(Into::into),
         Command::Tls(options) => tls::run(&options),
         Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
