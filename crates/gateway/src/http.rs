@@ -36,7 +36,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long a connection of HTTP/1.1 without a request stays open when the listener ends. A request may be on its way, or wait
 /// unread, and its client could not know whether it ran.
-const LAST_CALL: Duration = Duration::from_secs(1);
+const LAST_CALL: Duration = Duration::from_secs(2);
 /// The gateway's own limit is shorter than any idle time that makes sense.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
