@@ -39,6 +39,7 @@ mod verifier;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
@@ -106,7 +107,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => block_on(serve::run(*args)),
         #[cfg(feature = "gateway")]
-        Command::Gateway(args) => block_on(gateway::run(args)),
+        Command::Gateway(args) => block_on_threads(gateway::threads(&args), gateway::run(args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Proxy(args) => block_on(proxy::run(*args)),
         Command::Keys(args) => block_on(keys::run(args)),
@@ -127,7 +128,26 @@ fn run(command: Command) -> Result<ExitCode, Error> {
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
+    block_on_threads(None, work)
+}
+
+/// Runs `work` on so many threads; by default on one for each processor.
+fn block_on_threads<T>(
+    threads: Option<NonZeroUsize>,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    use tokio::runtime::Builder;
+    let mut builder = match threads {
+        // No other thread has to be woken, so this does more in the same time than a pool of one.
+        Some(NonZeroUsize::MIN) => Builder::new_current_thread(),
+        Some(threads) => {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads.get());
+            builder
+        }
+        None => Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(work);
     // Do not wait for a read of a slow disk.
     runtime.shutdown_background();
