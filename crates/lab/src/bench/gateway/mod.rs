@@ -20,7 +20,7 @@ pub struct Gateway {
     /// Rounds; medians are taken over them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Duration of each measurement [default: 3s, with --quick 500ms]
+    /// Duration of each measurement, whole seconds [default: 3s, with --quick 1s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
     /// Only cases with this text in their name
@@ -119,7 +119,9 @@ struct Row {
 
 /// Measures and returns the report.
 pub fn run(options: &Gateway) -> Result<String, BenchError> {
-    let time = options.time.unwrap_or(Duration::from_millis(if options.quick { 500 } else { 3_000 }));
+    let time = options.time.unwrap_or(Duration::from_secs(if options.quick { 1 } else { 3 }));
+    // wrk measures whole seconds.
+    let time = Duration::from_secs(time.as_secs().max(1));
     let wanted =
         |case: &Case| options.pattern.as_ref().is_none_or(|text| case.name().contains(text.as_str()));
     let cases: Vec<Case> = Case::all().filter(wanted).collect();

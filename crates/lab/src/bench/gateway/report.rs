@@ -46,7 +46,7 @@ pub(super) fn text(rows: &[Row], facts: Facts) -> String {
     let title = format!(
         "Requests for each second of the proxy's CPU time, and requests a second; {} rounds of {:.1} s in turn, medians",
         facts.rounds,
-        facts.time.as_secs_f64().max(1.0)
+        facts.time.as_secs_f64()
     );
     let columns =
         ["", "gateway", "haproxy", "nginx", "/haproxy", "/nginx", "gateway/s", "haproxy/s", "nginx/s"];
