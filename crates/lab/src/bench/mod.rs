@@ -9,6 +9,7 @@ pub mod certificates;
 pub mod connections;
 pub mod engine;
 pub mod front;
+pub mod gateway;
 pub mod memory;
 pub mod once;
 pub mod ours;
