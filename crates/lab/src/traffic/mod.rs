@@ -25,7 +25,7 @@ pub struct Traffic {
     /// Chooses the times and sizes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of requests, beside those of connections that began before the capture. Each takes about 1 KB of the file.
+    /// Number of requests, beside those of connections that began before the capture. Each takes about 3 KB of the file.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=2_000_000))]
     requests: u32,
     /// Where the capture is made.

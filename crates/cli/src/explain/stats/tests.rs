@@ -295,7 +295,7 @@ fn ipv6_and_tags_of_vlans() {
 fn damaged_captures_are_counted_as_far_as_they_go() {
     let chat = Chat::new(40_000, 0).open().client(1100, &tls(22, 500)).client(1200, GET);
     let file = pcapng(&chat.packets);
-    for at in 0..file.len() {
+    for at in (0..file.len()).step_by(3) {
         let mut broken = file.clone();
         broken[at] ^= 0x41;
         if let Ok(capture) = Capture::open(Cursor::new(&broken)) {
