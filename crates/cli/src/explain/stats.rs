@@ -41,8 +41,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let fail = |error| ExplainError(args.file.clone(), error);
     let (input, bar) = super::open(args).map_err(|error| fail(OpenError::Io(error)))?;
     // What arrives by a pipe has no length: show how much was read.
-    let bar = if args.file.as_os_str() == "-" { counting() } else { bar };
-    let capture = Capture::open(bar.wrap_read(input)).map_err(fail)?;
+    let (input, bar): (Box<dyn Read>, _) = if args.file.as_os_str() == "-" {
+        let bar = counting();
+        (Box::new(bar.wrap_read(input)), bar)
+    } else {
+        (input, bar)
+    };
+    let capture = Capture::open(input).map_err(fail)?;
     // Before the reading, which takes time.
     let svg = args.stats_options.svg.as_ref().map(|path| picture::File::create(path)).transpose()?;
     let Counted { tally, damage, unread } = count(capture, CONNECTIONS, args.stats_options.silence);

@@ -27,9 +27,9 @@ type Saved = fn(&Savings) -> Option<Duration>;
 const SAVINGS: [(&str, &str, &str, Saved); 5] = [
     ("Fast Open, with the server's cookie", "fast_open", "", |saved| Some(saved.first_flight)),
     ("ASAP, also on the first visit", "asap", "ASAP or Fast Open", |saved| Some(saved.first_flight)),
-    ("ASAP inside the lookup", "asap_in_lookup", "inside the lookup (ASAP)", |saved| saved.in_lookup),
+    ("ASAP inside the lookup", "asap_in_lookup", "in the lookup (ASAP)", |saved| saved.in_lookup),
     ("a sealed flight, also on the first visit", "sealed", "sealed flight", |saved| saved.sealed),
-    ("a sealed flight inside the lookup", "sealed_in_lookup", "lookup with sealed flight", |saved| {
+    ("a sealed flight inside the lookup", "sealed_in_lookup", "both (sealed, in the lookup)", |saved| {
         saved.sealed_in_lookup
     }),
 ];

@@ -40,10 +40,8 @@ impl Site {
         let to = to.split('#').next().unwrap_or_default();
         let base: Uri = self.target.url.parse().ok()?;
         let (scheme, authority) = (base.scheme_str()?, base.authority()?);
-        let absolute = to.get(..8).is_some_and(|head| {
-            let head = head.to_ascii_lowercase();
-            head.starts_with("http://") || head == "https://"
-        });
+        // A scheme. What is not HTTP is refused when it is parsed.
+        let absolute = to.split(['/', '?']).next().is_some_and(|first| first.contains(':'));
         let whole = if absolute {
             to.to_owned()
         } else if let Some(rest) = to.strip_prefix("//") {

@@ -9,7 +9,7 @@ const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 380.0;
 /// Margins of the plot in its panel.
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 20.0;
+const RIGHT: f64 = 36.0;
 const TOP: f64 = 40.0;
 /// Height below the plot without the legend.
 const BELOW: f64 = 46.0;
