@@ -22,9 +22,11 @@ mod gateway;
 mod get;
 mod key_fault;
 mod keys;
+mod measure;
 mod network;
 mod observed;
 mod output;
+mod picture;
 mod proxy;
 mod reach;
 mod seal;
@@ -76,6 +78,7 @@ enum Command {
     Proxy(Box<proxy::Args>),
     Explain(explain::Args),
     Doctor(doctor::Args),
+    Measure(measure::Args),
     Cache(cache::Args),
     Asap(asap::Args),
     Keys(keys::Args),
@@ -115,6 +118,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Certificate(args) => block_on(certificate::run(args)),
         Command::Reach(args) => block_on(reach::run(args)),
         Command::Doctor(args) => block_on(doctor::run(args)),
+        Command::Measure(args) => block_on(measure::run(args)),
         Command::Dns(args) => block_on(dns::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),

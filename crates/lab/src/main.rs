@@ -18,6 +18,7 @@ mod pages;
 mod room;
 mod table;
 mod tls;
+mod traffic;
 mod verifiers;
 mod wire;
 
@@ -70,6 +71,8 @@ enum Command {
     /// An end of the wire of `tls`, which starts it.
     #[command(subcommand)]
     TlsEnd(tls::End),
+    /// Make a capture whose requests spend on handshakes what the Fast Open paper reports, for `explain --stats`.
+    Traffic(traffic::Traffic),
     /// Test the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
     /// Join two network namespaces with a wire that has delay, rate, loss and more.
@@ -131,6 +134,7 @@ fn main() -> ExitCode {
         Command::Pages(options) => pages::run(&options).map_err(Into::into),
         Command::Tls(options) => tls::run(&options),
         Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
+        Command::Traffic(options) => traffic::run(&options).map_err(Into::into),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };
