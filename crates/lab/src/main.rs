@@ -7,6 +7,7 @@ mod attack;
 mod bench;
 mod certified;
 mod congestion;
+mod curves;
 mod figure;
 mod load;
 mod lookup;
