@@ -8,6 +8,7 @@ mod bench;
 mod certified;
 mod congestion;
 mod curves;
+mod exchange;
 mod figure;
 mod load;
 mod lookup;
@@ -15,6 +16,7 @@ mod networks;
 mod room;
 mod table;
 mod tls;
+mod transfer;
 mod verifiers;
 mod wire;
 
@@ -61,6 +63,7 @@ enum Command {
     /// An end of the wire of `tls`, which starts it.
     #[command(subcommand)]
     TlsEnd(tls::End),
+    Transfer(transfer::Transfer),
     /// Test the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
     /// Join two network namespaces with a wire that has delay, rate, loss and more.
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Networks(options) => networks::run(&options),
         Command::Tls(options) => tls::run(&options),
         Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
+        Command::Transfer(options) => transfer::run(&options).map_err(Into::into),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };
