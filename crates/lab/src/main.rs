@@ -14,6 +14,7 @@ mod load;
 mod lookup;
 mod networks;
 mod room;
+mod steps;
 mod table;
 mod tls;
 mod transfer;
@@ -58,6 +59,7 @@ enum Command {
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
+    Steps(steps::Steps),
     /// Visit servers by TLS, with and without a sealed first flight, and count round trips, in network namespaces.
     Tls(tls::Tls),
     /// An end of the wire of `tls`, which starts it.
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
+        Command::Steps(options) => steps::run(&options).map_err(Into::into),
         Command::Tls(options) => tls::run(&options),
         Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
         Command::Transfer(options) => transfer::run(&options).map_err(Into::into),
