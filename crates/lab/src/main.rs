@@ -6,6 +6,7 @@
 mod attack;
 mod bench;
 mod certified;
+mod compare;
 mod congestion;
 mod curves;
 mod exchange;
@@ -49,6 +50,7 @@ enum Command {
     Bench(Bench),
     /// Attack a server, in virtual time.
     Attack(attack::Attack),
+    Compare(compare::Compare),
     /// NewReno, CUBIC and BBR on a bottleneck, in virtual time.
     Congestion(congestion::Congestion),
     Load(load::Load),
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
+        Command::Compare(options) => compare::run(&options).map_err(Into::into),
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
         Command::Load(options) => load::run(&options).map_err(Into::into),
         Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
