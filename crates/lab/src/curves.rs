@@ -75,7 +75,10 @@ pub fn panel<'a>(area: &Area<'a>, frame: &Frame, lines: &[Curve]) -> Result<(), 
         .x_desc(frame.x.0)
         .y_desc(frame.y.0)
         .draw()?;
-    for line in lines {
+    // Whole lines first, so that a dashed one over them is seen.
+    let (whole, dashed): (Vec<&Curve>, Vec<&Curve>) =
+        lines.iter().partition(|line| dashes(line.style).0 == 0);
+    for line in whole.into_iter().chain(dashed) {
         let points = line.points.iter().copied().filter(|point| x.contains(&point.0) || point.0 == x.end);
         let style = colour(line.style).stroke_width(2);
         match dashes(line.style) {
