@@ -7,7 +7,10 @@ mod attack;
 mod bars;
 mod bench;
 mod certified;
+mod compare;
 mod congestion;
+mod curves;
+mod exchange;
 mod figure;
 mod gateway;
 mod line;
@@ -16,9 +19,11 @@ mod lookup;
 mod networks;
 mod pages;
 mod room;
+mod steps;
 mod table;
 mod tls;
 mod traffic;
+mod transfer;
 mod verifiers;
 mod wire;
 
@@ -50,6 +55,7 @@ enum Command {
     Bench(Bench),
     /// Attack a server, in virtual time.
     Attack(attack::Attack),
+    Compare(compare::Compare),
     /// NewReno, CUBIC and BBR on a bottleneck, in virtual time.
     Congestion(congestion::Congestion),
     /// Visit nginx by unmodified programs, through the proxy and the gateway and without both, in network namespaces.
@@ -66,6 +72,7 @@ enum Command {
     /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
     Pages(pages::Pages),
+    Steps(steps::Steps),
     /// Visit servers by TLS, with and without a sealed first flight, and count round trips, in network namespaces.
     Tls(tls::Tls),
     /// An end of the wire of `tls`, which starts it.
@@ -73,6 +80,7 @@ enum Command {
     TlsEnd(tls::End),
     /// Make a capture whose requests spend on handshakes what the Fast Open paper reports, for `explain --stats`.
     Traffic(traffic::Traffic),
+    Transfer(transfer::Transfer),
     /// Test the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
     /// Join two network namespaces with a wire that has delay, rate, loss and more.
@@ -124,6 +132,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
+        Command::Compare(options) => compare::run(&options).map_err(Into::into),
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
         Command::Gateway(options) => gateway::run(&options),
         Command::GatewayPlot(options) => gateway::plot(&options),
@@ -135,6 +144,8 @@ fn main() -> ExitCode {
         Command::Tls(options) => tls::run(&options),
         Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
         Command::Traffic(options) => traffic::run(&options).map_err(Into::into),
+        Command::Steps(options) => steps::run(&options).map_err(Into::into),
+        Command::Transfer(options) => transfer::run(&options).map_err(Into::into),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };
