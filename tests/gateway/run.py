@@ -9,8 +9,8 @@ UDP; UDP is blocked; the client's ports change during a download. Each with roun
 loss and with 2 %. No case may be slower than plain by more than the delay of a second attempt, where one is needed, and 20 ms.
 A row fails only if the lower end of our quantile is above the upper end of plain's and what is allowed (95 % each); then it is
 measured once more, and all samples count together. Requests are counted in nginx's log, and first packets are captured. Then
-come checks with curl, raw sockets, and programs in Go and Java, and Chromium. What cannot run on this machine is skipped,
-and said.
+come checks with curl, raw sockets, and programs in Go and Java, and Chromium, and of the gateway alone: backends killed, reloads,
+drains, ambiguous requests, h2spec. What cannot run on this machine is skipped, and said.
 
 --quick is what must hold at any speed, in a minute: six rows at 30 ms, and checks without browser, Go and Java; times are
 printed and not judged. The exit status is 1 after a line for each fault, and 77 if a program is missing without which nothing
@@ -38,6 +38,7 @@ TESTS = os.path.dirname(HERE)
 sys.path[:0] = [HERE, *(os.path.join(TESTS, name) for name in ("interop", "client", "networks"))]
 sys.dont_write_bytecode = True
 
+import alone  # noqa: E402
 import bounds  # noqa: E402
 import browser  # noqa: E402
 import checks  # noqa: E402
@@ -54,7 +55,7 @@ from world import World  # noqa: E402
 
 RTTS, QUICK_RTT, CHECKS_RTT = (20, 100, 400), 30, 100
 SAMPLES, QUICK_SAMPLES = 50, 2
-CHECKS = (*checks.CHECKS, *others.CHECKS, *browser.CHECKS)
+CHECKS = (*checks.CHECKS, *others.CHECKS, *browser.CHECKS, *alone.CHECKS)
 
 
 class Run:
