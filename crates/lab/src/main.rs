@@ -29,7 +29,7 @@ mod wire;
 
 use bench::connections::{self, Connections, peer};
 use bench::once::{self, Once};
-use bench::{Rounds, bulk, certificates, engine, front, gateway, seal, sockets};
+use bench::{Rounds, bulk, certificates, engine, front, seal, sockets};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -105,7 +105,7 @@ enum Bench {
     #[command(hide = true)]
     BulkServer(bulk::Server),
     Connections(Connections),
-    Gateway(gateway::Gateway),
+    Gateway(bench::gateway::Gateway),
     /// One end of `connections`.
     #[command(hide = true)]
     ConnectionsPeer(peer::Peer),
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::ConnectionsPeer(options)) => {
             peer::run(&options).map(|()| String::new()).map_err(Into::into)
         }
-        Command::Bench(Bench::Gateway(options)) => gateway::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Gateway(options)) => bench::gateway::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
