@@ -7,6 +7,7 @@ use firstflight_seal::{
 use firstflight_wire::Instant;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use std::collections::HashMap;
 use std::time::Duration;
 
 const NOW: u64 = 1_767_225_660;
@@ -129,16 +130,32 @@ fn events(data: &[u8]) {
 
 fn failures(data: &[u8]) {
     let (mut memory, mut now) = (Failures::new(), Instant::from_secs(1));
+    let mut carried = HashMap::new();
     for &[what, who, wait] in data.as_chunks::<3>().0 {
         now += Duration::from_secs(u64::from(wait) * 60);
         let (network, server) = (who % 4, who / 4);
-        match what % 4 {
-            0 => memory.worked(&network, &server),
+        let open = memory.allows(&network, &server, now);
+        match what % 8 {
+            0 => memory.worked(&network, &server, now),
             1 => memory.misbehaved(&network, &server, now),
+            2 | 3 => memory.ordinary_worked(&network, &server, now),
+            4 => memory.ordinary_failed(&network, &server, now),
             _ => memory.failed(&network, &server, now),
         }
-        if what % 4 == 1 {
-            assert!(!memory.allows(&network, &server, now));
+        let allowed = memory.allows(&network, &server, now);
+        match what % 8 {
+            0 => assert!(allowed),
+            1 => assert!(!allowed),
+            2 | 3 => assert!(open || !allowed, "it stops, or nothing"),
+            4 => assert!(allowed || !open, "it lifts a stop, or nothing"),
+            _ => {}
+        }
+        // What a server does on a network that has carried a flight within a day stops no other one there.
+        if what % 8 == 0 {
+            carried.insert(network, now + Failures::<u8, u8>::CARRIES);
+        }
+        if carried.get(&network).is_some_and(|until| now < *until) {
+            assert!(memory.allows(&network, &u8::MAX, now));
         }
         assert!(memory.allows(&network, &server, now + Failures::<u8, u8>::STOP));
     }

@@ -29,53 +29,35 @@ import time
 MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(os.path.dirname(HERE), "interop")]
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
 import firstflight  # noqa: E402
 import nginx  # noqa: E402
 from firstflight import Command, at  # noqa: E402
 from name_server import answering  # noqa: E402
-from net import Pair  # noqa: E402
 from packets import Capture, segment  # noqa: E402
+from paths import (  # noqa: E402
+    ARRIVES,
+    DEAD,
+    MARGIN,
+    PAIR,
+    PORT,
+    SYN_ARRIVES,
+    UNKNOWN_RTT,
+    Path,
+    World,
+    learns,
+    percentile,
+    race,
+)
 from process import Process, run  # noqa: E402
 from testbed import Testbed  # noqa: E402
-from wire import DEVICE, Wire  # noqa: E402
 
-PAIR = Pair(95)
-#: The servers: each sample has one of its own, all at one machine.
-SERVERS, FIRST, DEAD = "10.96.0.0/15", "10.96.0.1", "10.98.0.1"
-PORT, CLOSED_PORT, VERIFIER_PORT = 8080, 8081, 4433
+FIRST = "10.96.0.1"
+CLOSED_PORT, VERIFIER_PORT = 8081, 4433
 NAME, LABELS = "www.example.com", b"\3www\7example\3com\0"
-#: Parts of rules: SYNs that leave, and packets and SYNs that arrive. What a machine drops of its own packets, its
-#: programs are told, so rules that interfere are at the other end of the wire.
-SYN = f"oifname {DEVICE} tcp flags & (syn|ack) == syn"
-ARRIVES = f"iifname {DEVICE}"
-SYN_ARRIVES = f"{ARRIVES} tcp flags & (syn|ack) == syn"
-#: Time allowed beyond a plain connect and the second attempt, ms.
-MARGIN = 20
-UNKNOWN_RTT = 1000
 MARKS = ("<!-- never-slower -->", "<!-- /never-slower -->")
-
-
-class Path:
-    """What a path does, and what visits it may need: the delay of a second attempt at the first, second and tenth
-    visit, ms, by the round-trip time."""
-
-    def __init__(self, name, *rules, asap=False, server=(), port=PORT, dead=False, delay=lambda _: (0, 0, 0), fast=3):
-        self.name, self.rules, self.asap, self.server, self.port = name, rules, asap, server, port
-        self.dead, self.delay, self.fast = dead, delay, fast
-
-
-def race(rtt):
-    """The delay of a second attempt when the round-trip time was measured once: SRTT + 4 RTTVAR, which is half of it."""
-    return min(UNKNOWN_RTT, max(50, 3 * rtt))
-
-
-def learns(rtt):
-    """The first data in a SYN is lost, and so may be one more; then the path is known."""
-    return (0, race(rtt), 0)
-
 
 PATHS = (
     Path("nothing"),
@@ -95,43 +77,7 @@ def visits_binary():
     return os.path.join(os.path.dirname(firstflight.BINARY), "examples", "visits")
 
 
-class World:
-    """A client and a server, with a wire between them."""
-
-    def __init__(self, context, label, rtt, loss, fast=3):
-        self.context = context
-        self.client, self.far = (context.namespace(f"{label}-{name}") for name in ("client", "far"))
-        options = ["--rtt", f"{rtt}ms", "--seed", 7]
-        if loss:
-            options += ["--loss", f"{loss}%"]
-        context.start(Wire(self.client, self.far, PAIR, *options, prefix=("chrt", "-f", "10")))
-        self.far.ip("route", "add", "local", SERVERS, "dev", "lo")
-        self.client.ip("route", "add", SERVERS, "dev", DEVICE)
-        self.client.ip("route", "add", f"{DEAD}/32", "dev", DEVICE)
-        self.far.sysctl("net.ipv4.tcp_fastopen", fast)
-        for ns in (self.client, self.far):
-            # The samples begin together.
-            ns.sysctl("net.ipv4.tcp_max_syn_backlog", 8192)
-            ns.sysctl("net.core.somaxconn", 8192)
-
-    def meddle(self, *rules):
-        if rules:
-            self.far.nft(f"type filter hook prerouting priority -300; {'; '.join(rules)}", chain="meddle")
-
-    def count_syns(self):
-        self.client.nft(f"type filter hook output priority 10; {SYN} counter", chain="count")
-
-    def syns(self):
-        told = run("nft", "list", "chain", "inet", "path", "count", ns=self.client).stdout
-        return int(re.search(r"counter packets (\d+)", told)[1])
-
-
 # --- never slower ------------------------------------------------------------------------------------
-
-
-def percentile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
 class Cell:

@@ -6,8 +6,8 @@ import threading
 
 
 @contextlib.contextmanager
-def answering(ns, address, names):
-    """A name server with this data for each (name, type)."""
+def answering(ns, address, names, authentic=False):
+    """A name server with this data for each (name, type). `authentic`: it says that it has validated it (the bit AD)."""
     with ns.entered():
         served = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         served.bind((address, 53))
@@ -24,7 +24,7 @@ def answering(ns, address, names):
             question, kind = query[12 : end + 4], int.from_bytes(query[end : end + 2])
             found = names.get((query[12:end].lower(), kind))
             known = any(name == query[12:end].lower() for name, _ in names)
-            flags = 0x8580 if known else 0x8583
+            flags = (0x8580 if known else 0x8583) | (0x20 if authentic else 0)
             head = query[:2] + flags.to_bytes(2) + b"\0\1" + (b"\0\1" if found else b"\0\0") + b"\0\0\0\0"
             answer = b""
             if found:

@@ -23,7 +23,7 @@ def _die_with_parent():
 class Process:
     """A child whose output lines are kept in `lines`, as (stream name, text)."""
 
-    def __init__(self, command, ns=None, cwd=None, stdin=subprocess.DEVNULL, env=None):
+    def __init__(self, command, ns=None, cwd=None, stdin=subprocess.DEVNULL, env=None, pass_fds=()):
         self.command = [str(part) for part in command]
         full = ["ip", "netns", "exec", ns.name] + self.command if ns else self.command
         self.lines = []
@@ -39,6 +39,7 @@ class Process:
             errors="replace",
             cwd=cwd,
             env=env,
+            pass_fds=pass_fds,
             start_new_session=True,
             preexec_fn=_die_with_parent,
         )

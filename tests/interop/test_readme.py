@@ -2,9 +2,12 @@
 and print what is shown there. `firstflight` is the command under test, however the pages call it; `sudo` changes
 nothing."""
 
+import contextlib
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -12,6 +15,7 @@ from collections import Counter
 import pytest
 
 import firstflight
+import name_server
 from process import Process, run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -27,12 +31,16 @@ EXACT = {
     "firstflight asap inspect": r"(?!)",
 }
 #: In other outputs these places differ from run to run: keys and cookies, the ports of clients, times, whether a
-#: round-trip time was measured, which copy reached the server first. The length of curl's request, which contains
+#: round-trip time was measured, which copy reached the server first. The length of curl's requests, which contain
 #: curl's version, differs between machines.
 DIFFERS = re.compile(
     r"\b[0-9a-f]{8,}\b|(?<=:)\d{5}\b|, rtt \d+\.\d ms|\b\d+\.\d+(?= (ms|s|RTT)\b)"
-    r"|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)"
+    r"|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)|\b\d+(?= B (sent|received))"
 )
+#: Lines that depend on the machine and its user, and are not shown.
+NOT_SHOWN = re.compile(r"limit of open files: |runs as root: ")
+#: A site with this name and address is in the namespace, because the pages visit it.
+SITE, SITE_AT = "www.example.com", "203.0.113.80"
 #: Ends the background processes. README.md omits the counters that servers then print.
 END = "kill $(jobs -p); wait"
 
@@ -102,7 +110,7 @@ class Shell(Process):
 
     def printed(self):
         """The lines that were printed since `seen`."""
-        return [text for _, text in self.lines[self.seen :] if text and not STATUS.fullmatch(text)]
+        return [text for _, text in self.lines[self.seen :] if text and not STATUS.fullmatch(text) and not NOT_SHOWN.match(text)]
 
     def execute(self, command):
         """Runs a command, which must succeed. Waits until a background command is ready."""
@@ -154,9 +162,37 @@ def compare(shell, block):
     assert sorted((printed - shown).elements()) == [], f"printed but not shown, in {where}"
 
 
+@contextlib.contextmanager
+def resolving(ns):
+    """Programs in the namespace ask the name server at 127.0.0.1."""
+    directory = f"/etc/netns/{ns.name}"
+    os.makedirs(directory)
+    try:
+        with open(f"{directory}/resolv.conf", "w") as file:
+            file.write("nameserver 127.0.0.1\n")
+        yield
+    finally:
+        shutil.rmtree(directory)
+        # Other tests may have theirs there.
+        with contextlib.suppress(OSError):
+            os.rmdir("/etc/netns")
+
+
+def visited_site(testbed, ns):
+    """The site that the pages visit, at an address that is not private."""
+    ns.ip("addr", "add", f"{SITE_AT}/32", "dev", "lo")
+    labels = b"".join(bytes([len(part)]) + part.encode() for part in SITE.split(".")) + b"\0"
+    testbed.enter_context(resolving(ns))
+    testbed.enter_context(name_server.answering(ns, "127.0.0.1", {(labels, 1): socket.inet_aton(SITE_AT)}))
+    command = [firstflight.BINARY, "serve", "--root", testbed.root(**{"index.html": 100}), "--listen", f"{SITE_AT}:80"]
+    server = testbed.start(Process(command, ns=ns))
+    server.wait_until(lambda: "listening on" in server.text(), "a site")
+
+
 @pytest.mark.needs("bash", "curl", "ss")
 def test_readme_commands_work_in_order(testbed):
     ns = testbed.namespace("readme")
+    visited_site(testbed, ns)
     programs, directory = testbed.root(), testbed.root()
     for name, text in PROGRAMS.items():
         path = os.path.join(programs, name)

@@ -22,8 +22,9 @@ enum Kind {
     Accepting(Accepting, Outcome),
     #[cfg(feature = "tls")]
     Tls(Box<firstflight_tls::TlsStream<Stream>>),
+    /// What became of the sealed flight that the connection began with, if its request was stopped.
     #[cfg(feature = "tls")]
-    Failed,
+    Failed(Option<firstflight_tls::ServedSeal>),
 }
 
 impl From<Stream> for Conn {
@@ -49,7 +50,35 @@ impl Conn {
             #[cfg(feature = "tls")]
             Kind::Tls(stream) => stream.io().outcome(),
             #[cfg(feature = "tls")]
-            Kind::Failed => Outcome::Undecided,
+            Kind::Failed(_) => Outcome::Undecided,
+        }
+    }
+
+    /// What became of the sealed flight that the connection began with, and why. `None` if it began in clear.
+    pub fn seal(&self) -> Option<(&'static str, &'static str)> {
+        match &self.0 {
+            #[cfg(feature = "tls")]
+            Kind::Tls(stream) => stream.served_seal().map(|seal| (seal.outcome.name(), seal.reason)),
+            _ => None,
+        }
+    }
+
+    /// What became of a sealed flight whose request was stopped, because it has run or may have. hyper tells of no error
+    /// before the first byte of a request.
+    #[cfg(feature = "tls")]
+    pub const fn stopped(&self) -> Option<firstflight_tls::ServedSeal> {
+        match &self.0 {
+            Kind::Failed(seal) => *seal,
+            _ => None,
+        }
+    }
+
+    /// The name of the server in the sealed flight that was taken.
+    pub fn sealed_name(&self) -> Option<String> {
+        match &self.0 {
+            #[cfg(feature = "tls")]
+            Kind::Tls(stream) => stream.sealed_info().and_then(|_| stream.server_name()).map(str::to_owned),
+            _ => None,
         }
     }
 
@@ -60,7 +89,7 @@ impl Conn {
             #[cfg(feature = "tls")]
             Kind::Tls(stream) => u32::try_from(stream.early_bytes()).unwrap_or(u32::MAX),
             #[cfg(feature = "tls")]
-            Kind::Accepting(..) | Kind::Failed => 0,
+            Kind::Accepting(..) | Kind::Failed(_) => 0,
         }
     }
 
@@ -71,7 +100,7 @@ impl Conn {
             #[cfg(feature = "tls")]
             Kind::Tls(stream) => stream.is_early(),
             #[cfg(feature = "tls")]
-            Kind::Accepting(..) | Kind::Failed => true,
+            Kind::Accepting(..) | Kind::Failed(_) => true,
         }
     }
 
@@ -96,7 +125,7 @@ impl Conn {
             self.0 = match std::task::ready!(accepting.as_mut().poll(cx)) {
                 Ok(stream) => Kind::Tls(Box::new(stream)),
                 Err(error) => {
-                    self.0 = Kind::Failed;
+                    self.0 = Kind::Failed(firstflight_tls::ServedSeal::failed(&error));
                     return Poll::Ready(Err(error.into()));
                 }
             };
@@ -146,7 +175,7 @@ impl AsyncWrite for Conn {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(feature = "tls")]
         if matches!(self.0, Kind::Accepting(..)) {
-            self.0 = Kind::Failed;
+            self.0 = Kind::Failed(None);
             return Poll::Ready(Ok(()));
         }
         forward!(self, cx, poll_shutdown())

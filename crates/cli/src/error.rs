@@ -9,6 +9,7 @@ use crate::explain::ExplainError;
 use crate::get::GetError;
 use crate::key_fault;
 use crate::keys::KeysError;
+use crate::measure::MeasureError;
 use crate::network::NetworkError;
 use crate::proxy::ProxyError;
 use crate::seal::SealError;
@@ -46,6 +47,9 @@ pub enum Error {
     /// An error of `keys`.
     #[error(transparent)]
     Keys(#[from] KeysError),
+    /// An error of `measure`.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// An error of `proxy`.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
@@ -82,6 +86,9 @@ pub enum Error {
     /// The file of `-o` cannot be written.
     #[error("cannot write {0}: {1}; choose another -o")]
     Output(PathBuf, io::Error),
+    /// The file of a picture cannot be written.
+    #[error("cannot write {0}: {1}; choose another --svg")]
+    Picture(PathBuf, io::Error),
     /// The cache of cookies cannot be used.
     #[error("{}{}", .0, cache_advice(.0))]
     Cache(CacheError),

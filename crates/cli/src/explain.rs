@@ -6,7 +6,9 @@ mod frame;
 mod note;
 mod offered;
 mod report;
+mod sealed;
 mod sightings;
+mod stats;
 mod summary;
 mod table;
 mod verdict;
@@ -41,7 +43,7 @@ use serde::Serialize;
 use sightings::Seen;
 use std::fs::File;
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use summary::{Subject, Summary};
 use table::{CONNECTIONS, Done, Table};
@@ -59,16 +61,26 @@ use table::{CONNECTIONS, Done, Table};
 Examples:
   firstflight explain trace.pcapng
   firstflight explain trace.pcap --json
+  firstflight explain trace.pcap --stats --svg shares.svg
   sudo tcpdump -i any -c 1000 -w - tcp | firstflight explain -
+
+--stats counts as requests: those of HTTP/1.x in clear; on any other connection each burst of the client's data after
+--silence in which neither end sent data, if the burst before it was answered. docs/papers-traffic.md says more.
 
 Exit codes: 0 all was read, 1 a part of it could not be read (the rest is told), 2 it is no capture.")]
 pub struct Args {
     /// The capture; - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Print one JSON object for each connection, then one for all
+    /// Print one JSON object for each connection, then one for all; with --stats one object
     #[arg(long)]
     json: bool,
+    /// Instead of the connections, show what TCP's handshakes cost the requests: how many are on new connections, the
+    /// handshakes' share of their time, and the distribution of the times
+    #[arg(long)]
+    stats: bool,
+    #[command(flatten)]
+    stats_options: stats::Options,
 }
 
 /// A file of this size takes long enough to read that a progress bar is shown, bytes.
@@ -81,6 +93,9 @@ pub struct ExplainError(PathBuf, OpenError);
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if args.stats {
+        return stats::run(args);
+    }
     let (input, bar) = open(args).map_err(|error| ExplainError(args.file.clone(), OpenError::Io(error)))?;
     let capture = Capture::open(input).map_err(|error| ExplainError(args.file.clone(), error))?;
     let mut printer = Printer { json: args.json, bar, any: false };
@@ -93,19 +108,21 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         output::line(&format_args!("{}{summary}", if printer.any { "\n" } else { "" }));
     }
     let complete = unread.is_none() && damage.is_none();
+    complain_of(&args.file, unread, damage.as_ref());
+    Ok(ExitCode::from(u8::from(!complete)))
+}
+
+/// Says what could not be read.
+fn complain_of(file: &Path, unread: Option<LinkType>, damage: Option<&Damage>) {
+    let file = file.display();
     if let Some(link) = unread {
         output::complain(&format_args!(
-            "{}: packets of link type {link} were left out: capture Ethernet, raw IP, Linux cooked or loopback",
-            args.file.display()
+            "{file}: packets of link type {link} were left out: capture Ethernet, raw IP, Linux cooked or loopback"
         ));
     }
     if let Some(damage) = damage {
-        output::complain(&format_args!(
-            "{}: damaged: {damage}; only what comes before is told",
-            args.file.display()
-        ));
+        output::complain(&format_args!("{file}: damaged: {damage}; only what comes before is told"));
     }
-    Ok(ExitCode::from(u8::from(!complete)))
 }
 
 fn open(args: &Args) -> std::io::Result<(Box<dyn Read>, ProgressBar)> {

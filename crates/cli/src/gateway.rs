@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::output;
 use clap::Subcommand;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,6 +49,12 @@ struct Check {
     /// Configuration, in TOML
     #[arg(value_name = "FILE")]
     file: PathBuf,
+}
+
+/// The number of threads that FILE asks for. A mistake in it is told when it is read to be used.
+pub fn threads(args: &Args) -> Option<NonZeroUsize> {
+    let config = firstflight_gateway::Config::read(args.file.as_ref()?).ok()?;
+    config.gateway.threads
 }
 
 /// Runs the command until a signal arrives.

@@ -9,6 +9,8 @@ mod memory;
 mod place;
 mod racing;
 mod report;
+#[cfg(feature = "tls")]
+mod seal;
 mod supply;
 pub mod target;
 mod verification;
@@ -55,6 +57,7 @@ use via_dns::ViaDns;
 Examples:
   firstflight get http://www.example.com/ --repeat 2
   firstflight get https://www.example.com/ --repeat 2
+  firstflight get https://www.example.com/ --seal dns
   firstflight get http://www.example.com/ --cache servers.json --json
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
@@ -96,6 +99,9 @@ pub struct Args {
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    seal: seal::Seal,
     /// Fetch every URL this often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -292,10 +298,12 @@ impl Args {
     /// What TLS trusts, if a URL needs it.
     #[cfg(feature = "tls")]
     fn tls(&self, places: &[Place]) -> Result<Option<firstflight_tls::Connector>, GetError> {
+        let seal = self.seal.client(places, self.dns)?;
         if self.ca_file.is_none() && !places.iter().any(|place| place.target().tls) {
             return Ok(None);
         }
         let builder = firstflight_tls::Connector::builder().http1();
+        let builder = seal.into_iter().fold(builder, firstflight_tls::ConnectorBuilder::seal);
         let builder = match &self.ca_file {
             Some(file) => builder.ca_file(file).map_err(GetError::Tls)?,
             None => builder,

@@ -22,9 +22,11 @@ mod gateway;
 mod get;
 mod key_fault;
 mod keys;
+mod measure;
 mod network;
 mod observed;
 mod output;
+mod picture;
 mod proxy;
 mod reach;
 mod seal;
@@ -39,6 +41,7 @@ mod verifier;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
@@ -75,6 +78,7 @@ enum Command {
     Proxy(Box<proxy::Args>),
     Explain(explain::Args),
     Doctor(doctor::Args),
+    Measure(measure::Args),
     Cache(cache::Args),
     Asap(asap::Args),
     Keys(keys::Args),
@@ -106,7 +110,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => block_on(serve::run(*args)),
         #[cfg(feature = "gateway")]
-        Command::Gateway(args) => block_on(gateway::run(args)),
+        Command::Gateway(args) => block_on_threads(gateway::threads(&args), gateway::run(args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Proxy(args) => block_on(proxy::run(*args)),
         Command::Keys(args) => block_on(keys::run(args)),
@@ -114,6 +118,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Certificate(args) => block_on(certificate::run(args)),
         Command::Reach(args) => block_on(reach::run(args)),
         Command::Doctor(args) => block_on(doctor::run(args)),
+        Command::Measure(args) => block_on(measure::run(args)),
         Command::Dns(args) => block_on(dns::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
@@ -127,7 +132,26 @@ fn run(command: Command) -> Result<ExitCode, Error> {
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
+    block_on_threads(None, work)
+}
+
+/// Runs `work` on so many threads; by default on one for each processor.
+fn block_on_threads<T>(
+    threads: Option<NonZeroUsize>,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    use tokio::runtime::Builder;
+    let mut builder = match threads {
+        // No other thread has to be woken, so this does more in the same time than a pool of one.
+        Some(NonZeroUsize::MIN) => Builder::new_current_thread(),
+        Some(threads) => {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads.get());
+            builder
+        }
+        None => Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(work);
     // Do not wait for a read of a slow disk.
     runtime.shutdown_background();

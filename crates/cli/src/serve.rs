@@ -17,6 +17,8 @@ mod relay;
 pub(crate) mod replays;
 mod request_body;
 #[cfg(feature = "tls")]
+mod seal;
+#[cfg(feature = "tls")]
 mod tls;
 
 pub use error::ServeError;
@@ -59,6 +61,8 @@ use tokio::time::Instant;
 /// on it, the server has --ip), or in UDP datagrams.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("link").args(["tun", "udp"]))]
+#[cfg_attr(feature = "tls", command(group = ArgGroup::new("once").args(["trust", "seal"]).multiple(true)))]
+#[cfg_attr(not(feature = "tls"), command(group = ArgGroup::new("once").args(["trust"]).multiple(true)))]
 #[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
 #[command(after_help = "\
 Examples:
@@ -69,6 +73,7 @@ Examples:
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
   curl --tcp-fastopen http://10.9.0.2/
   firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
+  firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem --seal seal.key
   firstflight serve --udp 0.0.0.0:8080 --root ./site --trust trust.toml --identity www.example.com
   firstflight serve --udp 192.0.2.80:443 --root ./site --trust trust.toml --identity www.example.com \\
       --dns-listen 192.0.2.80:53 --carriage-zone f.example.com --carriage-key carriage.key
@@ -112,6 +117,9 @@ pub struct Args {
     #[cfg(feature = "tls")]
     #[command(flatten)]
     tls: tls::Tls,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    seal: seal::Seal,
     /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake, or as
     /// TLS early data
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
@@ -154,16 +162,21 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         None => args.network.addresses().to_vec(),
     };
     let mut fast_open = args.fast_open.prepare().await?;
-    args.replays.prepare(fast_open.policy.as_mut()).map_err(ServeError::Replays)?;
-    let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
+    #[cfg(feature = "tls")]
+    let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
+    #[cfg(feature = "tls")]
+    let sealed = seal.iter().flat_map(seal::Prepared::identities).collect();
+    #[cfg(not(feature = "tls"))]
+    let sealed = Vec::new();
+    let sealing = args.is_sealing();
+    args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
+    let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
-    #[cfg(feature = "tls")]
-    let tls = args.tls.acceptor()?;
     let mut signals = Stop::new()?;
     // Bind before creating the device, so that an address in use does not leave a device behind.
     let metrics = match args.metrics {
-        Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
+        Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
         None => None,
     };
     if names.is_some() {
@@ -173,7 +186,9 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         firstflight_dns::metrics::describe_relay();
     }
     let udp = udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
-    let (endpoint, capture, store) = start(&args, fast_open.policy.is_some(), udp).await?;
+    let (endpoint, capture, store) = start(&args, fast_open.policy.is_some() || sealing, udp).await?;
+    #[cfg(feature = "tls")]
+    let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let asks = store.is_some();
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
@@ -213,12 +228,17 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         names.run(stopping.clone(), log)
     });
     drop(stopping);
+    // The connections have it.
+    #[cfg(feature = "tls")]
+    drop(tls);
     fast_open.follow(handles);
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
 
     signals.asked().await;
     drop(stop);
+    #[cfg(feature = "tls")]
+    drop(followed);
     if let Some(relaying) = relaying {
         relaying.abort();
     }
@@ -333,6 +353,23 @@ fn export(
     }))
 }
 
+impl Args {
+    /// Whether sealed first flights are taken.
+    const fn is_sealing(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.seal.is_wanted();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
+    /// The seal keys of a server at `port`.
+    #[cfg(feature = "tls")]
+    fn sealing(&self, port: u16) -> Result<Option<seal::Prepared>, Error> {
+        let (first_start, per_site) = (self.certificates.is_first_start(), self.certificates.is_per_site());
+        self.seal.prepare(port, seal::Memory { first_start, per_site })
+    }
+}
+
 /// What every connection needs.
 #[derive(Clone)]
 pub struct Site {
@@ -367,6 +404,8 @@ async fn accept(
 pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let peer = stream.peer_addr();
     #[cfg(feature = "tls")]
+    let log = site.log;
+    #[cfg(feature = "tls")]
     let stream = match &site.tls {
         Some(acceptor) => Conn::tls(stream, acceptor.clone()),
         None => stream.into(),
@@ -374,6 +413,8 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     #[cfg(not(feature = "tls"))]
     let stream = Conn::from(stream);
     let (stream, watch) = observe(stream);
+    #[cfg(feature = "tls")]
+    let seen = watch.clone();
     let service = service_fn(move |request| answer::answer(site.clone(), request, peer, watch.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -384,7 +425,12 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        let ended = connection.await;
+        #[cfg(feature = "tls")]
+        if let Some(seal) = seen.look(Conn::stopped) {
+            log.stopped(peer, seal);
+        }
+        if let Err(error) = ended {
             // Connections end often. The log says what the client requested.
             tracing::debug!(%peer, %error, "connection ended");
         }

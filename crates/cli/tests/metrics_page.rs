@@ -60,6 +60,7 @@ fn the_page_has_the_name_and_type_of_each_series_and_no_other() {
     let described = Described::default();
     metrics::with_local_recorder(&described, || {
         firstflight::metrics::describe();
+        firstflight_tls::metrics::describe();
         firstflight_dns::metrics::describe();
         firstflight_dns::metrics::describe_relay();
         firstflight_verifier::metrics::describe();
@@ -75,7 +76,7 @@ fn the_page_has_the_name_and_type_of_each_series_and_no_other() {
 #[test]
 fn the_page_has_each_name_in_the_sources() {
     let rows = rows();
-    for path in ["crates/firstflight", "crates/dns", "crates/verifier"] {
+    for path in ["crates/firstflight", "crates/tls", "crates/dns", "crates/verifier"] {
         let source = read(&format!("{path}/src/metrics.rs"));
         for name in source.split("\"firstflight_").skip(1) {
             let name = format!("firstflight_{}", name.split('"').next().unwrap_or_default());

@@ -82,6 +82,22 @@ pub struct ConnectTimes {
     pub connect: Duration,
 }
 
+/// The addresses of a server, and since when they were looked up. [`Client::found`] makes it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    addresses: Vec<SocketAddr>,
+    began: Instant,
+    lookup: Duration,
+}
+
+impl Found {
+    /// The addresses, best one first.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
 impl Default for Client {
     /// Settings that fit most programs: Fast Open by the kernel, no certificates, memory in this process only.
     fn default() -> Self {
@@ -157,12 +173,51 @@ impl Client {
     }
 
     async fn reach(&self, server: &Authority, flights: Flights<'_>) -> Result<(Stream, u32), ClientError> {
+        let found = self.found(server).await?;
+        self.reach_found(server, &found, flights).await
+    }
+
+    async fn reach_found(
+        &self,
+        server: &Authority,
+        found: &Found,
+        flights: Flights<'_>,
+    ) -> Result<(Stream, u32), ClientError> {
+        let Found { addresses, began, lookup } = found;
+        self.race(server, addresses, flights).await.map(|(stream, number)| {
+            let connect = began.elapsed().saturating_sub(*lookup);
+            (stream.took(ConnectTimes { lookup: *lookup, connect }), number)
+        })
+    }
+
+    /// The first half of [`Client::connect_made`]: looks up the addresses of `server`, for a caller that does something else
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`ClientError::Lookup`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn found(&self, server: &Authority) -> Result<Found, ClientError> {
         let began = Instant::now();
         let (addresses, lookup) = self.find(server, began).await?;
-        self.race(server, &addresses, flights).await.map(|(stream, number)| {
-            let connect = began.elapsed().saturating_sub(lookup);
-            (stream.took(ConnectTimes { lookup, connect }), number)
-        })
+        Ok(Found { addresses, began, lookup })
+    }
+
+    /// The second half of [`Client::connect_made`].
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_made_found(
+        &self,
+        server: &Authority,
+        found: &Found,
+        flights: &dyn MakeFlight,
+    ) -> Result<(Stream, u32), ClientError> {
+        self.reach_found(server, found, Flights::Made(flights)).await
     }
 
     /// Looks up the addresses of `server`, best one first, and asks beside it what the server publishes, as

@@ -89,7 +89,9 @@ mod workers;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
 #[cfg(feature = "kernel")]
-pub use client::{Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Host, Outlook};
+pub use client::{
+    Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Found, Host, Outlook,
+};
 pub use endpoint::Endpoint;
 pub use endpoint::shards::Sharding;
 pub use first_flight::FirstFlight;

@@ -1,6 +1,10 @@
 //! What the DNS says about a server: its addresses, and in the HTTPS record (RFC 9460) whether it accepts
 //! certificates.
 
+mod parameter;
+
+pub use parameter::{Parameter, Validated};
+
 use firstflight_wire::asap::{ServiceParam, UdpService, VerifierId, VerifierIds};
 use futures_util::future::{Either, select};
 use hickory_resolver::TokioResolver;
@@ -72,6 +76,8 @@ impl Published {
 pub struct Names {
     resolver: TokioResolver,
     patience: Duration,
+    /// Those that are asked for single parameters.
+    servers: parameter::Servers,
 }
 
 impl Names {
@@ -87,7 +93,9 @@ impl Names {
         let one = NameServerConfig::new(server.ip(), true, connections.into());
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![one]);
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        Ok(Self { resolver: builder.build().map_err(io::Error::other)?, patience: PATIENCE })
+        let (resolver, servers) =
+            (builder.build().map_err(io::Error::other)?, parameter::Servers::one(server));
+        Ok(Self { resolver, patience: PATIENCE, servers })
     }
 
     /// The resolvers of the system's configuration (`/etc/resolv.conf`).
@@ -96,7 +104,8 @@ impl Names {
     /// When there is no usable configuration.
     pub fn system() -> io::Result<Self> {
         let builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
-        Ok(Self { resolver: builder.build().map_err(io::Error::other)?, patience: PATIENCE })
+        let (resolver, servers) = (builder.build().map_err(io::Error::other)?, parameter::Servers::system());
+        Ok(Self { resolver, patience: PATIENCE, servers })
     }
 
     /// Queries the addresses of one family of a name, without a cache.
@@ -223,9 +232,15 @@ fn service(absolute: &str, port: u16) -> String {
 }
 
 /// What these records say about the server that has the addresses of `name` (absolute), at `port`: the usable record
-/// with the smallest priority. A record of priority 0 points to another name and overrides all others (RFC 9460
-/// §2.4.1), so then the result is `None`.
+/// with the smallest priority.
 fn published(answers: &[Record], name: &str, port: u16) -> Option<Published> {
+    usable(answers, name, port, &[KEY]).into_iter().find_map(|(record, ttl)| parameter(record, ttl))
+}
+
+/// The records that are about the server that has the addresses of `name` (absolute), at `port`, with their TTL, that of
+/// the smallest priority first. `keys` are the supported parameters. A record of priority 0 points to another name and
+/// overrides all others (RFC 9460 §2.4.1), so then there are none.
+fn usable<'a>(answers: &'a [Record], name: &str, port: u16, keys: &[u16]) -> Vec<(&'a SVCB, u32)> {
     let mut records: Vec<_> = answers
         .iter()
         .filter_map(|answer| match &answer.data {
@@ -234,26 +249,27 @@ fn published(answers: &[Record], name: &str, port: u16) -> Option<Published> {
         })
         .collect();
     if records.iter().any(|(_, record, _)| record.svc_priority == 0) {
-        return None;
+        return Vec::new();
     }
     records.sort_by_key(|(_, record, _)| record.svc_priority);
     let name = Name::from_utf8(name).ok();
     let here =
         |owner: &Name, target: &Name| target.is_root() || target == owner || Some(target) == name.as_ref();
-    let mut usable = records
-        .iter()
-        .filter(|(owner, record, _)| here(owner, &record.target_name) && is_compatible(record, port));
-    usable.find_map(|(_, record, ttl)| parameter(record, *ttl))
+    records
+        .retain(|(owner, record, _)| here(owner, &record.target_name) && is_compatible(record, port, keys));
+    records.into_iter().map(|(_, record, ttl)| (record, ttl)).collect()
 }
 
 /// Whether all mandatory parameters of a record are supported here (RFC 9460 §8), and the record is for this port
 /// (§7.2).
-fn is_compatible(record: &SVCB, port: u16) -> bool {
+fn is_compatible(record: &SVCB, port: u16, supported: &[u16]) -> bool {
     record.svc_params.iter().all(|(_, value)| match value {
         SvcParamValue::Port(other) => *other == port,
-        SvcParamValue::Mandatory(keys) => {
-            keys.0.iter().all(|key| matches!(key, SvcParamKey::Port | SvcParamKey::Key(KEY)))
-        }
+        SvcParamValue::Mandatory(keys) => keys.0.iter().all(|key| match key {
+            SvcParamKey::Port => true,
+            SvcParamKey::Key(key) => supported.contains(key),
+            _ => false,
+        }),
         _ => true,
     })
 }

@@ -14,6 +14,7 @@ use health::State;
 use pool::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// A service with its backends.
@@ -24,6 +25,7 @@ pub(crate) struct Service {
     turn: AtomicUsize,
     /// TLS to the backends.
     connector: Option<Connector>,
+    response_times: ::metrics::Histogram,
 }
 
 /// A backend. It outlives reloads.
@@ -101,7 +103,8 @@ impl Service {
             .iter()
             .map(|address| kept(address).unwrap_or_else(|| Arc::new(Backend::new(name, address))))
             .collect();
-        Ok(Self { config: config.clone(), backends, turn: AtomicUsize::new(0), connector })
+        let response_times = metrics::response_times(name);
+        Ok(Self { config: config.clone(), backends, turn: AtomicUsize::new(0), connector, response_times })
     }
 
     /// The service is in use from now on.
@@ -117,6 +120,11 @@ impl Service {
 
     pub(crate) fn name(&self) -> &str {
         self.config.name.get_ref()
+    }
+
+    /// A backend answered a request after this time.
+    pub(crate) fn responded(&self, after: Duration) {
+        self.response_times.record(after.as_secs_f64());
     }
 
     pub(crate) fn backends(&self) -> &[Arc<Backend>] {

@@ -12,6 +12,7 @@ pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthK
 
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct Global {
     pub admin: Option<SocketAddr>,
     /// Format of the access log.
     pub log: LogFormat,
+    /// Threads that serve. The default is one for each processor.
+    pub threads: Option<NonZeroUsize>,
     /// Connections of clients at one time. Further ones wait in the kernel's queues.
     pub max_connections: usize,
     /// How long connections may take to end after SIGTERM.
@@ -56,6 +59,7 @@ impl Default for Global {
             user: None,
             admin: None,
             log: LogFormat::Text,
+            threads: None,
             max_connections: 10_000,
             drain: Period(Duration::from_secs(30)),
             drain_delay: Period(Duration::ZERO),

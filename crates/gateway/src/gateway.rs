@@ -142,6 +142,9 @@ impl Gateway {
         if old.log != new.log {
             return restart("log");
         }
+        if old.threads != new.threads {
+            return restart("threads");
+        }
         if old.max_connections != new.max_connections {
             return restart("max_connections");
         }

@@ -16,13 +16,15 @@ use crate::client::{About, Client};
 use crate::connection::Guards;
 use crate::site::Site;
 use arc_swap::ArcSwap;
-use conn::{ForHyper, Io, Watch};
-use firstflight_tls::{H2, HTTP_1_1};
+use conn::{Io, Watch};
+use firstflight_tls::H2;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt::Display;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -32,6 +34,11 @@ use tokio::time::{Instant, sleep_until};
 const SEND_BUFFER: usize = 64 * 1024;
 /// How long a connection that is to end may take for it, where nothing else says so.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// How long a connection of HTTP/1.1 without a request stays open when the listener ends. A request may be on its way, or wait
+/// unread, and its client could not know whether it ran.
+const LAST_CALL: Duration = Duration::from_secs(2);
+/// The gateway's own limit is shorter than any idle time that makes sense.
+const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -45,6 +52,16 @@ pub(crate) struct Context {
     watch: Watch,
     activity: Activity,
     guards: Arc<Guards>,
+    draining: watch::Receiver<bool>,
+    /// It speaks HTTP/2, as far as is known.
+    h2: AtomicBool,
+}
+
+impl Context {
+    /// Whether the connection is to end after the requests under way.
+    fn is_ending(&self) -> bool {
+        *self.draining.borrow()
+    }
 }
 
 /// How many requests are under way, and when the last one ended.
@@ -107,15 +124,49 @@ pub(crate) async fn serve(
         }
     };
     let (io, watch) = conn::share(io, about.marked, now.config.body_timeout.0);
-    let context =
-        Context { site: Arc::clone(site), about, sni, tls, watch, activity: Activity::new(), guards };
-    let builder = match protocol.as_deref() {
-        Some(H2) => builder(&now).http2_only(),
-        Some(HTTP_1_1) => builder(&now).http1_only(),
-        _ if tls => builder(&now).http1_only(),
-        _ => builder(&now),
+    let h2 = AtomicBool::new(protocol.as_deref() == Some(H2));
+    let (site, activity, draining_too) = (Arc::clone(site), Activity::new(), draining.clone());
+    let context = Context { site, about, sni, tls, watch, activity, guards, draining: draining_too, h2 };
+    let (context, io, idle) = (Arc::new(context), TokioIo::new(io), now.config.idle());
+    let service = {
+        let context = Arc::clone(&context);
+        service_fn(move |request| forward::handle(request, Arc::clone(&context)))
     };
-    drive(builder, io, context, draining, now.config.idle()).await;
+    match protocol.as_deref() {
+        // What TLS agreed on, and nothing else.
+        Some(H2) => {
+            let builder = builder(&now).http2_only();
+            let connection = builder.serve_connection(io, service);
+            drive(connection, |it| it.graceful_shutdown(), &context, draining, idle).await;
+        }
+        _ if tls => {
+            let connection = http1_builder(&now).serve_connection(io, service).with_upgrades();
+            drive(connection, |it| it.graceful_shutdown(), &context, draining, idle).await;
+        }
+        _ => {
+            let builder = builder(&now);
+            let connection = builder.serve_connection_with_upgrades(io, service);
+            drive(connection, |it| it.graceful_shutdown(), &context, draining, idle).await;
+        }
+    }
+}
+
+/// HTTP/1.1 alone.
+fn http1_builder(site: &Site) -> http1::Builder {
+    let config = &site.config;
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.header_timeout.0)
+        .half_close(true)
+        .max_headers(config.max_headers)
+        .max_buf_size(head_room(*config.max_header_bytes.get_ref()));
+    builder
+}
+
+/// hyper needs 8 KiB.
+fn head_room(most: u32) -> usize {
+    (most as usize).max(8192)
 }
 
 fn builder(site: &Site) -> auto::Builder<TokioExecutor> {
@@ -128,8 +179,7 @@ fn builder(site: &Site) -> auto::Builder<TokioExecutor> {
         .header_read_timeout(config.header_timeout.0)
         .half_close(true)
         .max_headers(config.max_headers)
-        // hyper needs 8 KiB.
-        .max_buf_size((head as usize).max(8192));
+        .max_buf_size(head_room(head));
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -151,21 +201,34 @@ async fn drained(draining: &mut watch::Receiver<bool>) {
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
-async fn drive(
-    builder: auto::Builder<TokioExecutor>,
-    io: ForHyper,
-    context: Context,
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The listener ends. A request that comes until then is answered.
+    LastCall(Instant),
+    /// It ends after the requests under way, and then at the latest.
+    Ending(Instant),
+}
+
+async fn drive<C, E>(
+    connection: C,
+    end: impl Fn(Pin<&mut C>),
+    context: &Context,
     mut draining: watch::Receiver<bool>,
     idle: Duration,
-) {
-    let (activity, peer) = (context.activity.clone(), context.about.peer);
-    let context = Arc::new(context);
-    let service = service_fn(move |request| forward::handle(request, Arc::clone(&context)));
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
+) where
+    C: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    let (activity, peer) = (&context.activity, context.about.peer);
     let mut connection = pin!(connection);
-    let mut ending = None;
+    let mut phase = Phase::Open;
     loop {
-        let next = ending.unwrap_or_else(|| activity.idle_since().unwrap_or_else(Instant::now) + idle);
+        let next = match phase {
+            Phase::Open => activity.idle_since().unwrap_or_else(Instant::now) + idle,
+            Phase::LastCall(until) | Phase::Ending(until) => until,
+        };
         tokio::select! {
             result = connection.as_mut() => {
                 if let Err(error) = result {
@@ -173,18 +236,27 @@ async fn drive(
                 }
                 return;
             }
-            () = drained(&mut draining), if ending.is_none() => {
-                connection.as_mut().graceful_shutdown();
-                // The gateway's own limit is shorter than any idle time that makes sense.
-                ending = Some(Instant::now() + Duration::from_secs(24 * 3600));
+            () = drained(&mut draining), if phase == Phase::Open => {
+                // HTTP/2 says which requests it takes. HTTP/1.1 says with its next response that it ends.
+                phase = match context.h2.load(Ordering::Relaxed) {
+                    true => {
+                        end(connection.as_mut());
+                        Phase::Ending(Instant::now() + FOR_EVER)
+                    }
+                    false => Phase::LastCall(Instant::now() + LAST_CALL),
+                };
             }
-            () = sleep_until(next) => match ending {
-                Some(_) => return,
-                None if activity.idle_since().is_some_and(|since| since.elapsed() >= idle) => {
-                    connection.as_mut().graceful_shutdown();
-                    ending = Some(Instant::now() + FAREWELL);
+            () = sleep_until(next) => match phase {
+                Phase::Ending(_) => return,
+                Phase::LastCall(_) => {
+                    end(connection.as_mut());
+                    phase = Phase::Ending(Instant::now() + FOR_EVER);
                 }
-                None => {}
+                Phase::Open if activity.idle_since().is_some_and(|since| since.elapsed() >= idle) => {
+                    end(connection.as_mut());
+                    phase = Phase::Ending(Instant::now() + FAREWELL);
+                }
+                Phase::Open => {}
             },
         }
     }

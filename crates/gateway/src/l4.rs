@@ -4,7 +4,7 @@ use crate::backend::Service;
 use crate::client::{About, Client};
 use crate::config::Mode;
 use crate::hello::{self, First};
-use crate::log::Entry;
+use crate::log::{Entry, Event};
 use crate::pump::{self, End, Start};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
@@ -37,7 +37,7 @@ enum Refusal {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(mut client: Client, site: &Site) {
+pub(crate) async fn serve(mut client: Client, site: &Arc<Site>) {
     let opening = match open(&mut client, site).await {
         Ok(opening) => opening,
         Err(Refusal::Nothing) => {
@@ -51,8 +51,8 @@ pub(crate) async fn serve(mut client: Client, site: &Site) {
         }
     };
     let about = client.about();
-    let mut entry = Entry::new(&site.log, "connection", site.name(), about);
-    entry.service = Some(opening.service.name().to_owned());
+    let mut entry = Entry::new(site, Event::Connection, about);
+    entry.service = Some(Arc::clone(&opening.service));
     entry.host.clone_from(&opening.name);
     let service = Arc::clone(&opening.service);
     let (start, header) = match start(&client, &about, opening, &mut entry) {
@@ -70,7 +70,7 @@ pub(crate) async fn serve(mut client: Client, site: &Site) {
             return client.abort();
         }
     };
-    entry.backend = Some(lease.backend().label.clone());
+    entry.backend = Some(Arc::clone(lease.backend()));
     let confirmed = |client: &Client, cx: &mut std::task::Context<'_>| client.poll_confirmed(cx);
     let (copied, end) = pump::run(&mut client, &mut backend, start, site.config.idle(), confirmed).await;
     (entry.bytes_in, entry.bytes_out) = (copied.up, copied.down);

@@ -77,7 +77,8 @@ impl Bound {
     pub(crate) async fn bind(config: &Listener) -> Result<Self, GatewayError> {
         let name = config.name.get_ref();
         let (key_file, trust_file) = read_files(config).await?;
-        let mut builder = Server::builder().pending(if config.fast_open { config.pending } else { 0 });
+        let pending = if config.fast_open { config.pending } else { 0 };
+        let mut builder = Server::builder().pending(pending).share_port(config.reuse_port);
         for address in config.address.get_ref() {
             builder = builder.address(*address);
         }

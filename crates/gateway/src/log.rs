@@ -1,15 +1,19 @@
 //! The access log: one line for each request, or for each connection of a TCP mode.
 
+use crate::backend::{Backend, Service};
 use crate::client::About;
 use crate::config::LogFormat;
 use crate::metrics;
+use crate::site::Site;
+use hyper::Method;
+use hyper::http::uri::PathAndQuery;
 use serde::Serialize;
 use std::fmt;
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
-
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Lines that wait for a slow reader. Further ones are lost and counted: a log never stops the service.
 const WAITING: usize = 8192;
@@ -56,8 +60,8 @@ impl Log {
     fn entry(&self, entry: &Entry) {
         match self.format {
             // It fails only for maps whose keys are no text.
-            LogFormat::Json => self.send(serde_json::to_string(entry).unwrap_or_default()),
-            LogFormat::Text => self.send(entry.to_string()),
+            LogFormat::Json => self.send(serde_json::to_string(&entry.line()).unwrap_or_default()),
+            LogFormat::Text => self.send(entry.line().to_string()),
             LogFormat::Off => {}
         }
     }
@@ -90,54 +94,75 @@ fn write(lines: &Receiver<Message>, sink: impl Write) {
 }
 
 /// One line. It is written when it is dropped.
-#[derive(Debug, Serialize)]
 pub(crate) struct Entry {
-    #[serde(skip)]
-    log: Option<Log>,
-    /// `request` or `connection`.
-    event: &'static str,
-    time: String,
-    pub(crate) listener: String,
-    pub(crate) peer: SocketAddr,
-    way: &'static str,
-    outcome: &'static str,
-    reason: Option<&'static str>,
+    site: Arc<Site>,
+    event: Event,
+    about: About,
+    at: SystemTime,
+    began: Instant,
     /// Bytes that came before the client was confirmed: of the first flight, and of TLS early data.
     pub(crate) early_bytes: u64,
     /// What became of a request or a connection that began early: `forwarded`, `waited` or `refused`.
     pub(crate) early: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) method: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) method: Option<Method>,
     pub(crate) host: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `*` has no path.
+    pub(crate) path: Option<PathAndQuery>,
     pub(crate) protocol: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u16>,
-    pub(crate) service: Option<String>,
-    pub(crate) backend: Option<String>,
+    pub(crate) service: Option<Arc<Service>>,
+    pub(crate) backend: Option<Arc<Backend>>,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     /// Why it ended: `closed`, `idle`, or what failed.
     pub(crate) end: Option<&'static str>,
-    pub(crate) duration_ms: f64,
-    #[serde(skip)]
-    began: std::time::Instant,
+}
+
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    Request,
+    Connection,
+}
+
+/// A line as it is written.
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'static str,
+    time: String,
+    listener: &'a str,
+    peer: SocketAddr,
+    way: &'static str,
+    outcome: &'static str,
+    reason: Option<&'static str>,
+    early_bytes: u64,
+    early: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    service: Option<&'a str>,
+    backend: Option<&'a str>,
+    bytes_in: u64,
+    bytes_out: u64,
+    end: Option<&'static str>,
+    duration_ms: f64,
 }
 
 impl Entry {
-    pub(crate) fn new(log: &Log, event: &'static str, listener: &str, about: About) -> Self {
+    pub(crate) fn new(site: &Arc<Site>, event: Event, about: About) -> Self {
         Self {
-            log: Some(log.clone()),
+            site: Arc::clone(site),
             event,
-            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-            listener: listener.to_owned(),
-            peer: about.peer,
-            way: about.way.as_str(),
-            outcome: about.outcome.as_str(),
-            reason: about.outcome.reason().map(|reason| reason.as_str()),
+            about,
+            at: SystemTime::now(),
+            began: Instant::now(),
             early_bytes: u64::from(about.early_bytes),
             early: None,
             method: None,
@@ -150,28 +175,51 @@ impl Entry {
             bytes_in: 0,
             bytes_out: 0,
             end: None,
-            duration_ms: 0.0,
-            began: std::time::Instant::now(),
         }
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
+
+    fn line(&self) -> Line<'_> {
+        let is_request = self.event == Event::Request;
+        Line {
+            event: if is_request { "request" } else { "connection" },
+            time: humantime::format_rfc3339_millis(self.at).to_string(),
+            listener: self.site.name(),
+            peer: self.about.peer,
+            way: self.about.way.as_str(),
+            outcome: self.about.outcome.as_str(),
+            reason: self.about.outcome.reason().map(|reason| reason.as_str()),
+            early_bytes: self.early_bytes,
+            early: self.early,
+            method: self.method.as_ref().map(Method::as_str),
+            host: self.host.as_deref(),
+            path: is_request.then(|| self.path.as_ref().map_or("*", PathAndQuery::as_str)),
+            protocol: self.protocol,
+            status: self.status,
+            service: self.service.as_ref().map(|service| service.name()),
+            backend: self.backend.as_ref().map(|backend| backend.label.as_str()),
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            end: self.end,
+            duration_ms: (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
+        }
+    }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let Some(log) = self.log.take() else { return };
-        self.duration_ms = (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e3;
-        metrics::bytes(&self.listener, self.bytes_in, self.bytes_out);
+        self.site.series.bytes(self.bytes_in, self.bytes_out);
         if let Some(early) = self.early {
-            metrics::early(&self.listener, early);
+            metrics::early(self.site.name(), early);
         }
-        if self.event == "request" {
-            metrics::request(&self.listener, self.service.as_deref().unwrap_or_default(), self.status);
+        if self.event == Event::Request {
+            let service = self.service.as_ref().map_or("", |service| service.name());
+            self.site.series.request(service, self.status);
         }
-        log.entry(self);
+        self.site.log.entry(self);
     }
 }
 
@@ -190,17 +238,17 @@ impl fmt::Display for Safe<'_> {
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} ", self.time, self.listener, self.peer)?;
         if self.event == "request" {
             let status = self.status.map_or("-".to_owned(), |status| status.to_string());
-            let (method, host) = (Safe(self.method.as_deref()), Safe(self.host.as_deref()));
-            write!(f, "{method} {host} {} {status} ", Safe(self.path.as_deref()))?;
+            let (method, host) = (Safe(self.method), Safe(self.host));
+            write!(f, "{method} {host} {} {status} ", Safe(self.path))?;
         } else {
-            write!(f, "{} ", Safe(self.host.as_deref()))?;
+            write!(f, "{} ", Safe(self.host))?;
         }
-        write!(f, "{}/{} ", Safe(self.service.as_deref()), Safe(self.backend.as_deref()))?;
+        write!(f, "{}/{} ", Safe(self.service), Safe(self.backend))?;
         write!(f, "{} B in, {} B out, {} {}", self.bytes_in, self.bytes_out, self.way, self.outcome)?;
         if let Some(reason) = self.reason {
             write!(f, " ({reason})")?;
@@ -219,7 +267,7 @@ impl fmt::Display for Entry {
 /// A sink in memory, for tests.
 #[cfg(test)]
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Memory(pub(crate) std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+pub(crate) struct Memory(pub(crate) Arc<std::sync::Mutex<Vec<u8>>>);
 
 #[cfg(test)]
 impl Write for Memory {

@@ -18,10 +18,12 @@
 
 use crate::backend::Backend;
 use crate::client::About;
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use std::collections::HashMap;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 const CONNECTIONS: &str = "firstflight_gateway_connections";
 const ACCEPTED: &str = "firstflight_gateway_connections_total";
@@ -99,31 +101,56 @@ pub(crate) fn refused(listener: &str, reason: &'static str) {
     counter!(REFUSED, "listener" => listener.to_owned(), "reason" => reason).increment(1);
 }
 
-pub(crate) fn request(listener: &str, service: &str, status: Option<u16>) {
-    let code = match status.map(|status| status / 100) {
-        Some(1) => "1xx",
-        Some(2) => "2xx",
-        Some(3) => "3xx",
-        Some(4) => "4xx",
-        Some(_) => "5xx",
-        None => "none",
-    };
-    let labels =
-        [("listener", listener.to_owned()), ("service", service.to_owned()), ("code", code.to_owned())];
-    counter!(REQUESTS, &labels).increment(1);
+/// Classes of statuses, and a client that left.
+const CODES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The series that every request of a listener counts in. They are looked up once: a lookup makes texts and takes a lock.
+pub(crate) struct Series {
+    listener: String,
+    received: Counter,
+    sent: Counter,
+    /// By service, in the order of `CODES`.
+    requests: HashMap<String, [OnceLock<Counter>; 6]>,
+}
+
+impl Series {
+    pub(crate) fn new<'a>(listener: &str, services: impl Iterator<Item = &'a str>) -> Self {
+        let bytes = |direction| counter!(BYTES, "listener" => listener.to_owned(), "direction" => direction);
+        let requests = services.map(|service| (service.to_owned(), Default::default())).collect();
+        Self { listener: listener.to_owned(), received: bytes("in"), sent: bytes("out"), requests }
+    }
+
+    pub(crate) fn bytes(&self, up: u64, down: u64) {
+        self.received.increment(up);
+        self.sent.increment(down);
+    }
+
+    /// `service` is empty for a request without one.
+    pub(crate) fn request(&self, service: &str, status: Option<u16>) {
+        let class = status.map_or(0, |status| usize::from(status / 100).clamp(1, 5));
+        let code = CODES.get(class).copied().unwrap_or_default();
+        let find = || {
+            let labels = [
+                ("listener", self.listener.clone()),
+                ("service", service.to_owned()),
+                ("code", code.to_owned()),
+            ];
+            counter!(REQUESTS, &labels)
+        };
+        match self.requests.get(service).and_then(|counters| counters.get(class)) {
+            Some(counter) => counter.get_or_init(find).increment(1),
+            None => find().increment(1),
+        }
+    }
 }
 
 pub(crate) fn early(listener: &str, verdict: &'static str) {
     counter!(EARLY, "listener" => listener.to_owned(), "verdict" => verdict).increment(1);
 }
 
-pub(crate) fn bytes(listener: &str, up: u64, down: u64) {
-    counter!(BYTES, "listener" => listener.to_owned(), "direction" => "in").increment(up);
-    counter!(BYTES, "listener" => listener.to_owned(), "direction" => "out").increment(down);
-}
-
-pub(crate) fn responded(service: &str, after: Duration) {
-    histogram!(SECONDS, "service" => service.to_owned()).record(after.as_secs_f64());
+/// The response times of a service.
+pub(crate) fn response_times(service: &str) -> Histogram {
+    histogram!(SECONDS, "service" => service.to_owned())
 }
 
 fn labels(backend: &Backend) -> [(&'static str, String); 2] {

@@ -3,6 +3,7 @@
 use crate::backend::Service;
 use crate::config::{Certificate, Early, Listener, Route};
 use crate::log::Log;
+use crate::metrics::Series;
 use firstflight_tls::{Acceptor, ConfigError, H2, HTTP_1_1};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio::sync::Semaphore;
 pub(crate) struct Site {
     pub(crate) config: Listener,
     pub(crate) log: Log,
+    pub(crate) series: Series,
     pub(crate) acceptor: Option<Acceptor>,
     service: Option<Arc<Service>>,
     routes: Vec<(Route, Arc<Service>)>,
@@ -53,12 +55,17 @@ impl Site {
         let routes = config.routes.iter().map(|route| route.get_ref().clone());
         let routes =
             routes.filter_map(|route| service(route.service.get_ref()).map(|service| (route, service)));
+        let routes: Vec<_> = routes.collect();
+        let default = config.service.as_ref().and_then(|name| service(name.get_ref()));
+        let named = routes.iter().map(|(_, service)| service).chain(&default).map(|service| service.name());
+        let series = Series::new(config.name.get_ref(), named);
         Ok(Self {
             config: config.clone(),
             log: log.clone(),
+            series,
             acceptor,
-            service: config.service.as_ref().and_then(|name| service(name.get_ref())),
-            routes: routes.collect(),
+            service: default,
+            routes,
             places,
         })
     }

@@ -4,16 +4,26 @@
 #![allow(unreachable_pub, reason = "a program has no public items")]
 
 mod attack;
+mod bars;
 mod bench;
 mod certified;
+mod compare;
 mod congestion;
+mod curves;
+mod exchange;
 mod figure;
+mod gateway;
+mod line;
 mod load;
 mod lookup;
 mod networks;
+mod pages;
 mod room;
+mod steps;
 mod table;
 mod tls;
+mod traffic;
+mod transfer;
 mod verifiers;
 mod wire;
 
@@ -45,8 +55,14 @@ enum Command {
     Bench(Bench),
     /// Attack a server, in virtual time.
     Attack(attack::Attack),
+    Compare(compare::Compare),
     /// NewReno, CUBIC and BBR on a bottleneck, in virtual time.
     Congestion(congestion::Congestion),
+    /// Visit nginx by unmodified programs, through the proxy and the gateway and without both, in network namespaces.
+    Gateway(gateway::Gateway),
+    /// Draw the results of `gateway`.
+    #[command(hide = true)]
+    GatewayPlot(gateway::Plot),
     Load(load::Load),
     /// The client of `load`.
     #[command(hide = true)]
@@ -55,11 +71,16 @@ enum Command {
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
+    Pages(pages::Pages),
+    Steps(steps::Steps),
     /// Visit servers by TLS, with and without a sealed first flight, and count round trips, in network namespaces.
     Tls(tls::Tls),
     /// An end of the wire of `tls`, which starts it.
     #[command(subcommand)]
     TlsEnd(tls::End),
+    /// Make a capture whose requests spend on handshakes what the Fast Open paper reports, for `explain --stats`.
+    Traffic(traffic::Traffic),
+    Transfer(transfer::Transfer),
     /// Test the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
     /// Join two network namespaces with a wire that has delay, rate, loss and more.
@@ -86,6 +107,7 @@ enum Bench {
     #[command(hide = true)]
     BulkServer(bulk::Server),
     Connections(Connections),
+    Gateway(bench::gateway::Gateway),
     /// One end of `connections`.
     #[command(hide = true)]
     ConnectionsPeer(peer::Peer),
@@ -109,16 +131,24 @@ fn main() -> ExitCode {
         Command::Bench(Bench::ConnectionsPeer(options)) => {
             peer::run(&options).map(|()| String::new()).map_err(Into::into)
         }
+        Command::Bench(Bench::Gateway(options)) => bench::gateway::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
+        Command::Compare(options) => compare::run(&options).map_err(Into::into),
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
+        Command::Gateway(options) => gateway::run(&options),
+        Command::GatewayPlot(options) => gateway::plot(&options),
         Command::Load(options) => load::run(&options).map_err(Into::into),
         Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
+        Command::Pages(options) => pages::run(&options).map_err(Into::into),
         Command::Tls(options) => tls::run(&options),
         Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
+        Command::Traffic(options) => traffic::run(&options).map_err(Into::into),
+        Command::Steps(options) => steps::run(&options).map_err(Into::into),
+        Command::Transfer(options) => transfer::run(&options).map_err(Into::into),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };

@@ -59,6 +59,8 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 struct Bar {
     ms: f64,
     outcome: &'static str,
+    /// When it was, so that the contacts of all servers can be put in order.
+    unix_ms: u64,
 }
 
 /// What is known of one server.
@@ -163,7 +165,7 @@ impl Board {
             if entry.recent.len() >= RECENT {
                 entry.recent.pop_front();
             }
-            entry.recent.push_back(Bar { ms: contact.connect_ms, outcome: contact.outcome });
+            entry.recent.push_back(Bar { ms: contact.connect_ms, outcome: contact.outcome, unix_ms: now });
             entry.last = Some(contact.clone());
             total.contacts += 1;
             total.accepted += u64::from(accepted);

@@ -1,6 +1,6 @@
 //! The run table of sealed first flights that the members of a farm share (`docs/spec/sealed.md`, section 6.6).
 
-use crate::connection::millis;
+use crate::connection::{Reply, millis};
 use crate::question::Question as Asked;
 use crate::{Inner, RedisStore};
 use firstflight::credential::JobRequest;
@@ -11,6 +11,9 @@ use tokio::time::Instant;
 
 /// How far the floor of a new memory is above its beginning: the window of t, and a minute for the members' clocks.
 const REACH: Duration = Duration::from_secs(360);
+/// How far a member's clock may be from Redis' for an early run. A member whose clock has gone back would take a request
+/// for a new one that ran and was forgotten.
+const CLOCKS_APART: Duration = Duration::from_secs(60);
 /// The quota is counted in minutes, as many as an entry lives and one that has begun.
 const MINUTES: usize = 16;
 
@@ -31,12 +34,13 @@ impl RedisStore {
             ahead_ms: t_ms.cast_signed().saturating_sub(now_ms.cast_signed()),
             // After Finished presence alone decides.
             reach_ms: if early { millis(REACH) } else { 0 },
-            // t is compared with the member's clock before; entries live from their insertion.
+            // Entries live from their insertion. The member's clock is compared below.
             unix_ms: None,
         };
-        let read = |asked: &Asked, reply: &_, at, since| {
+        let read = |asked: &Asked, reply: &Reply, at, since| {
+            let apart = reply.store_ms.is_none_or(|ms| ms.abs_diff(now_ms) > millis(CLOCKS_APART));
             // First of all: an entry of another connection is not this one's, also below the floor.
-            Some(match (Asked::was_new(reply), asked.is_below_floor(at, since)) {
+            Some(match (Asked::was_new(reply), early && apart || asked.is_below_floor(at, since)) {
                 (false, _) => TableAnswer::Seen,
                 (true, true) => TableAnswer::Floor { set: true },
                 (true, false) => TableAnswer::New,

@@ -11,11 +11,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use questions::activate;
 use server::Redis;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 
-const NOW_MS: u64 = 1_767_225_660_000;
+/// When the test began, Unix milliseconds: Redis compares it with its own clock.
+static NOW_MS: LazyLock<u64> =
+    LazyLock::new(|| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64);
 const FLOOR: TableAnswer = TableAnswer::Floor { set: true };
 
 async fn member(redis: &Redis) -> RedisStore {
@@ -45,12 +47,18 @@ async fn connected(store: &RedisStore) {
 
 /// Asked after Finished.
 fn late(rid: u8) -> Question {
-    Question { rid: Rid::from_bytes([rid; 16]), t_ms: NOW_MS, now_ms: NOW_MS, early: false, with_block: true }
+    Question {
+        rid: Rid::from_bytes([rid; 16]),
+        t_ms: *NOW_MS,
+        now_ms: *NOW_MS,
+        early: false,
+        with_block: true,
+    }
 }
 
 /// Asked before Finished, with t that many seconds ahead of the memory's floor of six minutes.
 fn early(rid: u8, above_s: i64) -> Question {
-    Question { early: true, t_ms: NOW_MS.saturating_add_signed((360 + above_s) * 1000), ..late(rid) }
+    Question { early: true, t_ms: (*NOW_MS).saturating_add_signed((360 + above_s) * 1000), ..late(rid) }
 }
 
 #[tokio::test]
@@ -103,6 +111,24 @@ async fn below_the_floor_an_entry_has_one_owner() {
     assert_eq!(a.run(&early(1, -1)).await, TableAnswer::Seen);
     assert_eq!(b.run(&late(1)).await, TableAnswer::Seen);
     assert_eq!(b.run(&late(2)).await, TableAnswer::New, "the floor is for early ones");
+}
+
+/// A member whose clock has gone back sees an old request as a new one, after its entry was forgotten. So nothing runs early
+/// at a member whose clock is not Redis'. The entry is made all the same.
+#[tokio::test]
+async fn a_member_with_another_clock_runs_nothing_early() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = members(&redis).await;
+    let by = |rid, clock_s: i64| {
+        let shift = |ms: u64| ms.saturating_add_signed(clock_s * 1000);
+        let Question { t_ms, now_ms, .. } = early(rid, 60);
+        Question { t_ms: shift(t_ms), now_ms: shift(now_ms), ..early(rid, 60) }
+    };
+    assert_eq!(a.run(&by(1, -1200)).await, FLOOR);
+    assert_eq!(a.run(&by(2, 1200)).await, FLOOR);
+    assert_eq!(b.run(&by(1, 0)).await, TableAnswer::Seen);
+    assert_eq!(b.run(&by(3, 20)).await, TableAnswer::New);
+    assert_eq!(b.run(&Question { early: false, ..by(4, -1200) }).await, TableAnswer::New);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A budget for opening flights that come without an accepted block (6.10).
 
+use crate::defence::{Defence, on};
 use core::net::IpAddr;
 use core::num::{NonZeroU32, NonZeroUsize};
 use firstflight_credential::Bucket;
@@ -7,27 +8,31 @@ use firstflight_wire::Instant;
 use lru::LruCache;
 use std::time::Duration;
 
-/// Openings a second, with a burst of a tenth of a second. While less than half of the burst is left, one network (/24,
-/// /56) gets a sixteenth of the rate at most, so a flood from one network leaves a part for the others.
+/// Openings a second, with a burst of a tenth of a second. While less than half of the burst is left, a flood from a few
+/// networks leaves a part for the others: one network (/24, /56) gets a sixteenth of the rate at most, and all networks of
+/// one region (/16, /40), which one attacker may have, a quarter.
 #[derive(Debug)]
 pub struct OpeningBudget {
     every: Duration,
     all: Bucket,
-    shares: LruCache<[u8; 7], Bucket>,
+    networks: LruCache<[u8; 7], Bucket>,
+    regions: LruCache<[u8; 6], Bucket>,
 }
 
 impl OpeningBudget {
     /// The default, a second: 2000.
     pub const PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(1999);
-    const SHARE: u32 = 16;
-    /// Networks that are remembered.
+    const NETWORK: u32 = 16;
+    const REGION: u32 = 4;
+    /// Networks that are remembered, and regions.
     const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
     /// A full budget.
     #[must_use]
     pub fn new(per_second: NonZeroU32) -> Self {
         let every = Duration::from_secs(1) / per_second.get();
-        Self { every, all: Bucket::FULL, shares: LruCache::new(Self::REMEMBERED) }
+        let (networks, regions) = (LruCache::new(Self::REMEMBERED), LruCache::new(Self::REMEMBERED));
+        Self { every, all: Bucket::FULL, networks, regions }
     }
 
     /// Takes one opening for a client. False if none is left: reject.
@@ -35,10 +40,15 @@ impl OpeningBudget {
     pub fn take(&mut self, client: IpAddr, now: Instant) -> bool {
         let depth = |every: Duration| every.max(Duration::from_millis(100));
         let whole = depth(self.every);
-        if self.all.missing(now) > whole / 2 {
-            let every = self.every * Self::SHARE;
-            let share = self.shares.get_or_insert_mut(network(client), || Bucket::FULL);
-            if share.take(every, depth(every), now).is_err() {
+        if self.all.missing(now) > whole / 2 && on(Defence::Shares) {
+            let (network, region) = place(client);
+            let (of_network, of_region) = (self.every * Self::NETWORK, self.every * Self::REGION);
+            let network = self.networks.get_or_insert_mut(network, || Bucket::FULL);
+            if network.take(of_network, depth(of_network), now).is_err() {
+                return false;
+            }
+            let region = self.regions.get_or_insert_mut(region, || Bucket::FULL);
+            if region.take(of_region, depth(of_region), now).is_err() && on(Defence::Regions) {
                 return false;
             }
         }
@@ -52,16 +62,17 @@ impl Default for OpeningBudget {
     }
 }
 
-/// The first 24 bits of an IPv4 address, or 56 bits of an IPv6 address.
-fn network(client: IpAddr) -> [u8; 7] {
+/// The network of a client, and its region: the first 24 and 16 bits of an IPv4 address, or 56 and 40 bits of an IPv6
+/// address.
+fn place(client: IpAddr) -> ([u8; 7], [u8; 6]) {
     match client.to_canonical() {
         IpAddr::V4(address) => {
             let [a, b, c, _] = address.octets();
-            [a, b, c, 0, 0, 0, 4]
+            ([a, b, c, 0, 0, 0, 4], [a, b, 0, 0, 0, 4])
         }
         IpAddr::V6(address) => {
             let [a, b, c, d, e, f, g, ..] = address.octets();
-            [a, b, c, d, e, f, g]
+            ([a, b, c, d, e, f, g], [a, b, c, d, e, 6])
         }
     }
 }
@@ -82,10 +93,20 @@ mod tests {
         }
         assert_eq!(honest, 500);
         assert!((500..=10_000).contains(&greedy), "{greedy}");
-        assert!(budget.shares.len() <= 2);
+        assert!(budget.networks.len() <= 2);
         for n in 0..5000u32 {
+            let _ = budget.take(IpAddr::from((n << 16).to_be_bytes()), Instant::from_secs(1000));
             let _ = budget.take(IpAddr::from((n << 8).to_be_bytes()), Instant::from_secs(1000));
         }
-        assert!(budget.shares.len() <= 1024);
+        assert!(budget.networks.len() <= 1024 && budget.regions.len() <= 1024);
+    }
+
+    /// The same address has one place in both of its forms, and IPv4 shares none with IPv6.
+    #[test]
+    fn places() {
+        let [four, mapped, six]: [IpAddr; 3] =
+            ["192.0.2.1", "::ffff:192.0.2.77", "c000:200::1"].map(|text| text.parse().unwrap());
+        assert_eq!(place(four), place(mapped));
+        assert!(place(four).0 != place(six).0 && place(four).1 != place(six).1);
     }
 }

@@ -51,8 +51,18 @@ pub(crate) enum Defence {
     NotAfter,
     /// The AD bit of a resolver on another host does not count (8.3).
     AdBit,
+    /// One network does not use up the budget for openings (6.10).
+    Shares,
+    /// Nor do the many networks of one region (6.10).
+    Regions,
+    /// The TTL of a farm's record is at most its period (8.5).
+    FarmTtl,
     /// Padding must be zero (3.3).
     Padding,
+    /// A network that carries flights is not stopped by what servers do (7.4).
+    NetworkCarries,
+    /// A flight that failed when no ordinary connection worked either does not count (7.4).
+    Outage,
 }
 
 #[cfg(not(test))]

@@ -1,5 +1,6 @@
 //! Keys that the members of a farm derive from one secret (8.5).
 
+use crate::defence::{Defence, on};
 use crate::keys::{KeySet, SealKey};
 use crate::name::HostName;
 use core::fmt;
@@ -32,9 +33,12 @@ pub enum FarmError {
     /// The period is not 3600 to 86,400 seconds.
     #[error("a period has 3600 to 86400 seconds")]
     Period,
-    /// Clients would not use the keys.
+    /// Clients would not use the key. A caller with a single key returns it; a farm's times are limited by the others.
     #[error("period and TTL together are at most 48 h")]
     Ttl,
+    /// More keys would have to open at once than a set holds.
+    #[error("the TTL of a farm's record is at most the period of its keys")]
+    TtlAbovePeriod,
 }
 
 /// Why a farm gives no keys now: the clock is at fault, or the file is old.
@@ -89,8 +93,10 @@ impl Farm {
         if !(3600..=86_400).contains(&period) {
             return Err(FarmError::Period);
         }
-        if u64::from(period) + u64::from(ttl) > crate::Record::LONGEST {
-            return Err(FarmError::Ttl);
+        // A key opens from LEAD before its period until TTL + GRACE behind it. So with TTL <= period at most 4 keys open at
+        // a time, as many as a set holds. Clients use a key for at most 2 periods, which are 48 h.
+        if ttl > period && on(Defence::FarmTtl) {
+            return Err(FarmError::TtlAbovePeriod);
         }
         Ok(Self { name, period, ttl, index, chain })
     }
@@ -161,7 +167,7 @@ impl Farm {
             if here.index > current {
                 ahead = Some((id, key, not_after));
             } else {
-                // Numbers differ, since at most four of 255 periods open.
+                // Numbers differ, and there is room: at most four of 255 periods open.
                 let _ = keys.add(id, key, not_after, now);
             }
             here.step();
@@ -272,7 +278,44 @@ mod tests {
         assert!(farm.keys(NOW).is_ok() && farm.keys(far).is_err());
         let (short, long) = (Farm::generate(name(NAME), 3599, 0, NOW, &mut rng(1)), 86_400);
         assert_eq!(short.unwrap_err(), FarmError::Period);
-        assert_eq!(Farm::generate(name(NAME), long, long + 1, NOW, &mut rng(1)).unwrap_err(), FarmError::Ttl);
+        let above = Farm::generate(name(NAME), long, long + 1, NOW, &mut rng(1));
+        assert_eq!(above.unwrap_err(), FarmError::TtlAbovePeriod);
         assert!(!format!("{farm:?}").contains("chain"));
+    }
+
+    /// Whatever the times of a farm are: each key that a client may use opens, at every member, for as long as it may be used
+    /// and the hour behind it; members publish the same key; and a key that is over opens nowhere.
+    #[test]
+    fn every_key_that_clients_may_use_opens() {
+        for period in [3600, 3899, 3900, 3901, 7200, 10_000, 43_200, 86_400] {
+            for ttl in [0, 1, 300, 3599, 3600, period / 2, period - 1, period] {
+                let Ok(farm) = Farm::generate(name(NAME), period, ttl, NOW, &mut rng(1)) else {
+                    assert!(ttl > period);
+                    continue;
+                };
+                let (period, ttl) = (u64::from(period), u64::from(ttl));
+                let first = (farm.index() + 5) * period;
+                let edges = [0, 300, 3600, ttl, ttl + 3600, period - 300, period / 2];
+                let times = edges.iter().flat_map(|edge| [edge - edge.min(&1), *edge, edge + 1]);
+                for now in times.map(|edge| first + edge) {
+                    let keys = farm.keys(now).unwrap();
+                    for i in farm.index()..farm.index() + 8 {
+                        let begins = i * period;
+                        let opens = begins <= now + Farm::LEAD && now < begins + period + ttl + KeySet::GRACE;
+                        let id = NonZeroU8::MIN.saturating_add((i % 255) as u8);
+                        assert_eq!(
+                            keys.knows(id, now),
+                            opens,
+                            "key {i} at {now}: period {period}, TTL {ttl}"
+                        );
+                        if now / period == i {
+                            let published = keys.record(now).unwrap();
+                            assert_eq!(published.entries()[0].key_id(), id);
+                            assert!(published.usable(now).is_some(), "a client uses it");
+                        }
+                    }
+                }
+            }
+        }
     }
 }

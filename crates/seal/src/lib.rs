@@ -42,6 +42,7 @@ pub use budget::OpeningBudget;
 pub use client::draft::{Draft, DraftError};
 pub use client::failures::Failures;
 pub use client::outcome::Outcome;
+pub use client::reason::Reason;
 pub use client::sent::{Again, Event, Sent, Then};
 pub use client::size::{Plan, Room, UDP_FOLLOWERS};
 pub use client::trust::{AnsweredBy, KeySource, NamePolicy, Trust};

@@ -403,7 +403,8 @@ pub struct ConnectConfig {
     /// that are known to take such data ([`FastOpenPolicy::no_cookie`](firstflight_credential::FastOpenPolicy)).
     /// Has no effect without `fast_open`.
     pub no_cookie: bool,
-    /// Time until the first retransmission of the SYN, if not what earlier visits measured.
+    /// Time until the first retransmission of the SYN, if not what earlier visits measured. Without a measurement it is
+    /// [`firstflight_tcp::Config::initial_rto`].
     pub syn_timeout: Option<Duration>,
     /// A certificate to show, where the server takes one: see [`Certified`].
     pub asap: Option<Certified>,

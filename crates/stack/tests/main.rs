@@ -80,6 +80,7 @@ mod rfc5961;
 mod rfc7323;
 mod rfc9293;
 mod slow_start;
+mod starting;
 mod swallowed;
 mod syn_cookies;
 mod time_wait_client;

@@ -1,6 +1,7 @@
 //! The settings of a connection, with the defaults and their sources.
 
-use crate::congestion::Algorithm;
+use crate::congestion::{Algorithm, InitialWindow};
+use crate::rtt::{INITIAL_RTO, MAX_RTO, MIN_RTO};
 use core::time::Duration;
 use firstflight_wire::setters;
 
@@ -80,6 +81,8 @@ pub struct Config {
     pub ecn: EcnPolicy,
     /// Congestion control.
     pub congestion: Algorithm,
+    /// How much leaves before the first acknowledgement, and after a pause. The default is RFC 6928's ten segments.
+    pub initial_window: InitialWindow,
     /// After several timeouts in a row, send smaller segments, and try larger ones again later. Without it a
     /// connection fails on a path that drops large packets without an ICMP error (RFC 4821).
     pub mtu_probing: bool,
@@ -99,6 +102,10 @@ pub struct Config {
     /// packet. A sender that holds its next short segment back until this one is acknowledged (Nagle's algorithm) waits
     /// no longer than this.
     pub quick_delay: Duration,
+    /// The retransmission timeout before the first measurement (RFC 6298 §2.1; 3 s before that RFC). It also decides how
+    /// long a first SYN to an unknown server waits. The value is limited to the range from [`crate::rtt::MIN_RTO`] to
+    /// [`crate::rtt::MAX_RTO`], and to [`Config::max_rto`].
+    pub initial_rto: Duration,
     /// SYN retransmissions until a connect is given up (Linux: 6).
     //= rfc9293 MUST-22 MUST-23
     pub syn_retries: u8,
@@ -147,12 +154,14 @@ setters! {
         sack: bool,
         ecn: EcnPolicy,
         congestion: Algorithm,
+        initial_window: InitialWindow,
         mtu_probing: bool,
         pacing: bool,
         nodelay: bool,
         delayed_ack: Duration,
         quick_acks: u32,
         quick_delay: Duration,
+        initial_rto: Duration,
         syn_retries: u8,
         retries: u8,
         max_rto: Duration,
@@ -182,6 +191,7 @@ impl Default for Config {
             sack: true,
             ecn: EcnPolicy::Accept,
             congestion: Algorithm::Cubic,
+            initial_window: InitialWindow::Standard,
             mtu_probing: true,
             pacing: false,
             nodelay: false,
@@ -189,10 +199,11 @@ impl Default for Config {
             delayed_ack: Duration::from_millis(40),
             quick_acks: 16,
             quick_delay: Duration::from_millis(1),
+            initial_rto: INITIAL_RTO,
             syn_retries: 6,
             //= rfc9293 SHLD-11
             retries: 15,
-            max_rto: crate::rtt::MAX_RTO,
+            max_rto: MAX_RTO,
             user_timeout: None,
             //= rfc9293 MUST-25
             keepalive: None,
@@ -217,6 +228,16 @@ impl Config {
     #[must_use]
     pub fn window_at_first(&self) -> u32 {
         self.first_window.map_or(self.receive_buffer, |first| first.min(self.receive_buffer))
+    }
+
+    /// The retransmission timeout before the first measurement: [`Config::initial_rto`] within its limits.
+    #[inline]
+    #[must_use]
+    pub fn timeout_at_first(&self) -> Duration {
+        if self.initial_rto == INITIAL_RTO {
+            return INITIAL_RTO;
+        }
+        self.initial_rto.clamp(MIN_RTO, self.max_rto.clamp(INITIAL_RTO, MAX_RTO))
     }
 
     /// The window scale that lets the whole receive buffer be offered (RFC 7323 §2.2).

@@ -17,7 +17,7 @@ pub struct SynPlan {
     /// Number of SYNs, retransmitted after a timeout, that carry the same content as the first one. Use it only
     /// for data whose receiver recognises a copy, on paths that do not inspect TCP's options.
     pub repeats: u8,
-    /// Time until the first retransmission of the SYN; 1 s if absent (RFC 6298 §2.1).
+    /// Time until the first retransmission of the SYN; [`Config::initial_rto`](crate::Config::initial_rto) if absent.
     pub first_timeout: Option<Duration>,
     /// Largest payload of the segments without ACK that directly follow the SYN's data, in bytes, within the
     /// initial window and [`FOLLOWERS`](firstflight_wire::carrier::FOLLOWERS). With 0, which is always used on

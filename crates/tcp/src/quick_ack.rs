@@ -54,9 +54,11 @@ impl QuickAck {
         self.interactive = false;
     }
 
-    /// The handshake is complete.
-    pub(crate) fn opened(&mut self, now: Instant) {
+    /// The handshake is complete. If the peer took a `first_flight`, the request has left already, and what follows
+    /// answers it, as behind a handshake with data that waited for it.
+    pub(crate) fn opened(&mut self, now: Instant, first_flight: bool) {
         self.opened = now;
+        self.interactive |= first_flight;
     }
 
     /// Data leaves. If it leaves within `delay` after data arrived, it probably answers that data.
@@ -122,6 +124,26 @@ mod tests {
         assert!(!quick.is_quick());
         quick.data(Instant::from_millis(401), RTO, || 4, QUICK);
         assert!(quick.is_quick());
+    }
+
+    #[test]
+    fn a_first_flight_asks_as_data_behind_a_handshake_does() {
+        let at = Instant::from_millis;
+        let (mut behind, mut first) = (QuickAck::default(), QuickAck::default());
+        behind.opened(at(20), false);
+        behind.answered(at(20), DELAY);
+        first.opened(at(20), true);
+        for quick in [&mut behind, &mut first] {
+            quick.data(at(40), RTO, || 44, QUICK);
+            assert!(!quick.is_quick(), "every second segment of the response is acknowledged");
+            quick.trouble(44, QUICK);
+            assert!(quick.is_quick(), "a hole ends that");
+        }
+        // Without a request the peer speaks first.
+        let mut listens = QuickAck::default();
+        listens.opened(at(20), false);
+        listens.data(at(21), RTO, || 44, QUICK);
+        assert!(listens.is_quick());
     }
 
     #[test]

@@ -74,6 +74,17 @@ impl RttEstimator {
         }
     }
 
+    /// An estimator without samples, with this timeout, within [`MIN_RTO`] to [`MAX_RTO`].
+    #[inline]
+    #[must_use]
+    pub fn starting(rto: Duration) -> Self {
+        let mut rtt = Self::new();
+        if rto != INITIAL_RTO {
+            rtt.set_initial(rto);
+        }
+        rtt
+    }
+
     /// Takes a measurement made at `now` (RFC 6298 §2.2, §2.3). A sample above [`MAX_RTO`] counts as [`MAX_RTO`].
     ///
     /// The weights of RFC 6298 are made for one sample in a round trip. More samples must not shorten the

@@ -8,7 +8,7 @@ pub use builder::{AcceptorBuilder, ClientCertificates};
 use crate::error::AcceptError;
 use crate::farm::FarmTickets;
 use crate::machine::Machine;
-use crate::sealed::{Arrival, Decline, SealServer, SealedInfo};
+use crate::sealed::{Arrival, Decline, Rejection, SealServer, SealedInfo, ServedSeal};
 use crate::store::{self, Keeping, OfConnection, SessionStore};
 use crate::stream::TlsStream;
 use certificates::Certificates;
@@ -78,6 +78,8 @@ pub struct Acceptor {
 
 struct Shared {
     config: Arc<ServerConfig>,
+    /// For clients that ask for a name without a certificate here.
+    without_sessions: Arc<ServerConfig>,
     certificates: Arc<Certificates>,
     store: Option<Arc<dyn SessionStore>>,
     /// Whether clients are asked for certificates.
@@ -174,7 +176,12 @@ impl Acceptor {
     {
         let Shared { timeout, time, .. } = &*self.shared;
         let accepting = self.handshake(io, read, from);
-        time.timeout(*timeout, accepting).await.unwrap_or(Err(AcceptError::Timeout(*timeout)))
+        let accepted = time.timeout(*timeout, accepting).await.unwrap_or(Err(AcceptError::Timeout(*timeout)));
+        count(match &accepted {
+            Ok(stream) => stream.sealed_info().map(ServedSeal::taken),
+            Err(error) => ServedSeal::failed(error),
+        });
+        accepted
     }
 
     async fn handshake<IO>(
@@ -187,10 +194,11 @@ impl Acceptor {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         self.shared.certificates.refresh().await;
+        let mut rejected = None;
         let read = match &self.shared.seal {
             None => read,
             Some(seal) => {
-                let begun = self.begin(seal, &mut io, read, &from);
+                let begun = self.begin(seal, &mut io, read, &from, &mut rejected);
                 let late = || Err(AcceptError::Flight(Refused::TimedOut));
                 match seal.time().timeout(Intake::WITHIN, begun).await.unwrap_or_else(late)? {
                     First::Tls(read) => read,
@@ -199,7 +207,7 @@ impl Acceptor {
             }
         };
         match self.hello(&mut io, read).await {
-            Ok((answered, behind)) => self.go_on(answered, io, behind).await,
+            Ok((answered, behind)) => Ok(self.go_on(answered, io, behind).await?.behind(rejected)),
             Err(refusal) => Err(refusal.send(&mut io).await),
         }
     }
@@ -214,6 +222,12 @@ impl Acceptor {
         if offered.is_some_and(|mut names| names.any(is_reserved)) {
             // Somebody has opened a sealed first flight, and forwards its ClientHello.
             return Err(Refusal::no_protocol());
+        }
+        let certificates = &self.shared.certificates;
+        if hello.accepted.client_hello().server_name().is_some_and(|name| !certificates.are_for(name)) {
+            // A session needs no certificate. With one of another site, whose acceptor has the same store, the early data of a
+            // client that was led here would run here.
+            return Self::tls_with(hello, Arc::clone(&self.shared.without_sessions), None);
         }
         self.tls(hello, Arc::clone(&self.shared.config)).await
     }
@@ -231,6 +245,14 @@ impl Acceptor {
                 (Arc::new(config), Some(Keeping { store: Arc::clone(store), connection }))
             }
         };
+        Self::tls_with(hello, config, keeping)
+    }
+
+    fn tls_with(
+        hello: Hello,
+        config: Arc<ServerConfig>,
+        keeping: Option<Keeping>,
+    ) -> Result<(Answered, Vec<u8>), Refusal> {
         match hello.accepted.into_connection(config) {
             Ok(connection) => Ok((Answered { connection, keeping }, hello.behind)),
             Err((error, alert)) => Err(Refusal { error: AcceptError::of(error), alert: Alert::Tls(alert) }),
@@ -269,6 +291,7 @@ impl Acceptor {
         io: &mut IO,
         mut held: Vec<u8>,
         from: &Arrival,
+        rejected: &mut Option<Rejection>,
     ) -> Result<First, AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -281,13 +304,21 @@ impl Acceptor {
                 Step::Tls => return Ok(First::Tls(held)),
                 Step::Sealed(flight) => match self.open(seal, &flight, from).await {
                     Ok(taken) => return Ok(First::Sealed(Box::new(taken), held)),
-                    Err(Decline::Reject) => send(io, &intake.reject()).await?,
+                    Err(Decline::Reject(why)) => {
+                        *rejected = Some(why);
+                        count(Some(ServedSeal::rejected(why)));
+                        send(io, &intake.reject()).await?;
+                    }
                     Err(Decline::Close(why)) => {
                         let _ = io.shutdown().await;
                         return Err(AcceptError::NotRun(why));
                     }
                 },
-                Step::Reject => send(io, &REJECT).await?,
+                Step::Reject => {
+                    *rejected = Some(Rejection::UnknownKey);
+                    count(rejected.map(ServedSeal::rejected));
+                    send(io, &REJECT).await?;
+                }
                 Step::Close(why) => {
                     let _ = io.shutdown().await;
                     return Err(AcceptError::Flight(why));
@@ -310,35 +341,38 @@ impl Acceptor {
     async fn open(&self, seal: &SealServer, flight: &Flight, from: &Arrival) -> Result<Taken, Decline> {
         let arrived = seal.now();
         let opened = seal.open(flight, from)?;
-        let hello = opened.check()?;
-        let rejected = |why: &dyn fmt::Display| {
+        // Without a certificate of the name the client would not accept the answer, but the request would have run.
+        let certificates = &self.shared.certificates;
+        let hello = opened.check(|name| seal.has(name) && certificates.are_for(name.as_str()))?;
+        let rejected = |kind, why: &dyn fmt::Display| {
             tracing::debug!("a sealed first flight is rejected: {why}");
-            Decline::Reject
+            Decline::Reject(kind)
         };
         let mut config = (*self.shared.config).clone();
         if !config.alpn_protocols.iter().any(|known| known == hello.protocol) {
-            return Err(rejected(&"another protocol"));
+            return Err(rejected(Rejection::OtherProtocol, &"another protocol"));
         }
         let name = [&PROTOCOL_PREFIX, hello.protocol].concat();
         config.alpn_protocols = vec![name.clone()];
         config.max_early_data_size = 0;
         let mut inner = opened.inner().hello;
-        let read = Hello::read(&mut inner, Vec::new()).await.map_err(|refusal| rejected(&refusal.error))?;
+        let refused = |refusal: Refusal| rejected(Rejection::Handshake, &refusal.error);
+        let read = Hello::read(&mut inner, Vec::new()).await.map_err(refused)?;
         let answered = self.tls(read, Arc::new(config)).await;
-        let (answered, _) = answered.map_err(|refusal| rejected(&refusal.error))?;
+        let (answered, _) = answered.map_err(refused)?;
         let connection = &answered.connection;
         let retried = connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
         if retried || connection.alpn_protocol() != Some(&name) {
-            return Err(rejected(&"TLS would ask for another ClientHello"));
+            return Err(rejected(Rejection::Handshake, &"TLS would ask for another ClientHello"));
         }
         let (waiting, why) = match seal.judge(&opened, &hello, from, self.shared.asks, arrived).await {
             Runs::Now(why) => (None, why),
             Runs::AfterFinished(waiting, why) => (Some(waiting), why),
-            Runs::Reject(why) => return Err(rejected(&format_args!("{why:?}"))),
+            Runs::Reject(why) => return Err(rejected(Rejection::Block(why), &why)),
             Runs::Close(why) => return Err(Decline::Close(why)),
         };
         let (request, replayable) = (opened.inner().request, opened.inner().flags.replayable);
-        let info = SealedInfo { replayable, ran_early: waiting.is_none(), why };
+        let info = SealedInfo { replayable, ran_early: waiting.is_none(), in_first_flight: from.first, why };
         Ok(Taken { answered, waiting, info, request: Zeroizing::new(request.to_vec()) })
     }
 
@@ -396,6 +430,18 @@ struct Taken {
 struct Answered {
     connection: ServerConnection,
     keeping: Option<Keeping>,
+}
+
+/// Counts what became of a sealed flight.
+#[cfg_attr(
+    not(feature = "metrics"),
+    allow(clippy::missing_const_for_fn, reason = "it counts with the feature")
+)]
+fn count(seal: Option<ServedSeal>) {
+    #[cfg(feature = "metrics")]
+    seal.into_iter().for_each(crate::metrics::served);
+    #[cfg(not(feature = "metrics"))]
+    let _ = seal;
 }
 
 async fn send<IO: AsyncWrite + Unpin>(io: &mut IO, bytes: &[u8]) -> Result<(), AcceptError> {

@@ -1,5 +1,6 @@
 //! The client's end.
 
+mod attempt;
 mod builder;
 mod dial;
 
@@ -9,18 +10,17 @@ pub(crate) use dial::Dial;
 use crate::error::{ConnectError, HiddenError};
 use crate::groups::Groups;
 use crate::hello::Hello;
-use crate::sealed::{self, Considered, Ended, SealClient, SealedHello, SealedRequest};
+use crate::sealed::{self, Considered, Ended, Looked, Ordinary, SealClient, SealReport, SealedRequest};
 use crate::stream::TlsStream;
 use crate::tickets::{AtPlace, Place, Tickets};
 use firstflight::credential::NetworkId;
-use firstflight::{Authority, Carriage, Client, FirstFlight, Host, MakeFlight, Stream, Time, Way};
-use firstflight_seal::{DIGEST_PREFIX, Outcome};
+use firstflight::{Authority, Carriage, Client, FirstFlight, Host, Stream, Time, Way};
+use firstflight_seal::{DIGEST_PREFIX, Reason};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -40,11 +40,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// ```
 ///
 /// **What may run twice.** A ClientHello runs nothing, so it always rides in the first flight. Data that is
-/// [`FirstFlight::safely_replayable`] goes with it as early data if a ticket allows that; otherwise, and if it is
-/// [`FirstFlight::at_most_once`], it follows the client's Finished. So it is executed at most once, also if the network
-/// repeats the first flight.
+/// [`FirstFlight::safely_replayable`] goes with it as early data if a ticket allows that, or sealed
+/// ([`ConnectorBuilder::seal`]): it may be executed more than once, and it may go again by itself. Data that is
+/// [`FirstFlight::at_most_once`] is never early data. In ordinary TLS it follows the client's Finished. Sealed, it leaves in
+/// the first flight too: under a credential block, which it is bound to, the server may execute it before the Finished, and
+/// there is one such flight; without a block the server executes it after the Finished, of which there is one. A server
+/// remembers for 15 minutes what it has executed (`docs/spec/sealed.md` 6 and 9 say what that needs), so a copy does not run
+/// again. Where such data could have run and no answer tells, it does not go again by itself, and the error says
+/// [`ConnectError::maybe_delivered`].
 ///
-/// **Privacy.** A ticket tells a server that the client was there before. It is used once, at its site, on its network.
+/// **Privacy.** A ticket tells a server that the client was there before. It is used once, at its site, on its network: that
+/// of the connection on which it came.
 #[derive(Debug, Clone)]
 pub struct Connector {
     shared: Arc<Shared>,
@@ -91,96 +97,6 @@ impl Departure {
 impl From<&Carriage> for Departure {
     fn from(carriage: &Carriage) -> Self {
         Self { network: carriage.network, in_syn: carriage.way != Way::Udp }
-    }
-}
-
-/// The hellos of one connect: each attempt has its own.
-struct Hellos<'a> {
-    connector: &'a Connector,
-    server: &'a Authority,
-    data: FirstFlight<'a>,
-    sealed: Option<&'a SealedRequest<'a>>,
-    /// What became of the seal of a hello in clear.
-    outcome: Option<Outcome>,
-    made: Mutex<Made>,
-}
-
-/// The beginning of an attempt.
-enum Opening {
-    Clear(Box<Hello>),
-    Sealed(Box<SealedHello>),
-}
-
-impl Opening {
-    fn bytes(&self) -> Vec<u8> {
-        match self {
-            Self::Clear(hello) => hello.bytes().to_vec(),
-            Self::Sealed(hello) => hello.bytes().to_vec(),
-        }
-    }
-
-    const fn is_once(&self) -> bool {
-        matches!(self, Self::Sealed(hello) if hello.is_once())
-    }
-
-    const fn sealed(&self) -> Option<&SealedHello> {
-        match self {
-            Self::Sealed(hello) => Some(hello),
-            Self::Clear(_) => None,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Made {
-    hellos: Vec<(u32, Opening)>,
-    /// Why one could not be made.
-    failed: Option<ConnectError>,
-}
-
-impl Hellos<'_> {
-    fn opening(&self, carriage: &Carriage) -> Result<Opening, ConnectError> {
-        let sealed = match self.sealed {
-            Some(request) => request.seal_for(self.connector, carriage)?,
-            None => None,
-        };
-        match sealed {
-            Some(sealed) => Ok(Opening::Sealed(Box::new(sealed))),
-            None => {
-                Ok(Opening::Clear(Box::new(self.connector.hello(self.server, carriage.into(), self.data)?)))
-            }
-        }
-    }
-
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl MakeFlight for Hellos<'_> {
-    /// A ClientHello runs nothing, and early data is only what may be executed twice.
-    fn is_replayable(&self, certified: bool) -> bool {
-        self.sealed.is_none_or(|request| request.is_replayable(certified))
-    }
-
-    fn block_name(&self) -> Option<&str> {
-        self.sealed?.block_name()
-    }
-
-    fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
-        self.connector.shared.tickets.on(carriage.network);
-        match self.opening(carriage) {
-            Ok(hello) => {
-                let bytes = hello.bytes();
-                self.made().hellos.push((carriage.attempt, hello));
-                Ok(bytes)
-            }
-            Err(error) => {
-                let told = io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
-                self.made().failed = Some(error);
-                Err(told)
-            }
-        }
     }
 }
 
@@ -260,21 +176,71 @@ impl Connector {
         data: FirstFlight<'_>,
         complete: bool,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        let (sealed, outcome) = match self.consider(server, data, complete) {
-            None => (None, None),
-            Some(Considered::Clear(outcome)) => (None, Some(outcome)),
-            Some(Considered::Hidden(error)) => return Err(ConnectError::Hidden(error)),
-            Some(Considered::Sealed(request)) => (Some(request), Some(Outcome::Declined)),
+        self.contact(dial, server, data, complete).await.0
+    }
+
+    /// Like [`Connector::reach`]. Says of failures, too, what became of a seal.
+    pub(crate) async fn contact(
+        &self,
+        dial: Dial<'_>,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        complete: bool,
+    ) -> (Result<TlsStream<Stream>, ConnectError>, Option<SealReport>) {
+        let found;
+        let (dial, looked) = match (dial, &self.shared.seal) {
+            (dial, None) => (dial, Looked::Nothing(Reason::NoRecord)),
+            // The key is looked up beside the addresses.
+            (Dial::Client(client, None), Some(seal)) => {
+                let (looked, addresses) = seal.look_up(server, self.time(), client.found(server)).await;
+                found = match addresses {
+                    Ok(addresses) => addresses,
+                    Err(error) => return (Err(error.into()), None),
+                };
+                (Dial::Found(client, &found), looked)
+            }
+            (dial, Some(seal)) => {
+                let (looked, ()) = seal.look_up(server, self.time(), std::future::ready(())).await;
+                (dial, looked)
+            }
         };
-        match self.attempt(dial, server, data, sealed.as_ref(), outcome).await {
+        let (sealed, report) = match self.consider(server, &looked, data, complete) {
+            None => (None, None),
+            Some(Considered::Clear(reason)) => (None, Some(reason.into())),
+            Some(Considered::Hidden(error, reason)) => {
+                return reported(Err(ConnectError::Hidden(error)), Some(reason.into()));
+            }
+            Some(Considered::Sealed(request)) => (Some(request), None),
+        };
+        let result = self.send(dial, server, data, sealed.as_ref(), report).await;
+        let report = match &result {
+            Ok(stream) => stream.seal_report(),
+            Err(error) if sealed.is_some() => SealReport::failed(error),
+            Err(_) => report,
+        };
+        reported(result, report)
+    }
+
+    /// Connects, and again if a sealed flight may go again.
+    async fn send(
+        &self,
+        dial: Dial<'_>,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        sealed: Option<&SealedRequest<'_>>,
+        report: Option<SealReport>,
+    ) -> Result<TlsStream<Stream>, ConnectError> {
+        match self.attempt(dial, server, data, sealed, report).await {
             Ended::Taken(stream) => Ok(*stream),
             Ended::Over(error) => Err(error),
-            Ended::Rejected(stream, read) => self.go_on_in_clear(stream, read, server, data).await,
+            Ended::Rejected(stream, read, network) => {
+                self.go_on_in_clear(stream, read, server, network, data).await
+            }
             Ended::Failed(error) => {
                 tracing::debug!("a sealed first flight to {server} failed, and goes again: {error}");
                 // In ordinary TLS, unless that would name the server.
-                let sealed = sealed.as_ref().filter(|request| request.is_hidden());
-                match self.attempt(dial, server, data, sealed, Some(Outcome::TransportRefused)).await {
+                let sealed = sealed.filter(|request| request.is_hidden());
+                match self.attempt(dial, server, data, sealed, Some(Reason::FlightFailed.into())).await {
                     Ended::Taken(stream) => Ok(*stream),
                     Ended::Over(error) | Ended::Failed(error) => Err(error),
                     Ended::Rejected(..) => Err(ConnectError::Closed),
@@ -286,80 +252,41 @@ impl Connector {
     fn consider<'a>(
         &'a self,
         server: &'a Authority,
+        looked: &'a Looked,
         data: FirstFlight<'a>,
         complete: bool,
     ) -> Option<Considered<'a>> {
         let Shared { seal, alpn, time, .. } = &*self.shared;
         let protocol = alpn.first().map(Vec::as_slice);
-        seal.as_ref().map(|seal| seal.consider(server, data, complete, protocol, time))
+        seal.as_ref().map(|seal| seal.consider(server, looked, data, complete, protocol, time))
     }
 
-    /// One connect.
-    async fn attempt(
-        &self,
-        dial: Dial<'_>,
-        server: &Authority,
-        data: FirstFlight<'_>,
-        sealed: Option<&SealedRequest<'_>>,
-        outcome: Option<Outcome>,
-    ) -> Ended<Stream> {
-        let hellos = Hellos { connector: self, server, data, sealed, outcome, made: Mutex::default() };
-        let connected = dial.open(server, &hellos).await;
-        let Hellos { made, outcome, .. } = hellos;
-        let Made { hellos, failed } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // Whether a flight has left by a way that did not win.
-        let (winner, left) = match &connected {
-            Ok((stream, number)) => (Some(*number), stream.race().is_some_and(|race| race.data_left_twice())),
-            Err(error) => (None, error.maybe_delivered()),
-        };
-        let mut sealed = hellos.iter().filter_map(|(number, opening)| Some((*number, opening.sealed()?)));
-        if left
-            && sealed.clone().all(|(number, _)| Some(number) != winner)
-            && let Some((_, flight)) = sealed.next()
-        {
-            // All of them are copies of one request.
-            flight.unanswered();
-        }
-        let (stream, number) = match (connected, failed) {
-            (Ok(connected), _) => connected,
-            // A flight that could run, and must not run twice, may be at the server.
-            (Err(error), _) if hellos.iter().any(|(_, opening)| opening.is_once()) => {
-                return Ended::Over(ConnectError::MaybeDelivered(error.into()));
-            }
-            (Err(_), Some(failed)) => return Ended::Over(failed),
-            (Err(error), None) => return Ended::Over(error.into()),
-        };
-        stream.set_nodelay(true);
-        match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
-            Some((_, Opening::Clear(hello))) => match hello.finish(stream).await {
-                Ok(stream) => Ended::Taken(Box::new(stream.considered(outcome))),
-                Err(error) => Ended::Over(error),
-            },
-            Some((_, Opening::Sealed(hello))) => {
-                let first = stream.outcome().is_accepted();
-                hello.finish(stream, first).await
-            }
-            // Its bytes are on the stream.
-            None => Ended::Over(ConnectError::Closed),
-        }
-    }
-
-    /// After a REJECT, of which the bytes `read` follow: ordinary TLS on the same connection, without early data.
+    /// After a REJECT, of which the bytes `read` follow: ordinary TLS on the same connection, without early data. Its
+    /// tickets belong to the network of the flight.
     async fn go_on_in_clear<IO>(
         &self,
         io: IO,
         read: Vec<u8>,
         server: &Authority,
+        network: NetworkId,
         data: FirstFlight<'_>,
     ) -> Result<TlsStream<IO>, ConnectError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let alpn = self.shared.alpn.iter().take(1).cloned().collect();
-        let departure = Departure::elsewhere(NetworkId::UNKNOWN);
-        let hello = self.hello_offering(server, departure, data, alpn, false)?;
-        let stream = hello.finish_over_behind(io, read).await?;
-        Ok(stream.considered(Some(Outcome::StaleKey)))
+        let hello = self.hello_offering(server, Departure::elsewhere(network), data, alpn, false)?;
+        let finished = hello.finish_over_behind(io, read).await;
+        let was = if finished.is_ok() { Ordinary::Worked } else { Ordinary::Failed };
+        self.ordinary(network, server, was);
+        Ok(finished?.considered(Some(Reason::Rejected.into())))
+    }
+
+    /// Remembers what an ordinary connection says about flights that failed (sealed.md 7.4).
+    fn ordinary(&self, network: NetworkId, server: &Authority, was: Ordinary) {
+        if let Some(seal) = &self.shared.seal {
+            seal.ordinary(network, server, was, self.shared.time.now());
+        }
     }
 
     /// Connects over a stream, which may be of any kind. `server` is the one whose certificate is expected, and whose
@@ -378,22 +305,36 @@ impl Connector {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let departure = Departure::elsewhere(NetworkId::UNKNOWN);
-        let (sealed, outcome) = match self.consider(server, data, true) {
+        let looked = match &self.shared.seal {
+            Some(seal) => seal.look_up(server, self.time(), std::future::ready(())).await.0,
+            None => Looked::Nothing(Reason::NoRecord),
+        };
+        let (sealed, report) = match self.consider(server, &looked, data, true) {
             None => (None, None),
-            Some(Considered::Clear(outcome)) => (None, Some(outcome)),
-            Some(Considered::Hidden(error)) => return Err(ConnectError::Hidden(error)),
+            Some(Considered::Clear(reason)) => (None, Some(reason.into())),
+            Some(Considered::Hidden(error, reason)) => {
+                return reported(Err(ConnectError::Hidden(error)), Some(reason.into())).0;
+            }
             Some(Considered::Sealed(request)) => {
-                (request.seal_over(self, departure)?, Some(Outcome::Declined))
+                (request.seal_over(self, departure)?, Some(request.declined().into()))
             }
         };
         let Some(sealed) = sealed else {
-            return Ok(self.hello(server, departure, data)?.finish_over(io).await?.considered(outcome));
+            let finished = self.hello(server, departure, data)?.finish_over(io).await;
+            let was = if finished.is_ok() { Ordinary::Worked } else { Ordinary::Failed };
+            self.ordinary(departure.network, server, was);
+            return reported(Ok(finished?.considered(report)), report).0;
         };
-        match sealed::finish_over(sealed, io).await {
+        let result = match sealed::finish_over(sealed, io).await {
             Ended::Taken(stream) => Ok(*stream),
-            Ended::Rejected(io, read) => self.go_on_in_clear(io, read, server, data).await,
+            Ended::Rejected(io, read, network) => self.go_on_in_clear(io, read, server, network, data).await,
             Ended::Over(error) | Ended::Failed(error) => Err(error),
-        }
+        };
+        let report = match &result {
+            Ok(stream) => stream.seal_report(),
+            Err(error) => SealReport::failed(error),
+        };
+        reported(result, report).0
     }
 
     /// The opening bytes of a connection to `server`, for a caller that opens the connection itself, for example by
@@ -461,7 +402,8 @@ impl Connector {
         let resumes = shared.tickets.count(&place) > 0;
         let mut config = (**config).clone();
         config.enable_early_data = early && data.is_replayable() && !data.data().is_empty();
-        let store = AtPlace { tickets: Arc::clone(&shared.tickets), place, groups: *groups };
+        let epoch = shared.tickets.epoch();
+        let store = AtPlace { tickets: Arc::clone(&shared.tickets), place, groups: *groups, epoch };
         config.resumption = Resumption::store(Arc::new(store));
         let connection = ClientConnection::new_with_alpn(Arc::new(config), name, alpn);
         let connection = connection.map_err(ConnectError::Config)?;
@@ -469,10 +411,19 @@ impl Connector {
         Ok(Hello::new(connection, data.data(), data.is_replayable(), resumes, limits))
     }
 
-    /// Forgets all tickets. Call it when the user wants to be a stranger to the servers.
+    /// Forgets all tickets, and the seal keys that were looked up. Call it when the user wants to be a stranger to the
+    /// servers.
     pub fn forget(&self) {
         self.shared.tickets.forget();
+        self.shared.seal.iter().for_each(SealClient::forget);
     }
+}
+
+/// Counts what became of a seal.
+fn reported<T>(result: T, report: Option<SealReport>) -> (T, Option<SealReport>) {
+    #[cfg(feature = "metrics")]
+    report.into_iter().for_each(crate::metrics::contacted);
+    (result, report)
 }
 
 /// The name that the certificate must have.

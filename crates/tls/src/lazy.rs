@@ -1,6 +1,7 @@
 //! A TLS stream that connects with its first write.
 
 use crate::connector::{Connector, Dial};
+use crate::sealed::SealReport;
 use crate::stream::TlsStream;
 use firstflight::{Authority, Client, ReplaySafety, Stream};
 use std::fmt;
@@ -17,14 +18,14 @@ const MOST: usize = 64 * 1024;
 const TASKS: usize = 4;
 
 type Open = io::Result<TlsStream<Stream>>;
-type Connecting = Pin<Box<dyn Future<Output = Open> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = (Open, Option<SealReport>)> + Send>>;
 type Connect = Box<dyn FnOnce(Zeroizing<Vec<u8>>) -> Connecting + Send>;
 
 enum State {
     Idle(Option<Connect>),
     Connecting(Connecting),
     Open(Box<TlsStream<Stream>>),
-    Failed(Option<io::Error>),
+    Failed(Option<io::Error>, Option<SealReport>),
 }
 
 /// A TLS stream that connects with its first write, for libraries that do not know about first flights.
@@ -74,7 +75,9 @@ impl Connector {
                 let data = safety.flight(&first);
                 // More of a request with effects may follow.
                 let complete = data.is_replayable();
-                Ok(connector.reach(Dial::Client(&client, None), &server, data, complete).await?)
+                let dial = Dial::Client(&client, None);
+                let (result, report) = connector.contact(dial, &server, data, complete).await;
+                (result.map_err(io::Error::from), report)
             })
         });
         LazyTlsStream { state: State::Idle(Some(connect)), waiting: Arc::default() }
@@ -88,6 +91,16 @@ impl LazyTlsStream {
         match &self.state {
             State::Open(stream) => Some(stream),
             _ => None,
+        }
+    }
+
+    /// What became of the seal, also of a connect that has failed. `None` if no seal was considered, or nothing is known yet.
+    #[must_use]
+    pub fn seal_report(&self) -> Option<SealReport> {
+        match &self.state {
+            State::Open(stream) => stream.seal_report(),
+            State::Failed(_, report) => *report,
+            State::Idle(_) | State::Connecting(_) => None,
         }
     }
 
@@ -108,8 +121,8 @@ impl LazyTlsStream {
         let waker = Waker::from(Arc::clone(&self.waiting));
         if let Poll::Ready(connected) = connecting.as_mut().poll(&mut Context::from_waker(&waker)) {
             self.state = match connected {
-                Ok(stream) => State::Open(Box::new(stream)),
-                Err(error) => State::Failed(Some(error)),
+                (Ok(stream), _) => State::Open(Box::new(stream)),
+                (Err(error), report) => State::Failed(Some(error), report),
             };
             waker.wake();
         }
@@ -122,7 +135,7 @@ impl LazyTlsStream {
         self.go_on();
         match &mut self.state {
             State::Open(stream) => Poll::Ready(Ok(stream)),
-            State::Failed(error) => {
+            State::Failed(error, _) => {
                 Poll::Ready(Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into())))
             }
             State::Idle(_) | State::Connecting(_) => Poll::Pending,

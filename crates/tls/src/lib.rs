@@ -58,6 +58,8 @@ mod groups;
 mod hello;
 mod lazy;
 mod machine;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod pem;
 mod sealed;
 mod store;
@@ -73,7 +75,9 @@ pub use groups::Hybrid;
 pub use hello::Hello;
 pub use lazy::LazyTlsStream;
 pub use rustls;
-pub use sealed::{SealClient, SealServer, SealServerBuilder, SealedInfo};
+#[cfg(feature = "dns")]
+pub use sealed::DnsKeys;
+pub use sealed::{Rejection, SealClient, SealReport, SealServer, SealServerBuilder, SealedInfo, ServedSeal};
 pub use store::{MemorySessions, SESSION_ID, SessionId, SessionStore, StoreFuture};
 pub use stream::{Confirmation, Early, Handshake, TlsStream};
 

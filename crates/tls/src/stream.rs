@@ -1,7 +1,7 @@
 //! The TLS stream of either end.
 
 use crate::machine::{Machine, Plain};
-use crate::sealed::{self, SealedInfo};
+use crate::sealed::{self, Rejection, SealReport, SealedInfo, ServedSeal};
 use crate::store::Keeping;
 use firstflight::Time;
 use rustls::{Connection, HandshakeKind};
@@ -77,8 +77,10 @@ pub struct TlsStream<IO> {
     request: Zeroizing<Vec<u8>>,
     read: usize,
     sealed: Option<SealedInfo>,
+    /// Server: why a flight in front of the connection was rejected.
+    rejected: Option<Rejection>,
     /// Client: what became of a seal.
-    seal_outcome: Option<firstflight_seal::Outcome>,
+    seal: Option<SealReport>,
     /// Server: what follows the client's Finished.
     confirming: Option<Confirming>,
     closing: Closing,
@@ -120,7 +122,8 @@ impl<IO> TlsStream<IO> {
             request: Zeroizing::new(Vec::new()),
             read: 0,
             sealed: None,
-            seal_outcome: None,
+            rejected: None,
+            seal: None,
             confirming: None,
             closing: Closing::Not,
             leaving: None,
@@ -134,9 +137,15 @@ impl<IO> TlsStream<IO> {
         self
     }
 
+    /// Server: a flight was rejected before.
+    pub(crate) const fn behind(mut self, rejected: Option<Rejection>) -> Self {
+        self.rejected = rejected;
+        self
+    }
+
     /// Client: what became of a seal, if one was considered.
-    pub(crate) const fn considered(mut self, outcome: Option<firstflight_seal::Outcome>) -> Self {
-        self.seal_outcome = outcome;
+    pub(crate) const fn considered(mut self, seal: Option<SealReport>) -> Self {
+        self.seal = seal;
         self
     }
 
@@ -195,7 +204,23 @@ impl<IO> TlsStream<IO> {
     /// [`SealClient`](crate::SealClient).
     #[must_use]
     pub const fn seal_outcome(&self) -> Option<firstflight_seal::Outcome> {
-        self.seal_outcome
+        match self.seal {
+            Some(SealReport { outcome, .. }) => Some(outcome),
+            None => None,
+        }
+    }
+
+    /// Client: like [`TlsStream::seal_outcome`], with the reason.
+    #[must_use]
+    pub const fn seal_report(&self) -> Option<SealReport> {
+        self.seal
+    }
+
+    /// Server: what became of the sealed flight that the connection began with. `None` if it began in clear.
+    #[must_use]
+    pub fn served_seal(&self) -> Option<ServedSeal> {
+        let taken = self.sealed.as_ref().map(ServedSeal::taken);
+        taken.or(self.rejected.map(ServedSeal::rejected))
     }
 
     /// The certificates of the other end, its own first. A server has those of a client once it has asked for them and is

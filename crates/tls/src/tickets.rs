@@ -39,6 +39,15 @@ struct Inner {
     entries: HashMap<Place, Entry>,
     uses: u64,
     network: Option<NetworkId>,
+    epoch: Epoch,
+}
+
+/// Counts what makes this client somebody else. A connection keeps the one of its ClientHello: what it learns after a
+/// change is forgotten as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Epoch {
+    moves: u64,
+    forgets: u64,
 }
 
 /// The tickets of a connector.
@@ -63,11 +72,19 @@ impl Tickets {
         let mut inner = self.lock();
         if inner.network.replace(network).is_some_and(|last| last != network) {
             inner.entries.retain(|place, _| place.network.is_known());
+            inner.epoch.moves += 1;
         }
     }
 
     pub(crate) fn forget(&self) {
-        self.lock().entries.clear();
+        let mut inner = self.lock();
+        inner.entries.clear();
+        inner.epoch.forgets += 1;
+    }
+
+    /// The present, for [`AtPlace::epoch`].
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.lock().epoch
     }
 
     /// How many tickets there are for a place.
@@ -98,11 +115,24 @@ pub(crate) struct AtPlace {
     pub(crate) tickets: Arc<Tickets>,
     pub(crate) place: Place,
     pub(crate) groups: Groups,
+    /// When its ClientHello was made.
+    pub(crate) epoch: Epoch,
+}
+
+impl AtPlace {
+    /// Whether what is learnt now may be remembered. An unknown network is another one after each move.
+    fn learns(&self, inner: &Inner) -> bool {
+        let Epoch { moves, forgets } = self.epoch;
+        forgets == inner.epoch.forgets && (self.place.network.is_known() || moves == inner.epoch.moves)
+    }
 }
 
 impl ClientSessionStore for AtPlace {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
         let mut inner = self.tickets.lock();
+        if !self.learns(&inner) {
+            return;
+        }
         let hints = &mut inner.entry(&self.place).hints;
         hints.retain(|(groups, _)| *groups != self.groups);
         hints.push((self.groups, group));
@@ -124,6 +154,9 @@ impl ClientSessionStore for AtPlace {
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
         let mut inner = self.tickets.lock();
+        if !self.learns(&inner) {
+            return;
+        }
         let tickets = &mut inner.entry(&self.place).tickets;
         tickets.push_back(ticket);
         while tickets.len() > TICKETS {
@@ -146,7 +179,8 @@ mod tests {
     }
 
     fn hint(tickets: &Arc<Tickets>, place: &Place) -> AtPlace {
-        AtPlace { tickets: Arc::clone(tickets), place: place.clone(), groups: Groups::Classical }
+        let epoch = tickets.epoch();
+        AtPlace { tickets: Arc::clone(tickets), place: place.clone(), groups: Groups::Classical, epoch }
     }
 
     fn name() -> ServerName<'static> {
@@ -180,5 +214,24 @@ mod tests {
         assert!(hints(known) && !hints(other));
         tickets.forget();
         assert!(!hints(known));
+    }
+
+    /// A connection that outlives a move, or the user's wish to be a stranger, teaches nothing.
+    #[test]
+    fn what_is_learnt_late_is_not_remembered() {
+        let tickets = Arc::new(Tickets::default());
+        let (known, other) = (NetworkId([1; 16]), NetworkId::UNKNOWN);
+        tickets.on(other);
+        let [at_known, at_unknown] = [known, other].map(|network| hint(&tickets, &place("host", network)));
+        let learn = |at: &AtPlace| {
+            at.set_kx_hint(name(), NamedGroup::X25519);
+            at.kx_hint(&name()).is_some()
+        };
+        assert!(learn(&at_unknown));
+        tickets.on(known);
+        assert!(!learn(&at_unknown) && learn(&at_known));
+        tickets.forget();
+        assert!(!learn(&at_unknown) && !learn(&at_known));
+        assert!(learn(&hint(&tickets, &place("host", other))));
     }
 }

@@ -195,6 +195,47 @@ async fn a_hello_retry_request_is_not_answered() {
     }
 }
 
+/// A HelloRetryRequest that asks for a cookie and nothing else, for this ClientHello (RFC 8446 section 4.1.4). Anybody on the
+/// path can make it: nothing in it is authenticated.
+fn cookie_only(hello: &[u8]) -> Vec<u8> {
+    // Behind the heads of record and message, version and random.
+    let session = &hello[43..][..1 + usize::from(hello[43])];
+    let random = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+        0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+    ];
+    let extensions = [0, 43, 0, 2, 3, 4, 0, 44, 0, 5, 0, 3, 1, 2, 3];
+    let body = [&[3, 3][..], &random, session, &[0x13, 1, 0, 0, 15], &extensions].concat();
+    let length = u8::try_from(body.len()).unwrap();
+    [&[22, 3, 3, 0, length + 4, 2, 0, 0, length][..], &body].concat()
+}
+
+#[tokio::test]
+async fn a_hello_retry_request_with_a_cookie_only() {
+    let world = Sealed::new();
+    let (ours, mut theirs) = wire();
+    let (writes, site) = (Arc::clone(&ours.writes), site());
+    let attacking = async {
+        let hello = common::sealed::opened(&read_flight(&mut theirs).await);
+        theirs.write_all(&cookie_only(&hello)).await.unwrap();
+        let mut rest = Vec::new();
+        theirs.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty(), "a second ClientHello");
+    };
+    let (connected, ()) = tokio::join!(world.connector.connect_over(ours, &site, safe()), attacking);
+    assert!(connected.is_err());
+    assert_eq!(writes.lock().unwrap().len(), 1);
+    // The variant without the defence: rustls alone answers, and names the server in clear.
+    let mut raw = world.raw(SAFE);
+    raw.client.read_tls(&mut cookie_only(&raw.hello).as_slice()).unwrap();
+    raw.client.process_new_packets().unwrap();
+    let mut second = Vec::new();
+    while raw.client.wants_write() {
+        raw.client.write_tls(&mut second).unwrap();
+    }
+    assert!(second.windows(NAME.len()).any(|part| part == NAME.as_bytes()));
+}
+
 /// What the server rejects before it sends a byte of TLS.
 #[tokio::test]
 async fn hellos_that_tls_would_not_take_at_once_are_rejected() {

@@ -275,7 +275,7 @@ fn a_first_flight_as_programs_read_it() {
             "reply": {"status": 1, "status_name": "accepted", "tag": "aabb", "server_time": VALID_FROM + 64},
             "tag_matches": true,
         },
-        "rtt_ms": 50.0, "first_byte_ms": 100.0, "first_byte_rtts": 2.0,
+        "seal": null, "rtt_ms": 50.0, "first_byte_ms": 100.0, "first_byte_rtts": 2.0,
         "notes": [
             {
                 "note": "certificate",

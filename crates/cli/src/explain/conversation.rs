@@ -2,6 +2,7 @@
 //! interprets them.
 
 use super::offered::Offered;
+use super::sealed::Beginning;
 use super::sightings::{COPY, Seen, Sightings, apart};
 use firstflight_wire::asap::Reply;
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -204,12 +205,25 @@ pub struct Half {
     pub syn_ack: Option<SynAck>,
     /// When its first byte of data after a SYN was sent, or data in a SYN-ACK.
     pub data: Option<Instant>,
+    /// The first bytes of its stream, a credential block left out.
+    pub beginning: Option<Beginning>,
     /// When it first sent an acknowledgement that is neither SYN nor RST.
     pub ack: Option<Instant>,
     /// When it first sent a RST.
     pub rst: Option<Instant>,
     /// The kind of an ICMP error about its SYN.
     pub icmp: Option<IcmpErrorKind>,
+}
+
+impl Half {
+    /// Keeps what may be the beginning of the stream.
+    fn begins(&mut self, seq: SeqNum, data: &[u8]) {
+        let new = Beginning::of(seq, data);
+        self.beginning = match (self.beginning, new) {
+            (Some(old), Some(new)) => Some(old.earlier(new)),
+            (old, new) => old.or(new),
+        };
+    }
 }
 
 /// Everything that is kept of a connection. It takes less than a kilobyte, whatever the connection does.
@@ -300,6 +314,9 @@ impl Conversation {
             }
         } else if flags.contains(Flags::SYN) {
             let new = Syn::first(seen, segment);
+            let block = new.block_len();
+            let data = segment.payload.get(block as usize..).unwrap_or_default();
+            half.begins(segment.seq + 1 + block, data);
             match &mut half.syn {
                 Some(old) => old.merge(new, seen),
                 none => *none = Some(new),
@@ -310,6 +327,7 @@ impl Conversation {
         }
         if !segment.payload.is_empty() {
             half.data = earliest(half.data, Some(at));
+            half.begins(segment.seq + u32::from(flags.contains(Flags::SYN)), segment.payload);
         }
     }
 

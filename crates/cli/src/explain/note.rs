@@ -1,6 +1,7 @@
 //! Further observations about a first flight, in addition to its outcome.
 
 use super::offered::Shown;
+use super::sealed::{Answered, Sealed};
 use crate::utc::Time;
 use firstflight_wire::asap::{Status, VerifierId};
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -71,6 +72,8 @@ pub enum Note {
     SynNotCaptured,
     /// The capture does not contain the connection's SYN-ACK, but the connection continued.
     SynAckNotCaptured,
+    /// The client's stream begins with a sealed flight.
+    Sealed(Sealed),
 }
 
 impl Note {
@@ -107,6 +110,7 @@ impl Note {
             Self::UdpBlocked => "udp-blocked",
             Self::SynNotCaptured => "syn-not-captured",
             Self::SynAckNotCaptured => "syn-ack-not-captured",
+            Self::Sealed(_) => "sealed-flight",
         }
     }
 }
@@ -174,6 +178,7 @@ impl fmt::Display for Note {
             ),
             Self::SynNotCaptured => f.write_str("its SYN is not in the capture"),
             Self::SynAckNotCaptured => f.write_str("its SYN-ACK is not in the capture"),
+            Self::Sealed(sealed) => seal(sealed, f),
         }
     }
 }
@@ -187,6 +192,24 @@ fn certificate(shown: &Shown, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Err(_) => f.write_str("in a request from before it began")?,
     }
     write!(f, ", good for {}, until {}", time(u64::from(shown.duration)), unix(shown.ends()))
+}
+
+/// Writes, for example, "a sealed flight of 518 bytes to key 3, answered by TLS".
+fn seal(sealed: &Sealed, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Sealed { key_id, bytes, answer, outcome } = sealed;
+    write!(f, "a sealed flight of {bytes} bytes to key {key_id}, ")?;
+    f.write_str(match answer {
+        Answered::Tls => "answered by TLS",
+        Answered::Reject => {
+            "answered by REJECT: the server has another key by now, or somebody on the path says so"
+        }
+        Answered::Other => "answered by something else than TLS",
+        Answered::None => "not answered in the capture",
+    })?;
+    match outcome {
+        Some(outcome) => write!(f, " ({outcome})"),
+        None => Ok(()),
+    }
 }
 
 fn unix(seconds: u64) -> String {

@@ -4,6 +4,7 @@ use super::conversation::FoOption;
 use super::frame::End;
 use super::note::{Again, Bytes, Note};
 use super::offered::{Offered, Shown};
+use super::sealed::Sealed;
 use super::verdict::Verdict;
 use crate::asap::reply_record;
 use crate::output;
@@ -51,6 +52,8 @@ pub struct Record {
     syn_retransmits: u32,
     /// The certificate fields of SYN and SYN-ACK, if there are any.
     asap: Option<Box<AsapRecord>>,
+    /// The sealed flight at the beginning of the client's stream.
+    seal: Option<Sealed>,
     rtt_ms: Option<f64>,
     /// From the first SYN to the server's first byte, as seen by the client.
     first_byte_ms: Option<f64>,
@@ -157,6 +160,7 @@ impl Report<'_> {
             acked_bytes: verdict.acked_bytes,
             syn_retransmits: verdict.syn_retransmits,
             asap: AsapRecord::of(verdict).map(Box::new),
+            seal: verdict.sealed,
             rtt_ms: verdict.rtt.map(output::millis),
             first_byte_ms: verdict.first_byte.map(output::millis),
             first_byte_rtts: rtts.map(|rtts| (rtts * 1e3).round() / 1e3),

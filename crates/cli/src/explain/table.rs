@@ -20,7 +20,7 @@ pub struct Ends {
 
 impl Ends {
     /// The ends of a packet, and which of them sent it.
-    fn of(src: End, dst: End) -> (Self, Side) {
+    pub fn of(src: End, dst: End) -> (Self, Side) {
         if src <= dst {
             (Self { low: src, high: dst }, Side::Low)
         } else {

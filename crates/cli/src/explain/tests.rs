@@ -93,7 +93,7 @@ fn a_visit_as_programs_read_it() {
         "start_unix_ms": 6000.0, "client": "10.9.0.1:2", "server": "10.9.0.2:80", "udp": null,
         "outcome": "accepted", "reason": null, "option": "cookie", "form": "34",
         "cookie": "0102030405060708", "granted": null, "syn_bytes": 7, "acked_bytes": 7,
-        "syn_retransmits": 0, "asap": null, "rtt_ms": 50.0, "first_byte_ms": 100.0, "first_byte_rtts": 2.0, "notes": [],
+        "syn_retransmits": 0, "asap": null, "seal": null, "rtt_ms": 50.0, "first_byte_ms": 100.0, "first_byte_rtts": 2.0, "notes": [],
     });
     assert_eq!(told.records, [expected]);
     let expected = json!({

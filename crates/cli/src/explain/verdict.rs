@@ -4,6 +4,7 @@
 use super::conversation::{Conversation, FoOption, Half, Side, Syn, SynAck, acknowledged};
 use super::note::Note;
 use super::offered::Offered;
+use super::sealed::{self, Sealed};
 use firstflight::credential::asap::reason;
 use firstflight::credential::{Outcome, Reason};
 use firstflight_wire::asap::{Hint, Reply, Status};
@@ -37,6 +38,8 @@ pub struct Verdict {
     pub rtt: Option<Duration>,
     /// From the first SYN to the server's first byte, as seen by the client.
     pub first_byte: Option<Duration>,
+    /// The sealed flight at the beginning of the client's stream.
+    pub sealed: Option<Sealed>,
 }
 
 impl Verdict {
@@ -87,9 +90,14 @@ pub fn judge(conversation: &Conversation, in_udp: bool) -> Option<Verdict> {
     let client = conversation.client()?;
     let case = Case::new(conversation, client, in_udp);
     let syn = case.client.syn.as_ref();
+    let outcome = case.outcome();
+    let sealed = sealed::judge(case.client.beginning, case.server.beginning, outcome.is_accepted());
+    let mut notes = case.notes();
+    notes.extend(sealed.map(Note::Sealed));
     Some(Verdict {
-        outcome: case.outcome(),
-        notes: case.notes(),
+        outcome,
+        notes,
+        sealed,
         option: syn.map(|syn| syn.option),
         syn_bytes: syn.map(|syn| syn.carried - syn.block_len()),
         offered: syn.and_then(|syn| syn.offered),

@@ -20,6 +20,18 @@ pub enum GetError {
     #[cfg(feature = "tls")]
     #[error("{0}: https:// goes by the system's sockets: leave out --tun and --udp")]
     TlsByEngine(String),
+    /// `--seal` without a URL of TLS.
+    #[cfg(feature = "tls")]
+    #[error("--seal is for https:// URLs, and there is none")]
+    NothingToSeal,
+    /// The file of `--seal`.
+    #[cfg(feature = "tls")]
+    #[error("--seal: {} {}", .0.display(), .1)]
+    SealRecord(PathBuf, super::seal::RecordFault),
+    /// The system's resolver cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("cannot use the system's resolver: {0}; name one with --dns")]
+    SystemResolver(io::Error),
     /// `-o` was given for more than one fetch.
     #[error("-o takes one body: give one URL and no --repeat, or leave -o out")]
     OutputForMany,

@@ -172,7 +172,9 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         }
         Means::Engine(engine) => engine.plan(target, first, errand.fast_open && first),
     };
-    let (stream, watch) = observe(Racing::new(Plan { how, replay_safe: errand.replay_safe }));
+    // After 425 nothing may run before the end of the handshake, not as early data and not sealed (RFC 8470 §5.2).
+    let replay_safe = errand.replay_safe && (first || !target.tls);
+    let (stream, watch) = observe(Racing::new(Plan { how, replay_safe }));
     let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, first, TokioIo::new(stream), &mut progress);
     let result = match tokio::time::timeout(left, exchange).await {
@@ -239,7 +241,8 @@ fn report(
     let Visit { watch, progress, result, ended } = visit;
     let total_ms = millis(ended - begun.asked);
     let seen = watch.look(Seen::of);
-    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice, tls, early_data } = seen;
+    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice, tls, early_data, seal } =
+        seen;
     let whole = result.is_ok();
     Report {
         url: target.url.clone(),
@@ -263,6 +266,8 @@ fn report(
         data_left_twice: data_left_twice.unwrap_or_default(),
         tls,
         early_data,
+        seal: seal.map(|(outcome, _)| outcome),
+        seal_reason: seal.and_then(|(_, reason)| reason),
         error: result.err().map(|error| error.to_string()),
     }
 }
@@ -282,6 +287,8 @@ struct Seen {
     /// How the handshake of TLS went.
     tls: Option<&'static str>,
     early_data: Option<&'static str>,
+    /// What became of the seal, and why.
+    seal: Option<(&'static str, Option<&'static str>)>,
 }
 
 impl Seen {
@@ -304,6 +311,10 @@ impl Seen {
             data_left_twice: stream.and_then(Stream::race).map(|race| race.data_left_twice()),
             tls,
             early_data,
+            #[cfg(feature = "tls")]
+            seal: racing.seal().map(|seal| (seal.outcome.name(), seal.reason.map(|reason| reason.name()))),
+            #[cfg(not(feature = "tls"))]
+            seal: None,
         }
     }
 }

@@ -150,6 +150,15 @@ impl Racing {
         }
     }
 
+    /// What became of the seal.
+    #[cfg(feature = "tls")]
+    pub fn seal(&self) -> Option<firstflight_tls::SealReport> {
+        match &self.stream {
+            Wire::Plain(_) => None,
+            Wire::Tls(stream) => stream.seal_report(),
+        }
+    }
+
     /// If requests also travel inside lookups: how the connection was established, and why the request did not travel
     /// inside.
     pub fn lookup(&self) -> Option<(&'static str, Option<&'static str>)> {

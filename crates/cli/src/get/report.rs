@@ -78,6 +78,9 @@ pub struct Report {
     pub tls: Option<&'static str>,
     /// What became of TLS early data: `none`, `accepted` or `refused`.
     pub early_data: Option<&'static str>,
+    /// What became of the seal, and why. `null` without `--seal`.
+    pub seal: Option<&'static str>,
+    pub seal_reason: Option<&'static str>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -108,6 +111,8 @@ impl Report {
             data_left_twice: false,
             tls: None,
             early_data: None,
+            seal: None,
+            seal_reason: None,
             error: Some(error),
         }
     }
@@ -159,6 +164,11 @@ impl fmt::Display for Report {
         }
         if let (Some(tls), Some(early)) = (self.tls, self.early_data) {
             write!(f, ", TLS {tls}, early data {early}")?;
+        }
+        match (self.seal, self.seal_reason) {
+            (Some(seal), Some(why)) => write!(f, ", seal {seal} ({why})")?,
+            (Some(seal), None) => write!(f, ", seal {seal}")?,
+            (None, _) => {}
         }
         match (self.raced, self.data_left_twice) {
             (true, true) => f.write_str(", raced (the request left twice)")?,

@@ -1,7 +1,7 @@
 //! Why there are no seal keys.
 
 use crate::key_fault::unusable;
-use firstflight_seal::{ChainFault, FarmError, KeyFileError};
+use firstflight_seal::{ChainFault, FarmError, HostName, KeyFileError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +24,9 @@ pub enum SealError {
         path = .0.display()
     )]
     Over(PathBuf),
+    /// The file has keys of another public name than before.
+    #[error("{path} has keys of another public name than {name}: start the server again", path = .0.display(), name = .1)]
+    OtherName(PathBuf, HostName),
     /// Its keys follow the clock.
     #[error("{path} is a farm's secret, whose keys follow the clock: leave --after out", path = .0.display())]
     Farm(PathBuf),

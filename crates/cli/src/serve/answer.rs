@@ -9,7 +9,7 @@ use crate::digest::Sum;
 use crate::observed::Watch;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,6 +29,9 @@ pub async fn answer(
     watch: Watch<Conn>,
 ) -> Result<Response<LoggedBody>, BoxError> {
     let entry = site.log.begin(peer, watch.clone(), &request);
+    if names_another(&request, &watch) {
+        return Ok(brief(StatusCode::MISDIRECTED_REQUEST, entry));
+    }
     if !site.early_unsafe.admits(request.method(), &watch).await? {
         return Ok(brief(StatusCode::TOO_EARLY, entry));
     }
@@ -50,6 +53,18 @@ pub async fn answer(
         (_, path) => return Ok(wrong_method(path, entry)),
     };
     Ok(respond(status, kind, content, entry))
+}
+
+/// Whether a request on a connection that began with a sealed flight names another server than the flight did
+/// (`docs/spec/sealed.md` 6.8).
+fn names_another<B>(request: &Request<B>, watch: &Watch<Conn>) -> bool {
+    let Some(name) = watch.look(Conn::sealed_name) else { return false };
+    let field = request.headers().get(HOST).map(|value| value.to_str().unwrap_or_default());
+    let named = request.uri().host().or(field);
+    let Some(named) = named else { return false };
+    let port = |(_, port): &(&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
+    let host = named.rsplit_once(':').filter(port).map_or(named, |(host, _)| host);
+    !host.trim_end_matches('.').eq_ignore_ascii_case(&name)
 }
 
 async fn file(root: &Arc<Path>, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {

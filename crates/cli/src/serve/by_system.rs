@@ -28,19 +28,24 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     let listen_at = addresses(&args.listen)?;
     let mut fast_open = args.fast_open.prepare().await?;
-    args.replays.prepare(fast_open.policy.as_mut()).map_err(ServeError::Replays)?;
+    let sealing = args.is_sealing();
+    args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let ips: Vec<IpAddr> = listen_at.iter().map(SocketAddr::ip).collect();
     let port = listen_at.first().map_or(PORT, SocketAddr::port);
-    let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref()).await?;
-    let root: Arc<Path> = files::root(&args.root).await?.into();
     #[cfg(feature = "tls")]
-    let tls = args.tls.acceptor()?;
+    let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
+    #[cfg(feature = "tls")]
+    let sealed = seal.iter().flat_map(super::seal::Prepared::identities).collect();
+    #[cfg(not(feature = "tls"))]
+    let sealed = Vec::new();
+    let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
+    let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut signals = Stop::new()?;
     let metrics = match args.metrics {
-        Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
+        Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
         None => None,
     };
-    let store = match fast_open.policy.is_some() {
+    let store = match fast_open.policy.is_some() || sealing {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
     };
@@ -54,6 +59,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             return Err(error);
         }
     };
+    #[cfg(feature = "tls")]
+    let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let endpoint = server.endpoint().cloned();
     let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
     let log = log::Log::new(args.json_log);
@@ -82,6 +89,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 
     signals.asked().await;
     drop(stop);
+    #[cfg(feature = "tls")]
+    drop(followed);
     let asks = store.is_some();
     tokio::select! {
         () = end(listening, None, graceful, endpoint.as_ref(), store) => {}

@@ -27,10 +27,11 @@ pub struct Certificates {
     identities: Vec<String>,
     /// Other servers answer to the same name and do not know what this one took: a request may be executed once
     /// on each
-    #[arg(long, requires = "trust")]
+    #[arg(long, requires = "once")]
     per_site: bool,
-    /// No server of this name has run within the last two minutes: accept certificates at once
-    #[arg(long, requires = "trust")]
+    /// No server of this name has run within the last two minutes, nor one with these seal keys within the last fifteen:
+    /// accept certificates and sealed requests at once
+    #[arg(long, requires = "once")]
     first_start: bool,
     /// Memory for the requests of the last 70 seconds, MiB: 1 for each 1,500 first flights a second
     #[arg(
@@ -57,13 +58,26 @@ impl Prepared {
 }
 
 impl Certificates {
+    /// Whether nothing ran before.
+    #[cfg(feature = "tls")]
+    pub const fn is_first_start(&self) -> bool {
+        self.first_start
+    }
+
+    /// Whether other servers of the name do not know what this one took.
+    #[cfg(feature = "tls")]
+    pub const fn is_per_site(&self) -> bool {
+        self.per_site
+    }
+
     /// The policy for listeners at `addresses` and `port`. Fast Open and certificates share the places of pending
-    /// first flights.
+    /// first flights. `sealed` are the identities of sealed first flights.
     pub async fn prepare(
         &self,
         addresses: &[IpAddr],
         port: u16,
         fast_open: Option<&FastOpenPolicy>,
+        sealed: Vec<Identity>,
     ) -> Result<Prepared, Error> {
         let Some(path) = &self.trust else { return Ok(Prepared { policy: None, file: None }) };
         let file = TrustFile::open(path)
@@ -79,7 +93,7 @@ impl Certificates {
         };
         let policy = AsapPolicy {
             trust: file.store(),
-            identities: self.identities(addresses, port)?.into(),
+            identities: self.identities(addresses, port, sealed)?.into(),
             guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, began)),
             domain: if self.per_site { GuardDomain::Site } else { GuardDomain::All },
             pending,
@@ -89,7 +103,12 @@ impl Certificates {
         Ok(Prepared { policy: Some(policy), file: Some(file) })
     }
 
-    fn identities(&self, addresses: &[IpAddr], port: u16) -> Result<Vec<Identity>, ServeError> {
+    fn identities(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        sealed: Vec<Identity>,
+    ) -> Result<Vec<Identity>, ServeError> {
         let named = self.identities.iter().map(|text| {
             let (name, port) = match text.rsplit_once(':') {
                 Some((name, digits)) => (name, digits.parse().ok()),
@@ -109,6 +128,7 @@ impl Certificates {
             let own = addresses.iter().filter(|address| !address.is_unspecified());
             identities.extend(own.map(|address| Identity::address(*address, port)));
         }
+        identities.extend(sealed);
         if identities.is_empty() { Err(ServeError::NoIdentity) } else { Ok(identities) }
     }
 }

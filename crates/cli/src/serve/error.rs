@@ -31,6 +31,10 @@ pub enum ServeError {
     #[cfg(feature = "tls")]
     #[error("give one --tls-key for each --tls-cert")]
     TlsPairs,
+    /// Options of sealed first flights.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Seal(super::seal::SealOptions),
     /// `--root` is a file.
     #[error("--root {0} is not a directory: name the one that holds the files")]
     RootNotDirectory(PathBuf),

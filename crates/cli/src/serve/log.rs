@@ -31,6 +31,9 @@ enum Event<'a> {
     },
     Names(names::Report),
     Request(Line<'a>),
+    /// A sealed request that was stopped: it has run, or may have. There is no line of a request.
+    #[cfg(feature = "tls")]
+    Stopped(Stopped),
     Counters(counters::Report),
     /// What was accepted on the kernel's TCP. [`Event::Counters`] is then about UDP.
     Tcp(Tcp),
@@ -55,6 +58,15 @@ impl Tcp {
     }
 }
 
+/// A sealed request that was not given to the server.
+#[cfg(feature = "tls")]
+#[derive(Serialize)]
+struct Stopped {
+    peer: SocketAddr,
+    seal: &'static str,
+    seal_reason: &'static str,
+}
+
 /// The log line of a request.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -69,6 +81,9 @@ struct Line<'a> {
     reason: Option<&'static str>,
     /// Bytes of the connection's stream that arrived before its handshake was complete.
     early_bytes: u32,
+    /// What became of the sealed flight that the connection began with, and why. `null` if it began in clear.
+    seal: Option<&'static str>,
+    seal_reason: Option<&'static str>,
     duration_ms: f64,
 }
 
@@ -124,6 +139,17 @@ impl Log {
             output::json(&Event::Zone { message });
         } else {
             output::line(&message);
+        }
+    }
+
+    /// Logs that a sealed request was stopped.
+    #[cfg(feature = "tls")]
+    pub fn stopped(self, peer: SocketAddr, seal: firstflight_tls::ServedSeal) {
+        let (seal, seal_reason) = (seal.outcome.name(), seal.reason);
+        if self.json {
+            output::json(&Event::Stopped(Stopped { peer, seal, seal_reason }));
+        } else {
+            output::line(&format_args!("{peer} sealed request stopped, {seal} ({seal_reason})"));
         }
     }
 
@@ -214,6 +240,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let outcome = self.watch.outcome();
+        let (seal, seal_reason) = self.watch.look(Conn::seal).unzip();
         let line = Line {
             peer: self.peer,
             method: self.method.as_str(),
@@ -223,6 +250,8 @@ impl Drop for Entry {
             outcome: outcome.as_str(),
             reason: outcome.reason().map(|reason| reason.as_str()),
             early_bytes: self.watch.look(Conn::early_bytes),
+            seal,
+            seal_reason,
             duration_ms: output::millis(self.began.elapsed()),
         };
         if self.log.json {
@@ -244,6 +273,10 @@ impl fmt::Display for Line<'_> {
         if let Some(reason) = self.reason {
             write!(f, " ({reason})")?;
         }
-        write!(f, ", {} B early, {:.1} ms", self.early_bytes, self.duration_ms)
+        write!(f, ", {} B early", self.early_bytes)?;
+        if let (Some(seal), Some(reason)) = (self.seal, self.seal_reason) {
+            write!(f, ", seal {seal} ({reason})")?;
+        }
+        write!(f, ", {:.1} ms", self.duration_ms)
     }
 }

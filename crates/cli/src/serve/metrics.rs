@@ -23,6 +23,13 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Describes the series of a server.
+pub fn describe() {
+    firstflight::metrics::describe();
+    #[cfg(feature = "tls")]
+    firstflight_tls::metrics::describe();
+}
+
 /// Answers scrapes.
 pub struct Exporter {
     listener: TcpListener,

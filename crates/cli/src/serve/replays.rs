@@ -78,7 +78,9 @@ pub enum ReplayError {
     )]
     NeedsOneTime,
     /// There is a store, but no option that asks it.
-    #[error("--store is not asked anything: add --replays no-duplicates or --one-time, or leave it out")]
+    #[error(
+        "--store is not asked anything: add --replays no-duplicates, --one-time or --seal, or leave it out"
+    )]
     IdleStore,
     /// Without an issuer number, two members could issue the same serial.
     #[error("--one-time with --store needs --issuer: another number on every member of the farm")]
@@ -112,9 +114,9 @@ struct FarmKeys {
 }
 
 impl Replays {
-    /// Completes `policy`. Does nothing without Fast Open.
-    pub fn prepare(&self, policy: Option<&mut FastOpenPolicy>) -> Result<(), ReplayError> {
-        self.check()?;
+    /// Completes `policy`. Does nothing without Fast Open. `sealing`: the store has the run table of sealed first flights.
+    pub fn prepare(&self, policy: Option<&mut FastOpenPolicy>, sealing: bool) -> Result<(), ReplayError> {
+        self.check(sealing)?;
         let Some(policy) = policy else { return Ok(()) };
         let farm = self.store_keys.as_deref().map(FarmKeys::read).transpose()?;
         if self.one_time {
@@ -150,11 +152,11 @@ impl Replays {
     }
 
     /// Checks what clap cannot report clearly enough.
-    fn check(&self) -> Result<(), ReplayError> {
+    fn check(&self, sealing: bool) -> Result<(), ReplayError> {
         if self.replays == Level::AtMostOnce && !self.one_time {
             return Err(ReplayError::NeedsOneTime);
         }
-        if self.store.is_some() && !self.one_time && self.replays == Level::Allow {
+        if self.store.is_some() && !self.one_time && self.replays == Level::Allow && !sealing {
             return Err(ReplayError::IdleStore);
         }
         if self.store.is_some() && self.one_time && self.issuer.is_none() {

@@ -1,8 +1,11 @@
 //! TLS of `serve`.
 
-use super::ServeError;
-use firstflight_tls::{Acceptor, AcceptorBuilder, HTTP_1_1};
+use super::{ServeError, seal};
+use crate::error::Error;
+use firstflight_redis::RedisStore;
+use firstflight_tls::{Acceptor, AcceptorBuilder, HTTP_1_1, SealServer};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The options of TLS.
 #[derive(clap::Args)]
@@ -17,11 +20,28 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// The acceptor, which takes sealed first flights if there are keys. Without them returns `plain`. The files of the keys
+    /// are followed until the second value is dropped.
+    ///
+    /// # Errors
+    /// When a certificate cannot be used.
+    pub fn sealing(
+        &self,
+        plain: Option<Acceptor>,
+        keys: Option<seal::Prepared>,
+        store: Option<&Arc<RedisStore>>,
+    ) -> Result<(Option<Acceptor>, Option<seal::Followed>), Error> {
+        let Some(keys) = keys else { return Ok((plain, None)) };
+        let (server, following) = keys.server(store)?;
+        let acceptor = self.acceptor(Some(server))?;
+        Ok((acceptor, Some(following.start())))
+    }
+
     /// The acceptor, if there is a certificate.
     ///
     /// # Errors
     /// When a certificate cannot be used.
-    pub fn acceptor(&self) -> Result<Option<Acceptor>, ServeError> {
+    pub fn acceptor(&self, seal: Option<SealServer>) -> Result<Option<Acceptor>, ServeError> {
         if self.tls_cert.len() != self.tls_key.len() {
             return Err(ServeError::TlsPairs);
         }
@@ -31,6 +51,7 @@ impl Tls {
         let pairs = self.tls_cert.iter().zip(&self.tls_key);
         let builder = Acceptor::builder().alpn([HTTP_1_1]);
         let builder = pairs.fold(builder, |builder: AcceptorBuilder, (chain, key)| builder.files(chain, key));
+        let builder = seal.into_iter().fold(builder, AcceptorBuilder::seal);
         builder.build().map(Some).map_err(ServeError::Tls)
     }
 }

@@ -36,10 +36,19 @@ impl fmt::Debug for Pool {
 impl Pool {
     /// A connection that is ready for a request: the one that was used last.
     fn take(&self, within: Duration) -> Option<http1::SendRequest<Upload>> {
+        let now = Instant::now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < within);
-        let at = idle.iter().rposition(|(sender, _)| sender.is_ready())?;
-        Some(idle.remove(at).0)
+        let mut at = idle.len();
+        while at > 0 {
+            at -= 1;
+            let (sender, since) = idle.get(at)?;
+            if sender.is_closed() || now.saturating_duration_since(*since) >= within {
+                idle.remove(at);
+            } else if sender.is_ready() {
+                return Some(idle.remove(at).0);
+            }
+        }
+        None
     }
 
     fn put(&self, sender: http1::SendRequest<Upload>, most: usize) {
@@ -90,21 +99,12 @@ impl Sender {
         })
     }
 
-    /// Keeps the connection for further requests, as soon as the response is complete.
-    pub(crate) fn keep(self, backend: Arc<Backend>, most: usize) {
-        let Self::Http1(mut sender) = self else { return };
-        if sender.is_closed() || most == 0 {
-            return;
-        }
-        if sender.is_ready() {
+    /// Keeps the connection for further requests. It has them when it is ready, which may take a moment.
+    pub(crate) fn keep(self, backend: &Backend, most: usize) {
+        let Self::Http1(sender) = self else { return };
+        if !sender.is_closed() {
             backend.pool.put(sender, most);
-            return;
         }
-        tokio::spawn(async move {
-            if sender.ready().await.is_ok() {
-                backend.pool.put(sender, most);
-            }
-        });
     }
 }
 
@@ -115,6 +115,8 @@ pub(crate) struct Open<'a> {
     pub(crate) header: Option<&'a [u8]>,
     /// A new connection only.
     pub(crate) fresh: bool,
+    /// Backends at which the request failed already. They are used only if there is no other one.
+    pub(crate) avoid: &'a [Arc<Backend>],
 }
 
 /// A connection for a request.
@@ -131,9 +133,14 @@ impl Service {
     /// # Errors
     /// The last one.
     pub(crate) async fn open(&self, how: Open<'_>) -> Result<Opened, DialError> {
-        let (mut tried, mut last) = (Vec::new(), DialError::NoBackend);
+        let (mut tried, mut last) = (how.avoid.to_vec(), DialError::NoBackend);
+        let mut avoided = tried.len();
         for _ in 0..=self.config.retries {
-            let Some(lease) = self.choose(&tried) else { break };
+            let lease = self.choose(&tried).or_else(|| {
+                tried.drain(..std::mem::take(&mut avoided));
+                self.choose(&tried)
+            });
+            let Some(lease) = lease else { break };
             match self.open_at(lease.backend(), how).await {
                 Ok((sender, reused)) => return Ok(Opened { sender, lease, reused }),
                 Err(error) => last = error,

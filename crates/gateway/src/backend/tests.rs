@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::config::Config;
-use std::time::Duration;
 
 fn service(settings: &str, former: Option<&Service>) -> Service {
     let text = format!(
@@ -78,6 +77,24 @@ async fn a_connect_that_fails_goes_to_the_next_backend() {
     for _ in 0..4 {
         let (_, lease) = service.connect(None).await.unwrap();
         assert_eq!(lease.backend().label, good.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_backend_at_which_a_request_failed_is_used_only_if_there_is_no_other() {
+    let mut listeners = Vec::new();
+    for _ in 0..2 {
+        listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let at = |n: usize| listeners[n].local_addr().unwrap();
+    let service = service(&format!("backend = [\"{}\", \"{}\"]\n", at(0), at(1)), None);
+    let [one, two] = service.backends() else { panic!("two backends") };
+    for avoid in [vec![Arc::clone(one)], vec![Arc::clone(one), Arc::clone(two)]] {
+        for _ in 0..4 {
+            let opened = service.open(Open { avoid: &avoid, ..Open::default() }).await.unwrap();
+            let used = opened.lease.backend();
+            assert!(avoid.len() == 2 || Arc::ptr_eq(used, two), "{}", used.label);
+        }
     }
 }
 

@@ -22,6 +22,9 @@ pub struct Listener {
     pub service: Option<Spanned<String>>,
     /// UDP port of ASAP; 0 serves none. The default is the port of TCP, if it is free.
     pub udp_port: Option<u16>,
+    /// Whether other processes may listen at the same port of TCP (`SO_REUSEPORT`), as a second gateway that replaces this one.
+    #[serde(default)]
+    pub reuse_port: bool,
     /// Whether first flights are taken at all.
     #[serde(default = "yes")]
     pub fast_open: bool,
@@ -242,7 +245,7 @@ impl Listener {
     pub(crate) fn same_sockets(&self, other: &Self) -> bool {
         let of = |l: &Self| {
             let keys = (l.key_file.clone(), l.trust.clone(), l.identity.clone());
-            (l.address.get_ref().clone(), l.udp_port, l.fast_open, l.pending, keys)
+            (l.address.get_ref().clone(), l.udp_port, l.reuse_port, l.fast_open, l.pending, keys)
         };
         of(self) == of(other)
     }

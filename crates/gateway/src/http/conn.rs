@@ -101,6 +101,11 @@ impl Watch {
         lock(&self.inner).framing.is_ambiguous()
     }
 
+    /// What follows on this connection is another protocol.
+    pub(super) fn switches(&self) {
+        lock(&self.inner).framing.stop();
+    }
+
     /// Bytes that came early: of the first flight, with TLS its early data.
     pub(super) fn early_bytes(&self) -> u64 {
         match &lock(&self.inner).io {

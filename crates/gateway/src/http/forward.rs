@@ -5,9 +5,9 @@ use super::early::{self, EARLY_DATA, Verdict};
 use super::reply::{Coming, Reply, patience};
 use super::target::Target;
 use super::{BoxError, Busy, Context, headers, tunnel};
-use crate::backend::{DialError, Open, Opened, Service};
+use crate::backend::{Backend, DialError, Open, Opened, Service};
 use crate::config::{BackendProtocol, Early};
-use crate::log::Entry;
+use crate::log::{Entry, Event};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
 use hyper::body::{Body, Incoming};
@@ -18,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -65,14 +66,26 @@ pub(super) async fn handle(
         .get(CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let mut entry = begin(&site, &context, &request);
-    let closes = request.version() != Version::HTTP_2;
+    let is_h2 = request.version() == Version::HTTP_2;
+    if is_h2 {
+        context.h2.store(true, Ordering::Relaxed);
+    }
+    let close = |response: &mut Response<Reply>| {
+        response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
+    };
     match answer(request, &context, site, &mut entry).await {
-        Ok((ask, response)) => finish(ask, response, &context, entry, busy),
+        Ok((ask, response)) => {
+            let mut response = finish(ask, response, &context, entry, busy)?;
+            let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            if !is_h2 && !switches && context.is_ending() {
+                close(&mut response);
+            }
+            Ok(response)
+        }
         Err(Failure::Status(status)) => {
             let mut response = Reply::of_status(status, grpc, entry, busy);
-            // What is left of the request's body would be read to the end otherwise.
-            if closes && matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) {
-                response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
+            if !is_h2 && (ends_connection(status) || context.is_ending()) {
+                close(&mut response);
             }
             Ok(response)
         }
@@ -83,12 +96,24 @@ pub(super) async fn handle(
     }
 }
 
+/// Whether nothing behind a request that got this status is read. Where a request ends that is not clear is not clear either,
+/// behind CONNECT there may be a tunnel's bytes, and what is left of a body would be read to its end.
+fn ends_connection(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::PAYLOAD_TOO_LARGE
+    )
+}
+
 /// Begins the line of the log.
-fn begin(site: &Site, context: &Context, request: &Request<Incoming>) -> Entry {
-    let mut entry = Entry::new(&site.log, "request", site.name(), context.about);
+fn begin(site: &Arc<Site>, context: &Context, request: &Request<Incoming>) -> Entry {
+    let mut entry = Entry::new(site, Event::Request, context.about);
     entry.early_bytes = context.watch.early_bytes();
-    entry.method = Some(request.method().as_str().to_owned());
-    entry.path = Some(request.uri().path_and_query().map_or("*", PathAndQuery::as_str).to_owned());
+    entry.method = Some(request.method().clone());
+    entry.path = request.uri().path_and_query().cloned();
     entry.protocol = Some(match request.version() {
         Version::HTTP_2 => "h2",
         Version::HTTP_10 => "http/1.0",
@@ -117,7 +142,7 @@ async fn answer(
         if too_early && add_early && ask.body.is_none() && context.watch.can_be_confirmed() {
             let Answer { response, opened } = answer;
             if keeps(&ask) && response.body().is_end_stream() {
-                opened.sender.keep(Arc::clone(opened.lease.backend()), ask.service.config.pool);
+                opened.sender.keep(opened.lease.backend(), ask.service.config.pool);
             }
             metrics::retried(ask.service.name(), "too-early");
             entry.early = Some("waited");
@@ -126,8 +151,8 @@ async fn answer(
             continue;
         }
         entry.status = Some(answer.response.status().as_u16());
-        entry.backend = Some(answer.opened.lease.backend().label.clone());
-        metrics::responded(ask.service.name(), entry.elapsed());
+        entry.backend = Some(Arc::clone(answer.opened.lease.backend()));
+        ask.service.responded(entry.elapsed());
         return Ok((ask, answer));
     }
 }
@@ -163,7 +188,7 @@ fn admit(
     let found = site.service_for_request(target.host.as_deref(), path, parts.method.as_str());
     let (service, policy) = found.ok_or(StatusCode::NOT_FOUND)?;
     let service = Arc::clone(service);
-    entry.service = Some(service.name().to_owned());
+    entry.service = Some(Arc::clone(&service));
     // Only HTTP/1.1 switches protocols.
     let tunnel = tunnel.filter(|_| service.config.protocol == BackendProtocol::Http1);
     let has_body = !body.is_end_stream();
@@ -220,7 +245,7 @@ fn keeps(ask: &Ask) -> bool {
     !ask.service.config.proxy_protocol && ask.tunnel.is_none()
 }
 
-/// Sends the request, once more if it is certain that the first time had no effect, or may have had it twice.
+/// Sends the request, and again if it is certain that it had no effect, or if it may have it twice.
 async fn send(
     ask: &mut Ask,
     header: Option<&[u8]>,
@@ -234,9 +259,10 @@ async fn send(
         let config = &ask.site.config;
         *request.body_mut() = Upload::new(body, config.body_timeout.0, config.max_body, ask.progress.clone());
     }
-    let mut how = Open { header, fresh: ask.tunnel.is_some() };
-    let mut again = true;
+    let mut fresh = ask.tunnel.is_some();
+    let mut failed_at: Vec<Arc<Backend>> = Vec::new();
     loop {
+        let how = Open { header, fresh, avoid: &failed_at };
         let mut opened = ask.service.open(how).await.map_err(|error| unreachable(ask, &error))?;
         let whole = match request.take() {
             Some(request) => request,
@@ -264,16 +290,22 @@ async fn send(
         }
         tracing::debug!(backend = opened.lease.backend().label, error = %failed.error, "a request failed");
         let unsent = failed.unsent.is_some();
-        let repeatable =
-            unsent || (bodyless && (was_refused(&failed.error) || opened.reused && is_idempotent(ask)));
-        if !(again && repeatable) {
+        let repeatable = unsent || (bodyless && (was_refused(&failed.error) || is_idempotent(ask)));
+        // A kept connection may close at any moment, also at a backend that works.
+        let most = ask.service.config.retries.max(u32::from(unsent || opened.reused));
+        if !repeatable || failed_at.len() as u64 >= u64::from(most) {
             metrics::backend_failed(opened.lease.backend(), "request");
             ask.service.failed(opened.lease.backend());
             return Err(StatusCode::BAD_GATEWAY.into());
         }
         metrics::retried(ask.service.name(), "closed-connection");
+        if !opened.reused && !unsent {
+            metrics::backend_failed(opened.lease.backend(), "request");
+            ask.service.failed(opened.lease.backend());
+        }
         request = failed.unsent;
-        (again, how.fresh) = (false, true);
+        failed_at.push(Arc::clone(opened.lease.backend()));
+        fresh = true;
     }
 }
 
@@ -326,6 +358,10 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
     let out = request.headers_mut();
     out.clone_from(&ask.parts.headers);
     headers::clean_request(out);
+    // Some servers read 010 as eight.
+    if let Some(length) = length(&ask.parts) {
+        out.insert(CONTENT_LENGTH, length.into());
+    }
     if ask.service.config.protocol == BackendProtocol::Http1 {
         headers::join_cookies(out);
     }
@@ -372,6 +408,7 @@ fn finish(
     let Answer { mut response, opened } = answer;
     let Opened { sender, lease, .. } = opened;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        context.watch.switches();
         let Some((_, on_client)) = ask.tunnel else {
             metrics::backend_failed(lease.backend(), "unasked-upgrade");
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
@@ -385,7 +422,7 @@ fn finish(
             parts.headers.insert(hyper::header::UPGRADE, protocol);
         }
         // The log has two lines: this one for the request, and the tunnel's.
-        let mut line = Entry::new(&ask.site.log, "connection", ask.site.name(), context.about);
+        let mut line = Entry::new(&ask.site, Event::Connection, context.about);
         line.host.clone_from(&entry.host);
         line.service.clone_from(&entry.service);
         line.backend.clone_from(&entry.backend);

@@ -39,13 +39,17 @@ struct Head {
     begun: bool,
     length: Option<u64>,
     chunked: bool,
-    switches: bool,
 }
 
 impl Framing {
     /// Whether the next request has two lengths. Asked once for each request, in their order.
     pub(super) fn is_ambiguous(&mut self) -> bool {
         self.ambiguous.pop_front().unwrap_or_default()
+    }
+
+    /// What follows is another protocol.
+    pub(super) fn stop(&mut self) {
+        *self = Self { state: State::Off, ..Self::default() };
     }
 
     /// Takes what hyper reads.
@@ -78,19 +82,31 @@ impl Framing {
     fn take_line(&mut self, bytes: &[u8]) -> usize {
         let end = bytes.iter().position(|&byte| byte == b'\n');
         let part = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
-        let room = LINE.saturating_sub(self.line.len());
-        self.line.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
-        if end.is_some() {
-            let line = std::mem::take(&mut self.line);
-            let line = line.strip_suffix(b"\r").unwrap_or(&line);
-            self.state = match self.state {
-                State::ChunkSize => chunk(line),
-                State::Trailers if line.is_empty() => State::Head,
-                State::Trailers => State::Trailers,
-                _ => self.head_line(line),
-            };
+        let part_of_line =
+            part.get(..LINE.saturating_sub(self.line.len()).min(part.len())).unwrap_or_default();
+        match end {
+            // Most lines are whole: they need no copy.
+            Some(_) if self.line.is_empty() => self.whole_line(part_of_line),
+            Some(_) => {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(part_of_line);
+                self.whole_line(&line);
+                line.clear();
+                self.line = line;
+            }
+            None => self.line.extend_from_slice(part_of_line),
         }
         part.len() + usize::from(end.is_some())
+    }
+
+    fn whole_line(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.state = match self.state {
+            State::ChunkSize => chunk(line),
+            State::Trailers if line.is_empty() => State::Head,
+            State::Trailers => State::Trailers,
+            _ => self.head_line(line),
+        };
     }
 
     fn head_line(&mut self, line: &[u8]) -> State {
@@ -111,18 +127,16 @@ impl Framing {
             head.length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok()).or(Some(0));
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             head.chunked = true;
-        } else if name.eq_ignore_ascii_case(b"upgrade") {
-            head.switches = true;
         }
         State::Head
     }
 
     fn end_of_head(&mut self) -> State {
-        let Head { length, chunked, switches, .. } = std::mem::take(&mut self.head);
+        let Head { length, chunked, .. } = std::mem::take(&mut self.head);
         let ambiguous = chunked && length.is_some();
         self.ambiguous.push_back(ambiguous);
         match (length, chunked) {
-            _ if ambiguous || switches => State::Off,
+            _ if ambiguous => State::Off,
             (_, true) => State::ChunkSize,
             (Some(length @ 1..), false) => State::Body(length),
             (Some(0) | None, false) => State::Head,
@@ -175,9 +189,19 @@ mod tests {
     #[test]
     fn other_protocols_are_not_followed() {
         assert!(verdicts("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 5).is_empty());
-        let tunnel =
-            "GET / HTTP/1.1\r\nUpgrade: x\r\n\r\n\r\n\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n";
-        assert_eq!(verdicts(tunnel, 4), [false]);
+        let mut framing = Framing::default();
+        framing.read(b"GET / HTTP/1.1\r\nUpgrade: x\r\n\r\n");
+        assert!(!framing.is_ambiguous());
+        framing.stop();
+        framing.read(b"x\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n");
+        assert!(framing.ambiguous.is_empty());
+    }
+
+    #[test]
+    fn an_upgrade_that_nobody_takes_hides_nothing() {
+        let declined = "GET / HTTP/1.1\r\nUpgrade: x\r\n\r\n";
+        let bad = "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(verdicts(&[declined, bad].concat(), 4), [false, true]);
     }
 
     #[test]

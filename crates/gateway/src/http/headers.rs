@@ -20,9 +20,17 @@ fn connection_has(headers: &HeaderMap, option: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(option))
 }
 
-/// The protocol to which a request or response switches.
+/// The protocol to which a request or response switches. Never HTTP/2: its requests would pass unseen (RFC 9113 §3.1 has no
+/// such switch any more).
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    headers.get(UPGRADE).filter(|_| connection_has(headers, "upgrade")).cloned()
+    let is_http = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        name.starts_with("h2") || name.starts_with("http")
+    };
+    let protocol = headers.get(UPGRADE).filter(|_| connection_has(headers, "upgrade"))?;
+    let names = protocol.to_str().ok()?;
+    let several = headers.get_all(UPGRADE).iter().count() > 1;
+    (!several && !names.split(',').any(is_http)).then(|| protocol.clone())
 }
 
 /// Removes what concerns this hop only. `te: trailers` stays, because gRPC needs it.
@@ -192,6 +200,9 @@ mod tests {
         assert!(upgrade(&map(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")])).is_some());
         assert!(upgrade(&map(&[("upgrade", "websocket")])).is_none());
         assert!(upgrade(&map(&[("connection", "upgrade")])).is_none());
+        for hidden in ["h2c", "websocket, H2C", "HTTP/2.0"] {
+            assert!(upgrade(&map(&[("connection", "upgrade"), ("upgrade", hidden)])).is_none(), "{hidden}");
+        }
     }
 
     #[test]

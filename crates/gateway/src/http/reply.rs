@@ -10,7 +10,6 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ impl Coming {
     /// The body is complete, so the connection can have another request.
     fn finish(&mut self) {
         if let Some((sender, most)) = self.sender.take() {
-            sender.keep(Arc::clone(self.lease.backend()), most);
+            sender.keep(self.lease.backend(), most);
         }
     }
 }

@@ -23,6 +23,13 @@ impl Target {
         if parts.method == Method::CONNECT {
             return Err(StatusCode::METHOD_NOT_ALLOWED);
         }
+        // Only CONNECT has the authority-form, and only OPTIONS the asterisk-form (RFC 9112 §3.2.3, §3.2.4).
+        let bare = parts.uri.scheme().is_none() && parts.uri.authority().is_some();
+        if (bare && parts.version != Version::HTTP_2)
+            || (parts.uri.path() == "*" && parts.method != Method::OPTIONS)
+        {
+            return Err(StatusCode::BAD_REQUEST);
+        }
         let mut hosts = parts.headers.get_all(HOST).iter();
         let header = match (hosts.next(), hosts.next()) {
             (None, _) => None,
@@ -83,6 +90,8 @@ mod tests {
         assert_eq!(target(h1, "/", &["user@a"], None), Err(400));
         assert_eq!(target(h1, "http://b/", &["a"], None), named("b"));
         assert_eq!(target(old, "/", &[], None), Ok(None));
+        assert_eq!(target(h1, "a:80", &["a"], None), Err(400));
+        assert_eq!(target(h1, "*", &["a"], None), Err(400));
         assert_eq!(target(h2, "https://a/", &[], None), named("a"));
         assert_eq!(target(h2, "https://a/", &["a"], None), named("a"));
         assert_eq!(target(h2, "https://a/", &["b"], None), Err(400));

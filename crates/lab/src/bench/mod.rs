@@ -9,6 +9,7 @@ pub mod certificates;
 pub mod connections;
 pub mod engine;
 pub mod front;
+pub mod gateway;
 pub mod memory;
 pub mod once;
 pub mod ours;
@@ -116,7 +117,7 @@ pub trait World {
 
 /// CPU time of this thread. The thread never waits, so this is the time of its work, independent of other load on the
 /// machine. Only the caches are shared.
-fn cpu_time() -> Result<Duration, BenchError> {
+pub fn cpu_time() -> Result<Duration, BenchError> {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).map_err(BenchError::Clock)
 }
 

@@ -3,7 +3,7 @@
 use super::Way;
 use super::names::{KEY_ID, NAME, ZONE_WIRE, asked, query};
 use super::thesis;
-use super::world::{CLIENT, CLIENT_UDP, PORT, REQUEST, SERVER, SERVER_UDP, stack};
+use super::world::{CLIENT, CLIENT_UDP, FIRST_LINE, PORT, REQUEST, REST, SERVER, SERVER_UDP, stack};
 use crate::certified;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
 use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, Name, seal};
@@ -29,6 +29,8 @@ pub struct Client {
     way: Way,
     cookie: bool,
     id: Option<ConnId>,
+    /// A round trip must come before the connect.
+    greeting: bool,
     first_byte: Option<Instant>,
     whole: Option<Instant>,
 }
@@ -45,13 +47,14 @@ impl Client {
         let certificate = certified::certificate(key, CLIENT.into(), at, (certified::LASTS, 1))
             .unwrap_or_else(|| unreachable!("a certificate of constants"));
         Self {
-            stack: stack(CLIENT.into(), CLIENT_UDP, 1),
+            stack: stack(CLIENT.into(), CLIENT_UDP, 1, firstflight_tcp::congestion::InitialWindow::Standard),
             certificate: Arc::new(certificate),
             carriage_key,
             random: ChaCha20Rng::from_seed([31; 32]),
             way: Way::Today,
             cookie: false,
             id: None,
+            greeting: false,
             first_byte: None,
             whole: None,
         }
@@ -76,9 +79,16 @@ impl Client {
         let mut questions = Vec::new();
         questions.extend(NAME.parse().ok().and_then(|name: Name| query(PLAIN, &name)));
         match way {
-            Way::Carriage => questions.extend(self.fragments(now)),
-            Way::Thesis => questions.extend(self.thesis(now)),
-            _ => {}
+            Way::Carriage | Way::NewZone | Way::Sdns => questions.extend(self.fragments(REQUEST, now)),
+            Way::FirstLine => {
+                questions.extend(self.fragments(FIRST_LINE, now));
+                if let Some(id) = self.id {
+                    // It leaves once the server has answered.
+                    let _ = self.stack.write(id, &REST, now);
+                }
+            }
+            Way::Thesis(_) => questions.extend(self.thesis(now)),
+            Way::Today | Way::UdtLike | Way::FastOpen | Way::Asap => {}
         }
         questions
     }
@@ -88,13 +98,14 @@ impl Client {
         match self.way {
             Way::Today => ConnectConfig::default().fast_open(self.cookie),
             Way::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
-            Way::Asap | Way::Thesis => asap,
-            Way::Carriage => asap.carrier(Some(SERVER_UDP)),
+            Way::UdtLike => ConnectConfig::default().carrier(Some(SERVER_UDP)),
+            Way::Asap | Way::Thesis(_) => asap,
+            Way::Carriage | Way::NewZone | Way::Sdns | Way::FirstLine => asap.carrier(Some(SERVER_UDP)),
         }
     }
 
-    fn fragments(&mut self, now: Instant) -> Vec<Vec<u8>> {
-        let Ok(armed) = self.stack.arm(PORT, REQUEST, &self.config(now), now) else { return Vec::new() };
+    fn fragments(&mut self, data: &[u8], now: Instant) -> Vec<Vec<u8>> {
+        let Ok(armed) = self.stack.arm(PORT, data, &self.config(now), now) else { return Vec::new() };
         let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
         let Some(zone) = Zone::new(ZONE_WIRE) else { return Vec::new() };
         let to = Carriage { key_id: KEY_ID, key: self.carriage_key, zone };
@@ -129,11 +140,31 @@ impl Client {
 
     /// The address is known, so the request is sent to it.
     pub fn resolved(&mut self, now: Instant) {
-        if let (Way::Carriage | Way::Thesis, Some(id)) = (self.way, self.id) {
+        if let (true, Some(id)) = (self.way.inside(), self.id) {
             // Nothing is sent if the answer has already arrived (`docs/spec/dns-carriage.md` §2.1).
             let _ = self.stack.send_direct(id, SERVER.into(), now);
             return;
         }
+        if self.way == Way::UdtLike {
+            self.greeting = true;
+        } else {
+            self.connect(now);
+        }
+    }
+
+    /// Whether a round trip for a cookie must come before the connect.
+    pub const fn greets(&self) -> bool {
+        self.greeting
+    }
+
+    /// The server's answer to that.
+    pub fn greeted(&mut self, now: Instant) {
+        if std::mem::take(&mut self.greeting) {
+            self.connect(now);
+        }
+    }
+
+    fn connect(&mut self, now: Instant) {
         let config = self.config(now);
         let made = self.stack.connect(remote(), REQUEST, &config, now);
         self.id = made.ok().map(|(id, _)| id);

@@ -7,37 +7,71 @@ mod names;
 mod nodes;
 mod plot;
 mod report;
+mod rough;
 #[cfg(test)]
 mod tests;
 mod thesis;
-mod world;
+pub mod world;
 
-use clap::Args;
+use crate::bench::progress;
+use clap::{Args, ValueEnum};
 use nodes::Nodes;
+use rough::Rough;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
-use world::World;
+use world::{Setting, World};
 
 /// Options of `lookup`.
 #[derive(Debug, Args)]
 pub struct Lookup {
-    /// Chooses where the nodes are.
+    /// Chooses where the nodes are, and what is lost and late
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Size of the page, bytes: the thesis' 11.18 KB.
+    /// Size of the page, bytes: the thesis' 11.18 KB
     #[arg(long, default_value_t = 11_448)]
     size: usize,
-    /// Extra round trips of the resolver for a name of several labels, as it asks for them one by one: 0 in 2012, 1 to
-    /// 4 with today's resolvers (docs/dns-resolvers.md).
-    #[arg(long, default_value_t = 0)]
-    label_by_label: u32,
-    /// Write the distributions into this SVG file.
+    /// The paths between the nodes
+    #[arg(long, value_enum, default_value_t = Model::Plane)]
+    model: Model,
+    /// Mean extra delay of a packet each way, with `--model internet`
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = humantime::parse_duration)]
+    jitter: Duration,
+    /// Share of the packets that are lost each way, per cent, with `--model internet`
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.42)]
+    loss: f64,
+    /// What the resolver does with names that carry requests
+    #[arg(long, value_enum, default_value_t = Resolving::Honest)]
+    resolver: Resolving,
+    /// A twentieth of the pairs: for a first look
+    #[arg(long)]
+    quick: bool,
+    /// Write the distributions into this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Print every measurement as JSON.
+    /// Print every measurement as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The paths between the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Model {
+    /// Points on a plane: nothing is lost or late, and hardly a detour is shorter than the direct path
+    Plane,
+    /// Detours that are shorter than the direct path, extra delays and losses, as published for PlanetLab and others
+    Internet,
+}
+
+/// What the resolver does with names that carry requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Resolving {
+    /// It asks the name server for them
+    Honest,
+    /// It takes the request out and resolves the rest (the thesis' 5.2), so no name server sees the request
+    Strips,
+    /// It replaces octets that host names do not have
+    Rewrites,
 }
 
 /// Where the name server is, and what the resolver has cached.
@@ -79,28 +113,63 @@ impl fmt::Display for Case {
 pub enum Way {
     /// Lookup, then handshake, then request.
     Today,
+    /// Lookup, then in UDP a round trip for a cookie, one for the handshake, then the request; 16 packets at first.
+    UdtLike,
     /// Lookup, then the request in the SYN with a cookie.
     FastOpen,
     /// Lookup, then the request in the SYN with a certificate.
     Asap,
-    /// The request inside the lookup, in the thesis' form: one name of several labels, in plain text, TCP on IP.
-    Thesis,
+    /// The request inside the lookup, in the thesis' form: one name of several labels, in plain text, TCP on IP. The
+    /// resolver needs this number of additional round trips for it.
+    Thesis(u32),
     /// The request inside the lookup: sealed, in fragments, TCP in UDP. The direct copy is sent when the address
     /// arrives.
     Carriage,
+    /// Like `Carriage`, but the resolver does not know the zone's name server yet: one round trip more.
+    NewZone,
+    /// Like `Carriage`, with the name server of the zone in the server itself (the thesis' SDNS, 5.3).
+    Sdns,
+    /// Like `Carriage`, for a request that is too long: its first line is inside the lookup and the rest follows. The
+    /// server acts on the first line (5.1).
+    FirstLine,
 }
 
 impl Way {
-    const ALL: [Self; 5] = [Self::Today, Self::FastOpen, Self::Asap, Self::Thesis, Self::Carriage];
+    const ALL: [Self; 12] = [
+        Self::Today,
+        Self::UdtLike,
+        Self::FastOpen,
+        Self::Asap,
+        Self::Thesis(0),
+        Self::Thesis(1),
+        Self::Thesis(3),
+        Self::Thesis(4),
+        Self::Carriage,
+        Self::NewZone,
+        Self::Sdns,
+        Self::FirstLine,
+    ];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Today => "lookup, handshake, request",
+            Self::UdtLike => "lookup, then like UDT",
             Self::FastOpen => "lookup + Fast Open",
             Self::Asap => "lookup + ASAP in the SYN",
-            Self::Thesis => "ASAP inside the lookup, thesis' form",
+            Self::Thesis(0) => "ASAP inside the lookup, thesis' form",
+            Self::Thesis(1) => "…, 1 more round trip of the resolver",
+            Self::Thesis(3) => "…, 3 more round trips of the resolver",
+            Self::Thesis(_) => "…, 4 more round trips of the resolver",
             Self::Carriage => "ASAP inside the lookup",
+            Self::NewZone => "…, the zone new to the resolver",
+            Self::Sdns => "…, name server in the server (SDNS)",
+            Self::FirstLine => "…, only the first line of the request",
         }
+    }
+
+    /// Whether there are two copies of the first flight: in the lookup, and on the direct way.
+    const fn inside(self) -> bool {
+        !matches!(self, Self::Today | Self::UdtLike | Self::FastOpen | Self::Asap)
     }
 }
 
@@ -155,13 +224,23 @@ impl Trial {
 
 /// Runs the experiments.
 pub fn run(options: &Lookup) -> Result<String, String> {
-    let nodes = Nodes::new(options.seed);
+    if !(0.0..=50.0).contains(&options.loss) || options.jitter > Duration::from_secs(1) {
+        return Err("--loss is a percentage from 0 to 50, and --jitter at most 1s".into());
+    }
+    let nodes = Nodes::new(options.seed, options.model);
     let mut trials = Vec::new();
     for case in Case::ALL {
-        for distances in nodes.pairs(case, options.seed) {
-            trials.push(trial(case, distances, options)?);
+        let pairs = nodes.pairs(case, options.seed);
+        let step = if options.quick { 20 } else { 1 };
+        let all = pairs.len().div_ceil(step);
+        for (n, distances) in (0..).zip(pairs.into_iter().step_by(step)) {
+            if n % 50 == 0 {
+                progress(&format!("({}) pair {n} of {all}", case.letter()));
+            }
+            trials.push(trial(case, distances, n, options)?);
         }
     }
+    progress("");
     if let Some(path) = &options.plot {
         let svg = plot::svg(&trials)?;
         std::fs::write(path, svg).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
@@ -169,14 +248,20 @@ pub fn run(options: &Lookup) -> Result<String, String> {
     if options.json {
         return Ok(report::json(&trials, options));
     }
-    Ok(report::table(&trials, options))
+    Ok(report::table(&trials, options, &nodes))
 }
 
 /// All ways in one experiment.
-fn trial(case: Case, distances: Distances, options: &Lookup) -> Result<Trial, String> {
+fn trial(case: Case, distances: Distances, number: u64, options: &Lookup) -> Result<Trial, String> {
     let pages = Way::ALL.map(|way| {
-        let mut world = World::new(case, distances, options.size, options.label_by_label);
-        world.fetch(way).ok_or_else(|| format!("no page by {} over {distances:?}", way.as_str()))
+        let mut setting = Setting::new(case, distances, options.size, way);
+        setting.resolving = options.resolver;
+        if options.model == Model::Internet {
+            let seed = options.seed.wrapping_mul(1_000_003) ^ number << 2 ^ case as u64;
+            setting.rough = Some(Rough::new(seed, options.jitter, options.loss / 100.0));
+        }
+        let mut world = World::new(setting);
+        world.fetch().ok_or_else(|| format!("no page by {} over {distances:?}", way.as_str()))
     });
     Ok(Trial { case, distances, pages: pages.into_iter().collect::<Result<_, _>>()? })
 }

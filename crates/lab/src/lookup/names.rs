@@ -1,7 +1,7 @@
 //! The resolver and the name server, message by message.
 
 use super::thesis;
-use crate::lookup::Case;
+use crate::lookup::{Case, Resolving};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
     Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Name, ReassemblyLimits, RelayKey,
@@ -123,22 +123,49 @@ pub enum Resolved {
     Ask(u32),
 }
 
-/// An ordinary resolver that has the name servers' addresses.
+/// A resolver that has the name servers' addresses.
 #[derive(Debug)]
 pub struct Resolver {
     pub case: Case,
+    pub resolving: Resolving,
+    /// Additional round trips for a name of several labels below the host, and for a name of the carriage's zone.
     pub label_by_label: u32,
+    pub zone_by_zone: u32,
     pub server: Ipv4Addr,
 }
 
 impl Resolver {
-    /// Decides what to do with `query`.
-    pub fn handle(&self, query: &[u8]) -> Option<Resolved> {
-        let (_, name) = asked(query)?;
+    /// Decides what to do with `query`, which it may change.
+    pub fn handle(&self, query: &mut Vec<u8>) -> Option<Resolved> {
+        let (id, name) = asked(query)?;
         if self.case == Case::Cached && name.to_string().eq_ignore_ascii_case(NAME) {
             return answer(query, self.server).map(Resolved::Answer);
         }
         let deep = usize::from(name.num_labels()) > HOST + 1;
-        Some(Resolved::Ask(if deep { self.label_by_label } else { 0 }))
+        let fragment = name.to_lowercase().to_string().ends_with(ZONE);
+        match self.resolving {
+            // What the fragment belongs to is not known, so it answers itself.
+            Resolving::Strips if fragment => return answer(query, self.server).map(Resolved::Answer),
+            Resolving::Strips if deep => {
+                if self.case == Case::Cached {
+                    return answer(query, self.server).map(Resolved::Answer);
+                }
+                *query = super::names::query(id, &NAME.parse().ok()?)?;
+            }
+            Resolving::Rewrites if fragment || deep => *query = super::names::query(id, &rewritten(&name)?)?,
+            _ => {}
+        }
+        let rounds = match (deep, fragment) {
+            (true, _) => self.label_by_label,
+            (_, true) => self.zone_by_zone,
+            _ => 0,
+        };
+        Some(Resolved::Ask(rounds))
     }
+}
+
+/// `name` with other octets in place of those that host names do not have.
+fn rewritten(name: &Name) -> Option<Name> {
+    let octet = |octet: &u8| if octet.is_ascii_alphanumeric() || *octet == b'-' { *octet } else { b'x' };
+    Name::from_labels(name.iter().map(|label| label.iter().map(octet).collect::<Vec<u8>>())).ok()
 }

@@ -2,26 +2,24 @@
 
 use super::report::ratios;
 use super::{Case, FIRST_BYTE, Time, Trial, WHOLE, Way};
+use crate::curves::{self, Curve, DrawError, Frame};
 use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (520, 360);
 const LEGEND: u32 = 30;
-/// Colours of all ways except today's.
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(86, 180, 233), RGBColor(0, 130, 90), RGBColor(230, 159, 0), RGBColor(213, 94, 0)];
-
-/// Number of points of a line.
-const STEPS: u32 = 100;
+/// The ways that are drawn, with their styles. The others are in the table.
+const WAYS: [(Way, usize, &str); 7] = [
+    (Way::UdtLike, 7, "lookup, then like UDT"),
+    (Way::FastOpen, 1, "lookup + Fast Open"),
+    (Way::Asap, 5, "lookup + ASAP in the SYN"),
+    (Way::Thesis(0), 3, "inside the lookup, thesis' form"),
+    (Way::Thesis(4), 4, "…, asked label by label"),
+    (Way::Carriage, 2, "inside the lookup"),
+    (Way::Sdns, 6, "…, name server in the server"),
+];
 
 /// Rows of panels.
 const TIMES: [(&str, Time); 2] = [("first byte", FIRST_BYTE), ("whole page", WHOLE)];
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
-
-fn ways() -> impl Iterator<Item = (Way, RGBColor)> {
-    Way::ALL.into_iter().filter(|way| *way != Way::Today).zip(COLOURS)
-}
 
 /// The plot.
 pub fn svg(trials: &[Trial]) -> Result<String, String> {
@@ -37,44 +35,16 @@ fn draw<'a>(out: &'a mut String, trials: &[Trial]) -> Result<(), DrawError<'a>> 
     root.fill(&WHITE)?;
     let (panels, legend) = root.split_vertically(height);
     let shown = TIMES.iter().flat_map(|time| Case::ALL.map(|case| (time, case)));
-    for (panel, (time, case)) in panels.split_evenly((TIMES.len(), columns)).iter().zip(shown) {
-        draw_panel(panel, trials, case, time)?;
+    for (panel, ((title, time), case)) in panels.split_evenly((TIMES.len(), columns)).iter().zip(shown) {
+        let frame = Frame {
+            caption: format!("({}) {case}: {title}", case.letter()),
+            x: ("time as a share of that by lookup, handshake, request (TCP)", 0.2..1.6),
+            y: ("share of the pairs", 0.0..1.0),
+        };
+        let lines =
+            WAYS.map(|(way, style, _)| Curve::distribution(style, &ratios(trials, case, way, *time), 1.0));
+        curves::panel(panel, &frame, &lines)?;
     }
-    let width = legend.dim_in_pixel().0 as i32 / COLOURS.len() as i32;
-    for (at, (way, colour)) in ways().enumerate() {
-        let (x, y) = (at as i32 * width + 20, 12);
-        legend.draw(&PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(3)))?;
-        legend.draw(&Text::new(way.as_str(), (x + 32, y - 7), ("sans-serif", 14)))?;
-    }
+    curves::legend(&legend, &WAYS.map(|(_, style, name)| (style, name)))?;
     root.present()
-}
-
-fn draw_panel<'a>(
-    area: &Area<'a>,
-    trials: &[Trial],
-    case: Case,
-    (title, time): &(&str, Time),
-) -> Result<(), DrawError<'a>> {
-    let mut chart = ChartBuilder::on(area)
-        .caption(format!("({}) {case}: {title}", case.letter()), ("sans-serif", 16))
-        .margin(8)
-        .x_label_area_size(38)
-        .y_label_area_size(50)
-        .build_cartesian_2d(0.2..1.1, 0.0..1.0)?;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.1))
-        .x_desc("time as a share of that by lookup, handshake, request; grey: one third")
-        .y_desc("share of the pairs")
-        .draw()?;
-    chart
-        .draw_series(LineSeries::new([(1.0 / 3.0, 0.0), (1.0 / 3.0, 1.0)], BLACK.mix(0.4).stroke_width(2)))?;
-    for (way, colour) in ways() {
-        let ratios = ratios(trials, case, way, *time);
-        let points =
-            (0..=STEPS).map(|n| f64::from(n) / f64::from(STEPS)).map(|share| (ratios.quantile(share), share));
-        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The experiment's figures, as text and as JSON.
 
-use super::{Case, FIRST_BYTE, Lookup, Time, Trial, WHOLE, Way};
+use super::nodes::Nodes;
+use super::{Case, FIRST_BYTE, Lookup, Model, Resolving, Time, Trial, WHOLE, Way};
 use crate::figure::Figure;
 use serde_json::json;
 use std::fmt::Write;
@@ -11,19 +12,33 @@ pub fn ratios(trials: &[Trial], case: Case, way: Way, time: Time) -> Figure {
 }
 
 /// A table for each case.
-pub fn table(trials: &[Trial], options: &Lookup) -> String {
+pub fn table(trials: &[Trial], options: &Lookup, nodes: &Nodes) -> String {
     let mut out = String::new();
-    let Lookup { seed, size, label_by_label, .. } = options;
+    let Lookup { seed, size, loss, .. } = options;
     let _ = writeln!(
         out,
-        "a page of {size} B, 24 nodes with round-trip times of 3 to 440 ms, seed {seed}; the thesis' form with \
-         {label_by_label} more round trips of the resolver"
+        "a page of {size} B, 24 nodes with round-trip times of 3 to 440 ms, seed {seed}; {}",
+        match options.resolver {
+            Resolving::Honest => "an honest resolver",
+            Resolving::Strips => "a resolver that takes requests out of names",
+            Resolving::Rewrites => "a resolver that replaces octets of names",
+        }
     );
+    let (shorter, fifth) = nodes.detours();
+    let _ = write!(out, "detours shorter than the direct path for {:.0} % of the pairs", shorter * 100.0);
+    let _ = write!(out, ", by a fifth or more for {:.0} %", fifth * 100.0);
+    let jitter = humantime::format_duration(options.jitter);
+    let _ = match options.model {
+        Model::Plane => writeln!(out, "; nothing lost or late"),
+        Model::Internet => {
+            writeln!(out, "; {loss} % of the packets lost each way, {jitter} later in the mean")
+        }
+    };
     for case in Case::ALL {
         let mine: Vec<&Trial> = trials.iter().filter(|trial| trial.case == case).collect();
         let _ = writeln!(
             out,
-            "\n({}) {case}: {} pairs\n{:<38}{:>14}{:>9}{:>7}{:>10}{:>9}{:>7}{:>7}{:>7}{:>11}{:>10}",
+            "\n({}) {case}: {} pairs\n{:<40}{:>14}{:>9}{:>7}{:>10}{:>9}{:>7}{:>7}{:>7}{:>11}{:>10}",
             case.letter(),
             mine.len(),
             "",
@@ -56,13 +71,14 @@ fn line(out: &mut String, trials: &[Trial], case: Case, way: Way) {
     let (first, whole) = (ratios(trials, case, way, FIRST_BYTE), ratios(trials, case, way, WHOLE));
     let by_lookup = pages.iter().filter(|page| page.by_lookup).count();
     let executed = pages.iter().map(|page| page.executed).max().unwrap_or(0);
-    let share = match way {
-        Way::Thesis | Way::Carriage => format!("{:.0} %", 100.0 * by_lookup as f64 / pages.len() as f64),
-        _ => String::new(),
+    let share = if way.inside() {
+        format!("{:.0} %", 100.0 * by_lookup as f64 / pages.len() as f64)
+    } else {
+        String::new()
     };
     let _ = writeln!(
         out,
-        "  {:<36}{:>14.1}{:>9.2}{:>7.2}{:>10.1}{:>9.2}{:>7.2}{:>7.2}{:>7.2}{share:>11}{executed:>10}",
+        "  {:<38}{:>14.1}{:>9.2}{:>7.2}{:>10.1}{:>9.2}{:>7.2}{:>7.2}{:>7.2}{share:>11}{executed:>10}",
         way.as_str(),
         ms(FIRST_BYTE),
         first.quantile(0.5),
@@ -99,6 +115,11 @@ pub fn json(trials: &[Trial], options: &Lookup) -> String {
             })
         })
         .collect();
-    json!({ "seed": options.seed, "size": options.size, "label_by_label": options.label_by_label, "trials": trials })
-        .to_string()
+    let internet = (options.model == Model::Internet)
+        .then(|| json!({ "jitter_ms": ms(options.jitter), "loss_percent": options.loss }));
+    json!({
+        "seed": options.seed, "size": options.size, "internet": internet,
+        "resolver": format!("{:?}", options.resolver).to_lowercase(), "trials": trials,
+    })
+    .to_string()
 }

@@ -1,8 +1,9 @@
 //! One client, its resolver, a name server and a server, and the messages between them.
 
 use super::client::Client;
-use super::names::{Handed, NameServer, Resolved, Resolver};
-use super::{Case, Distances, Measured, Way};
+use super::names::{Handed, NameServer, Resolved, Resolver, asked};
+use super::rough::{Hop, Rough};
+use super::{Case, Distances, Measured, Resolving, Way};
 use crate::certified;
 use firstflight_credential::asap::AsapPolicy;
 use firstflight_credential::{
@@ -10,11 +11,12 @@ use firstflight_credential::{
 };
 use firstflight_dns::{CarriageKey, OpenBuffer, RelayKey, RelayReceiver};
 use firstflight_stack::{CarrierConfig, Config, ConnId, ListenConfig, ListenerId, RelayedFlight, Stack};
+use firstflight_tcp::congestion::InitialWindow;
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,20 @@ pub const PORT: u16 = 80;
 pub const CLIENT_UDP: u16 = 5000;
 pub const SERVER_UDP: u16 = 4433;
 pub const REQUEST: &[u8] = b"GET /object\r\n\r\n";
+/// The first line of a request that is too long for the names of a lookup, and its other lines.
+pub const FIRST_LINE: &[u8] = b"GET /object HTTP/1.1\r\n";
+pub const REST: [u8; 600] = {
+    let mut rest = [b'h'; 600];
+    [rest[596], rest[597], rest[598], rest[599]] = *b"\r\n\r\n";
+    rest
+};
+/// When the resolver asks the name server again (BIND 9: 800 ms), and how often it asks in all.
+const AGAIN: Duration = Duration::from_millis(800);
+const TRIES: u32 = 4;
+/// When UDT repeats the message before its handshake.
+const GREETING_EVERY: Duration = Duration::from_millis(250);
+/// The initial window of UDT's congestion control, packets (draft-gg-udt-03, 6.1).
+const UDT_WINDOW: u16 = 16;
 /// The wall clock when an experiment begins, Unix seconds.
 const UNIX_S: u64 = 1_800_000_000;
 /// The maximum time for a page. A page that takes longer never arrives.
@@ -41,27 +57,63 @@ pub enum Arrival {
     Answer(Vec<u8>),
     /// The resolver's question at the name server.
     Asked(Vec<u8>),
+    /// The resolver has waited for the answer to this question, this many times.
+    Again(Vec<u8>, u32),
+    /// A message before UDT's handshake at the server, its answer at the client, and the client's wait for that.
+    Greeting,
+    Greeted,
+    GreetAgain,
     /// A relay datagram at the server.
     Relay(Vec<u8>),
     /// A SYN in the thesis' form at the server, from the name server.
     Syn(Vec<u8>),
 }
 
+/// What is tried.
+pub struct Setting {
+    pub case: Case,
+    pub distances: Distances,
+    /// Size of the page, bytes.
+    pub size: usize,
+    pub way: Way,
+    pub resolving: Resolving,
+    /// Losses and extra delays.
+    pub rough: Option<Rough>,
+}
+
+impl Setting {
+    /// Nothing is lost, and the resolver is honest.
+    pub const fn new(case: Case, distances: Distances, size: usize, way: Way) -> Self {
+        Self { case, distances, size, way, resolving: Resolving::Honest, rough: None }
+    }
+}
+
+/// A request at the server.
+struct Request {
+    received: Vec<u8>,
+    begun: bool,
+    /// Bytes of the page that are not written yet.
+    left: usize,
+}
+
 /// The experiment.
 pub struct World {
     pub now: Instant,
     pub client: Client,
+    /// Whole requests that the server has received.
+    pub complete: u32,
     server: Stack,
     listener: ListenerId,
-    open: BTreeMap<ConnId, (Vec<u8>, usize)>,
+    open: BTreeMap<ConnId, Request>,
     resolver: Resolver,
     names: NameServer,
     relays: RelayReceiver,
-    distances: Distances,
-    size: usize,
+    setting: Setting,
     executed: u32,
     /// Whether the copy inside the lookup reached the server first.
     by_lookup: Option<bool>,
+    /// Ids of the resolver's questions that were answered.
+    answered: BTreeSet<u16>,
     events: BinaryHeap<Reverse<(Instant, u64, Arrival)>>,
     count: u64,
     out: Vec<u8>,
@@ -73,10 +125,11 @@ pub fn clock(now: Instant) -> Clock {
 }
 
 /// A stack at `ip` with TCP in UDP at `port`.
-pub fn stack(ip: IpAddr, port: u16, secret: u8) -> Stack {
+pub fn stack(ip: IpAddr, port: u16, secret: u8, window: InitialWindow) -> Stack {
     let mut config = Config::new(vec![ip], [secret; 32]);
     config.carrier = Some(CarrierConfig::new(port).probe(false));
     config.tcp.nodelay = true;
+    config.tcp.initial_window = window;
     let mut stack = Stack::new(config, Instant::ZERO);
     stack.handle_clock(clock(Instant::ZERO));
     stack
@@ -92,11 +145,15 @@ fn policy() -> Option<AsapPolicy> {
 impl World {
     /// Creates everything. The client has visited the server before, so it has a cookie and a certificate and knows
     /// what the server publishes.
-    pub fn new(case: Case, distances: Distances, size: usize, label_by_label: u32) -> Self {
+    pub fn new(mut setting: Setting) -> Self {
         let mut random = ChaCha20Rng::from_seed([21; 32]);
         let (relay, carriage) = (RelayKey::generate(&mut random), CarriageKey::generate(&mut random));
         let published = carriage.public();
-        let mut server = stack(SERVER.into(), SERVER_UDP, 2);
+        let window = match setting.way {
+            Way::UdtLike => InitialWindow::segments(UDT_WINDOW).unwrap_or_default(),
+            _ => InitialWindow::Standard,
+        };
+        let mut server = stack(SERVER.into(), SERVER_UDP, 2, window);
         let keys = Arc::new(KeyRing::new(Scheme::default(), CookieKey::from_bytes([5; 16])));
         let mut listen = ListenConfig::new(SocketAddr::new(SERVER.into(), PORT));
         listen.fast_open = Some(FastOpenPolicy::new(keys, Arc::new(PendingLimit::new(64))));
@@ -106,24 +163,38 @@ impl World {
         relays.set_key(1, &relay);
         let names = NameServer::new(SERVER, &relay, carriage, UNIX_S as u32)
             .unwrap_or_else(|| unreachable!("zones and keys are constants"));
+        if setting.way == Way::Sdns {
+            // The resolver knows the server as the name server of the host's name.
+            (setting.distances.front, setting.distances.relay) = (setting.distances.server, Duration::ZERO);
+        }
+        let resolver = Resolver {
+            case: setting.case,
+            resolving: setting.resolving,
+            label_by_label: if let Way::Thesis(rounds) = setting.way { rounds } else { 0 },
+            zone_by_zone: u32::from(setting.way == Way::NewZone),
+            server: SERVER,
+        };
+        let rough = setting.rough.take();
         let mut world = Self {
             now: Instant::ZERO,
             client: Client::new(published, UNIX_S),
+            complete: 0,
             server,
             listener,
             open: BTreeMap::new(),
-            resolver: Resolver { case, label_by_label, server: SERVER },
+            resolver,
             names,
             relays,
-            distances,
-            size,
+            setting,
             executed: 0,
             by_lookup: None,
+            answered: BTreeSet::new(),
             events: BinaryHeap::new(),
             count: 0,
             out: vec![0; 2048],
         };
         world.visit_before();
+        world.setting.rough = rough;
         world
     }
 
@@ -132,20 +203,20 @@ impl World {
         self.client.begin(Way::Today, self.now, true);
         self.client.resolved(self.now);
         self.run(false);
-        (self.executed, self.by_lookup) = (0, None);
+        (self.executed, self.by_lookup, self.complete) = (0, None, 0);
         self.client.forget();
         self.now += Duration::from_secs(1);
     }
 
     /// Fetches one page.
-    pub fn fetch(&mut self, way: Way) -> Option<Measured> {
+    pub fn fetch(&mut self) -> Option<Measured> {
         let began = self.now;
-        for question in self.client.begin(way, self.now, false) {
-            self.later(self.distances.resolver / 2, Arrival::Question(question));
+        for question in self.client.begin(self.setting.way, self.now, false) {
+            self.later(self.setting.distances.resolver / 2, Arrival::Question(question));
         }
         self.run(true);
         Some(Measured {
-            way,
+            way: self.setting.way,
             first_byte: self.client.first_byte()? - began,
             total: self.client.whole()? - began,
             by_lookup: self.by_lookup.unwrap_or_default(),
@@ -156,6 +227,24 @@ impl World {
     fn later(&mut self, after: Duration, arrival: Arrival) {
         self.count += 1;
         self.events.push(Reverse((self.now + after, self.count, arrival)));
+    }
+
+    /// Like `later`, on a path that may lose it or bring it later.
+    fn send(&mut self, hop: Hop, time: Duration, arrival: Arrival) {
+        let now = self.now;
+        let at = match &mut self.setting.rough {
+            Some(rough) => rough.arrival(hop, now, time),
+            None => Some(now + time),
+        };
+        if let Some(at) = at {
+            self.later(at - now, arrival);
+        }
+    }
+
+    /// Lets the client's applications receive what comes after the page, for this time.
+    #[cfg(test)]
+    pub fn go_on(&mut self) {
+        self.run(false);
     }
 
     /// Runs until nothing more happens or, if `enough` is set, until the client has the page.
@@ -185,7 +274,7 @@ impl World {
     }
 
     fn arrive(&mut self, arrival: Arrival) {
-        let Distances { resolver, front, relay, .. } = self.distances;
+        let Distances { resolver, front, relay, server } = self.setting.distances;
         match arrival {
             Arrival::Client(packet) => self.client.handle_packet(self.now, &packet),
             Arrival::Server(packet) => {
@@ -196,25 +285,51 @@ impl World {
                 self.by_lookup.get_or_insert(true);
                 self.server.handle_packet(self.now, &packet);
             }
-            Arrival::Question(query) => match self.resolver.handle(&query) {
+            Arrival::Question(mut query) => match self.resolver.handle(&mut query) {
                 Some(Resolved::Answer(answer)) => self.later(resolver / 2, Arrival::Answer(answer)),
-                Some(Resolved::Ask(rounds)) => self.later(front * rounds + front / 2, Arrival::Asked(query)),
+                Some(Resolved::Ask(rounds)) => {
+                    // Questions for the parent names are not lost here.
+                    self.later(front * rounds, Arrival::Again(query, 0));
+                }
                 None => {}
             },
+            Arrival::Again(query, tries) => {
+                let answered = asked(&query).is_none_or(|(id, _)| self.answered.contains(&id));
+                if tries < TRIES && !answered {
+                    self.send(Hop::ToFront, front / 2, Arrival::Asked(query.clone()));
+                    if self.setting.rough.is_some() {
+                        self.later(AGAIN, Arrival::Again(query, tries + 1));
+                    }
+                }
+            }
             Arrival::Asked(query) => {
                 let (answer, handed) = self.names.handle(self.now, &clock(self.now), &query);
                 if let Some(answer) = answer {
-                    self.later(front / 2 + resolver / 2, Arrival::Answer(answer));
+                    self.send(Hop::FromFront, front / 2 + resolver / 2, Arrival::Answer(answer));
                 }
                 for handed in handed {
                     let arrival = match handed {
                         Handed::Relay(datagram) => Arrival::Relay(datagram),
                         Handed::Syn(packet) => Arrival::Syn(packet),
                     };
-                    self.later(relay / 2, arrival);
+                    self.send(Hop::Relay, relay / 2, arrival);
                 }
             }
-            Arrival::Answer(answer) => self.client.handle_answer(self.now, &answer),
+            Arrival::Answer(answer) => {
+                self.answered.extend(asked(&answer).map(|(id, _)| id));
+                self.client.handle_answer(self.now, &answer);
+                if self.client.greets() {
+                    self.later(Duration::ZERO, Arrival::GreetAgain);
+                }
+            }
+            Arrival::GreetAgain => {
+                if self.client.greets() {
+                    self.send(Hop::ToServer, server / 2, Arrival::Greeting);
+                    self.later(GREETING_EVERY, Arrival::GreetAgain);
+                }
+            }
+            Arrival::Greeting => self.send(Hop::ToClient, server / 2, Arrival::Greeted),
+            Arrival::Greeted => self.client.greeted(self.now),
             Arrival::Relay(datagram) => {
                 self.by_lookup.get_or_insert(true);
                 self.take_relay(&datagram);
@@ -246,20 +361,27 @@ impl World {
             self.server.handle_verified(flights, &verdicts, self.now);
         }
         while let Some(id) = self.server.accept(self.listener) {
-            self.open.insert(id, (Vec::new(), self.size));
+            let request = Request { received: Vec::new(), begun: false, left: self.setting.size };
+            self.open.insert(id, request);
         }
         while self.server.poll_event().is_some() {}
         let now = self.now;
-        for (id, (request, left)) in &mut self.open {
+        // The server acts on the first line, or on the empty line behind the last one.
+        let enough: &[u8] = if self.setting.way == Way::FirstLine { b"\r\n" } else { b"\r\n\r\n" };
+        for (id, request) in &mut self.open {
             let mut buffer = [0; 256];
             while let Ok(len @ 1..) = self.server.read(*id, &mut buffer, now) {
-                request.extend_from_slice(&buffer[..len]);
-                self.executed += u32::from(request.ends_with(b"\r\n\r\n"));
+                request.received.extend_from_slice(&buffer[..len]);
+                self.complete += u32::from(request.received.ends_with(b"\r\n\r\n"));
+                let begins =
+                    !request.begun && request.received.windows(enough.len()).any(|part| part == enough);
+                request.begun |= begins;
+                self.executed += u32::from(begins);
             }
-            if request.ends_with(b"\r\n\r\n") && *left > 0 {
-                let body = vec![b'.'; *left];
-                *left -= self.server.write(*id, &body, now).unwrap_or_default();
-                if *left == 0 {
+            if request.begun && request.left > 0 {
+                let body = vec![b'.'; request.left];
+                request.left -= self.server.write(*id, &body, now).unwrap_or_default();
+                if request.left == 0 {
                     let _ = self.server.shutdown(*id, now);
                 }
             }
@@ -267,13 +389,13 @@ impl World {
     }
 
     fn flush(&mut self) {
-        let one_way = self.distances.server / 2;
+        let one_way = self.setting.distances.server / 2;
         let mut out = std::mem::take(&mut self.out);
         while let Some(len) = self.client.poll_transmit(self.now, &mut out) {
-            self.later(one_way, Arrival::Server(out[..len].to_vec()));
+            self.send(Hop::ToServer, one_way, Arrival::Server(out[..len].to_vec()));
         }
         while let Some(len) = self.server.poll_transmit(self.now, &mut out) {
-            self.later(one_way, Arrival::Client(out[..len].to_vec()));
+            self.send(Hop::ToClient, one_way, Arrival::Client(out[..len].to_vec()));
         }
         self.out = out;
     }

@@ -3,6 +3,7 @@
 
 mod client;
 pub mod files;
+mod foreign;
 mod plot;
 mod quic;
 mod server;
@@ -58,6 +59,8 @@ pub enum End {
     Serve(server::Serve),
     /// Visit the servers as JSON objects on standard input say, one a line. One object on standard output follows each.
     Visit(client::Ends),
+    /// Visit a server of another implementation over the kernel's TCP.
+    Foreign(foreign::Foreign),
     /// Draw the results (JSON of `tls --json`) as SVG.
     Plot { results: PathBuf, svg: PathBuf },
 }
@@ -79,6 +82,7 @@ pub fn end(end: &End) -> Result<String, Failure> {
         End::Files { directory, chain } => files::write(directory, *chain),
         End::Serve(options) => server::run(options),
         End::Visit(options) => client::run(options),
+        End::Foreign(options) => foreign::run(options),
         End::Plot { results, svg } => {
             let results = serde_json::from_str(&std::fs::read_to_string(results)?)?;
             std::fs::write(svg, plot::svg(&results)?)?;

@@ -30,7 +30,7 @@ const bars = (recent, width, height, most) => {
 };
 
 const plot = (servers) => {
-  const all = servers.flatMap((server) => server.recent).slice(-80);
+  const all = servers.flatMap((server) => server.recent).sort((a, b) => a.unix_ms - b.unix_ms).slice(-80);
   const most = Math.max(1, ...all.map((one) => one.ms));
   const box = $("plot");
   box.replaceChildren(
@@ -46,7 +46,6 @@ const plot = (servers) => {
 const row = (server) => {
   const last = server.last || {};
   const line = document.createElement("tr");
-  if (server.error) { line.className = "failed"; line.title = server.error; }
   const cell = (text, number) => {
     const td = document.createElement("td");
     td.textContent = text === null || text === undefined ? "" : String(text);
@@ -54,13 +53,21 @@ const row = (server) => {
     line.append(td);
     return td;
   };
-  cell(server.server);
-  cell(last.way);
-  cell(last.outcome);
-  cell(last.reason);
-  cell(last.early_yes === undefined ? "" : last.early_yes ? "yes" : "no");
-  cell(ms(last.connect_ms), true);
-  cell(ms(last.rtt_ms), true);
+  cell(server.server).title = server.server;
+  if (server.error) {
+    // The last attempt failed, whatever came of the ones before.
+    const error = cell(`failed: ${server.error}`);
+    error.className = "error";
+    error.colSpan = 6;
+    error.title = server.error;
+  } else {
+    cell(last.way);
+    cell(last.outcome);
+    cell(last.reason);
+    cell(last.early_yes === undefined ? "" : last.early_yes ? "yes" : "no");
+    cell(ms(last.connect_ms), true);
+    cell(ms(last.rtt_ms), true);
+  }
   cell(`${server.accepted} of ${server.contacts}`, true);
   cell(server.round_trips_saved, true);
   cell(server.resets ? `${server.failures} (${server.resets} reset)` : server.failures, true);

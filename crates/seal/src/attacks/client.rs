@@ -1,6 +1,7 @@
 //! The client: forged answers, names that leak, keys that nobody vouches for.
 
 use super::{VICTIM, needs};
+use crate::client::failures::Failures;
 use crate::client::sent::{Again, Event, Sent, Then};
 use crate::client::trust::{AnsweredBy, KeySource, NamePolicy, Trust};
 use crate::defence::Defence;
@@ -55,6 +56,36 @@ fn a_server_that_did_not_take_the_flight() {
             sent.handle(Event::FinishedVerified(selected), NOW) == Then::Continue
         });
     }
+}
+
+/// Sites of the attacker, which a page of the attacker names, publish keys and take no flights. Their ordinary TLS works.
+/// So nobody else gets a flight on this network for a day.
+#[test]
+fn three_servers_of_the_attacker_and_a_network() {
+    needs(Defence::NetworkCarries, || {
+        let mut memory = Failures::new();
+        memory.worked(&"home", &"honest.example", NOW);
+        for server in ["x.example", "y.example", "z.example"] {
+            for _ in 0..2 {
+                memory.failed(&"home", &server, NOW);
+                memory.ordinary_worked(&"home", &server, NOW);
+            }
+        }
+        !memory.allows(&"home", &"honest.example", NOW)
+    });
+}
+
+/// The attacker keeps a server down for the time of two visits. Flights to it stop for a day.
+#[test]
+fn an_outage_of_a_minute_and_flights() {
+    needs(Defence::Outage, || {
+        let mut memory = Failures::new();
+        for _ in 0..2 {
+            memory.failed(&"home", &"honest.example", NOW);
+            memory.ordinary_failed(&"home", &"honest.example", NOW);
+        }
+        !memory.allows(&"home", &"honest.example", NOW)
+    });
 }
 
 /// A REJECT with anything in it is none, so it cannot carry a message of another version.

@@ -10,7 +10,7 @@ use crate::keys::SealKey;
 use crate::plain::{Inner, Rid};
 use crate::record::{Entry, Record};
 use crate::run::admission::BlockState;
-use crate::seal::{Target, seal};
+use crate::seal::{OpenError, SealError, Target, seal};
 use firstflight_credential::asap::Identity;
 
 /// Anybody can seal: `hello` with any parts to `entry`.
@@ -140,6 +140,16 @@ fn a_record_for_x_with_the_key_of_z() {
     });
 }
 
+/// The seal covers the port and not the address. The attacker leads the flight, by DNS or by routing, to the listener of
+/// another site of the same operator, which has the same keys and not this name.
+#[test]
+fn a_flight_at_the_listener_of_another_site() {
+    needs(Defence::Names, || {
+        let mut other = Host { names: vec!["other.example"], ..Host::new() };
+        other.connect(whole(&Parts::new(b"GET", BOTH).flight(&mut rng(1))), BlockState::None).ran()
+    });
+}
+
 /// A block for one server of the operator, and a ClientHello for another one.
 #[test]
 fn a_block_for_another_name() {
@@ -167,6 +177,30 @@ fn followers_cut_or_changed() {
     }
     assert!(host.table.is_empty());
     assert!(host.connect(bytes, VICTIM.accepted(1000)).ran());
+}
+
+/// A key, or an enc, of low order: the shared secret would be zero, and anybody could open the flight. (There is no variant
+/// without the defence, which is HPKE's own.)
+#[test]
+fn a_key_or_an_enc_of_low_order() {
+    let low = [[0; 32], {
+        let mut one = [0; 32];
+        one[0] = 1;
+        one
+    }];
+    for point in low {
+        let parts = Parts::new(b"GET", BOTH);
+        let (hello, public) = (parts.hello(), name(super::NAME));
+        let entry = Entry::x25519(parts.entry.key_id(), &point, parts.entry.not_after());
+        let to = Target { entry: &entry, public_name: &public, port: 443 };
+        let Parts { rid, bind, t_ms, flags, request, .. } = parts;
+        let inner = Inner { rid, bind, t_ms, flags, hello: &hello, request };
+        assert_eq!(seal(&inner, &to, 1024, &mut rng(1)).unwrap_err(), SealError::BadKey);
+        let mut bytes = whole(&Parts::new(b"GET", BOTH).flight(&mut rng(1))).to_vec();
+        bytes[6..38].copy_from_slice(&point);
+        let flight = Flight::parse(&bytes).unwrap();
+        assert_eq!(keys().open(&flight, 443, NOW).unwrap_err(), OpenError::Forged);
+    }
 }
 
 #[test]

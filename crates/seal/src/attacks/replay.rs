@@ -2,15 +2,18 @@
 
 use super::{Did, Host, VICTIM, clock, needs, table, whole};
 use crate::bind::Bind;
+use crate::budget::OpeningBudget;
 use crate::client::sent::{Event, Sent, Then};
 use crate::client::trust::NamePolicy;
 use crate::defence::Defence;
+use crate::farm::Farm;
 use crate::fixtures::{BOTH, COMPLETE, NOW, Parts, rng};
 use crate::plain::{Flags, Rid};
 use crate::run::admission::{BlockState, Runs, Server, Why};
 use crate::run::table::{Question, RunTable, TableAnswer};
 use crate::run::waiting::{Finished, Waiting};
 use core::hash::BuildHasher;
+use core::net::IpAddr;
 use firstflight_wire::Instant;
 use std::time::Duration;
 
@@ -262,6 +265,46 @@ fn a_flood_without_blocks() {
         }
         let bound = Parts { rid: Rid([250; 16]), bind: VICTIM.bind(), ..Parts::new(b"POST", COMPLETE) };
         !host.connect(whole(&bound.flight(&mut rng(1))), VICTIM.accepted(99)).ran()
+    });
+}
+
+/// A flood of flights without blocks from one network, and from the many networks of one region: what is left for the others.
+#[test]
+fn a_flood_that_uses_up_the_openings() {
+    let left_for_others = |flood: &dyn Fn(u32) -> IpAddr| {
+        let mut budget = OpeningBudget::default();
+        let (mut honest, mut opened) = (0u32, 0);
+        for n in 0..20_000u32 {
+            let now = Instant::from_secs(1000) + Duration::from_micros(u64::from(n) * 50);
+            let _ = (0..3).filter(|k| budget.take(flood(3 * n + k), now)).count();
+            // 100 honest flights a second, each from a network and region of its own.
+            if n % 200 == 0 {
+                honest += 1;
+                opened += u32::from(budget.take(IpAddr::from(((60 + n / 200) << 16).to_be_bytes()), now));
+            }
+        }
+        f64::from(opened) / f64::from(honest)
+    };
+    let one = IpAddr::from([192, 0, 2, 1]);
+    needs(Defence::Shares, || left_for_others(&|_| one) < 0.5);
+    // A /40 of IPv6 has 65,536 networks.
+    let many = |n: u32| {
+        IpAddr::from(((0x2001_0db8_0000_0000_u128 << 64) | u128::from(n % 65_536) << 72).to_be_bytes())
+    };
+    needs(Defence::Regions, || left_for_others(&many) < 0.5);
+}
+
+/// A farm whose record lives longer than its period has more keys that must open than a set holds. The newest one was left
+/// out, so members that publish it reject flights to it.
+#[test]
+fn a_farm_whose_ttl_is_above_its_period() {
+    needs(Defence::FarmTtl, || {
+        let Ok(farm) = Farm::generate(super::name(super::NAME), 3600, 36_000, NOW, &mut rng(1)) else {
+            return false;
+        };
+        let now = (farm.index() + 20) * 3600 + 1800;
+        let id = 1 + (now / 3600 % 255) as u8;
+        !farm.keys(now).unwrap().knows(id.try_into().unwrap(), now)
     });
 }
 

@@ -19,6 +19,7 @@ use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 use firstflight_credential::store::Answer;
 use firstflight_credential::{CredentialStore, Entry, Learnt, NetworkId, Outcome, Permission, Reason};
+use firstflight_tcp::rtt::INITIAL_RTO;
 use firstflight_tcp::{Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
 use firstflight_wire::hint::unlikely;
@@ -152,8 +153,11 @@ impl Client {
         }
         asked.offer = None;
         let cookie = asked.cookie.as_ref();
-        plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
-        let own = config.tcp.as_ref().unwrap_or(&flows.tcp).mss;
+        let tcp = config.tcp.as_ref().unwrap_or(&flows.tcp);
+        // The store says the usual timeout of a server whose round-trip time it does not know.
+        let measured = Some(known.timeout).filter(|timeout| *timeout < INITIAL_RTO);
+        plan.first_timeout = Some(config.syn_timeout.or(measured).unwrap_or(tcp.timeout_at_first()));
+        let own = tcp.mss;
         // In UDP every server takes the base datagram.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         if let (Some(certified), None) = (&config.asap, cookie) {

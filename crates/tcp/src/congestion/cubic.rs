@@ -1,7 +1,9 @@
 //! CUBIC (RFC 9438) in integers: bytes, milliseconds, and 16 fractional bits where small steps add up.
 
 use super::hystart::HyStart;
-use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
+use super::{
+    AckSample, CongestionControl, InitialWindow, MAX_WINDOW, grown, halfway, initial_window, legal_mss,
+};
 use alloc::boxed::Box;
 use firstflight_wire::Instant;
 
@@ -254,7 +256,7 @@ impl CongestionControl for Cubic {
 
     fn on_unused(&mut self, used: u32) {
         let s = &mut self.state;
-        (s.cwnd, s.ssthresh) = halfway(s.cwnd, s.ssthresh, used, self.mss);
+        (s.cwnd, s.ssthresh) = halfway(s.cwnd, s.ssthresh, used);
         self.leave_epoch();
     }
 
@@ -276,6 +278,10 @@ impl CongestionControl for Cubic {
             }
             self.state.ssthresh = ssthresh;
         }
+    }
+
+    fn begin_with(&mut self, window: InitialWindow) {
+        self.state.cwnd = window.window(self.mss);
     }
 
     fn on_syn_loss(&mut self) {

@@ -7,11 +7,13 @@ mod algorithm;
 mod bbr;
 mod cubic;
 mod hystart;
+mod initial;
 mod newreno;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use bbr::Bbr;
 pub use cubic::Cubic;
+pub use initial::{InitialWindow, NoInitialWindow, initial_window};
 pub use newreno::NewReno;
 
 use alloc::boxed::Box;
@@ -21,13 +23,6 @@ use firstflight_wire::Instant;
 /// Largest congestion window. No window grows beyond what window scaling can announce (65535 · 2¹⁴, RFC 7323
 /// §2.3), so arithmetic on windows fits into 32 bits.
 pub const MAX_WINDOW: u32 = 1 << 30;
-
-/// The initial window, in bytes (RFC 6928 §2): ten segments, a little less if they are large.
-#[inline]
-#[must_use]
-pub fn initial_window(mss: u32) -> u32 {
-    mss.saturating_mul(10).min(mss.saturating_mul(2).max(14_600))
-}
 
 /// What the algorithm learns from an acknowledgement of new data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +148,7 @@ pub trait CongestionControl {
 
     /// For longer than a retransmission timeout at most `used` bytes were under way, because the application
     /// had no more. The window is reduced halfway to `used`, and the threshold keeps the earlier window (RFC
-    /// 7661 §4.4.2; as in Linux).
+    /// 7661 §4.4.2; as in Linux). `used` is at least the initial window.
     fn on_unused(&mut self, used: u32);
 
     /// The segment size in bytes changed (path MTU). Windows in bytes stay as they are, except for their
@@ -163,6 +158,9 @@ pub trait CongestionControl {
     /// The last reduction was wrong (nothing was lost): returns to the state before it, but never to a smaller
     /// window. Has no effect if there is nothing to undo.
     fn undo(&mut self);
+
+    /// Begins with this window instead of RFC 6928's. Called before anything leaves.
+    fn begin_with(&mut self, window: InitialWindow);
 
     /// A SYN or SYN-ACK was lost: the initial window becomes one segment (RFC 5681 §3.1).
     fn on_syn_loss(&mut self);
@@ -334,6 +332,10 @@ impl CongestionControl for Controller {
         each!(self, a => a.undo());
     }
 
+    fn begin_with(&mut self, window: InitialWindow) {
+        each!(self, a => a.begin_with(window));
+    }
+
     fn on_syn_loss(&mut self) {
         each!(self, a => a.on_syn_loss());
     }
@@ -368,8 +370,7 @@ impl CongestionControl for Controller {
 }
 
 /// The window and the threshold after [`CongestionControl::on_unused`].
-fn halfway(window: u32, ssthresh: u32, used: u32, mss: u32) -> (u32, u32) {
-    let used = used.max(initial_window(mss));
+fn halfway(window: u32, ssthresh: u32, used: u32) -> (u32, u32) {
     if used >= window {
         return (window, ssthresh);
     }
@@ -390,15 +391,6 @@ fn legal_mss(mss: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn initial_windows_of_rfc_6928() {
-        assert_eq!(initial_window(536), 5360);
-        assert_eq!(initial_window(1460), 14_600);
-        assert_eq!(initial_window(2000), 14_600);
-        assert_eq!(initial_window(8940), 17_880);
-        assert_eq!(initial_window(u32::MAX), u32::MAX);
-    }
 
     #[test]
     fn both_algorithms_keep_the_common_contract() {

@@ -1,6 +1,8 @@
 //! NewReno: slow start and congestion avoidance of RFC 5681, counted in bytes as in RFC 3465.
 
-use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
+use super::{
+    AckSample, CongestionControl, InitialWindow, MAX_WINDOW, grown, halfway, initial_window, legal_mss,
+};
 use firstflight_wire::Instant;
 
 /// Number of segments by which one acknowledgement may grow the window in slow start (L of RFC 3465 §2.2).
@@ -98,7 +100,7 @@ impl CongestionControl for NewReno {
     }
 
     fn on_unused(&mut self, used: u32) {
-        (self.cwnd, self.ssthresh) = halfway(self.cwnd, self.ssthresh, used, self.mss);
+        (self.cwnd, self.ssthresh) = halfway(self.cwnd, self.ssthresh, used);
     }
 
     fn set_mss(&mut self, mss: u32) {
@@ -113,6 +115,10 @@ impl CongestionControl for NewReno {
             self.ssthresh = self.ssthresh.max(ssthresh);
             self.after_timeout = false;
         }
+    }
+
+    fn begin_with(&mut self, window: InitialWindow) {
+        self.cwnd = window.window(self.mss);
     }
 
     fn on_syn_loss(&mut self) {

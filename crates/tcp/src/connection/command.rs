@@ -274,8 +274,7 @@ impl Connection {
             && !self.snd.outstanding()
             && idle > self.rtt.rto_nanos()
         {
-            let initial = crate::congestion::initial_window(u32::from(self.snd.mss));
-            self.control.on_idle_restart(initial);
+            self.control.on_idle_restart(self.initial_window());
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Connection, Disposition, DropReason, Endpoints, Readiness};
 use crate::buffer::Pool;
 use crate::config::Config;
-use crate::congestion::{CongestionControl, initial_window};
+use crate::congestion::{CongestionControl, InitialWindow};
 use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
 use crate::plpmtud::Search;
@@ -23,10 +23,10 @@ use firstflight_wire::{Instant, SeqNum};
 const MIN_PEER_MSS: u16 = 88;
 
 /// Number of bytes that may directly follow a SYN that carries `carried` bytes, in segments of `segment` bytes.
-/// Together with the SYN they stay within an initial window (RFC 6928).
-fn follow_limit(segment: u16, carried: u32) -> u32 {
+/// Together with the SYN they stay within the initial `window`.
+fn follow_limit(segment: u16, carried: u32, window: InitialWindow) -> u32 {
     let segment = u32::from(segment);
-    let window = initial_window(segment).saturating_sub(carried);
+    let window = window.window(segment).saturating_sub(carried);
     (segment * FOLLOWERS as u32).min(window).min(FOLLOWER_BYTES)
 }
 
@@ -77,7 +77,11 @@ impl Connection {
         // Nothing follows a SYN without data, and nothing is left to follow one that carries all of it, the
         // usual case.
         let left = if riding == 0 { 0 } else { taken as u32 - riding };
-        let follow = if likely(left == 0) { 0 } else { follow_limit(segment, carried).min(left) };
+        let follow = if likely(left == 0) {
+            0
+        } else {
+            follow_limit(segment, carried, self.config.initial_window).min(left)
+        };
         self.state.leave();
         self.state = State::SynSent(SynSent {
             options: plan.options,
@@ -213,6 +217,9 @@ impl Connection {
         self.snd.mss = peer.min(self.config.mss).min(self.ends.path_mss);
         let (mss, seed) = (u32::from(self.snd.mss), self.ends.isn.get());
         self.control.begin(self.config.congestion, mss, seed);
+        if self.config.initial_window != InitialWindow::Standard {
+            self.control.begin_with(self.config.initial_window);
+        }
         if self.control.models_path() || self.config.pacing {
             self.begin_pacing();
         }
@@ -387,7 +394,7 @@ impl Connection {
         if followed {
             self.arm_retransmit(now);
         }
-        self.quick.opened(now);
+        self.quick.opened(now, first_flight);
         self.totals.delivered += 1;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);
@@ -484,12 +491,12 @@ impl Connection {
         self.facts.timestamps && last.is_some_and(|last| (echo.wrapping_sub(self.ts_now(last)) as i32) < 0)
     }
 
-    /// A SYN was lost, probably to congestion: the window is one segment, and the timeout is 3 s until the
-    /// first sample (RFC 5681 §3.1, RFC 6298 §5.7).
+    /// A SYN was lost, probably to congestion: the window is one segment, and the timeout is at
+    /// least 3 s until the first sample (RFC 5681 §3.1, RFC 6298 §5.7).
     //= rfc6298 5.7-a
     fn syn_lost(&mut self) {
         self.control.on_syn_loss();
-        self.rtt.set_initial(Duration::from_secs(3));
+        self.rtt.set_initial(self.config.timeout_at_first().max(Duration::from_secs(3)));
     }
 
     /// The ACK of our SYN-ACK arrived (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED). Returns when the SYN-ACK

@@ -25,7 +25,7 @@ mod variables;
 
 use crate::buffer::Pool;
 use crate::config::Config;
-use crate::congestion::Controller;
+use crate::congestion::{CongestionControl, Controller, InitialWindow};
 use crate::error::CloseReason;
 use crate::plpmtud::Search;
 use crate::push::Push;
@@ -338,7 +338,11 @@ impl Connection {
             rcv.offer_at_first(first);
         }
         *control = Controller::provisional(config.congestion, u32::from(mss));
-        (*rtt, *quick, *push) = (RttEstimator::new(), QuickAck::default(), Push::default());
+        if config.initial_window != InitialWindow::Standard {
+            control.begin_with(config.initial_window);
+        }
+        (*rtt, *quick, *push) =
+            (RttEstimator::starting(config.timeout_at_first()), QuickAck::default(), Push::default());
         (*paced, *search, *undo, *tail) = (None, None, None, None);
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
         (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
@@ -484,6 +488,11 @@ impl Connection {
     //= rfc7323 4.1-a 5.4-a 5.4-b 5.4-c
     fn ts_now(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.ends.ts_offset)
+    }
+
+    /// The configured initial window for segments of the size in use, bytes.
+    fn initial_window(&self) -> u32 {
+        self.config.initial_window.window(u32::from(self.snd.mss))
     }
 
     /// The MSS that our SYN announces: what we can receive.

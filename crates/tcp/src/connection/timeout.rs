@@ -66,11 +66,12 @@ impl Connection {
                 syn.retransmits += 1;
                 syn.timeouts = syn.timeouts.saturating_add(1);
                 syn.pending = true;
-                let short = syn.first_timeout.is_some_and(|t| t < crate::rtt::INITIAL_RTO);
+                let initial = self.config.timeout_at_first();
+                let short = syn.first_timeout.is_some_and(|timeout| timeout < initial);
                 if syn.retransmits == 1 && short {
-                    // The first timeout came from an old measurement. From here on the timeouts are 1, 2, 4 …
-                    // s.
-                    self.rtt.set_initial(crate::rtt::INITIAL_RTO);
+                    // The first timeout came from an old measurement. From here on the timeouts are those of an unknown
+                    // path: 1, 2, 4 … s.
+                    self.rtt.set_initial(initial);
                 } else {
                     self.rtt.backoff();
                 }

@@ -375,7 +375,7 @@ impl Connection {
         let full = pipe + u32::from(mss) > self.control.window();
         let enough = self.usage.sent((una, nxt), pipe, full, || self.rtt.rto_nanos(), now);
         if let Some(used) = enough.filter(|_| self.snd.recovery.is_open()) {
-            self.control.on_unused(used);
+            self.control.on_unused(used.max(self.initial_window()));
         }
     }
 

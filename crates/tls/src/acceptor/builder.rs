@@ -182,6 +182,8 @@ impl AcceptorBuilder {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         // Certificates go compressed to clients that say so (RFC 8879). Each is compressed once.
         config.cert_compression_cache = Arc::new(CompressionCache::new(certificates.len()));
+        let mut without_sessions = config.clone();
+        (without_sessions.max_early_data_size, without_sessions.send_tls13_tickets) = (0, 0);
         let store = match self.tickets {
             Tickets::None => {
                 config.send_tls13_tickets = 0;
@@ -195,8 +197,9 @@ impl AcceptorBuilder {
                 None
             }
         };
-        let config = Arc::new(config);
+        let (config, without_sessions) = (Arc::new(config), Arc::new(without_sessions));
         let (seal, timeout, time) = (self.seal, self.timeout, self.time);
-        Ok(Acceptor { shared: Arc::new(Shared { config, certificates, store, asks, seal, timeout, time }) })
+        let shared = Shared { config, without_sessions, certificates, store, asks, seal, timeout, time };
+        Ok(Acceptor { shared: Arc::new(shared) })
     }
 }

@@ -88,6 +88,12 @@ impl Certificates {
         self.pairs.len()
     }
 
+    /// Whether there is a certificate for this name.
+    pub(super) fn are_for(&self, name: &str) -> bool {
+        let name = ServerName::try_from(name);
+        name.is_ok_and(|name| self.pairs.iter().any(|pair| is_for(&pair.key(), &name)))
+    }
+
     /// Reads files again that have changed, if the last look was a second ago. While one task looks, others go on.
     pub(super) async fn refresh(self: &Arc<Self>) {
         if !self.follows || !self.is_time() || self.looking.swap(true, Ordering::AcqRel) {

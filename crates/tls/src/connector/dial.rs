@@ -1,9 +1,10 @@
 //! What opens the connections of a connect: a client, or an engine of the caller's.
 
-use super::{Connector, Hellos};
+use super::Connector;
+use super::attempt::Hellos;
 use crate::error::ConnectError;
 use crate::stream::TlsStream;
-use firstflight::{Authority, Client, ClientError, ConnectConfig, Endpoint, FirstFlight, Stream};
+use firstflight::{Authority, Client, ClientError, ConnectConfig, Endpoint, FirstFlight, Found, Stream};
 use std::io;
 use std::net::SocketAddr;
 
@@ -12,6 +13,8 @@ use std::net::SocketAddr;
 pub(crate) enum Dial<'a> {
     /// With the server's addresses, best one first; without them the client looks them up.
     Client(&'a Client, Option<&'a [SocketAddr]>),
+    /// The client has looked up the addresses already.
+    Found(&'a Client, &'a Found),
     Engine {
         endpoint: &'a Endpoint,
         remote: SocketAddr,
@@ -32,6 +35,21 @@ impl Undialled {
             Self::Client(error) => error.maybe_delivered(),
             // Its SYN has left.
             Self::Engine(_) => true,
+        }
+    }
+
+    /// Whether a SYN was answered by a RST, which may be because of the data in it. Otherwise nothing has answered, also no
+    /// SYN without data.
+    pub(super) fn is_refused(&self) -> bool {
+        let refused = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
+        };
+        match self {
+            Self::Client(ClientError::Connect { error, .. }) => {
+                error.attempts.iter().any(|attempt| refused(&attempt.error))
+            }
+            Self::Client(_) => false,
+            Self::Engine(error) => refused(error),
         }
     }
 }
@@ -68,6 +86,9 @@ impl Dial<'_> {
                     None => client.connect_made(server, hellos).await,
                 };
                 connected.map_err(Undialled::Client)
+            }
+            Self::Found(client, found) => {
+                client.connect_made_found(server, found, hellos).await.map_err(Undialled::Client)
             }
             Self::Engine { endpoint, remote, config } => {
                 let connected = endpoint.connect_made(remote, hellos, config).await;

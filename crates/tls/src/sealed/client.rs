@@ -1,5 +1,6 @@
 //! What a client needs besides TLS: servers' keys, and the memory of failures.
 
+use super::report::SealReport;
 use super::rng;
 use crate::connector::{Connector, Departure};
 use crate::error::{ConnectError, HiddenError};
@@ -10,8 +11,8 @@ use firstflight::credential::NetworkId;
 use firstflight::wire::Instant;
 use firstflight::{Authority, Carriage, FirstFlight, Host, Time, Way};
 use firstflight_seal::{
-    Again, Answer, Bind, Draft, Entry, Event, Failures, Flags, HostName, KeySource, NamePolicy, Outcome,
-    Plan, REJECT, Record, Rid, Room, Sent, Target, Then, Trust,
+    Again, Answer, Bind, Draft, Entry, Event, Failures, Flags, HostName, KeySource, NamePolicy, Plan, REJECT,
+    Reason, Record, Rid, Room, Sent, Target, Then, Trust,
 };
 use rustls::{Connection, HandshakeKind};
 use std::collections::{HashMap, HashSet};
@@ -51,6 +52,8 @@ const BLOCK: usize = 204;
 #[derive(Debug, Clone, Default)]
 pub struct SealClient {
     records: HashMap<Authority, (Record, KeySource)>,
+    #[cfg(feature = "dns")]
+    dns: Option<Arc<super::DnsKeys>>,
     trust: Trust,
     hidden: HashSet<Authority>,
     failures: Arc<Mutex<Failures<NetworkId, Authority>>>,
@@ -67,6 +70,14 @@ impl SealClient {
     #[must_use]
     pub fn record(mut self, server: Authority, record: Record, source: KeySource) -> Self {
         self.records.insert(server, (record, source));
+        self
+    }
+
+    /// Looks up the keys of all other servers in the DNS. What [`SealClient::record`] says about a server counts before.
+    #[cfg(feature = "dns")]
+    #[must_use]
+    pub fn dns(mut self, keys: super::DnsKeys) -> Self {
+        self.dns = Some(Arc::new(keys));
         self
     }
 
@@ -94,6 +105,38 @@ impl SealClient {
         self.hidden.contains(server)
     }
 
+    /// Looks up the key of `server` if it is not given, beside `meanwhile`.
+    #[cfg_attr(not(feature = "dns"), allow(unused_variables, reason = "nothing is looked up"))]
+    pub(crate) async fn look_up<T>(
+        &self,
+        server: &Authority,
+        time: &Time,
+        meanwhile: impl Future<Output = T>,
+    ) -> (Looked, T) {
+        #[cfg(feature = "dns")]
+        if let Some(dns) = self.dns.as_ref().filter(|_| !self.records.contains_key(server)) {
+            return dns.find(server, self.hides(server), time, meanwhile).await;
+        }
+        (Looked::Nothing(Reason::NoRecord), meanwhile.await)
+    }
+
+    /// The server rejected the key: the DNS may have another one by now.
+    #[cfg_attr(not(feature = "dns"), allow(unused_variables, reason = "nothing was looked up"))]
+    pub(crate) fn is_stale(&self, server: &Authority) {
+        #[cfg(feature = "dns")]
+        if let Some(dns) = &self.dns {
+            dns.forget(server);
+        }
+    }
+
+    /// Forgets the keys that were looked up.
+    pub(crate) fn forget(&self) {
+        #[cfg(feature = "dns")]
+        if let Some(dns) = &self.dns {
+            dns.forget_all();
+        }
+    }
+
     fn failures(&self) -> MutexGuard<'_, Failures<NetworkId, Authority>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,6 +145,7 @@ impl SealClient {
     pub(crate) fn consider<'a>(
         &'a self,
         server: &'a Authority,
+        looked: &'a Looked,
         data: FirstFlight<'a>,
         complete: bool,
         protocol: Option<&'a [u8]>,
@@ -109,26 +153,32 @@ impl SealClient {
     ) -> Considered<'a> {
         let unix = time.unix();
         let policy = if self.hides(server) { NamePolicy::Hidden } else { NamePolicy::Visible };
-        let clear = |outcome, hidden| match policy.allows_clear() {
-            true => Considered::Clear(outcome),
-            false => Considered::Hidden(hidden),
+        let clear = |reason, hidden| match policy.allows_clear() {
+            true => Considered::Clear(reason),
+            false => Considered::Hidden(hidden, reason),
         };
-        let known = self.records.get(server).filter(|(_, source)| self.trust.allows(*source));
-        let Some((record, _)) = known else { return clear(Outcome::NoKey, HiddenError::NoKey) };
+        let (record, source) = match (self.records.get(server), looked) {
+            (Some(given), _) => given,
+            (None, Looked::Key(found)) => found,
+            (None, Looked::Nothing(reason)) => return clear(*reason, HiddenError::NoKey),
+        };
+        if !self.trust.allows(*source) {
+            return clear(Reason::Untrusted, HiddenError::NoKey);
+        }
         let Some(entry) = record.usable(unix.as_secs()) else {
-            return clear(Outcome::NoKey, HiddenError::NoKey);
+            return clear(Reason::NotUsable, HiddenError::NoKey);
         };
         let name = match server.host() {
             Host::Name(name) => name.parse::<HostName>().ok(),
             Host::Ip(_) => None,
         };
         let (Some(name), Some(protocol), false) = (name, protocol, data.data().is_empty()) else {
-            return clear(Outcome::Declined, HiddenError::Request);
+            return clear(Reason::NoRequest, HiddenError::Request);
         };
         if policy.block_name(&name, record.name()).is_none() {
-            return Considered::Hidden(HiddenError::PublicName);
+            return Considered::Hidden(HiddenError::PublicName, Reason::NothingToHide);
         }
-        let Ok(mut rng) = rng() else { return clear(Outcome::Declined, HiddenError::Request) };
+        let Ok(mut rng) = rng() else { return clear(Reason::NoRequest, HiddenError::Request) };
         Considered::Sealed(SealedRequest {
             seal: self,
             server,
@@ -142,6 +192,7 @@ impl SealClient {
             rid: Rid::random(&mut rng),
             t_ms: unix.as_millis() as u64,
             first_sealed: time.now(),
+            declined: Mutex::new(Reason::OtherAttempt),
         })
     }
 }
@@ -150,9 +201,25 @@ impl SealClient {
 pub(crate) enum Considered<'a> {
     Sealed(SealedRequest<'a>),
     /// It is not, for this reason.
-    Clear(Outcome),
+    Clear(Reason),
     /// It cannot be, and nothing is sent: the name is hidden.
-    Hidden(HiddenError),
+    Hidden(HiddenError, Reason),
+}
+
+/// What the DNS says about a server's keys.
+#[derive(Debug, Clone)]
+pub(crate) enum Looked {
+    #[cfg_attr(not(feature = "dns"), allow(dead_code, reason = "nothing is looked up"))]
+    Key(Arc<(Record, KeySource)>),
+    /// There is none, or it was not asked.
+    Nothing(Reason),
+}
+
+#[cfg(feature = "dns")]
+impl Looked {
+    pub(super) fn key(record: Record, source: KeySource) -> Self {
+        Self::Key(Arc::new((record, source)))
+    }
 }
 
 /// A request that is sealed, once for each connection that it is tried on (7.1).
@@ -169,9 +236,22 @@ pub(crate) struct SealedRequest<'a> {
     rid: Rid,
     t_ms: u64,
     first_sealed: Instant,
+    /// Why it was not sealed, if it was not.
+    declined: Mutex<Reason>,
 }
 
 impl SealedRequest<'_> {
+    /// Why it was not sealed, for a connection that began in clear.
+    pub(crate) fn declined(&self) -> Reason {
+        *self.declined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is not sealed here.
+    fn decline<T>(&self, why: Reason) -> Result<Option<T>, ConnectError> {
+        *self.declined.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        Ok(None)
+    }
+
     /// Whether a flight may go again by itself (7.3). Without a block, what is not replayable runs after Finished only, and
     /// the client sends one Finished.
     pub(crate) const fn is_replayable(&self, certified: bool) -> bool {
@@ -232,26 +312,26 @@ impl SealedRequest<'_> {
         let Self { entry, public_name, rid, t_ms, flags, protocol, first_sealed, .. } = *self;
         let now = connector.time().now();
         if now - first_sealed >= Sent::LASTS {
-            return Ok(None);
+            return self.decline(Reason::OtherAttempt);
         }
         let failures = self.seal.failures();
         if self.is_hidden() && !failures.allows_hidden(&departure.network, self.server, now) {
             return Err(ConnectError::Hidden(HiddenError::Stopped));
         }
         if !self.is_hidden() && !failures.allows(&departure.network, self.server, now) {
-            return Ok(None);
+            return self.decline(Reason::FailureMemory);
         }
         drop(failures);
         let to = Target { entry, public_name, port: self.server.port() };
         let draft = Draft::new(to, rid, bind, t_ms, flags, self.data.data(), protocol);
-        let (Some(draft), Ok(mut rng)) = (draft, rng()) else { return Ok(None) };
+        let (Some(draft), Ok(mut rng)) = (draft, rng()) else { return self.decline(Reason::NoRequest) };
         let hello = connector.sealed_hello(self.server, departure, draft.alpn().to_vec())?;
-        let Some(plan) = plan(hello.bytes().len()) else { return Ok(None) };
+        let Some(plan) = plan(hello.bytes().len()) else { return self.decline(Reason::TooLong) };
         let flight = match draft.seal(hello.bytes(), &self.name, &plan, &mut rng) {
             Ok(flight) => flight,
             Err(error) => {
                 tracing::debug!("no sealed first flight to {}: {error}", self.server);
-                return Ok(None);
+                return self.decline(Reason::NoRequest);
             }
         };
         let sent = Sent::new(flags, bind, protocol, self.policy, first_sealed);
@@ -281,6 +361,23 @@ impl Memory {
     }
 }
 
+/// What an ordinary connection to a server was. It tells why flights failed at the same time (7.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ordinary {
+    Worked,
+    Failed,
+}
+
+impl SealClient {
+    pub(crate) fn ordinary(&self, network: NetworkId, server: &Authority, was: Ordinary, now: Instant) {
+        let mut failures = self.failures();
+        match was {
+            Ordinary::Worked => failures.ordinary_worked(&network, server, now),
+            Ordinary::Failed => failures.ordinary_failed(&network, server, now),
+        }
+    }
+}
+
 /// A sealed ClientHello with its request, and the state of TLS behind it.
 pub(crate) struct SealedHello {
     hello: Hello,
@@ -301,8 +398,9 @@ impl fmt::Debug for SealedHello {
 /// How a flight ended.
 pub(crate) enum Ended<IO> {
     Taken(Box<TlsStream<IO>>),
-    /// REJECT: the request goes again on the same connection, in ordinary TLS. Behind the REJECT this was read.
-    Rejected(IO, Vec<u8>),
+    /// REJECT: the request goes again on the same connection, in ordinary TLS, as on this network. Behind the REJECT this
+    /// was read.
+    Rejected(IO, Vec<u8>, NetworkId),
     /// It may go again by itself on a new connection.
     Failed(ConnectError),
     /// It does not go again.
@@ -341,7 +439,7 @@ impl SealedHello {
         let (connection, timeout) = hello.into_connection();
         let time = memory.time.clone();
         let began = time.now();
-        let flight = Open { sent, memory };
+        let flight = Open { sent, complete, memory };
         let mut read = Vec::new();
         let answer = time.timeout(timeout, first_bytes(&mut io, &mut read)).await;
         match answer {
@@ -350,9 +448,11 @@ impl SealedHello {
             Some(Ok(Answer::Reject)) => {
                 let mut flight = flight;
                 flight.memory.failed();
+                flight.memory.seal.is_stale(&flight.memory.server);
                 return match flight.sent.handle(Event::Reject, time.now()) {
                     Then::Again(Again::SameConnection) => {
-                        Ended::Rejected(io, read.get(REJECT.len()..).unwrap_or_default().to_vec())
+                        let behind = read.get(REJECT.len()..).unwrap_or_default().to_vec();
+                        Ended::Rejected(io, behind, flight.memory.network)
                     }
                     Then::Unknown => Ended::Over(unknown("the server did not open the sealed request")),
                     // Sealed to the same key again, it would be rejected again.
@@ -389,7 +489,7 @@ impl SealedHello {
                     rustls::Error::General("a HelloRetryRequest for a sealed ClientHello".into());
                 flight.fail(Event::HelloRetryRequest, ConnectError::Server(misbehaved))
             }
-            Got::Finished => flight.finished(machine, complete && first).await,
+            Got::Finished => flight.finished(machine, first).await,
         }
     }
 }
@@ -397,6 +497,7 @@ impl SealedHello {
 /// A flight without an answer.
 struct Open {
     sent: Sent,
+    complete: bool,
     memory: Memory,
 }
 
@@ -420,18 +521,24 @@ impl Open {
         let Memory { seal, network, server, time } = &self.memory;
         let selected = machine.connection().alpn_protocol().map(<[u8]>::to_vec);
         match self.sent.handle(Event::FinishedVerified(selected.as_deref()), time.now()) {
-            Then::Continue => seal.failures().worked(network, server),
+            Then::Continue => seal.failures().worked(network, server, time.now()),
+            // Too late: that says nothing about the key.
+            Then::Unknown if time.now() >= self.sent.deadline() => {
+                return Ended::Over(unknown("the server answered the sealed request too late"));
+            }
             Then::Unknown => {
-                // Or it came too late.
                 seal.failures().misbehaved(network, server, time.now());
                 return Ended::Over(unknown("the server did not take the sealed request"));
             }
             _ => return Ended::Over(ConnectError::Timeout(Sent::LASTS)),
         }
         machine.be_silent(false);
-        let early = first && self.sent.could_run_early();
-        let outcome = if early { Outcome::OneRoundTrip } else { Outcome::TransportRefused };
-        let mut stream = TlsStream::client(machine, time.clone(), Early::None).considered(Some(outcome));
+        let report = match (self.sent.could_run_early() && self.complete, first) {
+            (true, true) => SealReport::ONE_ROUND_TRIP,
+            (true, false) => Reason::AfterHandshake.into(),
+            (false, _) => Reason::AfterFinished.into(),
+        };
+        let mut stream = TlsStream::client(machine, time.clone(), Early::None).considered(Some(report));
         // The Finished. What the stream does not take now leaves with the next read.
         let begun = poll_fn(|cx| match Pin::new(&mut stream).poll_flush(cx) {
             Poll::Ready(result) => Poll::Ready(result),
@@ -479,8 +586,8 @@ where
     match sending.await {
         Ok(()) => sealed.finish(io, true).await,
         Err(error) => {
-            let SealedHello { sent, memory, .. } = sealed;
-            Open { sent, memory }.fail(Event::Reset, ConnectError::Io(error))
+            let SealedHello { sent, complete, memory, .. } = sealed;
+            Open { sent, complete, memory }.fail(Event::Reset, ConnectError::Io(error))
         }
     }
 }

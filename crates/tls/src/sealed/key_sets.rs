@@ -46,12 +46,14 @@ impl OpenedBy {
         self.opened.inner()
     }
 
-    /// As [`Opened::check`]: the ClientHello must name a server that is served with these keys, and with no others.
-    pub(crate) fn check(&self) -> Result<Hello<'_>, OpenError> {
-        self.opened.check(|name| match &self.served.names {
+    /// As [`Opened::check`]: the ClientHello must name a server that is served with these keys, and with no others, and that
+    /// `here` serves as well: keys may be shared by listeners of other sites.
+    pub(crate) fn check(&self, here: impl Fn(&HostName) -> bool) -> Result<Hello<'_>, OpenError> {
+        let with_these_keys = |name: &HostName| match &self.served.names {
             Some(names) => names.contains(name),
             None => self.public_name() == name,
-        })
+        };
+        self.opened.check(|name| with_these_keys(name) && here(name))
     }
 }
 
@@ -119,6 +121,10 @@ impl KeySets {
 
     pub(super) fn records(&self, now: u64) -> Vec<Record> {
         self.at(now).iter().filter_map(|served| served.keys.record(now)).collect()
+    }
+
+    pub(super) fn public_names(&self) -> Vec<HostName> {
+        locked(&self.0).iter().map(|served| served.keys.name().clone()).collect()
     }
 
     /// All names, each once.

@@ -2,11 +2,17 @@
 //! round trip, inside TLS. The protocol is in `firstflight-seal`; this joins it with rustls.
 
 mod client;
+#[cfg(feature = "dns")]
+mod dns_keys;
 mod key_sets;
+mod report;
 mod server;
 
 pub use client::SealClient;
-pub(crate) use client::{Considered, Ended, SealedHello, SealedRequest, finish_over};
+pub(crate) use client::{Considered, Ended, Looked, Ordinary, SealedHello, SealedRequest, finish_over};
+#[cfg(feature = "dns")]
+pub use dns_keys::DnsKeys;
+pub use report::{Rejection, SealReport, ServedSeal};
 pub(crate) use server::{Arrival, Decline};
 pub use server::{SealServer, SealServerBuilder};
 
@@ -25,6 +31,10 @@ pub struct SealedInfo {
     /// The request ran before the client's Finished was verified. Otherwise [`Acceptor::accept`](crate::Acceptor::accept)
     /// has waited for it.
     pub ran_early: bool,
+    /// The flight came in the first flight of the transport. True, too, if that is not known ([`Acceptor::accept_over`]).
+    ///
+    /// [`Acceptor::accept_over`]: crate::Acceptor::accept_over
+    pub in_first_flight: bool,
     /// Why, or why not. For logs: it must not be visible on the network.
     pub why: Why,
 }

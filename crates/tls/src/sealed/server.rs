@@ -1,6 +1,7 @@
 //! What a server needs besides TLS: keys, names, the run table and the budget.
 
 use super::key_sets::{KeySets, OpenedBy, Served};
+use super::report::Rejection;
 use super::rng;
 use firstflight::credential::asap::{AcceptedBlock, Identity};
 use firstflight::wire::{Clock, Instant};
@@ -22,13 +23,17 @@ const UNCERTAINTY: Duration = Duration::from_secs(1);
 
 /// The server's side of sealed first flights, for [`AcceptorBuilder::seal`](crate::AcceptorBuilder::seal): the keys, the
 /// names that are served with them, and the memory of the requests that ran. Clones share all of it. All listeners that
-/// share a key must share one of these; [`SealServer::at_port`] makes the one of another port.
+/// share a key must share one of these; [`SealServer::at_port`] makes the one of another port, and [`SealServer::only`] the
+/// one of a listener that has some of the names. A listener takes flights for names of its own only: those that its
+/// acceptor has a certificate for.
 ///
 /// A key is destroyed an hour after clients stop to use it, with the next accept or call of a method here.
 #[derive(Clone)]
 pub struct SealServer {
     shared: Arc<Shared>,
     port: u16,
+    /// The names of this listener. None: all.
+    only: Option<Arc<[HostName]>>,
 }
 
 struct Shared {
@@ -171,7 +176,7 @@ impl SealServerBuilder {
         };
         let budget = Mutex::new(OpeningBudget::new(openings));
         let shared = Shared { sets, several_tables, table, budget, time };
-        Ok(SealServer { shared: Arc::new(shared), port })
+        Ok(SealServer { shared: Arc::new(shared), port, only: None })
     }
 }
 
@@ -184,6 +189,8 @@ fn clock(time: &Time) -> Clock {
 pub(crate) struct Arrival {
     peer: IpAddr,
     block: BlockState,
+    /// The transport took its first flight.
+    pub(crate) first: bool,
 }
 
 impl Arrival {
@@ -192,27 +199,31 @@ impl Arrival {
 
     /// From this address.
     pub(crate) const fn at(peer: IpAddr) -> Self {
-        Self { peer, block: BlockState::None }
+        Self { peer, block: BlockState::None, first: true }
     }
 
     pub(crate) fn of(stream: &Stream) -> Self {
         let signed = stream.signed_bytes() as usize;
         let of = |block: AcceptedBlock| BlockState::accepted(&block, signed);
-        Self { peer: stream.peer_addr().ip(), block: stream.accepted_block().map_or(BlockState::None, of) }
+        Self {
+            peer: stream.peer_addr().ip(),
+            block: stream.accepted_block().map_or(BlockState::None, of),
+            first: stream.outcome().is_accepted(),
+        }
     }
 }
 
 /// What happens to a flight that does not run.
 #[derive(Debug)]
 pub(crate) enum Decline {
-    Reject,
+    Reject(Rejection),
     Close(Why),
 }
 
 impl From<OpenError> for Decline {
     fn from(error: OpenError) -> Self {
         tracing::debug!("a sealed first flight is rejected: {error}");
-        Self::Reject
+        Self::Reject(Rejection::from(&error))
     }
 }
 
@@ -229,7 +240,20 @@ impl SealServer {
     /// The same for a listener that clients see at another port. It shares keys and memory with this one.
     #[must_use]
     pub fn at_port(&self, port: u16) -> Self {
-        Self { shared: Arc::clone(&self.shared), port }
+        Self { port, ..self.clone() }
+    }
+
+    /// The same for a listener that has only these names of those that are served with the keys. An attacker can lead a
+    /// flight to each address that shares its key and port, so listeners of different sites need it if their certificates
+    /// overlap, for example by a wildcard.
+    #[must_use]
+    pub fn only(&self, names: impl IntoIterator<Item = HostName>) -> Self {
+        Self { only: Some(names.into_iter().collect()), ..self.clone() }
+    }
+
+    /// Whether this listener has this name.
+    pub(crate) fn has(&self, name: &HostName) -> bool {
+        self.only.as_ref().is_none_or(|names| names.contains(name))
     }
 
     /// Adds a key of the first public name as its newest. Clients use it until `not_after`, Unix seconds.
@@ -260,13 +284,14 @@ impl SealServer {
         self.shared.sets.records(self.unix())
     }
 
-    /// The identities that the credential blocks in front of flights may be signed for: those of all names that are served,
-    /// and of the public names. A listener that takes certificates needs them in
+    /// The identities that the credential blocks in front of flights may be signed for: those of all names that this listener
+    /// serves, and of the public names. A listener that takes certificates needs them in
     /// [`AsapPolicy::identities`](firstflight::credential::asap::AsapPolicy::identities).
     #[must_use]
     pub fn identities(&self) -> Vec<Identity> {
-        let names = self.shared.sets.names();
-        names.iter().map(|name| Identity::name(name.as_str(), self.port)).collect()
+        let (names, public) = (self.shared.sets.names(), self.shared.sets.public_names());
+        let here = names.iter().filter(|name| self.has(name) || public.contains(name));
+        here.map(|name| Identity::name(name.as_str(), self.port)).collect()
     }
 
     fn unix(&self) -> u64 {
@@ -293,7 +318,7 @@ impl SealServer {
         for served in self.shared.sets.with_key(flight.head().key_id, now) {
             if !paid && !locked(&self.shared.budget).take(from.peer, self.now()) {
                 tracing::debug!("a sealed first flight is rejected: too many without a certificate");
-                return Err(Decline::Reject);
+                return Err(Decline::Reject(Rejection::TooMany));
             }
             match served.open(flight, self.port, now) {
                 Ok(opened) => return Ok(opened),

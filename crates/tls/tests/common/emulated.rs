@@ -7,11 +7,13 @@ use firstflight::credential::asap::{
 use firstflight::credential::{
     FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
 };
-use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
+use firstflight::link::{Link, PathConfig, VirtualTime, virtual_time_pair};
 use firstflight::wire::asap::CertificateFlags;
 use firstflight::{Certified, ConnectConfig, Endpoint, ListenConfig, Listener, Time};
 use firstflight_tls::Acceptor;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -32,12 +34,12 @@ fn identity() -> Identity {
 }
 
 /// Takes certificates, as a server that has run for ten minutes.
-fn policy(time: &Time) -> AsapPolicy {
+fn policy(time: &Time, identity: Identity) -> AsapPolicy {
     let trusted = Trusted { own: true, ..Trusted::new(verifier().public()) };
     let (key, began) = (firstflight::random_guard_key().unwrap(), time.unix().as_millis() as u64 - 600_000);
     AsapPolicy {
         trust: Arc::new(TrustStore::new([trusted]).unwrap()),
-        identities: [identity()].into(),
+        identities: [identity].into(),
         guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, began)),
         domain: GuardDomain::All,
         pending: Arc::new(PendingLimit::new(16)),
@@ -72,23 +74,55 @@ pub(crate) struct Path {
     listener: Listener,
 }
 
+/// What a link has sent.
+pub(crate) type Packets = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// A link that somebody listens to.
+struct Overheard<L>(L, Packets);
+
+impl<L: Link> Link for Overheard<L> {
+    fn mtu(&self) -> usize {
+        self.0.mtu()
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_recv(cx, buf)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        self.1.lock().unwrap().push(packet.to_vec());
+        self.0.poll_send(cx, packet)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_flush(cx)
+    }
+}
+
 impl Path {
     pub(crate) fn new(clock: &VirtualTime) -> Self {
+        Self::overheard(clock, NAME).0
+    }
+
+    /// The server takes blocks for this name. All that the client sends is overheard.
+    pub(crate) fn overheard(clock: &VirtualTime, name: &str) -> (Self, Packets) {
         let path = PathConfig::with_delay(RTT / 2);
         let (a, b) = virtual_time_pair(path.clone(), path, 1, clock).unwrap();
         let time = Time::from(clock.clone());
-        let endpoint = |address: &str, link| {
+        let packets = Packets::default();
+        let endpoint = |address: &str, link, packets| {
             let config = firstflight::config(vec![address.parse().unwrap()]).unwrap();
-            Endpoint::in_time(config, link, &time)
+            Endpoint::in_time(config, Overheard(link, packets), &time)
         };
-        let (client, server) = (endpoint(CLIENT, a), endpoint("10.0.0.2", b));
+        let client = endpoint(CLIENT, a, Arc::clone(&packets));
+        let server = endpoint("10.0.0.2", b, Packets::default());
         let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
         let mut listen = ListenConfig::new(AT.parse().unwrap());
         listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
-        listen.asap = Some(policy(&time));
+        listen.asap = Some(policy(&time, Identity::name(name, 443)));
         let listener = server.listen(listen).unwrap();
         let config = ConnectConfig::default().fast_open(true);
-        Self { time, client, config, server, listener }
+        (Self { time, client, config, server, listener }, packets)
     }
 
     /// Answers requests in a task. Returns the client's end.

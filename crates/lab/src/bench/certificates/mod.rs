@@ -3,7 +3,7 @@
 
 mod openssl;
 mod report;
-mod server;
+pub mod server;
 pub mod signatures;
 #[cfg(test)]
 mod tests;

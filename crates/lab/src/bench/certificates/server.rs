@@ -88,6 +88,29 @@ impl Accepting {
     }
 }
 
+impl Accepting {
+    /// The CPU time that a new server needs for each of these SYNs, one by one, from the SYN to the SYN-ACK. It has seen each
+    /// certificate before, or none.
+    pub fn each(&mut self, credential: Credential) -> Result<Vec<Duration>, BenchError> {
+        let mut server = Server::new()?;
+        let (random, out) = (&mut self.random, &mut self.out);
+        let packets = match credential {
+            Credential::Certificate(Seen::New) => &self.first,
+            Credential::Certificate(Seen::Cached) => {
+                server.take(&self.first, 1, random, out)?;
+                &self.again
+            }
+            Credential::Cookie => &self.cookies,
+        };
+        let mut all = Vec::with_capacity(packets.len());
+        for packet in packets {
+            all.push(server.take(std::slice::from_ref(packet), 1, random, out)?);
+        }
+        server.check(credential)?;
+        Ok(all)
+    }
+}
+
 /// The options of our SYNs: MSS, SACK permitted, timestamps, window scale.
 fn options() -> Result<OptionsBuf, BenchError> {
     let mut options = OptionsBuf::new();

@@ -15,6 +15,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,44 +97,76 @@ impl Signatures {
         }
     }
 
-    /// A verifier's work after the challenge: checks the key, checks that its holder asks, and certifies.
-    fn issue(&mut self, at: usize) -> Result<u64, BenchError> {
-        let flags = CertificateFlags::new(1, true, false);
-        for asked in self.asked.iter().skip(at).take(BATCH) {
-            let proved = asked.key.is_sound() && asked.key.verifies(&asked.message, &asked.signature);
-            let valid_from = (NOW_MS / 1000) as u32;
-            let issued = flags.filter(|_| proved).and_then(|flags| {
-                certify(&self.verifier, &asked.key, asked.address, valid_from, LASTS, flags)
-            });
-            if black_box(issued).is_none() {
-                return Err(BenchError::Wrong("a request for a certificate was refused".into()));
+    /// Performs one operation of `row`, except for those of a whole server.
+    pub fn once(&mut self, row: Row) -> Result<(), BenchError> {
+        let at = self.next % CLIENTS;
+        self.next += 1;
+        match row {
+            Row::Issue => self.issue_one(at),
+            Row::Sign => {
+                self.sign_one(at);
+                Ok(())
             }
+            Row::Verify(seen, _) => self.verify_part(seen, at..at + 1),
+            Row::Accept(..) => Ok(()),
+        }
+    }
+
+    fn issue(&mut self, at: usize) -> Result<u64, BenchError> {
+        for at in at..at + BATCH {
+            self.issue_one(at)?;
         }
         Ok(BATCH as u64)
+    }
+
+    /// A verifier's work after the challenge: checks the key, checks that its holder asks, and certifies.
+    fn issue_one(&self, at: usize) -> Result<(), BenchError> {
+        let flags = CertificateFlags::new(1, true, false);
+        let issued = self.asked.get(at).and_then(|asked| {
+            let proved = asked.key.is_sound() && asked.key.verifies(&asked.message, &asked.signature);
+            let valid_from = (NOW_MS / 1000) as u32;
+            flags.filter(|_| proved).and_then(|flags| {
+                certify(&self.verifier, &asked.key, asked.address, valid_from, LASTS, flags)
+            })
+        });
+        match black_box(issued) {
+            Some(_) => Ok(()),
+            None => Err(BenchError::Wrong("a request for a certificate was refused".into())),
+        }
     }
 
     fn sign(&mut self, at: usize) -> Result<u64, BenchError> {
-        let identity = identity();
-        for certificate in self.certificates.iter().skip(at).take(BATCH) {
-            let id = self.random.next_u64().to_be_bytes();
-            black_box(certificate.request(Carrier::Ip, &identity, &REQUEST, id, NOW));
+        for at in at..at + BATCH {
+            self.sign_one(at);
         }
         Ok(BATCH as u64)
     }
 
+    fn sign_one(&mut self, at: usize) {
+        let id = self.random.next_u64().to_be_bytes();
+        if let Some(certificate) = self.certificates.get(at) {
+            black_box(certificate.request(Carrier::Ip, &identity(), &REQUEST, id, NOW));
+        }
+    }
+
     fn verify(&mut self, seen: Seen, together: usize, at: usize) -> Result<u64, BenchError> {
+        for from in (at..at + BATCH).step_by(together) {
+            self.verify_part(seen, from..(from + together).min(at + BATCH))?;
+        }
+        Ok(BATCH as u64)
+    }
+
+    fn verify_part(&mut self, seen: Seen, part: Range<usize>) -> Result<(), BenchError> {
         let all = match seen {
             Seen::Cached => &self.cached,
             Seen::New => &self.new,
         };
-        let batch = all.get(at..at + BATCH).unwrap_or_default();
-        for part in batch.chunks(together) {
-            let verdicts = verify(part, &mut self.random);
-            if verdicts.len() != part.len() || verdicts.iter().any(|verdict| *verdict != Verified::Good) {
-                return Err(BenchError::Wrong("a good request was refused".into()));
-            }
+        let part = all.get(part).unwrap_or_default();
+        let verdicts = verify(part, &mut self.random);
+        if verdicts.is_empty() || verdicts.iter().any(|verdict| *verdict != Verified::Good) {
+            return Err(BenchError::Wrong("a good request was refused".into()));
         }
-        Ok(batch.len() as u64)
+        Ok(())
     }
 
     /// Number of signatures in one batch of requests.

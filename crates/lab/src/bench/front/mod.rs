@@ -4,7 +4,7 @@
 mod report;
 #[cfg(test)]
 mod tests;
-mod work;
+pub mod work;
 
 use super::{BenchError, Rounds, each, progress};
 use std::time::Duration;

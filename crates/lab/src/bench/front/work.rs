@@ -332,6 +332,36 @@ impl Work {
     }
 }
 
+impl Work {
+    /// The CPU time of single operations: `count` ordinary queries, and as many first flights of seven fragments that are
+    /// opened and sealed for the server.
+    pub fn each(&mut self, row: Row, count: usize) -> Result<Vec<Duration>, BenchError> {
+        let mut all = Vec::with_capacity(count);
+        let Self { relaying: site, flights, random, plain, .. } = self;
+        while all.len() < count {
+            let (batch, clock) = (site.batch(flights), clock(site.now));
+            for (n, flight) in batch.iter().enumerate().take(count - all.len()) {
+                let (done, took) = timed(|| {
+                    let Site { front, now, .. } = &mut *site;
+                    let mut ask = |query: &[u8]| {
+                        front.handle_query(*now, resolver(n), Transport::Udp, query, random).is_some()
+                    };
+                    if row == Row::Plain {
+                        return ask(plain);
+                    }
+                    let answered = flight.queries.iter().all(|query| ask(query.as_bytes()));
+                    black_box(front.poll_relay(&clock)).is_some() && answered
+                })?;
+                if !done {
+                    return Err(wrong(format!("{row:?}: no answer, {:?}", site.front)));
+                }
+                all.push(took);
+            }
+        }
+        Ok(all)
+    }
+}
+
 impl Site {
     /// The next first flights. Their earlier sets have expired, and so have incomplete sets of others.
     fn batch<'a>(&mut self, flights: &'a [Flight]) -> &'a [Flight] {

@@ -1,7 +1,6 @@
 //! The pace and the window that follow from the model (§5.6).
 
 use super::{Bbr, MAX_WINDOW, MIN_PIPE, Phase, RateSample};
-use crate::congestion::initial_window;
 use core::time::Duration;
 
 /// BBR.PacingMarginPercent: pace a little slower than the path delivers.
@@ -12,7 +11,7 @@ impl Bbr {
     pub(super) fn init_pacing_rate(&mut self, srtt: Option<Duration>) {
         self.has_seen_rtt = srtt.is_some();
         let micros = srtt.map_or(1000, |srtt| (srtt.as_micros() as u64).max(1));
-        let nominal = u64::from(initial_window(self.mss)) * 1_000_000 / micros;
+        let nominal = u64::from(self.initial.window(self.mss)) * 1_000_000 / micros;
         self.pacing_rate = nominal.saturating_mul(Phase::Startup.pacing_gain()) / 100;
     }
 
@@ -32,7 +31,7 @@ impl Bbr {
         let grown = self.cwnd.saturating_add(sample.acked);
         if self.full_bw_reached {
             self.cwnd = grown.min(max_inflight);
-        } else if self.cwnd < max_inflight || sample.total < u64::from(initial_window(self.mss)) {
+        } else if self.cwnd < max_inflight || sample.total < u64::from(self.initial.window(self.mss)) {
             self.cwnd = grown;
         }
         self.cwnd = self.cwnd.max(self.floor(sample)).min(MAX_WINDOW);

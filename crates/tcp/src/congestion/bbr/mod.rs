@@ -13,7 +13,7 @@ mod rtt;
 mod startup;
 
 use super::{AckSample, CongestionControl, Departure, LostSegment, MAX_WINDOW, RateSample};
-use super::{initial_window, legal_mss};
+use super::{InitialWindow, legal_mss};
 use core::time::Duration;
 use filters::{Aggregation, Dice, TwoSlots};
 use firstflight_wire::Instant;
@@ -104,6 +104,7 @@ struct Saved {
 #[derive(Debug, Clone)]
 pub struct Bbr {
     mss: u32,
+    initial: InitialWindow,
     cwnd: u32,
     pacing_rate: u64,
     phase: Phase,
@@ -177,10 +178,11 @@ impl Bbr {
     #[must_use]
     pub fn new(mss: u32, seed: u32) -> Self {
         let mss = legal_mss(mss);
-        let cwnd = initial_window(mss).min(MAX_WINDOW);
+        let initial = InitialWindow::Standard;
         let mut bbr = Self {
             mss,
-            cwnd,
+            initial,
+            cwnd: initial.window(mss),
             pacing_rate: 0,
             phase: Phase::Startup,
             dice: Dice::new(seed),
@@ -219,7 +221,7 @@ impl Bbr {
             probe_up_rounds: 0,
             probe_up_acked: 0,
             probe_up_acked_per_inc: UNBOUNDED,
-            probe_rtt_cwnd: cwnd,
+            probe_rtt_cwnd: initial.window(mss),
             probe_rtt_done: None,
             probe_rtt_round_done: false,
             idle_restart: false,
@@ -299,6 +301,12 @@ impl CongestionControl for Bbr {
 
     fn undo(&mut self) {
         self.spurious_loss();
+    }
+
+    fn begin_with(&mut self, window: InitialWindow) {
+        self.initial = window;
+        self.cwnd = window.window(self.mss);
+        self.init_pacing_rate(None);
     }
 
     fn on_syn_loss(&mut self) {

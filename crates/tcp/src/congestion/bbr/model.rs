@@ -1,7 +1,7 @@
 //! The model of the path: rounds, the bandwidth, the volume, and the signals of the last round (§5.5).
 
 use super::filters::volume;
-use super::{ANY_RATE, Bbr, MAX_WINDOW, MIN_PIPE, Phase, RateSample, UNBOUNDED, initial_window};
+use super::{ANY_RATE, Bbr, MAX_WINDOW, MIN_PIPE, Phase, RateSample, UNBOUNDED};
 use core::time::Duration;
 
 /// BBR.Headroom, percent.
@@ -104,7 +104,7 @@ impl Bbr {
                 let bdp = volume(bw, rtt).min(u64::from(MAX_WINDOW));
                 (bdp * gain / 100).min(u64::from(MAX_WINDOW)) as u32
             }
-            None => initial_window(self.mss),
+            None => self.initial.window(self.mss),
         }
     }
 

@@ -1,5 +1,6 @@
 use super::filters::volume;
 use super::*;
+use crate::congestion::initial_window;
 
 const MSS: u32 = 1000;
 /// 1 MB/s.

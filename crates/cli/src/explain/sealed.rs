@@ -1,0 +1,152 @@
+//! Sealed first flights (`docs/spec/sealed.md`), as far as a capture shows them: the first bytes of both streams are in clear.
+
+use firstflight_seal::{Answer, MAX_N, MIN_N, Outcome};
+use firstflight_wire::SeqNum;
+use serde::Serialize;
+
+/// As many bytes as both heads need.
+const KEPT: usize = 6;
+
+/// The beginning of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beginning {
+    seq: SeqNum,
+    bytes: [u8; KEPT],
+    len: u8,
+}
+
+impl Beginning {
+    /// Of a segment whose data begins with `seq`. `None` without data.
+    pub fn of(seq: SeqNum, data: &[u8]) -> Option<Self> {
+        let kept = data.get(..KEPT).unwrap_or(data);
+        let mut bytes = [0; KEPT];
+        bytes.get_mut(..kept.len())?.copy_from_slice(kept);
+        (!kept.is_empty()).then_some(Self { seq, bytes, len: kept.len() as u8 })
+    }
+
+    /// The one that is nearer to the beginning of the stream. Of two that begin together, the first one counts, and the
+    /// longer one if it goes on from there.
+    pub fn earlier(self, other: Self) -> Self {
+        match self.seq == other.seq {
+            true if other.bytes().starts_with(self.bytes()) => other,
+            true => self,
+            false if self.seq.min(other.seq) == self.seq => self,
+            false => other,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// How a server answered a flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answered {
+    /// TLS: it took the flight, or answers with an alert.
+    Tls,
+    /// It has no such key, or says so.
+    Reject,
+    /// Something else.
+    Other,
+    /// Not at all, in this capture.
+    None,
+}
+
+/// A sealed flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Sealed {
+    pub key_id: u8,
+    /// Bytes of the whole flight.
+    pub bytes: u32,
+    pub answer: Answered,
+    /// What became of it, if that can be told. Whether a request ran before the end of the handshake is encrypted.
+    #[serde(serialize_with = "name")]
+    pub outcome: Option<Outcome>,
+}
+
+fn name<S: serde::Serializer>(outcome: &Option<Outcome>, serializer: S) -> Result<S::Ok, S::Error> {
+    outcome.map(Outcome::name).serialize(serializer)
+}
+
+/// The flight at the beginning of a client's stream, if there is one. `early`: the transport took it in its first flight.
+pub fn judge(client: Option<Beginning>, server: Option<Beginning>, early: bool) -> Option<Sealed> {
+    let client = client?;
+    let (key_id, bytes) = flight(client.bytes())?;
+    let answer = match server.map(|server| Answer::read(server.bytes())) {
+        None | Some(Answer::More) => Answered::None,
+        Some(Answer::Tls) => Answered::Tls,
+        Some(Answer::Reject) => Answered::Reject,
+        Some(_) => Answered::Other,
+    };
+    let outcome = match answer {
+        Answered::Reject => Some(Outcome::StaleKey),
+        Answered::Tls if !early => Some(Outcome::TransportRefused),
+        Answered::Tls | Answered::Other => None,
+        Answered::None => Some(Outcome::Unknown),
+    };
+    Some(Sealed { key_id, bytes, answer, outcome })
+}
+
+/// Key id and length of the flight that begins with these bytes.
+fn flight(bytes: &[u8]) -> Option<(u8, u32)> {
+    let [0xff, 0x53, 0x11, key_id @ 1..=255, high, low] = *bytes else { return None };
+    let n = u16::from_be_bytes([high, low]);
+    (MIN_N..=MAX_N).contains(&usize::from(n)).then_some((key_id, KEPT as u32 + u32::from(n)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::*;
+    use super::super::tests::tell;
+    use super::*;
+    use firstflight_seal::REJECT;
+    use firstflight_wire::tcp::Flags;
+    use serde_json::json;
+
+    const FLIGHT: &[u8] = &[0xff, 0x53, 0x11, 3, 2, 0, 1, 2, 3];
+    const TLS: &[u8] = &[22, 3, 3, 0, 5, 2];
+
+    fn sealed(acked: u32, answer: &[u8]) -> Option<Sealed> {
+        let scene = Scene::default().client(0, syn(&cookie(&[1; 8]), FLIGHT));
+        scene.server(9, syn_ack(acked, &[], answer)).verdict().sealed
+    }
+
+    #[test]
+    fn what_the_first_bytes_say() {
+        let of = |answer, outcome| Some(Sealed { key_id: 3, bytes: 518, answer, outcome });
+        let all = FLIGHT.len() as u32;
+        assert_eq!(sealed(all, &REJECT), of(Answered::Reject, Some(Outcome::StaleKey)));
+        assert_eq!(sealed(all, TLS), of(Answered::Tls, None));
+        assert_eq!(sealed(0, TLS), of(Answered::Tls, Some(Outcome::TransportRefused)));
+        assert_eq!(sealed(all, b"HTTP/1.1"), of(Answered::Other, None));
+        assert_eq!(sealed(all, &[]), of(Answered::None, Some(Outcome::Unknown)));
+        let plain = Scene::default().client(0, syn(&cookie(&[1; 8]), TLS)).server(9, syn_ack(6, &[], TLS));
+        assert_eq!(plain.verdict().sealed, None);
+    }
+
+    #[test]
+    fn a_flight_behind_a_block_or_the_handshake_is_found() {
+        let flight = [&credential(63_250), FLIGHT].concat();
+        let scene = Scene::default().client(0, syn(&offer(), &flight)).server(9, syn_ack(0, &[], &[]));
+        assert_eq!(scene.verdict().sealed.unwrap().key_id, 3);
+        let later = Scene::default()
+            .client(0, syn(&[], &[]))
+            .server(9, syn_ack(0, &[], &[]))
+            .client(18, segment(CLIENT, Flags::ACK, CLIENT_ISN + 1, SERVER_ISN + 1, &[], FLIGHT))
+            .server(27, reply());
+        assert_eq!(later.verdict().sealed.unwrap().answer, Answered::Other);
+    }
+
+    #[test]
+    fn it_is_told_in_words_and_as_json() {
+        let packets = visit(false, 7, 0, syn(&cookie(&[1; 8]), FLIGHT), syn_ack(9, &[], &REJECT));
+        let told = tell(&pcapng(&packets), 10);
+        assert_eq!(
+            told.records[0]["seal"],
+            json!({"key_id": 3, "bytes": 518, "answer": "reject", "outcome": "stale-key"})
+        );
+        assert!(told.lines[0].contains("REJECT"), "{}", told.lines[0]);
+    }
+}

@@ -1,0 +1,20 @@
+//! Why `measure` cannot do what was asked.
+
+use crate::get::target::TargetError;
+use std::io;
+use std::net::SocketAddr;
+
+/// Why `measure` stopped before the first visit. The user can correct all of these.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// A URL that cannot be fetched.
+    #[error("{0:?}: {1}")]
+    Target(String, TargetError),
+    /// TLS cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(firstflight_tls::ConfigError),
+    /// The named resolver cannot be used.
+    #[error("cannot use the resolver {0}: {1}")]
+    Resolver(SocketAddr, io::Error),
+}

@@ -1,0 +1,277 @@
+//! One visit, with the times of its parts.
+
+use super::connect::{Connected, connect};
+use crate::get::target::{Host, Target, is_one_host};
+use crate::observed::observe;
+use bytes::Bytes;
+use firstflight::record::Names;
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, CONNECTION, HOST, LOCATION, USER_AGENT};
+use hyper_util::rt::TokioIo;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What all visits have in common.
+pub struct Means {
+    /// The resolver that the user named.
+    pub names: Option<Names>,
+    /// Set if a URL needs it.
+    #[cfg(feature = "tls")]
+    pub tls: Option<firstflight_tls::Connector>,
+    /// How long a visit may take.
+    pub timeout: Duration,
+}
+
+/// The parts of a visit's time, as curl has them, but each without those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Of the name. `None` if the URL has an address.
+    pub lookup: Option<Duration>,
+    /// TCP's handshake.
+    pub handshake: Duration,
+    /// TLS's handshake. `None` without TLS.
+    pub tls: Option<Duration>,
+    /// From the request to the first byte of the response.
+    pub request: Duration,
+    /// From there to the last byte.
+    pub transfer: Duration,
+}
+
+impl Parts {
+    /// All of the time.
+    pub fn total(&self) -> Duration {
+        let optional = self.lookup.unwrap_or_default() + self.tls.unwrap_or_default();
+        optional + self.handshake + self.request + self.transfer
+    }
+}
+
+/// A visit that was answered.
+#[derive(Debug, Clone)]
+pub struct Visit {
+    pub parts: Parts,
+    /// How long the handshake of the address that answered took: less than the part if another address was tried first.
+    pub round_trip: Duration,
+    pub remote: SocketAddr,
+    pub status: u16,
+    pub bytes: u64,
+    location: Option<String>,
+}
+
+impl Visit {
+    #[cfg(test)]
+    pub fn of(parts: Parts) -> Self {
+        let remote = SocketAddr::from(([192, 0, 2, 1], 80));
+        Self { parts, round_trip: parts.handshake, remote, status: 200, bytes: 1000, location: None }
+    }
+
+    /// Where a redirect leads to.
+    pub fn redirect(&self) -> Option<String> {
+        self.location.clone().filter(|_| matches!(self.status, 301 | 302 | 303 | 307 | 308))
+    }
+}
+
+/// The part of a visit that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Lookup,
+    Handshake,
+    #[cfg(feature = "tls")]
+    Tls,
+    Request,
+    Transfer,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lookup => "no address of the name",
+            Self::Handshake => "no answer to the SYN",
+            #[cfg(feature = "tls")]
+            Self::Tls => "no end of TLS's handshake",
+            Self::Request => "no response",
+            Self::Transfer => "no end of the response",
+        })
+    }
+}
+
+/// Why a visit has no times.
+#[derive(Debug, thiserror::Error)]
+pub enum VisitError {
+    /// The resolver is at fault, or the name.
+    #[error("cannot look up {}: {}", .0, crate::error::one_line(.1))]
+    Lookup(String, io::Error),
+    /// The server or the path is at fault.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(SocketAddr, io::Error),
+    /// The server is at fault, or its certificate is not trusted.
+    #[cfg(feature = "tls")]
+    #[error("TLS: {0}; measure speaks TLS 1.3 only")]
+    Tls(firstflight_tls::ConnectError),
+    /// The server's certificate. It has nothing to do with versions.
+    #[cfg(feature = "tls")]
+    #[error("TLS: {0}; name its authority with --ca-file")]
+    Certificate(firstflight_tls::ConnectError),
+    /// The URL cannot be in a request.
+    #[error("{0}")]
+    Request(hyper::http::Error),
+    /// The server or the path is at fault.
+    #[error("HTTP: {}", innermost(.0))]
+    Http(#[from] hyper::Error),
+    /// It took too long.
+    #[error("{} within {} (--timeout)", .0, humantime::format_duration(*.1))]
+    Timeout(Stage, Duration),
+}
+
+impl VisitError {
+    /// The part that failed, for programs.
+    pub const fn stage(&self) -> &'static str {
+        match self {
+            Self::Lookup(..) | Self::Timeout(Stage::Lookup, _) => "lookup",
+            Self::Connect(..) | Self::Timeout(Stage::Handshake, _) => "handshake",
+            #[cfg(feature = "tls")]
+            Self::Tls(_) | Self::Certificate(_) | Self::Timeout(Stage::Tls, _) => "tls",
+            Self::Request(_) | Self::Timeout(Stage::Request, _) => "request",
+            Self::Http(_) | Self::Timeout(Stage::Transfer, _) => "transfer",
+        }
+    }
+}
+
+/// What happened. hyper's own message says only where.
+fn innermost(error: &hyper::Error) -> &dyn std::error::Error {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause
+}
+
+/// Visits `target`.
+///
+/// # Errors
+/// See [`VisitError`].
+pub async fn visit(means: &Means, target: &Target) -> Result<Visit, VisitError> {
+    let mut stage = Stage::Lookup;
+    let done = tokio::time::timeout(means.timeout, attempt(means, target, &mut stage)).await;
+    done.unwrap_or(Err(VisitError::Timeout(stage, means.timeout)))
+}
+
+async fn attempt(means: &Means, target: &Target, stage: &mut Stage) -> Result<Visit, VisitError> {
+    let began = Instant::now();
+    let addresses = look_up(means, target).await?;
+    let found = Instant::now();
+    *stage = Stage::Handshake;
+    let connected = connect(&addresses).await;
+    let Connected { stream, took } = connected.map_err(|(at, error)| VisitError::Connect(at, error))?;
+    let opened = Instant::now();
+    let remote =
+        stream.peer_addr().map_err(|error| VisitError::Connect(SocketAddr::from(([0; 4], 0)), error))?;
+    // The request goes at once, whatever was sent before. A failure only makes it later.
+    let _ = stream.set_nodelay(true);
+    let times =
+        |tls| Begun { lookup: is_named(target).then(|| found - began), handshake: opened - found, tls };
+    #[cfg(feature = "tls")]
+    if let (true, Some(connector)) = (target.tls, &means.tls) {
+        *stage = Stage::Tls;
+        // As a stranger: a ticket of the visit before would shorten the handshake.
+        connector.forget();
+        let stream = connector.connect_over(stream, &target.server, firstflight::FirstFlight::empty()).await;
+        let stream = stream.map_err(|error| match error {
+            firstflight_tls::ConnectError::Certificate(_) => VisitError::Certificate(error),
+            error => VisitError::Tls(error),
+        })?;
+        let tls = Some(opened.elapsed());
+        return exchange(target, stream, stage).await.map(|seen| seen.visit(times(tls), took, remote));
+    }
+    exchange(target, stream, stage).await.map(|seen| seen.visit(times(None), took, remote))
+}
+
+fn is_named(target: &Target) -> bool {
+    matches!(target.host, Host::Name(_))
+}
+
+async fn look_up(means: &Means, target: &Target) -> Result<Vec<SocketAddr>, VisitError> {
+    let name = match &target.host {
+        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
+        Host::Name(name) => name,
+    };
+    let fail = |error| VisitError::Lookup(name.clone(), error);
+    let found: Vec<IpAddr> = match &means.names {
+        Some(names) => names.all_addresses(name, true).await.map_err(fail)?,
+        None => {
+            let found = tokio::net::lookup_host((name.as_str(), target.port)).await.map_err(fail)?;
+            found.map(|address| address.ip()).collect()
+        }
+    };
+    let usable = found.into_iter().filter(|ip| is_one_host(*ip));
+    let addresses: Vec<_> = usable.map(|ip| SocketAddr::new(ip, target.port)).collect();
+    if addresses.is_empty() { Err(fail(io::Error::other("it has no address"))) } else { Ok(addresses) }
+}
+
+/// The parts before the request.
+struct Begun {
+    lookup: Option<Duration>,
+    handshake: Duration,
+    tls: Option<Duration>,
+}
+
+/// What became of the request.
+struct Seen {
+    request: Duration,
+    transfer: Duration,
+    status: u16,
+    bytes: u64,
+    location: Option<String>,
+}
+
+impl Seen {
+    fn visit(self, begun: Begun, round_trip: Duration, remote: SocketAddr) -> Visit {
+        let Begun { lookup, handshake, tls } = begun;
+        let Self { request, transfer, status, bytes, location } = self;
+        let parts = Parts { lookup, handshake, tls, request, transfer };
+        Visit { parts, round_trip, remote, status, bytes, location }
+    }
+}
+
+/// Sends the request and reads the response.
+async fn exchange<S>(target: &Target, stream: S, stage: &mut Stage) -> Result<Seen, VisitError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    *stage = Stage::Request;
+    let request = Request::get(&target.path)
+        .header(HOST, &target.authority)
+        .header(USER_AGENT, concat!("firstflight/", env!("CARGO_PKG_VERSION")))
+        .header(ACCEPT, "*/*")
+        .header(CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(VisitError::Request)?;
+    let (observed, watch) = observe(stream);
+    let asked = Instant::now();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(observed)).await?;
+    let response = sender.send_request(request);
+    let received = async {
+        let mut response = response.await?;
+        *stage = Stage::Transfer;
+        let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
+        let mut bytes = 0;
+        while let Some(frame) = response.body_mut().frame().await {
+            bytes += frame?.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        let ended = Instant::now();
+        let first = watch.first_byte().unwrap_or(ended);
+        let (request, transfer) = (first - asked, ended - first);
+        Ok::<_, VisitError>(Seen { request, transfer, status: response.status().as_u16(), bytes, location })
+    };
+    let (mut received, connection) = (pin!(received), pin!(connection));
+    tokio::select! {
+        result = &mut received => result,
+        // The connection's errors are also reported by the response and the body.
+        _ = connection => received.await,
+    }
+}

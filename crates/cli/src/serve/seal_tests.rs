@@ -1,0 +1,77 @@
+use super::*;
+use firstflight_seal::{Farm, SealKey};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+const MEMORY: Memory = Memory { first_start: true, per_site: false };
+
+fn key_file(seed: u8, name: &str) -> KeyFile {
+    let key = SealKey::from_bytes(&[seed; 32]).unwrap();
+    KeyFile::new(name.parse().unwrap(), key, (now() + 3600) as u32)
+}
+
+fn options(files: &[&Path], names: &[&str]) -> Seal {
+    Seal {
+        seal: files.iter().map(|path| path.to_path_buf()).collect(),
+        seal_name: names.iter().map(|name| name.parse().unwrap()).collect(),
+        seal_port: None,
+        seal_openings: None,
+    }
+}
+
+fn refuses(files: &[&Path], names: &[&str]) -> String {
+    options(files, names).prepare(443, MEMORY).err().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn each_name_is_served_with_the_keys_of_a_public_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, two, copy] = ["one", "two", "copy"].map(|name| directory.path().join(name));
+    key_file(1, "one.example").create(&one).unwrap();
+    key_file(2, "two.example").create(&two).unwrap();
+    key_file(3, "one.example").create(&copy).unwrap();
+    assert!(options(&[], &[]).prepare(443, MEMORY).unwrap().is_none());
+    let both = options(&[&one, &two], &["www.example@two.example"]).prepare(443, MEMORY).unwrap().unwrap();
+    assert_eq!(both.identities().len(), 3);
+    let (server, _) = both.server(None).unwrap();
+    assert_eq!(server.records().len(), 2);
+    assert!(refuses(&[&one, &copy], &[]).contains("two files have keys of one.example"));
+    assert!(refuses(&[&one, &two], &["www.example"]).contains("www.example@PUBLIC"));
+    assert!(refuses(&[&one], &["a.example@b.example"]).contains("no --seal file has keys of b.example"));
+    assert!(refuses(&[&directory.path().join("none")], &[]).contains("firstflight seal keygen"));
+}
+
+#[tokio::test]
+async fn a_changed_file_gives_new_keys_and_a_wrong_one_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("seal.key");
+    let first = key_file(1, "one.example");
+    first.create(&path).unwrap();
+    let prepared = options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
+    let (server, Following { mut sources, .. }) = prepared.server(None).unwrap();
+    let newest = || *server.record().unwrap().entries()[0].key().unwrap();
+    let [one, two] = [1, 2].map(|seed| SealKey::from_bytes(&[seed; 32]).unwrap().public());
+    let other = key_file(3, "other.example");
+    other.replace(&path).unwrap();
+    sources[0].look(&server, true);
+    assert_eq!(newest(), one, "another public name");
+    let key = SealKey::from_bytes(&[2; 32]).unwrap();
+    first.rotated(key, (now() + 7200) as u32, now()).unwrap().replace(&path).unwrap();
+    sources[0].look(&server, false);
+    assert_eq!(newest(), two);
+    assert!(sources[0].keys.is_empty(), "a copy of the keys");
+}
+
+#[tokio::test]
+async fn the_secret_of_a_farm_goes_forward_in_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("farm.seal");
+    let before = now() - 5 * 86_400;
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let farm = Farm::generate("www.example".parse().unwrap(), 86_400, 3600, before, &mut rng).unwrap();
+    let index = farm.index();
+    KeyFile::Farm(farm).create(&path).unwrap();
+    options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
+    let KeyFile::Farm(farm) = KeyFile::read(&path).unwrap() else { panic!() };
+    assert!(farm.index() > index, "the old secret is still there");
+}

@@ -1,0 +1,84 @@
+//! The table as text and as JSON.
+
+use super::{Compare, REQUEST, RESPONSE, Row, Source};
+use crate::figure::rounded;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+}
+
+/// Two tables: numbers, and words.
+pub fn table(all: &[Row], options: &Compare) -> String {
+    let mut out = format!(
+        "round-trip time 100 ms, request {} B, response {RESPONSE} B, seed {}, hits {}, requests {}\n\n",
+        REQUEST.len(),
+        options.seed,
+        options.hits,
+        options.requests
+    );
+    let _ = writeln!(
+        out,
+        "{:<30}{:>7}{:>7}{:>8}{:>8}{:>9}{:>8}{:>7}  source",
+        "", "first", "later", "blind", "stolen", "memory", "copies", "moved"
+    );
+    for row in all {
+        let numbers = &row.numbers;
+        let copies = numbers.replayed.map_or_else(|| "-".into(), |copies| copies.to_string());
+        let source = match row.source {
+            Source::Run(by) => format!("run: {by}"),
+            Source::Formula(formula) => format!("formula: {formula}"),
+        };
+        let _ = writeln!(
+            out,
+            "{:<30}{:>7}{:>7}{:>8}{:>8}{:>9}{copies:>8}{:>7}  {source}",
+            row.name,
+            number(numbers.first, 2),
+            number(numbers.later, 2),
+            number(numbers.blind, 1),
+            number(numbers.stolen, 1),
+            number(numbers.memory, 0),
+            number(numbers.moved, 2),
+        );
+    }
+    out.push_str(
+        "first, later: round trips to the first byte of the response, at first and at later contact, from the known \
+         address\nblind, stolen: bytes that a victim gets for each byte of a first flight in its name, from an attacker \
+         without its credential and with it\nmemory: bytes that the server keeps for each such first flight \
+         (blind)\ncopies: executions of a first flight that is sent again twice, 1 s and 101 s after it was \
+         over\nmoved: round trips of a new connection from another network\n-: does not apply, or no number is \
+         known\n\n",
+    );
+    let _ = writeln!(out, "{:<30}an observer can link; a move costs beside `moved`; what is left out", "");
+    for row in all {
+        let _ = writeln!(out, "{:<30}links: {}", row.name, row.links);
+        let _ = writeln!(out, "{:<30}move: {}", "", row.moving);
+        if !row.leaves_out.is_empty() {
+            let _ = writeln!(out, "{:<30}left out: {}", "", row.leaves_out);
+        }
+    }
+    out.trim_end().to_owned()
+}
+
+/// Every row.
+pub fn json(all: &[Row], options: &Compare) -> String {
+    let value = |value: Option<f64>| value.map(|value| rounded(value, 3));
+    let one = |row: &Row| {
+        let numbers = &row.numbers;
+        let (source, by) = match row.source {
+            Source::Run(by) => ("run", by),
+            Source::Formula(formula) => ("formula", formula),
+        };
+        json!({
+            "name": row.name, "source": source, "by": by, "first_rtt": value(numbers.first),
+            "later_rtt": value(numbers.later), "reflected_blind": value(numbers.blind),
+            "reflected_stolen": value(numbers.stolen), "memory_bytes": value(numbers.memory),
+            "copies_executed": numbers.replayed, "moved_rtt": value(numbers.moved), "links": row.links,
+            "moving": row.moving, "leaves_out": row.leaves_out,
+        })
+    };
+    let rows: Vec<Value> = all.iter().map(one).collect();
+    json!({ "seed": options.seed, "hits": options.hits, "requests": options.requests, "rows": rows })
+        .to_string()
+}

@@ -1,0 +1,227 @@
+//! The rows of the table.
+
+use super::engine::{self, Kind};
+use super::{Compare, Failed, Row, Source, formulas, inside, quic, tcpct, tls};
+
+type Make = fn(&Compare) -> Result<Row, Failed>;
+
+/// In the order of the table.
+pub const MAKE: [Make; 20] = [
+    handshake,
+    persistent,
+    preconnect,
+    spdy,
+    ttcp,
+    tcpct_row,
+    rapid_restart,
+    fast_open,
+    asap,
+    asap_inside,
+    rsa_512,
+    dnssec,
+    udt,
+    tls_plain,
+    tls_fast_open,
+    quic_one,
+    quic_zero,
+    quic_retry,
+    quic_token,
+    sealed,
+];
+
+const ENGINE: Source = Source::Run("engine");
+const ADDRESS: &str = "the address";
+const AGAIN: &str = "the connection ends; a new one";
+
+fn row(name: &'static str, source: Source, numbers: super::Numbers) -> Row {
+    Row { name, source, numbers, links: ADDRESS, moving: AGAIN, leaves_out: "" }
+}
+
+fn handshake(options: &Compare) -> Result<Row, Failed> {
+    let numbers = engine::numbers(Kind::Handshake, options.seed)?;
+    Ok(Row {
+        leaves_out: "an attacker sends a SYN without data; its SYN-ACK is repeated",
+        ..row("TCP: handshake", ENGINE, numbers)
+    })
+}
+
+fn persistent(options: &Compare) -> Result<Row, Failed> {
+    let numbers = engine::numbers(Kind::Persistent, options.seed)?;
+    Ok(Row {
+        links: "the connection",
+        leaves_out: "later: on a connection that is still open; memory for idle connections; the idle restart of the window",
+        ..row("TCP: persistent connection", ENGINE, numbers)
+    })
+}
+
+fn preconnect(options: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "the address, and what the browser guesses",
+        leaves_out: "connections that nobody uses, and their memory at servers; the rest as TCP's handshake",
+        ..row("PRECONNECT", Source::Formula("later = 2 - hits"), formulas::preconnect(options))
+    })
+}
+
+fn spdy(options: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "all requests to the site",
+        leaves_out: "head-of-line blocking after a loss; TLS' round trips, which SPDY had; the rest as TCP's handshake",
+        ..row(
+            "like SPDY: one connection",
+            Source::Formula("later = 1 + 1/requests, mean"),
+            formulas::spdy(options),
+        )
+    })
+}
+
+fn ttcp(options: &Compare) -> Result<Row, Failed> {
+    let numbers = engine::numbers(Kind::Ttcp, options.seed)?;
+    Ok(Row {
+        links: "the address, and a counter over all connections",
+        leaves_out: "CC.NEW, CC.ECHO and the shorter TIME-WAIT; spoofed: the victim has visited before; memory also grows by a count for each host, for good",
+        ..row("T/TCP", Source::Run("engine, TAO in front"), numbers)
+    })
+}
+
+fn tcpct_row(_: &Compare) -> Result<Row, Failed> {
+    let numbers = tcpct::numbers();
+    if tcpct::rest() != Some(2.0) {
+        return Err(Failed("TCPCT", "the rest of a response takes two round trips".into()));
+    }
+    Ok(Row {
+        leaves_out: "loss; what does not fit into the SYN-ACK takes 2 RTT; RFC 6013's own limits of data in SYN-ACKs (the model fills one packet)",
+        ..row("TCPCT", Source::Run("small model"), numbers)
+    })
+}
+
+fn rapid_restart(_: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "the address, and the cookie of the last connection",
+        leaves_out: "from the Fast Open paper's description (8): the control block is kept at one server of a farm, so 1 becomes 2 at another",
+        ..row("Rapid-Restart", Source::Formula("first = 2, later = 1"), formulas::rapid_restart())
+    })
+}
+
+fn fast_open(options: &Compare) -> Result<Row, Failed> {
+    let numbers = engine::numbers(Kind::FastOpen, options.seed)?;
+    Ok(Row {
+        links: "the address, and a cookie for each server",
+        leaves_out: "plain cookies and no response limit; one-time cookies and other policies: `attack reflection`, `attack replay`",
+        ..row("TCP Fast Open", ENGINE, numbers)
+    })
+}
+
+fn asap(options: &Compare) -> Result<Row, Failed> {
+    let numbers = engine::numbers(Kind::Asap, options.seed)?;
+    Ok(Row {
+        links: "the address, and the key until the client changes it",
+        moving: "2, until a verifier has certified the new address",
+        leaves_out: "the verifier: one exchange for each address, not for each server; CPU time for signatures (`steps`)",
+        ..row("ASAP", ENGINE, numbers)
+    })
+}
+
+fn asap_inside(_: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "as ASAP; the resolver sees sealed names",
+        moving: "as at first contact, until proved again",
+        leaves_out: "WITH the lookup of an address that is not cached, which the other rows need before (1 RTT more each); few networks let it through; attacks: `attack dns`",
+        ..row("ASAP inside the lookup", Source::Run("engine, `lookup`"), inside::numbers()?)
+    })
+}
+
+fn rsa_512(_: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "the address, and the key until the client changes it",
+        moving: "2, until a verifier has certified the new address",
+        leaves_out: "the thesis' 1.5 ms to sign and 0.326 ms to verify as round trips of 100 ms; RSA-512 can be factored within hours today, so anybody can forge",
+        ..row("ASAP with RSA-1024/512", Source::Formula("1 + (sign + verify)/RTT"), formulas::rsa())
+    })
+}
+
+fn dnssec(_: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "the address, and its key in the DNS",
+        moving: "the new network's zone must sign a key first",
+        leaves_out: "the server's lookup of the key takes an RTT as to the client (uncached; more if the chain is not cached), later none; the thesis' ch. 8",
+        ..row(
+            "DNSSEC instead of a verifier",
+            Source::Formula("first = 1 + lookup/RTT, later = 1"),
+            formulas::dnssec(),
+        )
+    })
+}
+
+fn udt(_: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        leaves_out: "UDT's own recovery; the first answer is as long as the first message; `transfer` runs it",
+        ..row("like UDT", Source::Formula("cookie + handshake + request = 3"), formulas::udt())
+    })
+}
+
+fn tls_plain(options: &Compare) -> Result<Row, Failed> {
+    let numbers = tls::numbers(false, options.seed)?;
+    Ok(Row {
+        links: "the address; tickets are used once",
+        leaves_out: "later: with a ticket and early data; memory as TCP's handshake",
+        ..row("TLS 1.3 over TCP", Source::Run("rustls on the engine"), numbers)
+    })
+}
+
+fn tls_fast_open(options: &Compare) -> Result<Row, Failed> {
+    let numbers = tls::numbers(true, options.seed)?;
+    Ok(Row {
+        links: "the address, and the cookie; tickets are used once",
+        leaves_out: "one server whose tickets are good once; without that memory, as in a farm, a copy runs (RFC 8446, 8)",
+        ..row("TLS 1.3 over Fast Open", Source::Run("rustls on the engine"), numbers)
+    })
+}
+
+const MIGRATES: &str = "an open connection continues (RFC 9000, 9)";
+const QUIC: Source = Source::Run("quinn");
+
+fn quic_row(name: &'static str, options: &Compare, early: bool, proved: bool) -> Result<Row, Failed> {
+    let numbers = quic::numbers(quic::Kind { early, proved }, options.seed)?;
+    Ok(Row { links: ADDRESS, moving: MIGRATES, ..row(name, QUIC, numbers) })
+}
+
+fn quic_one(options: &Compare) -> Result<Row, Failed> {
+    let leaves_out = "post-quantum key shares, which take two packets; HTTP/3; always encrypted";
+    Ok(Row { leaves_out, ..quic_row("QUIC", options, false, false)? })
+}
+
+fn quic_zero(options: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "the address; tickets are used once",
+        leaves_out: "one server whose tickets are good once; without that memory, as in a farm, a copy runs (RFC 8446, 8)",
+        ..quic_row("QUIC, 0-RTT", options, true, false)?
+    })
+}
+
+fn quic_retry(options: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "the address, and the token, used once",
+        leaves_out: "first contact is answered with Retry, later the token of the last connection saves that",
+        ..quic_row("QUIC, address token", options, false, true)?
+    })
+}
+
+fn quic_token(options: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "the address, and the token, used once",
+        leaves_out: "as above, with 0-RTT",
+        ..quic_row("QUIC, address token, 0-RTT", options, true, true)?
+    })
+}
+
+fn sealed(_: &Compare) -> Result<Row, Failed> {
+    Ok(Row {
+        links: "as ASAP or Fast Open, which carry it",
+        leaves_out: "with the server's seal key: one round trip at first contact, encrypted; run by `firstflight-lab tls` (docs/tls.md), not here",
+        ..row(
+            "sealed first flight",
+            Source::Formula("as the SYN that carries it"),
+            super::Numbers { first: Some(1.0), later: Some(1.0), ..super::Numbers::default() },
+        )
+    })
+}

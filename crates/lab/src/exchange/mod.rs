@@ -1,0 +1,295 @@
+//! A client and a server on one path in virtual time, with any application at either end: the world of `transfer` and
+//! `compare`.
+
+pub mod session;
+#[cfg(test)]
+mod tests;
+
+use crate::attack::world::clock_at;
+use crate::certified;
+use firstflight_credential::asap::{BudgetConfig, PrivateKey};
+use firstflight_credential::{
+    CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
+};
+use firstflight_link::path::{Duplex, PathConfig, PathError};
+use firstflight_stack::{CarrierConfig, Config, ConnId, ConnectConfig, ListenConfig, ListenerId, Stack};
+use firstflight_wire::Instant;
+use firstflight_wire::ip::Packet;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use session::Session;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// The client's address on another network.
+pub const MOVED: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
+/// An address whose packets only an attacker sends.
+pub const VICTIM: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99));
+pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 80));
+pub const PORT: u16 = 80;
+/// UDP ports of the carrier.
+const CLIENT_UDP: u16 = 5000;
+pub const SERVER_UDP: u16 = 4433;
+/// When everything begins.
+pub const BEGIN: Instant = Instant::from_secs(1000);
+/// Most first flights of the server that wait for their ACK.
+const PENDING: u32 = 1024;
+/// Entries of the server's memory of requests.
+const REPLAYS: usize = 1 << 10;
+/// First bytes of a message that is no IP packet: the cookie exchange of a transport like UDT.
+const GREETING: u8 = 0xff;
+/// Length of such a message with its headers: IP, UDP, UDT's header and handshake (draft-gg-udt-03, 4.3).
+const GREETING_LEN: usize = 20 + 8 + 16 + 48;
+/// How long UDT waits before it repeats one (`CUDT::connect` of UDT 4).
+const GREETING_EVERY: Duration = Duration::from_millis(250);
+
+/// Changes a packet, and says whether it may pass.
+pub type Gate = Box<dyn FnMut(&mut Vec<u8>) -> bool>;
+/// Makes the application of each connection that the server accepts.
+pub type Service = Box<dyn FnMut() -> Box<dyn Session>>;
+
+/// Settings.
+pub struct Setting {
+    /// Each direction of the path.
+    pub path: PathConfig,
+    /// Settings of all connections.
+    pub tcp: firstflight_tcp::Config,
+    /// Chooses what happens on the path, and the stacks' own numbers.
+    pub seed: u64,
+}
+
+/// The world.
+pub struct Exchange {
+    pub now: Instant,
+    pub client: Stack,
+    pub server: Stack,
+    pub wire: Duplex,
+    /// The server's applications.
+    pub serving: BTreeMap<ConnId, Box<dyn Session>>,
+    pub gate: Option<Gate>,
+    /// Changes the client's packets as they leave.
+    pub leave: Option<Gate>,
+    /// IP bytes that the server has sent to [`VICTIM`].
+    pub reflected: u64,
+    /// The client's packets, if they are kept.
+    pub overheard: Option<Vec<Vec<u8>>>,
+    listener: ListenerId,
+    service: Service,
+    certificate: Arc<firstflight_credential::asap::ClientCertificate>,
+    random: ChaCha20Rng,
+    greeted: bool,
+    out: Vec<u8>,
+}
+
+/// The server's cookie keys.
+pub fn keys() -> KeyRing {
+    KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16]))
+}
+
+fn stack(ip: &[IpAddr], udp: u16, secret: u8, setting: &Setting) -> Stack {
+    let mut bytes = [secret; 32];
+    bytes[..8].copy_from_slice(&setting.seed.to_le_bytes());
+    let mut config = Config::new(ip.to_vec(), bytes);
+    config.carrier = Some(CarrierConfig::new(udp).probe(false));
+    config.tcp = setting.tcp.clone();
+    config.limits.asap = BudgetConfig::default();
+    let mut stack = Stack::new(config, BEGIN);
+    stack.handle_clock(clock_at(BEGIN));
+    stack
+}
+
+impl Exchange {
+    /// Makes both ends. `service` serves each connection.
+    ///
+    /// # Errors
+    /// A setting of the path is not valid.
+    pub fn new(setting: &Setting, service: Service) -> Result<Self, PathError> {
+        let mut server = stack(&[SERVER], SERVER_UDP, 2, setting);
+        let pending = Arc::new(PendingLimit::with_clients(PENDING, PENDING));
+        let mut listen = ListenConfig::new(SocketAddr::new(SERVER, PORT));
+        listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys()), Arc::clone(&pending)));
+        let unix_ms = clock_at(BEGIN).unix_ms;
+        let guard =
+            ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, REPLAYS, unix_ms - 600_000);
+        listen.asap = certified::policy(true, Arc::new(guard), &pending);
+        let listener = server.listen(listen).unwrap_or_else(|_| unreachable!("nobody else listens"));
+        let at = (BEGIN, unix_ms / 1000);
+        let key = PrivateKey::from_seed(&[2; 32]);
+        let certificate = certified::certificate(key, CLIENT, at, (certified::LASTS, 1))
+            .unwrap_or_else(|| unreachable!("a certificate of constants"));
+        Ok(Self {
+            now: BEGIN,
+            client: stack(&[CLIENT, MOVED], CLIENT_UDP, 1, setting),
+            server,
+            wire: Duplex::new(setting.path.clone(), setting.path.clone(), setting.seed)?,
+            serving: BTreeMap::new(),
+            gate: None,
+            leave: None,
+            reflected: 0,
+            overheard: None,
+            listener,
+            service,
+            certificate: Arc::new(certificate),
+            random: ChaCha20Rng::seed_from_u64(setting.seed),
+            greeted: false,
+            out: vec![0; 2048],
+        })
+    }
+
+    /// Settings of a connect with the client's certificate.
+    pub fn certified(&self) -> ConnectConfig {
+        certified::connect(&self.certificate, self.now)
+    }
+
+    /// Connects with `data` as the beginning of the stream, runs `session` on the connection until it is over, and
+    /// returns it. It is not over if the connection ended before, or after `patience`.
+    pub fn visit<S: Session>(
+        &mut self,
+        data: &[u8],
+        config: &ConnectConfig,
+        mut session: S,
+        patience: Duration,
+    ) -> S {
+        let end = self.now + patience;
+        let remote = SocketAddr::new(SERVER, PORT);
+        let Ok((id, _)) = self.client.connect(remote, data, config, self.now) else { return session };
+        loop {
+            self.serve();
+            let over = session.run(&mut self.client, id, self.now) || self.client.info(id).is_none();
+            self.flush();
+            if over || !self.step(end) {
+                self.client.release(id, self.now);
+                return session;
+            }
+        }
+    }
+
+    /// One request on an open connection of [`Exchange::open`].
+    pub fn resume<S: Session>(&mut self, id: ConnId, mut session: S, patience: Duration) -> S {
+        let end = self.now + patience;
+        loop {
+            self.serve();
+            let over = session.run(&mut self.client, id, self.now);
+            self.flush();
+            if over || !self.step(end) {
+                return session;
+            }
+        }
+    }
+
+    /// Connects, with `data` as the beginning of the stream.
+    pub fn open(&mut self, data: &[u8], config: &ConnectConfig) -> Option<ConnId> {
+        let remote = SocketAddr::new(SERVER, PORT);
+        self.client.connect(remote, data, config, self.now).ok().map(|(id, _)| id)
+    }
+
+    /// Runs for `time`.
+    pub fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.serve();
+            self.flush();
+            if !self.step(end) {
+                self.now = end;
+                return;
+            }
+        }
+    }
+
+    /// An exchange of messages before the connection, as of UDT's cookie: one round trip, repeated every 250 ms.
+    /// False if no answer came.
+    pub fn greet(&mut self, patience: Duration) -> bool {
+        let end = self.now + patience;
+        self.greeted = false;
+        while self.now < end {
+            self.wire.a_to_b.send(self.now, &[GREETING; GREETING_LEN]);
+            let again = (self.now + GREETING_EVERY).min(end);
+            while self.step(again) {
+                self.serve();
+                self.flush();
+                if self.greeted {
+                    return true;
+                }
+            }
+            self.now = again;
+        }
+        false
+    }
+
+    /// Sends a packet to the server, as if from any address.
+    pub fn inject(&mut self, packet: &[u8]) {
+        self.wire.a_to_b.send(self.now, packet);
+    }
+
+    /// Goes to the next event before `end`, and delivers what arrives. False if there is none.
+    fn step(&mut self, end: Instant) -> bool {
+        let timers = [self.client.poll_timeout(), self.server.poll_timeout(), self.wire.next_arrival()];
+        let Some(next) = timers.into_iter().flatten().min().filter(|next| *next <= end) else { return false };
+        self.now = next.max(self.now);
+        while let Some(mut packet) = self.wire.a_to_b.poll_deliver(self.now) {
+            if packet.first() == Some(&GREETING) {
+                self.wire.b_to_a.send(self.now, &packet);
+            } else if self.gate.as_mut().is_none_or(|gate| gate(&mut packet)) {
+                self.server.handle_packet(self.now, &packet);
+            }
+            self.wire.a_to_b.recycle(packet);
+        }
+        while let Some(packet) = self.wire.b_to_a.poll_deliver(self.now) {
+            if packet.first() == Some(&GREETING) {
+                self.greeted = true;
+            } else {
+                self.client.handle_packet(self.now, &packet);
+            }
+            self.wire.b_to_a.recycle(packet);
+        }
+        self.client.handle_timeout(self.now);
+        self.server.handle_timeout(self.now);
+        true
+    }
+
+    /// The server verifies signatures, and its applications run.
+    fn serve(&mut self) {
+        while let Some(flights) = self.server.poll_verifications() {
+            let verdicts = flights.verify(&mut self.random);
+            self.server.handle_verified(flights, &verdicts, self.now);
+        }
+        while let Some(id) = self.server.accept(self.listener) {
+            self.serving.insert(id, (self.service)());
+        }
+        while self.server.poll_event().is_some() {}
+        while self.client.poll_event().is_some() {}
+        let (server, now) = (&mut self.server, self.now);
+        self.serving.retain(|id, session| {
+            let over = session.run(server, *id, now) || server.info(*id).is_none();
+            if over {
+                server.release(*id, now);
+            }
+            !over
+        });
+    }
+
+    fn flush(&mut self) {
+        let mut out = std::mem::take(&mut self.out);
+        while let Some(len) = self.client.poll_transmit(self.now, &mut out) {
+            let mut packet = out.get(..len).unwrap_or_default().to_vec();
+            if self.leave.as_mut().is_none_or(|leave| leave(&mut packet)) {
+                if let Some(overheard) = &mut self.overheard {
+                    overheard.push(packet.clone());
+                }
+                self.wire.a_to_b.send(self.now, &packet);
+            }
+        }
+        while let Some(len) = self.server.poll_transmit(self.now, &mut out) {
+            let packet = out.get(..len).unwrap_or_default();
+            if Packet::parse(packet).is_ok_and(|ip| ip.dst == VICTIM) {
+                self.reflected += len as u64;
+            } else {
+                self.wire.b_to_a.send(self.now, packet);
+            }
+        }
+        self.out = out;
+    }
+}

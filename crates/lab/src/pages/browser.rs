@@ -1,0 +1,384 @@
+//! The model of a browser: what it requests when, over which connections, and when the page has loaded.
+//!
+//! The document is scanned as it arrives. A style sheet or a script makes known what it names when it was processed. One
+//! main thread processes them; a script waits for the scripts and style sheets in front of it. Styles and scripts go
+//! before images, and images are held back while the head is incomplete. At most six connections to a host; requests
+//! that find none wait.
+
+mod connection;
+mod main_thread;
+
+use super::page::{Kind, Page};
+use super::server::Question;
+use super::way::{Opening, Way, sizes};
+use crate::line::{End, Net};
+use connection::{Arrived, Connection};
+use firstflight_stack::ConnectConfig;
+use firstflight_wire::Instant;
+use main_thread::MainThread;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Connections to one host.
+const CONNECTIONS: usize = 6;
+/// Images under way, over all hosts; and while the head is incomplete.
+const IMAGES: [usize; 2] = [10, 1];
+/// Until a lookup is sent again; it doubles.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
+/// The number of an answer to a ClientHello, and of the client's Finished.
+const HELLO: u32 = u32::MAX;
+/// How long a server takes for its part of a TLS handshake.
+const SIGNS: Duration = Duration::from_millis(1);
+
+/// How far a resource is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Nothing has named it.
+    Hidden,
+    /// It may be requested.
+    Known,
+    /// It is requested, on a connection that exists.
+    Asked,
+    /// All of it is there, and waits for the main thread.
+    Loaded,
+    /// Processed.
+    Done,
+}
+
+/// The lookup of a host's address.
+#[derive(Debug, Clone, Copy)]
+enum Lookup {
+    None,
+    Asked { again: Instant, waits: Duration },
+    Known,
+}
+
+/// What differs from run to run: how long servers think, and how long the main thread works.
+#[derive(Debug)]
+pub struct Jitter {
+    /// For each resource.
+    pub think: Vec<Duration>,
+    /// For each resource.
+    pub work: Vec<Duration>,
+}
+
+/// What a page took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub connections: usize,
+    pub requests: usize,
+    pub lookups: usize,
+}
+
+/// A browser that loads one page.
+pub struct Browser<'a> {
+    page: &'a Page,
+    way: Way,
+    jitter: &'a Jitter,
+    addresses: &'a [SocketAddr],
+    connect: Box<dyn Fn(Instant) -> ConnectConfig + 'a>,
+    stages: Vec<Stage>,
+    /// Body bytes that have arrived.
+    received: Vec<usize>,
+    /// Images that count against [`IMAGES`].
+    admitted: Vec<bool>,
+    lookups: Vec<Lookup>,
+    connections: Vec<Connection>,
+    main: MainThread,
+    pub counts: Counts,
+}
+
+impl<'a> Browser<'a> {
+    /// `connect` makes the settings of connections; `addresses` are the hosts'.
+    pub fn new(
+        page: &'a Page,
+        way: Way,
+        jitter: &'a Jitter,
+        addresses: &'a [SocketAddr],
+        connect: impl Fn(Instant) -> ConnectConfig + 'a,
+    ) -> Self {
+        let count = page.resources.len();
+        let mut stages = vec![Stage::Hidden; count];
+        if let Some(document) = stages.first_mut() {
+            *document = Stage::Known;
+        }
+        Self {
+            page,
+            way,
+            jitter,
+            addresses,
+            connect: Box::new(connect),
+            stages,
+            received: vec![0; count],
+            admitted: vec![false; count],
+            lookups: vec![Lookup::None; page.hosts],
+            connections: Vec::new(),
+            main: MainThread::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The `load` event: everything is there and processed.
+    pub fn has_loaded(&self) -> bool {
+        self.stages.iter().all(|stage| *stage == Stage::Done)
+    }
+
+    /// When [`Browser::run`] must be called.
+    pub fn wake(&self) -> Option<Instant> {
+        let lookups = self.lookups.iter().filter_map(|lookup| match lookup {
+            Lookup::Asked { again, .. } => Some(*again),
+            _ => None,
+        });
+        lookups.chain(self.main.busy_until()).min()
+    }
+
+    /// An address has arrived.
+    pub fn resolved(&mut self, host: usize) {
+        if let Some(lookup) = self.lookups.get_mut(host) {
+            *lookup = Lookup::Known;
+        }
+    }
+
+    /// Reads, processes, and requests.
+    pub fn run(&mut self, net: &mut Net) {
+        self.read(net);
+        self.process(net.now);
+        self.request(net);
+        self.look_up_again(net);
+    }
+
+    // --- what arrives ------------------------------------------------------------------------------
+
+    fn read(&mut self, net: &mut Net) {
+        let mut connections = std::mem::take(&mut self.connections);
+        connections.retain_mut(|connection| {
+            let gone = connection.poll(net, self.way, |arrived| self.arrived(arrived));
+            if gone {
+                for number in connection.asked.drain(..) {
+                    if let Some(stage) = self.stages.get_mut(number).filter(|stage| **stage == Stage::Asked) {
+                        *stage = Stage::Known;
+                    }
+                    if let Some(received) = self.received.get_mut(number) {
+                        *received = 0;
+                    }
+                }
+            }
+            !gone
+        });
+        self.connections = connections;
+    }
+
+    /// Takes a piece of a body. Returns whether that was all of it.
+    fn arrived(&mut self, arrived: Arrived) -> bool {
+        let Arrived { number, bytes } = arrived;
+        let Some(resource) = self.page.resources.get(number) else { return false };
+        self.received[number] += bytes;
+        if resource.kind == Kind::Html {
+            let share = self.received[number] as f64 / resource.size as f64;
+            self.reveal(number, share);
+        }
+        if self.received[number] < resource.size {
+            return false;
+        }
+        if resource.kind == Kind::Image {
+            self.stages[number] = Stage::Done;
+        } else {
+            self.stages[number] = Stage::Loaded;
+        }
+        true
+    }
+
+    /// Everything that `parent` names in its first part becomes known.
+    fn reveal(&mut self, parent: usize, share: f64) {
+        for (number, resource) in self.page.resources.iter().enumerate().skip(1) {
+            let named = resource.parent == parent && resource.at <= share;
+            if named && self.stages[number] == Stage::Hidden {
+                self.stages[number] = Stage::Known;
+            }
+        }
+    }
+
+    fn process(&mut self, now: Instant) {
+        loop {
+            while let Some(number) = self.main.finished(now) {
+                self.stages[number] = Stage::Done;
+                self.reveal(number, 1.0);
+            }
+            if self.main.busy_until().is_some() {
+                return;
+            }
+            let Some(next) = (0..self.stages.len()).find(|number| self.may_run(*number)) else { return };
+            self.main.begin(next, now + self.jitter.work[next]);
+        }
+    }
+
+    /// Whether the main thread may process this resource now.
+    fn may_run(&self, number: usize) -> bool {
+        if self.stages[number] != Stage::Loaded {
+            return false;
+        }
+        let waits =
+            self.page.resources[number].kind == Kind::Script && self.page.resources[number].parent == 0;
+        let in_front = || {
+            let before = self.page.resources.iter().zip(&self.stages).take(number).skip(1);
+            let of_document = before.filter(|(resource, _)| resource.parent == 0);
+            of_document.filter(|(resource, _)| matches!(resource.kind, Kind::Style | Kind::Script))
+        };
+        !waits || in_front().all(|(_, stage)| *stage == Stage::Done)
+    }
+
+    // --- what is requested --------------------------------------------------------------------------
+
+    fn request(&mut self, net: &mut Net) {
+        let mut order: Vec<usize> =
+            (0..self.stages.len()).filter(|number| self.stages[*number] == Stage::Known).collect();
+        order.sort_by_key(|number| (self.urgency(*number), *number));
+        let mut waiting = vec![0; self.page.hosts];
+        for number in order {
+            // A multiplexed connection may have taken it along.
+            if self.stages[number] == Stage::Known && self.admit(number) {
+                let host = self.page.resources[number].host;
+                waiting[host] += 1;
+                self.place(number, host, waiting[host], net);
+            }
+        }
+    }
+
+    /// Smaller numbers go first.
+    fn urgency(&self, number: usize) -> u8 {
+        let resource = &self.page.resources[number];
+        match resource.kind {
+            Kind::Html => 0,
+            Kind::Style => 1,
+            Kind::Script if resource.blocks => 1,
+            Kind::Script => 2,
+            Kind::Image => 3,
+        }
+    }
+
+    /// Whether a request may go to its host's connections. Only images are held back, and in HTTP/2 nothing is: the
+    /// server has the order.
+    fn admit(&mut self, number: usize) -> bool {
+        if self.page.resources[number].kind != Kind::Image || self.way.multiplexed || self.admitted[number] {
+            return true;
+        }
+        let head = self.page.resources.iter().zip(&self.stages).any(|(r, s)| r.blocks && *s != Stage::Done);
+        let under_way = (self.admitted.iter().zip(&self.stages))
+            .filter(|(admitted, stage)| **admitted && **stage < Stage::Loaded)
+            .count();
+        self.admitted[number] = under_way < IMAGES[usize::from(head)];
+        self.admitted[number]
+    }
+
+    /// Gives the request to a connection that is free, or opens one. `waiting` requests of the host have none,
+    /// including this one.
+    fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) {
+        if !matches!(self.lookups[host], Lookup::Known) {
+            return self.look_up(host, net);
+        }
+        let multiplexed = self.way.multiplexed;
+        let free = |c: &Connection| c.host == host && c.is_open() && (multiplexed || c.asked.is_empty());
+        if let Some(at) = self.connections.iter().position(free) {
+            let question = self.question(number);
+            if let Some(connection) = self.connections.get_mut(at) {
+                connection.ask(number, &question, net);
+                self.stages[number] = Stage::Asked;
+            }
+            return;
+        }
+        let of_host = self.connections.iter().filter(|connection| connection.host == host);
+        let (all, opening) =
+            of_host.fold((0, 0), |(all, opening), c| (all + 1, opening + usize::from(!c.is_open())));
+        if all < if multiplexed { 1 } else { CONNECTIONS } && opening < waiting {
+            self.open(number, host, net);
+        }
+    }
+
+    fn open(&mut self, number: usize, host: usize, net: &mut Net) {
+        let binds = self.way.binds_early() && !self.way.waits_for_flight();
+        let mut requests = Vec::new();
+        if binds {
+            requests.push(number);
+            if self.way.multiplexed {
+                let known =
+                    (0..self.stages.len()).filter(|n| *n != number && self.stages[*n] == Stage::Known);
+                requests.extend(known.filter(|n| self.page.resources[*n].host == host));
+            }
+        }
+        let questions: Vec<Vec<u8>> = requests.iter().map(|number| self.question(*number)).collect();
+        let hello = self.way.hello().map(|len| self.hello(len)).unwrap_or_default();
+        let config = (self.connect)(net.now);
+        let remote = self.addresses[host];
+        let opened = Connection::open(net, (host, remote), &config, self.way, hello, &questions);
+        // Without a port or memory the request waits for another connection.
+        let Some(mut connection) = opened else { return };
+        for number in &requests {
+            self.stages[*number] = Stage::Asked;
+        }
+        connection.asked = requests;
+        self.counts.connections += 1;
+        self.connections.push(connection);
+    }
+
+    fn question(&mut self, number: usize) -> Vec<u8> {
+        let resource = &self.page.resources[number];
+        let record = if self.way.hello().is_some() { sizes::RECORD } else { 0 };
+        // HPACK's table holds the fields after the first request.
+        let compressed = self.way.multiplexed && number > 0;
+        let (len, fields) = if compressed {
+            (sizes::COMPRESSED, sizes::COMPRESSED_FIELDS)
+        } else {
+            (sizes::REQUEST, sizes::FIELDS)
+        };
+        self.counts.requests += 1;
+        let question = Question {
+            len: len + record,
+            number: number as u32,
+            body: Some(resource.size),
+            fields: fields + record,
+            think: self.jitter.think[number],
+            urgency: self.urgency(number),
+        };
+        question.bytes()
+    }
+
+    fn hello(&self, len: usize) -> Vec<u8> {
+        let body = Some(self.way.flight());
+        Question { len, number: HELLO, body, fields: 0, think: SIGNS, urgency: 0 }.bytes()
+    }
+
+    // --- lookups ------------------------------------------------------------------------------------
+
+    fn look_up(&mut self, host: usize, net: &mut Net) {
+        if matches!(self.lookups[host], Lookup::None) {
+            self.send_lookup(host, LOOKUP_TIMEOUT, net);
+        }
+    }
+
+    fn look_up_again(&mut self, net: &mut Net) {
+        for host in 0..self.lookups.len() {
+            if let Lookup::Asked { again, waits } = self.lookups[host]
+                && again <= net.now
+            {
+                self.send_lookup(host, waits * 2, net);
+            }
+        }
+    }
+
+    fn send_lookup(&mut self, host: usize, waits: Duration, net: &mut Net) {
+        self.counts.lookups += 1;
+        self.lookups[host] = Lookup::Asked { again: net.now + waits, waits };
+        net.tell(End::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
+    }
+}
+
+/// The client's Finished, which nothing answers.
+fn finished() -> Vec<u8> {
+    let think = Duration::ZERO;
+    Question { len: sizes::FINISHED, number: HELLO, body: None, fields: 0, think, urgency: 0 }.bytes()
+}
+
+/// Whether a connection of this way carries data before it is open.
+const fn carries_data(way: Way) -> bool {
+    !matches!(way.opening, Opening::Handshake)
+}

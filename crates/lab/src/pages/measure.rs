@@ -1,0 +1,128 @@
+//! All loads of a run, on all processors.
+
+use super::page::Page;
+use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
+use super::world::{self, Load};
+use super::{Pages, RTTS, Window};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// A cell of the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    /// Number of the page.
+    pub page: usize,
+    /// Round-trip time, ms.
+    pub rtt: u64,
+    pub window: Window,
+    pub way: Way,
+}
+
+/// The loads of each case.
+#[derive(Debug)]
+pub struct Results {
+    pub pages: Vec<Page>,
+    cases: Vec<(Case, Vec<Load>)>,
+}
+
+impl Results {
+    /// The mean over the loads of a case.
+    pub fn mean(&self, case: Case, value: impl Fn(&Load) -> f64) -> Option<f64> {
+        let (_, loads) = self.cases.iter().find(|(other, _)| *other == case)?;
+        Some(loads.iter().map(value).sum::<f64>() / loads.len() as f64)
+    }
+
+    /// Mean time, seconds.
+    pub fn seconds(&self, case: Case) -> Option<f64> {
+        self.mean(case, |load| load.time.as_secs_f64())
+    }
+
+    /// Standard deviation of the times as a share of their mean.
+    pub fn deviation(&self, case: Case) -> Option<f64> {
+        let mean = self.seconds(case)?;
+        Some(self.mean(case, |load| (load.time.as_secs_f64() - mean).powi(2))?.sqrt() / mean)
+    }
+
+    /// What `case` saves of the time of another way, in per cent.
+    pub fn gain(&self, case: Case, over: Way) -> Option<f64> {
+        let before = self.seconds(Case { way: over, ..case })?;
+        Some((1.0 - self.seconds(case)? / before) * 100.0)
+    }
+
+    /// All cases.
+    pub fn cases(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter().map(|(case, _)| case)
+    }
+
+    /// Whether the rows beyond the paper were measured for this page.
+    pub fn goes_beyond(&self, page: usize) -> bool {
+        self.cases().any(|case| case.page == page && case.way == BEYOND[0].0)
+    }
+}
+
+/// The cases of a run: the paper's for all pages, and those beyond it for the first page or for all.
+fn cases(options: &Pages, pages: &[Page]) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for page in 0..pages.len() {
+        for rtt in RTTS {
+            let mut add = |window, way| {
+                let case = Case { page, rtt, window, way };
+                if !cases.contains(&case) {
+                    cases.push(case);
+                }
+            };
+            for window in [Window::Then, Window::Now] {
+                add(window, HANDSHAKE);
+                add(window, FAST_OPEN);
+            }
+            if options.full || page == 0 {
+                for (way, over) in BEYOND {
+                    add(Window::Now, over);
+                    add(Window::Now, way);
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Loads everything.
+pub fn measure(options: &Pages, pages: &[Page]) -> Result<Results, String> {
+    let cases = cases(options, pages);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![None; cases.len()]));
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(cases.len());
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(at) else { return };
+                    if at > 0 && at.is_multiple_of(50) {
+                        eprintln!("pages: {at} of {} cases", cases.len());
+                    }
+                    let loads = loads(options, &pages[case.page], *case);
+                    if let Ok(mut done) = done.lock() {
+                        done[at] = loads;
+                    }
+                }
+            });
+        }
+    });
+    let done = done.into_inner().map_err(|_| "a load failed with a panic".to_owned())?;
+    let loaded = cases.into_iter().zip(done).map(|(case, loads)| {
+        let name = pages[case.page].name;
+        let failed = || format!("\"{name}\" never loads by \"{}\" at {} ms", case.way.name, case.rtt);
+        loads.map(|loads| (case, loads)).ok_or_else(failed)
+    });
+    Ok(Results { pages: pages.to_vec(), cases: loaded.collect::<Result<_, _>>()? })
+}
+
+fn loads(options: &Pages, page: &Page, case: Case) -> Option<Vec<Load>> {
+    let setting = options.setting(case.rtt, case.window);
+    let load = |run| {
+        let jitter = world::jitter(page, setting.think, options.seed, run);
+        world::load(page, case.way, &setting, &jitter, options.seed.wrapping_add(run.into()))
+    };
+    (0..options.loads()).map(load).collect()
+}

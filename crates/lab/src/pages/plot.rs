@@ -1,0 +1,127 @@
+//! The drawings (SVG).
+
+use super::measure::{Case, Results};
+use super::report::{paper, saved};
+use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
+use super::{RTTS, Window};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const PANEL: (u32, u32) = (400, 290);
+const LEGEND: u32 = 34;
+/// Colours that differ for colour-blind readers, too (Okabe and Ito).
+const PAPER: RGBColor = RGBColor(80, 80, 80);
+const THEN: RGBColor = RGBColor(230, 159, 0);
+const NOW: RGBColor = RGBColor(0, 114, 178);
+/// One for each round-trip time.
+const SHADES: [RGBColor; 3] = [RGBColor(86, 180, 233), RGBColor(0, 114, 178), RGBColor(0, 60, 100)];
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+/// What is saved at a round-trip time, %.
+type Gain<'a> = &'a dyn Fn(u64) -> Option<f64>;
+
+/// What Fast Open saves of each page: the paper's and ours.
+pub fn gains(results: &Results) -> Result<String, String> {
+    let mut out = String::new();
+    draw_gains(&mut out, results).map_err(|error| error.to_string())?;
+    Ok(out)
+}
+
+fn draw_gains<'a>(out: &'a mut String, results: &Results) -> Result<(), DrawError<'a>> {
+    let root = SVGBackend::with_string(out, (2 * PANEL.0, 2 * PANEL.1 + LEGEND)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (panels, legend) = root.split_vertically(2 * PANEL.1);
+    for (page, panel) in panels.split_evenly((2, 2)).iter().enumerate() {
+        draw_page(panel, results, page)?;
+    }
+    let names = [("the paper", PAPER), ("ours, initial window 3", THEN), ("ours, initial window 10", NOW)];
+    for (at, (name, colour)) in names.into_iter().enumerate() {
+        let (x, y) = (at as i32 * 260 + 60, 16);
+        legend.draw(&PathElement::new([(x, y), (x + 28, y)], colour.stroke_width(3)))?;
+        legend.draw(&Text::new(name, (x + 36, y - 7), ("sans-serif", 15)))?;
+    }
+    root.present()
+}
+
+fn draw_page<'a>(area: &Area<'a>, results: &Results, page: usize) -> Result<(), DrawError<'a>> {
+    let Some(described) = results.pages.get(page) else { return Ok(()) };
+    let mut chart = ChartBuilder::on(area)
+        .caption(format!("{} ({})", described.name, described.stands_for), ("sans-serif", 16))
+        .margin(8)
+        .x_label_area_size(38)
+        .y_label_area_size(50)
+        .build_cartesian_2d(0.0..220.0, -5.0..45.0)?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.1))
+        .x_desc("round-trip time, ms")
+        .y_desc("% of the load time saved")
+        .x_label_formatter(&|rtt| format!("{rtt:.0}"))
+        .y_label_formatter(&|gain| format!("{gain:.0}"))
+        .draw()?;
+    let ours = |window| move |rtt| results.gain(Case { page, rtt, window, way: FAST_OPEN }, HANDSHAKE);
+    let (then, now) = (ours(Window::Then), ours(Window::Now));
+    let theirs = |rtt| paper(described.stands_for, rtt).map(saved);
+    let lines: [(Gain<'_>, RGBColor); 3] = [(&theirs, PAPER), (&then, THEN), (&now, NOW)];
+    for (gain, colour) in lines {
+        let points: Vec<(f64, f64)> =
+            RTTS.iter().filter_map(|rtt| Some((*rtt as f64, gain(*rtt)?))).collect();
+        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?;
+    }
+    Ok(())
+}
+
+const BAR: u32 = 14;
+const NAMES: u32 = 230;
+const BARS: u32 = 560;
+
+/// The load time of the first page by every way.
+pub fn ways(results: &Results) -> Result<String, String> {
+    let mut out = String::new();
+    draw_ways(&mut out, results).map_err(|error| error.to_string())?;
+    Ok(out)
+}
+
+/// Every way once, each after the way that it is compared with.
+fn order() -> Vec<Way> {
+    let mut ways = vec![HANDSHAKE, FAST_OPEN];
+    for way in BEYOND.iter().flat_map(|(way, over)| [*over, *way]) {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    ways
+}
+
+fn draw_ways<'a>(out: &'a mut String, results: &Results) -> Result<(), DrawError<'a>> {
+    let ways = order();
+    let group = BAR * RTTS.len() as u32 + 10;
+    let (width, top) = (NAMES + BARS + 70, 44);
+    let height = top + group * ways.len() as u32 + 12;
+    let root = SVGBackend::with_string(out, (width, height)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let seconds = |way, rtt| results.seconds(Case { page: 0, rtt, window: Window::Now, way }).unwrap_or(0.0);
+    let most = ways.iter().flat_map(|way| RTTS.map(|rtt| seconds(*way, rtt))).fold(0.1, f64::max);
+    let title = format!("load time of the page \"{}\", seconds; round-trip time:", results.pages[0].name);
+    root.draw(&Text::new(title, (12, 12), ("sans-serif", 15)))?;
+    for (at, (rtt, colour)) in RTTS.iter().zip(SHADES).enumerate() {
+        let x = 470 + at as i32 * 100;
+        root.draw(&Rectangle::new([(x, 12), (x + 16, 26)], colour.filled()))?;
+        root.draw(&Text::new(format!("{rtt} ms"), (x + 22, 12), ("sans-serif", 15)))?;
+    }
+    let right = TextStyle::from(("sans-serif", 14)).pos(Pos::new(HPos::Right, VPos::Center));
+    for (at, way) in ways.iter().enumerate() {
+        let y = (top + at as u32 * group) as i32;
+        root.draw(&Text::new(way.name, (NAMES as i32 - 10, y + group as i32 / 2 - 5), right.clone()))?;
+        for (n, (rtt, colour)) in RTTS.iter().zip(SHADES).enumerate() {
+            let (top, value) = (y + n as i32 * BAR as i32, seconds(*way, *rtt));
+            let end = NAMES as i32 + (value / most * f64::from(BARS)) as i32;
+            let corners = [(NAMES as i32, top), (end, top + BAR as i32 - 2)];
+            root.draw(&Rectangle::new(corners, colour.filled()))?;
+            root.draw(&Text::new(format!("{value:.2}"), (end + 6, top), ("sans-serif", 12)))?;
+        }
+    }
+    root.present()
+}

@@ -1,0 +1,107 @@
+use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
+use super::world::{self, Load, Setting};
+use super::*;
+use firstflight_link::path::Verdict;
+
+fn options() -> Pages {
+    Pages { full: false, seed: 7, up: 256, think: 3, write: false, json: false, describe: false }
+}
+
+fn load(page: &page::Page, way: Way, setting: &Setting) -> Load {
+    let jitter = world::jitter(page, setting.think, 7, 0);
+    world::load(page, way, setting, &jitter, 7).unwrap()
+}
+
+/// The paper's Table 1: Fast Open saves more on longer paths. At 20 ms the uplink and the order of the requests decide,
+/// and its effect is within a few per cent.
+#[test]
+fn the_longer_the_path_the_more_fast_open_saves() {
+    for page in page::all() {
+        for window in [Window::Then, Window::Now] {
+            let gain = |rtt| {
+                let setting = options().setting(rtt, window);
+                let time = |way| load(&page, way, &setting).time.as_secs_f64();
+                1.0 - time(FAST_OPEN) / time(HANDSHAKE)
+            };
+            let gains = [20, 200].map(gain);
+            let [near, far] = gains;
+            assert!(
+                (-0.05..0.1).contains(&near) && (0.08..0.45).contains(&far) && far > near,
+                "{} {gains:?}",
+                page.name
+            );
+        }
+    }
+}
+
+/// The paper's §1: 2.4 requests on a connection.
+#[test]
+fn a_connection_of_the_average_page_has_the_papers_number_of_requests() {
+    let page = &page::all()[0];
+    let counts = load(page, HANDSHAKE, &options().setting(100, Window::Now)).counts;
+    assert_eq!((counts.requests, counts.lookups), (page.resources.len(), page.hosts));
+    let each = counts.requests as f64 / counts.connections as f64;
+    assert!((1.8..3.0).contains(&each), "{each}");
+}
+
+#[test]
+fn every_way_loads_the_average_page() {
+    let page = &page::all()[0];
+    let setting = options().setting(100, Window::Now);
+    for (way, over) in BEYOND {
+        let (with, without) = (load(page, way, &setting), load(page, over, &setting));
+        assert_eq!(with.counts.requests, page.resources.len(), "{}", way.name);
+        assert!(with.time < without.time.mul_f64(1.02), "{}: {with:?} {without:?}", way.name);
+        if way.multiplexed {
+            assert_eq!(with.counts.connections, page.hosts, "{}", way.name);
+        }
+        if !way.reuse {
+            assert_eq!(with.counts.connections, page.resources.len(), "{}", way.name);
+        }
+    }
+}
+
+#[test]
+fn a_lost_answer_of_the_resolver_is_asked_for_again() {
+    let page = &page::all()[0];
+    let setting = options().setting(100, Window::Now);
+    let jitter = world::jitter(page, setting.think, 7, 0);
+    let undisturbed = load(page, HANDSHAKE, &setting);
+    let mut lost = 0;
+    let disturbed = world::load_on(page, HANDSHAKE, &setting, &jitter, 7, |net| {
+        net.down.set_filter(Box::new(move |packet| {
+            // The first messages beside TCP.
+            lost += u32::from(packet.first() == Some(&0));
+            if packet.first() == Some(&0) && lost <= 2 { Verdict::Drop } else { Verdict::Forward }
+        }));
+    })
+    .unwrap();
+    assert_eq!(disturbed.counts.lookups, undisturbed.counts.lookups + 2);
+    // It is sent again after 1 s, and then after 2 s more.
+    let later = disturbed.time - undisturbed.time;
+    assert!((2_990..3_010).contains(&later.as_millis()), "{later:?}");
+}
+
+#[test]
+fn two_runs_with_one_seed_are_identical() {
+    let outputs = [(); 2].map(|()| {
+        let pages = page::all().into_iter().take(1).collect::<Vec<_>>();
+        let results = measure::measure(&options(), &pages).unwrap();
+        let drawings = [plot::gains(&results).unwrap(), plot::ways(&results).unwrap()];
+        (report::text(&options(), &results), report::json(&options(), &results).to_string(), drawings)
+    });
+    assert_eq!(outputs[0], outputs[1]);
+    let other = Pages { seed: 8, ..options() };
+    let pages = page::all().into_iter().take(1).collect::<Vec<_>>();
+    let results = measure::measure(&other, &pages).unwrap();
+    assert_ne!(report::text(&other, &results), outputs[0].0);
+}
+
+#[test]
+fn a_page_is_described_for_those_who_build_it() {
+    let text = run(&Pages { describe: true, ..options() }).unwrap();
+    let pages: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(pages[0]["name"], "average");
+    assert_eq!(pages[0]["resources"].as_array().unwrap().len(), 44);
+    assert_eq!(pages[0]["resources"][0]["kind"], "html");
+}

@@ -1,0 +1,143 @@
+//! The ways of loading a page.
+
+/// What a client's first packets to a server hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// A handshake; a request gets the connection that is ready first.
+    Handshake,
+    /// A handshake, with each request bound to the connection that was opened for it, as Fast Open binds it.
+    Bound,
+    /// The first bytes in the SYN, with a cookie.
+    FastOpen,
+    /// The same with a client that has no cookies yet.
+    ColdFastOpen,
+    /// The first bytes in the SYN, with a certificate.
+    Asap,
+}
+
+/// What is between TCP and HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// Nothing.
+    None,
+    /// TLS 1.3 by certificates: a round trip.
+    Full,
+    /// TLS 1.3 with a ticket, and the request in early data.
+    Ticket,
+    /// A sealed first flight: the request is sealed to the server's key, and the server shows its certificate.
+    Sealed,
+}
+
+/// A way of loading a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    pub name: &'static str,
+    pub opening: Opening,
+    pub security: Security,
+    /// Connections serve several requests.
+    pub reuse: bool,
+    /// One connection for each host, with all requests at once (HTTP/2).
+    pub multiplexed: bool,
+    /// A first SYN is repeated after the time that the path was measured to need, this project's default. Otherwise after
+    /// 1 s, as by Linux.
+    pub measured: bool,
+}
+
+const fn way(name: &'static str, opening: Opening, security: Security) -> Way {
+    Way { name, opening, security, reuse: true, multiplexed: false, measured: false }
+}
+
+/// The paper's two columns.
+pub const HANDSHAKE: Way = way("handshake", Opening::Handshake, Security::None);
+/// See [`HANDSHAKE`].
+pub const FAST_OPEN: Way = way("Fast Open", Opening::FastOpen, Security::None);
+
+/// The rows beyond the paper, each with the row that it is compared with.
+pub const BEYOND: [(Way, Way); 14] = [
+    (way("handshake, bound requests", Opening::Bound, Security::None), HANDSHAKE),
+    (FAST_OPEN_MEASURED, HANDSHAKE),
+    (way("Fast Open, cold cookies", Opening::ColdFastOpen, Security::None), HANDSHAKE),
+    (way("ASAP", Opening::Asap, Security::None), HANDSHAKE),
+    (FAST_OPEN_ONCE, HANDSHAKE_ONCE),
+    (way("TLS 1.3 + Fast Open", Opening::FastOpen, Security::Full), TLS),
+    (way("TLS 1.3, tickets", Opening::Handshake, Security::Ticket), TLS),
+    (way("TLS 1.3, tickets + Fast Open", Opening::FastOpen, Security::Ticket), TLS),
+    (way("sealed", Opening::Handshake, Security::Sealed), TLS),
+    (way("sealed + Fast Open", Opening::FastOpen, Security::Sealed), TLS),
+    (way("sealed + ASAP", Opening::Asap, Security::Sealed), TLS),
+    (multiplexed("h2, TLS 1.3 + Fast Open", Opening::FastOpen, Security::Full), H2),
+    (multiplexed("h2, tickets + Fast Open", Opening::FastOpen, Security::Ticket), H2),
+    (multiplexed("h2, sealed + ASAP", Opening::Asap, Security::Sealed), H2),
+];
+
+const FAST_OPEN_MEASURED: Way =
+    Way { measured: true, ..way("Fast Open, short SYN timeout", Opening::FastOpen, Security::None) };
+const HANDSHAKE_ONCE: Way =
+    Way { reuse: false, ..way("handshake, no reuse", Opening::Handshake, Security::None) };
+const FAST_OPEN_ONCE: Way =
+    Way { reuse: false, ..way("Fast Open, no reuse", Opening::FastOpen, Security::None) };
+const TLS: Way = way("TLS 1.3", Opening::Handshake, Security::Full);
+const H2: Way = multiplexed("h2, TLS 1.3", Opening::Handshake, Security::Full);
+
+const fn multiplexed(name: &'static str, opening: Opening, security: Security) -> Way {
+    Way { multiplexed: true, ..way(name, opening, security) }
+}
+
+impl Way {
+    /// A request is bound to a connection before the connection is open.
+    pub const fn binds_early(self) -> bool {
+        !matches!(self.opening, Opening::Handshake)
+    }
+
+    /// What the client sends before a request on a new connection: bytes of its ClientHello.
+    pub const fn hello(self) -> Option<usize> {
+        match self.security {
+            Security::None => None,
+            Security::Full => Some(sizes::HELLO),
+            Security::Ticket => Some(sizes::HELLO + sizes::TICKET),
+            Security::Sealed => Some(sizes::HELLO + sizes::SEAL),
+        }
+    }
+
+    /// The server's answer to that, bytes.
+    pub const fn flight(self) -> usize {
+        match self.security {
+            Security::None => 0,
+            Security::Full | Security::Sealed => sizes::CERTIFICATES,
+            Security::Ticket => sizes::RESUMPTION,
+        }
+    }
+
+    /// A request must wait for the server's answer to the ClientHello.
+    pub const fn waits_for_flight(self) -> bool {
+        matches!(self.security, Security::Full)
+    }
+}
+
+/// Sizes of messages, bytes.
+pub mod sizes {
+    /// A request of a browser without cookies.
+    pub const REQUEST: usize = 450;
+    /// A further request in HTTP/2, with most fields in the table of HPACK.
+    pub const COMPRESSED: usize = 90;
+    /// The fields of a response.
+    pub const FIELDS: usize = 300;
+    /// The fields of a response in HTTP/2.
+    pub const COMPRESSED_FIELDS: usize = 100;
+    /// A ClientHello with X25519 and without padding.
+    pub const HELLO: usize = 320;
+    /// What a ticket adds to it.
+    pub const TICKET: usize = 250;
+    /// What the seal of the first flight adds.
+    pub const SEAL: usize = 150;
+    /// ServerHello to Finished with a chain of two certificates.
+    pub const CERTIFICATES: usize = 3_200;
+    /// ServerHello to Finished after a ticket.
+    pub const RESUMPTION: usize = 250;
+    /// The client's Finished.
+    pub const FINISHED: usize = 80;
+    /// What a record adds to its content.
+    pub const RECORD: usize = 22;
+    /// A question for an address, and its answer, with IP and UDP.
+    pub const LOOKUP: (usize, usize) = (75, 91);
+}

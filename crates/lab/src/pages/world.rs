@@ -1,0 +1,203 @@
+//! One load of a page: the browser, the line, the servers and the resolver.
+
+use super::browser::{Browser, Counts, Jitter};
+use super::page::{Kind, Page};
+use super::server::Servers;
+use super::way::{Opening, Way, sizes};
+use crate::certified;
+use crate::line::{End, Line, Net};
+use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_credential::{
+    CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
+};
+use firstflight_stack::{Config, ConnectConfig, ListenConfig, ListenerId, Stack};
+use firstflight_tcp::congestion::InitialWindow;
+use firstflight_wire::{Clock, Instant};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// The wall clock when a load begins, Unix seconds.
+const UNIX_S: u64 = 1_800_000_000;
+/// A page that takes longer never loads.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long after the visit that got the cookies the page is loaded.
+const LATER: Duration = Duration::from_secs(100);
+
+/// What one load depends on, apart from page and way.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    pub line: Line,
+    pub window: InitialWindow,
+    /// Mean time that a server thinks about a resource; four times as long about the document.
+    pub think: Duration,
+}
+
+/// What one load took.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// From the address that was typed to the `load` event.
+    pub time: Duration,
+    pub counts: Counts,
+    /// Packets of the client, and those without payload.
+    pub sent: u64,
+    /// Packets that a full buffer dropped.
+    pub dropped: u64,
+}
+
+/// Random times of one run. They depend on the run alone, so that all ways meet the same.
+pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
+    let mut random = ChaCha20Rng::seed_from_u64(seed);
+    random.set_stream(u64::from(run));
+    let mut unit = || f64::from(random.next_u32()) / f64::from(u32::MAX);
+    let mut times = Jitter { think: Vec::new(), work: Vec::new() };
+    for resource in &page.resources {
+        let factor = if resource.kind == Kind::Html { 4.0 } else { 1.0 };
+        times.think.push(think.mul_f64(factor * (0.5 + unit())));
+        times.work.push(resource.work().mul_f64(0.9 + 0.2 * unit()));
+    }
+    times
+}
+
+/// The servers' addresses.
+fn addresses(page: &Page) -> Vec<SocketAddr> {
+    (0..page.hosts)
+        .map(|host| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1 + host as u8).into(), 80))
+        .collect()
+}
+
+fn stack(addresses: Vec<IpAddr>, window: InitialWindow, secret: u8) -> Stack {
+    let mut config = Config::new(addresses, [secret; 32]);
+    config.tcp.nodelay = true;
+    config.tcp.initial_window = window;
+    let mut stack = Stack::new(config, Instant::ZERO);
+    stack.handle_clock(Clock { mono: Instant::ZERO, unix_ms: UNIX_S * 1000, uncertainty: Duration::ZERO });
+    stack
+}
+
+/// Each host has its own limits, as it has its own machine.
+fn listen(server: &mut Stack, addresses: &[SocketAddr]) -> Vec<ListenerId> {
+    let keys = Arc::new(KeyRing::new(Scheme::default(), CookieKey::from_bytes([5; 16])));
+    let listeners = addresses.iter().map(|address| {
+        let mut config = ListenConfig::new(*address);
+        config.fast_open =
+            Some(FastOpenPolicy::new(Arc::clone(&keys), Arc::new(PendingLimit::with_clients(64, 64))));
+        let guard =
+            ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 1 << 12, (UNIX_S - 600) * 1000);
+        config.asap = certified::policy(true, Arc::new(guard), &Arc::new(PendingLimit::with_clients(64, 64)));
+        server.listen(config).unwrap_or_else(|_| unreachable!("each address is listened on once"))
+    });
+    listeners.collect()
+}
+
+/// The settings of the browser's connections.
+fn connect(way: Way, certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
+    let config = match way.opening {
+        Opening::Handshake | Opening::Bound => ConnectConfig::default(),
+        Opening::FastOpen | Opening::ColdFastOpen => {
+            ConnectConfig::default().fast_open(true).replay_safe(true)
+        }
+        Opening::Asap => {
+            let mut config = certified::connect(certificate, now);
+            if let Some(asap) = &mut config.asap {
+                asap.mss = Some(1460);
+            }
+            config
+        }
+    };
+    config.syn_timeout((!way.measured).then_some(Duration::from_secs(1)))
+}
+
+/// Loads `page`. `None` if it never loads.
+pub fn load(page: &Page, way: Way, setting: &Setting, jitter: &Jitter, seed: u64) -> Option<Load> {
+    load_on(page, way, setting, jitter, seed, |_| ())
+}
+
+/// Like [`load`], on a line that is changed first.
+pub fn load_on(
+    page: &Page,
+    way: Way,
+    setting: &Setting,
+    jitter: &Jitter,
+    seed: u64,
+    change: impl FnOnce(&mut Net),
+) -> Option<Load> {
+    let addresses = addresses(page);
+    let client = stack(vec![CLIENT], setting.window, 1);
+    let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting.window, 2);
+    let listeners = listen(&mut server, &addresses);
+    let mut servers = Servers::new(listeners, way.multiplexed);
+    let mut net = Net::new(&setting.line, seed, client, server).ok()?;
+    if way.opening == Opening::FastOpen {
+        visit(&mut net, &mut servers, &addresses);
+    }
+    change(&mut net);
+    let key = PrivateKey::from_seed(&[2; 32]);
+    let at = (net.now, UNIX_S + net.now.as_millis() / 1000);
+    let certificate = Arc::new(certified::certificate(key, CLIENT, at, (certified::LASTS, 1))?);
+    let began = net.now;
+    let (sent, dropped) = (net.up.counters().sent, drops(&net));
+    let settings = |now| connect(way, &certificate, now);
+    let mut browser = Browser::new(page, way, jitter, &addresses, settings);
+    loop {
+        while let Some((end, message)) = net.told() {
+            match end {
+                // The resolver has every address.
+                End::Server => net.tell(End::Server, &message, sizes::LOOKUP.1),
+                End::Client => browser.resolved(host(&message)?),
+            }
+        }
+        browser.run(&mut net);
+        servers.run(&mut net);
+        if browser.has_loaded() {
+            break;
+        }
+        let wake = [browser.wake(), servers.wake(net.now)].into_iter().flatten().min();
+        if !net.step(wake) || net.now > began + PATIENCE {
+            return None;
+        }
+        drain(&mut net);
+    }
+    Some(Load {
+        time: net.now - began,
+        counts: browser.counts,
+        sent: net.up.counters().sent - sent,
+        dropped: drops(&net) - dropped,
+    })
+}
+
+fn drops(net: &Net) -> u64 {
+    net.up.counters().queue_dropped + net.down.counters().queue_dropped
+}
+
+fn host(message: &[u8]) -> Option<usize> {
+    Some(u32::from_be_bytes(message.get(..4)?.try_into().ok()?) as usize)
+}
+
+/// The browser and the servers look at their connections at every step, so they need no events.
+fn drain(net: &mut Net) {
+    while net.client.poll_event().is_some() {}
+    while net.server.poll_event().is_some() {}
+}
+
+/// An earlier visit, which gets a cookie of each host.
+fn visit(net: &mut Net, servers: &mut Servers, addresses: &[SocketAddr]) {
+    let config = ConnectConfig::default().fast_open(true);
+    let opened =
+        addresses.iter().filter_map(|address| net.client.connect(*address, b"", &config, net.now).ok());
+    let ids: Vec<_> = opened.map(|(id, _)| id).collect();
+    let until = net.now + LATER;
+    let mut released = false;
+    while net.now < until {
+        servers.run(net);
+        if !released && ids.iter().all(|id| net.client.info(*id).is_some_and(|info| info.confirmed)) {
+            ids.iter().for_each(|id| net.client.release(*id, net.now));
+            released = true;
+        }
+        net.step(Some(until));
+        drain(net);
+    }
+}

@@ -1,0 +1,135 @@
+//! The initial window.
+
+use core::fmt;
+use core::num::{NonZeroU16, NonZeroU32};
+use core::str::FromStr;
+
+/// The initial window of RFC 6928 §2, in bytes: ten segments, a little less if they are large.
+#[inline]
+#[must_use]
+pub fn initial_window(mss: u32) -> u32 {
+    mss.saturating_mul(10).min(mss.saturating_mul(2).max(14_600))
+}
+
+/// How much may leave before the first acknowledgement. It is at least one segment, whatever the setting.
+///
+/// A window that is larger than RFC 6928's is for experiments and private networks: it is a burst that nothing has
+/// shown the path to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InitialWindow {
+    /// Ten segments (RFC 6928).
+    #[default]
+    Standard,
+    /// This number of full segments. RFC 3390's window is three segments of 1,460 bytes.
+    Segments(NonZeroU16),
+    /// This number of bytes, at least one full segment.
+    Bytes(NonZeroU32),
+}
+
+impl InitialWindow {
+    /// A number of segments; `None` if it is zero.
+    #[must_use]
+    pub const fn segments(number: u16) -> Option<Self> {
+        match NonZeroU16::new(number) {
+            Some(number) => Some(Self::Segments(number)),
+            None => None,
+        }
+    }
+
+    /// A number of bytes; `None` if it is zero.
+    #[must_use]
+    pub const fn bytes(number: u32) -> Option<Self> {
+        match NonZeroU32::new(number) {
+            Some(number) => Some(Self::Bytes(number)),
+            None => None,
+        }
+    }
+
+    /// The window for segments of `mss` bytes, in bytes, from one segment to [`MAX_WINDOW`](super::MAX_WINDOW).
+    #[inline]
+    #[must_use]
+    pub fn window(self, mss: u32) -> u32 {
+        let mss = super::legal_mss(mss);
+        let bytes = match self {
+            Self::Standard => initial_window(mss),
+            Self::Segments(number) => mss.saturating_mul(u32::from(number.get())),
+            Self::Bytes(number) => number.get().max(mss),
+        };
+        bytes.min(super::MAX_WINDOW)
+    }
+}
+
+impl fmt::Display for InitialWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standard => f.write_str("standard"),
+            Self::Segments(number) => write!(f, "{number}"),
+            Self::Bytes(number) => write!(f, "{number}B"),
+        }
+    }
+}
+
+/// The text is no initial window. Its author is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoInitialWindow;
+
+impl fmt::Display for NoInitialWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "an initial window is \"standard\", 1 to 65535 segments, or bytes with a B behind them (14600B)",
+        )
+    }
+}
+
+impl core::error::Error for NoInitialWindow {}
+
+impl FromStr for InitialWindow {
+    type Err = NoInitialWindow;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let window = match (text, text.strip_suffix('B')) {
+            ("standard", _) => Some(Self::Standard),
+            (_, Some(bytes)) => bytes.parse().ok().map(Self::Bytes),
+            _ => text.parse().ok().map(Self::Segments),
+        };
+        window.ok_or(NoInitialWindow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::MAX_WINDOW;
+    use std::string::ToString;
+
+    #[test]
+    fn initial_windows_of_rfc_6928() {
+        assert_eq!(initial_window(536), 5360);
+        assert_eq!(initial_window(1460), 14_600);
+        assert_eq!(initial_window(2000), 14_600);
+        assert_eq!(initial_window(8940), 17_880);
+        assert_eq!(initial_window(u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn a_window_is_at_least_a_segment_and_no_more_than_tcp_can_offer() {
+        let of = |window: Option<InitialWindow>, mss| window.map(|window| window.window(mss));
+        assert_eq!(InitialWindow::Standard.window(1460), 14_600);
+        assert_eq!(of(InitialWindow::segments(3), 1460), Some(4380));
+        assert_eq!(of(InitialWindow::bytes(20_000), 1460), Some(20_000));
+        assert_eq!(of(InitialWindow::bytes(1), 1460), Some(1460));
+        assert_eq!(of(InitialWindow::segments(u16::MAX), 65_535), Some(MAX_WINDOW));
+        assert_eq!(of(InitialWindow::bytes(u32::MAX), 1460), Some(MAX_WINDOW));
+        assert_eq!([InitialWindow::segments(0), InitialWindow::bytes(0)], [None, None]);
+    }
+
+    #[test]
+    fn a_window_is_what_its_text_says() {
+        for text in ["standard", "3", "65535", "14600B"] {
+            assert_eq!(text.parse::<InitialWindow>().map(|window| window.to_string()), Ok(text.to_string()));
+        }
+        for text in ["", "0", "0B", "B", "-1", "65536", "ten", "3b", "4294967296B"] {
+            assert_eq!(text.parse::<InitialWindow>(), Err(NoInitialWindow), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! One connect: the opening bytes of its attempts, and what became of them.
+
+use super::{Connector, Dial};
+use crate::error::ConnectError;
+use crate::hello::Hello;
+use crate::sealed::{Ended, Ordinary, SealReport, SealedHello, SealedRequest};
+use firstflight::credential::NetworkId;
+use firstflight::{Authority, Carriage, FirstFlight, MakeFlight, Stream};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The hellos of one connect: each attempt has its own.
+pub(super) struct Hellos<'a> {
+    connector: &'a Connector,
+    server: &'a Authority,
+    data: FirstFlight<'a>,
+    sealed: Option<&'a SealedRequest<'a>>,
+    /// What became of the seal of a hello in clear, if it is known already.
+    report: Option<SealReport>,
+    made: Mutex<Made>,
+}
+
+/// The beginning of an attempt.
+enum Opening {
+    Clear(Box<Hello>),
+    Sealed(Box<SealedHello>),
+}
+
+impl Opening {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Clear(hello) => hello.bytes().to_vec(),
+            Self::Sealed(hello) => hello.bytes().to_vec(),
+        }
+    }
+
+    const fn is_once(&self) -> bool {
+        matches!(self, Self::Sealed(hello) if hello.is_once())
+    }
+
+    const fn sealed(&self) -> Option<&SealedHello> {
+        match self {
+            Self::Sealed(hello) => Some(hello),
+            Self::Clear(_) => None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Made {
+    hellos: Vec<(u32, Opening)>,
+    /// The network of the first attempt.
+    network: Option<NetworkId>,
+    /// Why one could not be made.
+    failed: Option<ConnectError>,
+}
+
+impl Hellos<'_> {
+    fn opening(&self, carriage: &Carriage) -> Result<Opening, ConnectError> {
+        let sealed = match self.sealed {
+            Some(request) => request.seal_for(self.connector, carriage)?,
+            None => None,
+        };
+        match sealed {
+            Some(sealed) => Ok(Opening::Sealed(Box::new(sealed))),
+            None => {
+                Ok(Opening::Clear(Box::new(self.connector.hello(self.server, carriage.into(), self.data)?)))
+            }
+        }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MakeFlight for Hellos<'_> {
+    /// A ClientHello runs nothing, and early data is only what may be executed twice.
+    fn is_replayable(&self, certified: bool) -> bool {
+        self.sealed.is_none_or(|request| request.is_replayable(certified))
+    }
+
+    fn block_name(&self) -> Option<&str> {
+        self.sealed?.block_name()
+    }
+
+    fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
+        self.connector.shared.tickets.on(carriage.network);
+        match self.opening(carriage) {
+            Ok(hello) => {
+                let bytes = hello.bytes();
+                let mut made = self.made();
+                made.network.get_or_insert(carriage.network);
+                made.hellos.push((carriage.attempt, hello));
+                Ok(bytes)
+            }
+            Err(error) => {
+                let told = io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
+                self.made().failed = Some(error);
+                Err(told)
+            }
+        }
+    }
+}
+
+impl Connector {
+    /// One connect.
+    pub(super) async fn attempt(
+        &self,
+        dial: Dial<'_>,
+        server: &Authority,
+        data: FirstFlight<'_>,
+        sealed: Option<&SealedRequest<'_>>,
+        report: Option<SealReport>,
+    ) -> Ended<Stream> {
+        let hellos = Hellos { connector: self, server, data, sealed, report, made: Mutex::default() };
+        let connected = dial.open(server, &hellos).await;
+        let Hellos { made, report, .. } = hellos;
+        let Made { hellos, failed, network } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let ordinary = |was| network.into_iter().for_each(|network| self.ordinary(network, server, was));
+        // Whether a flight has left by a way that did not win.
+        let (winner, left) = match &connected {
+            Ok((stream, number)) => (Some(*number), stream.race().is_some_and(|race| race.data_left_twice())),
+            Err(error) => (None, error.maybe_delivered()),
+        };
+        let mut flights = hellos.iter().filter_map(|(number, opening)| Some((*number, opening.sealed()?)));
+        let is_sealed = flights.clone().next().is_some();
+        if left
+            && flights.clone().all(|(number, _)| Some(number) != winner)
+            && let Some((_, flight)) = flights.next()
+        {
+            // All of them are copies of one request.
+            flight.unanswered();
+        }
+        let (stream, number) = match (connected, failed) {
+            (Ok(connected), _) => connected,
+            (Err(error), failed) => {
+                // Was it because of the flight? A reset may be an answer to it. Otherwise SYNs without it were lost as well.
+                let refused = is_sealed && error.is_refused();
+                if !refused {
+                    ordinary(Ordinary::Failed);
+                }
+                // A flight that could run, and must not run twice, may be at the server.
+                return if hellos.iter().any(|(_, opening)| opening.is_once()) {
+                    Ended::Over(ConnectError::MaybeDelivered(error.into()))
+                } else if let Some(failed) = failed {
+                    Ended::Over(failed)
+                } else if refused {
+                    Ended::Failed(error.into())
+                } else {
+                    Ended::Over(error.into())
+                };
+            }
+        };
+        stream.set_nodelay(true);
+        match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
+            Some((_, Opening::Clear(hello))) => match hello.finish(stream).await {
+                Ok(stream) => {
+                    ordinary(Ordinary::Worked);
+                    let declined = sealed.map(|request| request.declined().into());
+                    Ended::Taken(Box::new(stream.considered(report.or(declined))))
+                }
+                Err(error) => {
+                    ordinary(Ordinary::Failed);
+                    Ended::Over(error)
+                }
+            },
+            Some((_, Opening::Sealed(hello))) => {
+                let first = stream.outcome().is_accepted();
+                hello.finish(stream, first).await
+            }
+            // Its bytes are on the stream.
+            None => Ended::Over(ConnectError::Closed),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+"""Checks of the gateway alone, without proxy and wire: each is a module that also runs by itself."""
+
+import firstflight
+import h2spec
+import kills
+import reloads
+import smuggling
+from checks import Check, Skipped, right
+
+
+def found(module):
+    """What the module's check found, in a line."""
+    said = []
+    for result in module.check(firstflight.BINARY):
+        if reason := result.numbers.get("skipped"):
+            raise Skipped(reason)
+        right(not result.failures, f"{result.name}: {'; '.join(result.failures[:3])}")
+        numbers = ", ".join(f"{name} {value}" for name, value in result.numbers.items())
+        said.append(f"{result.name}: {numbers}" if numbers else result.name)
+    return "; ".join(said)
+
+
+CHECKS = tuple(
+    Check(name, lambda world, _, module=module: found(module), quick=False)
+    for name, module in (
+        ("backends are killed under load", kills),
+        ("the gateway is reloaded and replaced under load", reloads),
+        ("ambiguous requests", smuggling),
+        ("h2spec", h2spec),
+    )
+)

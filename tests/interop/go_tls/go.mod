@@ -1,0 +1,3 @@
+module firstflight/tests/go_tls
+
+go 1.26

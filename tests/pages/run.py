@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""The pages of `firstflight-lab pages`, served by nginx and loaded by Chromium, with and without the kernel's Fast Open.
+
+    tests/pages/run.py [--loads N] [-k PAGE] [--rtt MS …] [--json FILE] [--write]
+
+The pages are the same; the line is that of the model, emulated between two network namespaces: 4 Mbit/s down, 256 kbit/s
+up, 128 KB buffers. Lookups go over it, too. Each load is by a new browser with an empty profile, with and without Fast Open
+in turn. The client's kernel has a valid cookie of every host. The table has the model's times beside the browser's.
+
+Needs root, a C compiler, nginx and chromium-headless-shell; run `cargo build --release -p firstflight-cli -p
+firstflight-lab` first. It creates only network namespaces, /etc/netns/NAME for each, and processes, which end with it.
+`./check` does not run it.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+MISSING = 77
+HERE = os.path.dirname(os.path.abspath(__file__))
+DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "papers-pages.md")
+MARKS = "<!-- browser -->", "<!-- /browser -->"
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
+sys.dont_write_bytecode = True
+
+import firstflight  # noqa: E402
+import nginx  # noqa: E402
+from browser import COMMAND, Browser  # noqa: E402
+from name_server import answering  # noqa: E402
+from net import Pair  # noqa: E402
+from process import run  # noqa: E402
+from site_files import Site  # noqa: E402
+from testbed import Testbed  # noqa: E402
+from wire import DEVICE, Wire, command  # noqa: E402
+
+PAIR = Pair(93)
+RTTS = 20, 100, 200
+LOADS = 5
+WAYS = {False: "handshake", True: "Fast Open"}
+
+
+class World:
+    """Two namespaces with the line between them, servers and lookups behind it."""
+
+    def __init__(self, context, sites, rtt, preload):
+        self.preload = preload
+        self.near, self.far = context.namespace(f"pages-near-{rtt}"), context.namespace(f"pages-far-{rtt}")
+        for ns in (self.near, self.far):
+            # No memory of windows and round-trip times from load to load. Cookies are remembered.
+            ns.sysctl("net.ipv4.tcp_no_metrics_save", 1)
+        line = ("--rtt", f"{rtt}ms", "--rate-down", "4M", "--rate-up", "256k", "--queue", str(128 * 1024))
+        context.start(Wire(self.near, self.far, PAIR, *line, prefix=("chrt", "-f", "10")))
+        names, root = {}, context.root()
+        for number in range(max(len(site.hosts) for site in sites)):
+            address = f"10.{PAIR.number}.0.{100 + number}"
+            self.far.ip("addr", "add", f"{address}/24", "dev", DEVICE)
+            for site in sites:
+                if number < len(site.hosts):
+                    labels = b"".join(bytes([len(part)]) + part.encode() for part in site.hosts[number].split("."))
+                    names[(labels + b"\0", 1)] = bytes(map(int, address.split(".")))
+        for site in sites:
+            site.write(root)
+        context.enter_context(answering(self.far, PAIR.peer[4], names))
+        context.enter_context(resolver(self.near, PAIR.peer[4]))
+        self.log = os.path.join(root, "requests")
+        # A browser applies only styles that are called so.
+        types = "types { text/html html; text/css css; text/javascript js; image/gif gif; }"
+        http = f"log_format one '$status'; access_log {self.log} one; {types}"
+        nginx.start(context, self.far, root, "0.0.0.0:80", "listen 80 fastopen=256;", http, connections=1024)
+
+    def load(self, site, fast_open):
+        before = len(self.answers())
+        with Browser(self.near, self.preload if fast_open else None) as browser:
+            seconds = browser.load(site.url)
+        answers = self.answers()[before:]
+        if answers != ["200"] * len(site.resources):
+            raise RuntimeError(f"{site.title}: {len(answers)} answers, {len(site.resources)} expected: {set(answers)}")
+        return seconds
+
+    def answers(self):
+        """The status of each answer so far. The browser does not report what styles of other hosts load."""
+        with open(self.log) as file:
+            return file.read().split()
+
+    def counted(self, ns, counter):
+        names, values = (line.split()[1:] for line in run("cat", "/proc/net/netstat", ns=ns).stdout.splitlines()[:2])
+        return int(values[names.index(counter)])
+
+
+@contextlib.contextmanager
+def resolver(ns, address):
+    """Programs in `ns` ask this name server: `ip netns exec` puts the file in place of /etc/resolv.conf."""
+    place = f"/etc/netns/{ns.name}"
+    os.makedirs(place)
+    try:
+        with open(os.path.join(place, "resolv.conf"), "w") as file:
+            file.write(f"nameserver {address}\n")
+        yield
+    finally:
+        shutil.rmtree(place)
+        with contextlib.suppress(OSError):
+            os.rmdir("/etc/netns")
+
+
+def progress(text):
+    print(f"pages: {text}", file=sys.stderr, flush=True)
+
+
+def measure(options, sites, preload):
+    """The times of every page, round-trip time and way."""
+    times = {}
+    for rtt in options.rtt:
+        with Testbed() as context:
+            world = World(context, sites, rtt, preload)
+            for site in sites:
+                # The first visit gets the cookies, and warms the machine's caches.
+                world.load(site, True)
+                for number in range(options.loads):
+                    for fast_open in WAYS:
+                        progress(f"{site.title}, {rtt} ms, {WAYS[fast_open]}, {number + 1} of {options.loads}")
+                        before = world.counted(world.far, "TCPFastOpenPassive")
+                        seconds = world.load(site, fast_open)
+                        taken = world.counted(world.far, "TCPFastOpenPassive") - before
+                        if (taken > 0) != fast_open:
+                            raise RuntimeError(f"{site.title} by {WAYS[fast_open]}: the server took {taken} first flights")
+                        times.setdefault((site.title, rtt, fast_open), []).append(seconds)
+    return times
+
+
+def model(options):
+    """What `firstflight-lab pages` says, with servers that do not think."""
+    report = json.loads(run(command(), "pages", "--json", "--think", "0", timeout=600).stdout)
+    return {
+        (case["page"], case["rtt_ms"], case["way"] == WAYS[True]): case["seconds"]
+        for case in report["cases"]
+        if case["initial_window"] == "standard" and case["way"] in WAYS.values()
+    }
+
+
+def table(options, sites, measured, modelled):
+    head = f"{'':<24}{'Chromium, Linux':>27}{'the model':>27}"
+    columns = f"{'plain':>9}{'TFO':>8}{'gain':>10}"
+    out = [head, f"{'page':<18}{'RTT':>6}{columns}{columns}"]
+    for site in sites:
+        for rtt in options.rtt:
+            line = f"{site.title:<18}{rtt:>6}"
+            for times in ({key: statistics.mean(loads) for key, loads in measured.items()}, modelled):
+                plain, fast = times[site.title, rtt, False], times[site.title, rtt, True]
+                line += f"{plain:>9.2f}{fast:>8.2f}{(1 - fast / plain) * 100:>8.1f} %"
+            out.append(line)
+    spread = max(statistics.pstdev(loads) / statistics.mean(loads) for loads in measured.values())
+    out.append(f"seconds, means of {options.loads} loads; largest standard deviation of Chromium {spread * 100:.1f} %")
+    return "\n".join(out)
+
+
+def write(text):
+    with open(DOCS) as file:
+        before, rest = file.read().split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    with open(DOCS, "w") as file:
+        file.write(f"{before}{MARKS[0]}\n\n```text\n{text}\n```\n\n{MARKS[1]}{after}")
+
+
+def missing():
+    """What has to be done before this can run, or None."""
+    if os.geteuid() != 0:
+        return "run it as root: it makes network namespaces"
+    if not os.access(command(), os.X_OK):
+        return f"no command at {command()}: cargo build --release -p firstflight-cli -p firstflight-lab"
+    packages = {"ip": "iproute2", "chrt": "util-linux", "nginx": "nginx-light", "cc": "gcc", COMMAND: "chromium-headless-shell"}
+    lacking = [package for name, package in packages.items() if shutil.which(name) is None]
+    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--loads", type=int, default=LOADS, metavar="N", help=f"of each page in each way [{LOADS}]")
+    parser.add_argument("-k", default="", metavar="PAGE", help="only pages with this in their name")
+    parser.add_argument("--rtt", type=int, nargs="+", default=list(RTTS), choices=RTTS, help="round-trip times, ms")
+    parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/papers-pages.md")
+    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
+    options = parser.parse_args()
+    if options.loads < 1:
+        parser.error("--loads: at least 1")
+    if options.write and (options.k or options.rtt != list(RTTS)):
+        parser.error("--write is for the whole table")
+    return options
+
+
+def main():
+    options = arguments()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    firstflight.BINARY = os.path.abspath(options.bin)
+    if reason := missing():
+        print(f"tests/pages/run.py: {reason}", file=sys.stderr)
+        return MISSING
+    described = json.loads(run(command(), "pages", "--describe").stdout)
+    sites = [site for site in map(Site, described) if options.k in site.title]
+    if not sites:
+        print(f"tests/pages/run.py: no page with {options.k!r} in its name", file=sys.stderr)
+        return 2
+    began = time.monotonic()
+    with Testbed() as context:
+        preload = os.path.join(context.root(), "fastopen.so")
+        compiler = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", preload]
+        subprocess.run([*compiler, f"{HERE}/fastopen.c", "-ldl"], check=True)
+        measured = measure(options, sites, preload)
+    text = table(options, sites, measured, model(options))
+    print(text)
+    if options.json:
+        rows = [
+            {"page": page, "rtt_ms": rtt, "way": WAYS[way], "seconds": loads}
+            for (page, rtt, way), loads in measured.items()
+        ]
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+    if options.write:
+        write(text)
+    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
