@@ -1,7 +1,7 @@
 //! Endpoints with several shards, in virtual time: packets come to the wrong queues, get lost, and links fail.
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds of the random test instead of the default, `FIRSTFLIGHT_SEED=n` one of them.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod queues;
 
@@ -13,7 +13,7 @@ use firstflight::{
     Config, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Sharding, Stream, Time, Workers,
     block_on_virtual,
 };
-use queues::{Dice, Queues, from_port, is_first_flight};
+use queues::{Deal, Dice, Queues, from_port, is_first_flight};
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -44,12 +44,22 @@ struct World {
 }
 
 impl World {
-    /// Starts both within virtual time.
+    /// Starts both within virtual time. Each packet comes to any queue.
     fn new(clock: &VirtualTime, path: PathConfig, shards: [usize; 2], seed: u64) -> Self {
+        Self::dealt(clock, path, shards, seed, Dice::deal)
+    }
+
+    fn dealt(
+        clock: &VirtualTime,
+        path: PathConfig,
+        shards: [usize; 2],
+        seed: u64,
+        deal: fn(Dice) -> Deal,
+    ) -> Self {
         let time = Time::from(clock.clone());
         let (a, b) = virtual_time_pair(path.clone(), path, seed, clock).unwrap();
-        let client_queues = Queues::new(a, shards[0], Dice(seed).deal());
-        let server_queues = Queues::new(b, shards[1], Dice(!seed).deal());
+        let client_queues = Queues::new(a, shards[0], deal(Dice(seed)));
+        let server_queues = Queues::new(b, shards[1], deal(Dice(!seed)));
         let start = |queues: &Queues, count, ip, secret: u8| {
             let mut bytes = [secret; 32];
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -205,7 +215,6 @@ fn random(seed: u64) {
 }
 
 #[test]
-#[ignore = "the seeds 0, 20, 28, 41 and 47 of the first 60 stop with no timer armed; the cause is not known yet"]
 fn transfers_stay_whole_and_nothing_runs_twice() {
     if let Some(seed) = std::env::var("FIRSTFLIGHT_SEED").ok().and_then(|seed| seed.parse().ok()) {
         return random(seed);
@@ -271,11 +280,12 @@ fn a_first_flight_copied_to_other_ports_and_shards_runs_once() {
 }
 
 #[test]
-#[ignore = "fails: the second visit with the cookie gets no answer in time although nothing is lost"]
 fn a_cookie_that_one_shard_got_is_known_to_all() {
     let clock = VirtualTime::new(Duration::from_secs(1_700_000_000));
     run(&clock, async {
-        let world = World::new(&clock, PathConfig::with_delay(Duration::from_millis(5)), [4, 2], 3);
+        // The flows keep to their queues: a response that overtakes its SYN-ACK is dropped, and counts as a failure.
+        let path = PathConfig::with_delay(Duration::from_millis(5));
+        let world = World::dealt(&clock, path, [4, 2], 3, Dice::deal_flows);
         answer(world.listen(false), &Arc::default());
         let first = world.visit(b"hello").await;
         assert_eq!(first.outcome().reason(), Some(Reason::NoCredential));
@@ -290,6 +300,7 @@ fn a_cookie_that_one_shard_got_is_known_to_all() {
         let opened: Vec<_> =
             world.client.counters_by_shard().iter().map(|shard| shard.active_opens).collect();
         assert!(opened.iter().all(|opens| *opens >= 2), "{opened:?}");
+        assert!(world.client.counters().handed_over > 0, "no answer came to a wrong queue");
         world.client.forget_credentials();
         let reason = world.visit(b"hello").await.outcome().reason();
         assert_eq!(reason, Some(Reason::NoCredential), "all shards forget");

@@ -46,7 +46,6 @@ struct All(Weak<Mutex<Hub>>);
 impl Wake for All {
     fn wake(self: Arc<Self>) {
         let Some(hub) = self.0.upgrade() else { return };
-        // The wakers stay: virtual time goes on only if a task was woken, also while all links are torn.
         let wakers: Vec<_> = lock(&hub).queues.iter().filter_map(|queue| queue.waker.clone()).collect();
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -172,9 +171,19 @@ impl Dice {
         ((z ^ (z >> 31)) % sides as u64) as usize
     }
 
-    /// Deals packets at random.
+    /// Deals packets at random. They overtake each other, also those of one flow.
     pub fn deal(mut self) -> Deal {
         Box::new(move |_| self.roll(usize::MAX))
+    }
+
+    /// Deals the packets of a TCP flow to one queue, as network cards do. They stay in order.
+    pub fn deal_flows(self) -> Deal {
+        Box::new(move |packet| {
+            let tcp = usize::from(packet[0] & 15) * 4;
+            let ports = [&packet[tcp..tcp + 2], &packet[tcp + 2..tcp + 4]];
+            let number = ports.into_iter().flatten().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            Self(self.0 ^ number << 32).roll(usize::MAX)
+        })
     }
 }
 
