@@ -57,4 +57,4 @@ pub use schedule::{Schedule, ScheduleError};
 pub use secret::{FarmSecret, FarmSecrets, SecretError, SecretFileError};
 pub use serial::Serial;
 pub use source::{ClockError, Current, Fixed, KeySource};
-pub use store::{CredentialStore, Entry, NetworkId, Permission};
+pub use store::{CredentialStore, Entry, Learnt, NetworkId, Permission};

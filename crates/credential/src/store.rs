@@ -3,11 +3,13 @@
 mod cookies;
 mod entry;
 mod failures;
+mod learnt;
 mod path;
 
 pub use cookies::{Answer, CookieSet, MAX_COOKIES, StoredCookie};
 pub use entry::Entry;
 pub use failures::{Failures, Permission};
+pub use learnt::Learnt;
 pub use path::{PathMss, PathRtt};
 
 use crate::asap::Identity;
@@ -16,7 +18,9 @@ use core::net::IpAddr;
 use core::time::Duration;
 use entry::Ladder;
 use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
+use learnt::{Telling, What};
 
 /// The local network on which something was learnt: 16 opaque bytes. A cookie that is used on another network
 /// would reveal to the server that both addresses belong to the same user.
@@ -84,10 +88,14 @@ pub struct CredentialStore {
     changes: u64,
     /// Each cookie is used for many SYNs at the same time, and failures are ignored.
     simple: bool,
+    /// What the other stores of the client must know, if there are any.
+    telling: Option<Telling>,
 }
 
 /// How long a server counts as understanding ASAP after it showed that it does.
 const SPEAKS_ASAP: Duration = Duration::from_secs(86_400);
+/// How often the other stores of a client hear that a server still understands it.
+const TELL_ASAP_EVERY: Duration = Duration::from_secs(3600);
 /// How long no certificate for an address is sent to a server that saw this client under another address.
 /// After this time the address translator may have chosen a new address.
 const MISMATCH: Duration = Duration::from_secs(10 * 60);
@@ -102,6 +110,7 @@ impl CredentialStore {
             mismatches: Lru::new(capacity),
             changes: 0,
             simple: false,
+            telling: None,
         }
     }
 
@@ -161,6 +170,9 @@ impl CredentialStore {
                 entry.rtt = Some(PathRtt::new(srtt, rttvar, now));
             }
         });
+        if taken {
+            self.tell(network, server, || What::Rtt(srtt, rttvar, now));
+        }
         taken
     }
 
@@ -180,22 +192,31 @@ impl CredentialStore {
         rttvar: Duration,
         now: Instant,
     ) {
+        let mut news = false;
         self.learn(network, server, |entry| {
             entry.rtt = Some(PathRtt::next(entry.rtt, srtt, rttvar, now));
-            entry.failures.succeed();
+            news = entry.failures.succeed();
         });
+        if unlikely(news) {
+            self.tell(network, server, || What::Success);
+        }
     }
 
     /// Takes the MSS of a SYN-ACK, bytes. An MSS of 0 is ignored, because no data would fit.
     pub fn learn_mss(&mut self, network: NetworkId, server: IpAddr, mss: u16) {
         if mss > 0 {
-            self.learn(network, server, |entry| entry.mss = Some(mss));
+            let mut before = None;
+            self.learn(network, server, |entry| before = entry.mss.replace(mss));
+            if before != Some(mss) {
+                self.tell(network, server, || What::Mss(mss));
+            }
         }
     }
 
     /// A router on the path to the server passes only segments up to `mss` bytes (options not counted).
     pub fn learn_path_mss(&mut self, network: NetworkId, server: IpAddr, mss: u16, now: Instant) {
         self.learn(network, server, |entry| entry.path_mss = Some(PathMss::new(mss, now)));
+        self.tell(network, server, || What::PathMss(mss, now));
     }
 
     /// The largest segment that the path to a server passes, bytes, if that was learnt in the last ten
@@ -220,6 +241,10 @@ impl CredentialStore {
             entry.cookies.grant(cookie, form, now);
             entry.ladder = Ladder::Answered(form);
         });
+        let rotating = self.entries.peek(&(network, server)).is_some_and(|e| e.cookies.is_rotating());
+        if !rotating {
+            self.tell(network, server, || What::Cookie(cookie, form, now));
+        }
     }
 
     /// All that a SYN to `server` that leaves now depends on, in one lookup, which counts as a use. If the
@@ -275,7 +300,11 @@ impl CredentialStore {
         // If the server was forgotten in the meantime, a used cookie alone does not create a new entry.
         let Some(entry) = self.entries.peek_mut(&(network, server)) else { return };
         self.changes += 1;
+        let rotating = entry.cookies.is_rotating();
         entry.answered(used, answer, fresh, now);
+        if unlikely(self.telling.is_some()) {
+            self.tell_answer((network, server), used, answer, fresh, rotating, now);
+        }
     }
 
     /// [`CredentialStore::note_answer`] and [`CredentialStore::learn_mss`] for the same SYN-ACK, in one
@@ -296,13 +325,23 @@ impl CredentialStore {
         let Some(mss) = mss.filter(|mss| *mss > 0) else {
             return self.note_answer(network, server, used, answer, fresh, now);
         };
+        let (mut before, mut rotating) = (None, false);
         self.learn(network, server, |entry| {
-            entry.mss = Some(mss);
+            (before, rotating) = (entry.mss.replace(mss), entry.cookies.is_rotating());
             if let Some(sent) = sent {
                 entry.failures.pass(sent);
             }
             entry.answered(used, answer, fresh, now);
         });
+        if unlikely(self.telling.is_some()) {
+            if before != Some(mss) {
+                self.tell(network, server, || What::Mss(mss));
+            }
+            if let Some(sent) = sent {
+                self.tell_passed(network, server, sent);
+            }
+            self.tell_answer((network, server), used, answer, fresh, rotating, now);
+        }
     }
 
     /// Drops only the cookies of a server, so the next SYN asks for a new one.
@@ -310,6 +349,7 @@ impl CredentialStore {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
             entry.cookies.clear();
             self.changes += 1;
+            self.tell(network, server, || What::NoCookies);
         }
     }
 
@@ -361,6 +401,7 @@ impl CredentialStore {
 
     /// The server refused a certificate for `address`, because it sees this client under another address.
     pub fn note_mismatch(&mut self, network: NetworkId, server: IpAddr, address: IpAddr, now: Instant) {
+        self.tell(network, server, || What::Mismatch(address, now));
         let known = (address, now + MISMATCH);
         if let Some(entry) = self.mismatches.get_or_insert((network, server), || known) {
             *entry = known;
@@ -383,6 +424,10 @@ impl CredentialStore {
         now: Instant,
     ) {
         let known = (speaks, now + SPEAKS_ASAP);
+        let before = self.asap.peek(&(network, server, identity.clone()));
+        if before.is_none_or(|before| before.0 != speaks || before.1 + TELL_ASAP_EVERY <= known.1) {
+            self.tell(network, server, || What::Asap(identity.clone(), speaks, now));
+        }
         if let Some(entry) = self.asap.get_or_insert((network, server, identity.clone()), || known) {
             *entry = known;
         }
@@ -434,7 +479,9 @@ impl CredentialStore {
     /// A SYN with a request in `form` was answered by a SYN-ACK without a cookie. Do not call it for a
     /// retransmitted SYN, because the SYN-ACK may answer a plain SYN.
     pub fn note_unanswered(&mut self, network: NetworkId, server: IpAddr, form: FastOpenForm) {
+        let mut before = None;
         self.learn(network, server, |entry| {
+            before = Some(entry.ladder);
             entry.ladder = match (entry.ladder, form) {
                 (Ladder::Fresh, FastOpenForm::Standard) => Ladder::TryExperimental,
                 (Ladder::Fresh | Ladder::TryExperimental, FastOpenForm::Experimental) => Ladder::GaveUp,
@@ -445,6 +492,9 @@ impl CredentialStore {
                 (state, _) => state,
             };
         });
+        if self.entries.peek(&(network, server)).map(|entry| entry.ladder) != before {
+            self.tell(network, server, || What::Unanswered(form));
+        }
     }
 
     /// The first timeout of a SYN: max(1.5·SRTT, SRTT + 4·RTTVAR), between 50 ms and 1 s, from a round-trip
@@ -461,6 +511,7 @@ impl CredentialStore {
     //= rfc7413 4.1.3.1-a
     pub fn note_failure(&mut self, network: NetworkId, server: IpAddr, now: Instant) {
         self.learn(network, server, |entry| entry.failures.fail(Permission::Nothing, now));
+        self.tell(network, server, || What::Failure(now));
     }
 
     /// A SYN with a Fast Open option that left at `sent` got no answer, and a plain SYN behind it did. Like
@@ -481,13 +532,17 @@ impl CredentialStore {
     /// The first flight of a SYN that left at `sent` was accepted. See [`CredentialStore::note_lost`].
     pub fn note_passed(&mut self, network: NetworkId, server: IpAddr, sent: Instant) {
         self.learn(network, server, |entry| entry.failures.pass(sent));
+        self.tell_passed(network, server, sent);
     }
 
     /// A first flight to this server was accepted and answered. Earlier failures are forgotten.
     pub fn note_success(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
-            entry.failures.succeed();
+            let news = entry.failures.succeed();
             self.changes += 1;
+            if news {
+                self.tell(network, server, || What::Success);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The task that moves packets between a link and the stack.
 
 use crate::jobs::Jobs;
+use crate::post::Post;
 use crate::shared::{Inner, Shared};
 use crate::time::Timer;
 use firstflight_link::Link;
@@ -26,6 +27,8 @@ pub(crate) struct Driver<L> {
     shared: Arc<Shared>,
     link: L,
     jobs: Jobs,
+    /// What this shard and the others hand to each other.
+    post: Option<Post>,
     received: Vec<u8>,
     sending: Vec<u8>,
     /// Length of a packet in `sending` that the link had no space for.
@@ -40,7 +43,7 @@ pub(crate) struct Driver<L> {
 }
 
 impl<L: Link> Driver<L> {
-    pub(crate) fn new(shared: Arc<Shared>, link: L, jobs: Jobs, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, link: L, jobs: Jobs, post: Option<Post>, seed: [u8; 32]) -> Self {
         let mtu = link.mtu().max(1280);
         let timer = shared.lock().time.timer();
         Self {
@@ -49,6 +52,7 @@ impl<L: Link> Driver<L> {
             sending: vec![0; mtu],
             link,
             jobs,
+            post,
             unsent: 0,
             timer,
             timer_at: None,
@@ -148,6 +152,9 @@ impl<L: Link> Driver<L> {
 
     fn turn(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let more_in = self.receive(inner, now, cx)?;
+        if let Some(post) = &mut self.post {
+            post.exchange(inner, now, cx);
+        }
         self.verify(inner, now);
         let due = self.time(inner, now, cx);
         self.jobs.exchange(inner, cx);
@@ -170,7 +177,10 @@ impl<L: Link> Driver<L> {
         }
         // At this point the driver and this call hold one reference each.
         let alone = Arc::strong_count(&self.shared) <= 2 && inner.stack.connections() == 0;
-        if inner.stopping || alone {
+        if let Some(error) = self.post.as_ref().and_then(Post::failed) {
+            return Poll::Ready(Err(error.into()));
+        }
+        if inner.stopping || alone && self.post.as_mut().is_none_or(Post::all_alone) {
             save(inner);
             return Poll::Ready(Ok(()));
         }
@@ -196,6 +206,9 @@ impl<L: Link> Future for Driver<L> {
             Ok(()) => None,
             Err(error) => {
                 tracing::error!(%error, "the link failed");
+                if let Some(post) = &this.post {
+                    post.fail(error.kind());
+                }
                 Some(error.kind())
             }
         };

@@ -1,13 +1,18 @@
-//! One engine on one link.
+//! An engine on a link, or several on the queues of one.
+
+pub(crate) mod ending;
+pub(crate) mod shards;
 
 use crate::cache::CredentialCache;
-use crate::credential::{FastOpenPolicy, PolicyError};
 use crate::driver::Driver;
+use crate::endpoint::ending::{Gone, Released};
+use crate::endpoint::shards::Group;
 use crate::first_flight::FirstFlight;
 #[cfg(feature = "kernel")]
 use crate::first_flight::{Flights, MakeFlight};
 use crate::jobs::Jobs;
-use crate::listener::Listener;
+use crate::listener::{Listener, Part};
+use crate::post::Post;
 use crate::shared::{BEGINNING, Shared};
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{EngineStream, Stream, first_data};
@@ -19,11 +24,9 @@ use firstflight_link::UdpLink;
 use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError, RelayedFlight};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
@@ -35,11 +38,14 @@ const LAST_FINS: Duration = Duration::from_millis(100);
 /// How long [`Endpoint::shutdown`] waits for its driver, which has nothing left to do.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// A TCP engine on a link. Clones are handles to one engine. When the last handle, listener and stream are gone, the
-/// engine closes what is open and stops.
+/// A TCP engine on a link, or several engines on the queues of one ([`Endpoint::sharded`]). Clones are handles to one
+/// engine. When the last handle, listener and stream are gone, the engine closes what is open and stops.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
+    /// The engine; the first one of several.
     pub(crate) shared: Arc<Shared>,
+    /// Several engines.
+    group: Option<Arc<Group>>,
     /// Behind `shared`, so that it is dropped later.
     _gone: Gone,
 }
@@ -122,11 +128,23 @@ impl Endpoint {
     }
 
     fn start<L: Link + 'static>(
-        mut config: Config,
+        config: Config,
         link: L,
         store: Option<Arc<dyn SharedStore>>,
         time: Time,
     ) -> Self {
+        let shared = Self::launch(config, link, store, time, None);
+        Self { _gone: Gone::of(&shared), shared, group: None }
+    }
+
+    /// Starts one engine. One of several has a `post`.
+    fn launch<L: Link + 'static>(
+        mut config: Config,
+        link: L,
+        store: Option<Arc<dyn SharedStore>>,
+        time: Time,
+        post: Option<Post>,
+    ) -> Arc<Shared> {
         config.mtu = config.mtu.min(link.mtu());
         if tracing::enabled!(tracing::Level::DEBUG) {
             config.limits.trace = config.limits.trace.max(1024);
@@ -136,14 +154,13 @@ impl Endpoint {
         // Derived from the same secret, but independent of the stack's generator.
         let seed = Sha256::new_with_prefix(b"batches").chain_update(config.secret).finalize().into();
         let shared = Shared::new(config, store.is_some(), time);
-        let released = Released(Arc::downgrade(&shared));
-        let driver = Driver::new(Arc::clone(&shared), link, Jobs::new(store, within), seed);
+        let released = Released::of(&shared);
+        let driver = Driver::new(Arc::clone(&shared), link, Jobs::new(store, within), post, seed);
         tokio::spawn(async move {
             driver.await;
             drop(released);
         });
-        let _gone = Gone(Arc::downgrade(&shared));
-        Self { shared, _gone }
+        shared
     }
 
     /// Connects and sends `first`. Data that is [`FirstFlight::safely_replayable`] rides in the SYN, with Fast Open
@@ -192,7 +209,7 @@ impl Endpoint {
             config.to_mut().replay_safe = first.is_replayable();
         }
         let data = first_data(&mut config, first.data());
-        EngineStream::open(&self.shared, remote, data, &config)
+        EngineStream::open(self.shard_for(config.local, remote), remote, data, &config)
     }
 
     /// Like [`Endpoint::connect`], with a first flight that is made for this connect: it may depend on the credential block
@@ -244,7 +261,7 @@ impl Endpoint {
     /// ```
     #[must_use]
     pub fn connect_lazy(&self, remote: SocketAddr, config: ConnectConfig) -> Stream {
-        EngineStream::lazy(&self.shared, remote, config).into()
+        EngineStream::lazy(self.shard_for(config.local, remote), remote, config).into()
     }
 
     /// Starts listening.
@@ -260,41 +277,56 @@ impl Endpoint {
     /// ```
     pub fn listen(&self, config: ListenConfig) -> Result<Listener, ListenError> {
         let local = config.local;
-        let mut inner = self.shared.lock();
-        let needs_store = config.fast_open.as_ref().is_some_and(FastOpenPolicy::needs_store)
-            || config.asap.as_ref().is_some_and(|policy| policy.guard.needs_store());
-        if needs_store && !inner.has_store {
-            return Err(ListenError::Policy(PolicyError::NeedsStore));
+        let mut parts = Vec::with_capacity(self.shards());
+        let mut config = config;
+        config.backlog = config.backlog.div_ceil(self.shards());
+        config.syn_backlog = config.syn_backlog.div_ceil(self.shards());
+        for shared in self.all() {
+            parts.push(Part::listen(shared, config.clone())?);
         }
-        // Listening may close a replay guard, which needs the current wall clock.
-        inner.set_clock();
-        let id = inner.stack.listen(config)?;
-        drop(inner);
-        Ok(Listener::new(Arc::clone(&self.shared), id, local))
+        Ok(Listener::new(parts, local))
     }
 
     /// The engine's counts.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        *self.shared.lock().stack.counters()
+        let mut sum = Counters::default();
+        for shared in self.all() {
+            sum += shared.lock().stack.counters();
+        }
+        sum
+    }
+
+    /// The counts of each shard.
+    #[must_use]
+    pub fn counters_by_shard(&self) -> Vec<Counters> {
+        self.all().iter().map(|shared| *shared.lock().stack.counters()).collect()
     }
 
     /// What the engine currently holds.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
-        self.shared.lock().stack.gauges()
+        let mut sum = Gauges::default();
+        for shared in self.all() {
+            sum.add_shard(&shared.lock().stack.gauges());
+        }
+        sum
     }
 
     /// The results of the questions to the shared store.
     #[must_use]
     pub fn store_counters(&self) -> StoreCounters {
-        self.shared.lock().store
+        let mut sum = StoreCounters::default();
+        for shared in self.all() {
+            sum += shared.lock().store;
+        }
+        sum
     }
 
     /// Connections that are not closed yet.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.lock().stack.connections()
+        self.all().iter().map(|shared| shared.lock().stack.connections()).sum()
     }
 
     /// Loads what `cache` remembers about servers and keeps its file up to date: at most once every few seconds, and
@@ -315,11 +347,22 @@ impl Endpoint {
     /// ```
     pub fn use_cache(&self, cache: CredentialCache) -> bool {
         let mut inner = self.shared.lock();
-        let known = inner.stack.config().network.is_known();
-        if known {
-            inner.keep(cache);
+        if !inner.stack.config().network.is_known() {
+            return false;
         }
-        known
+        inner.keep(cache);
+        let (_, others) = self.all().split_first().unwrap_or((&self.shared, &[]));
+        let credentials = inner.stack.credentials();
+        let known: Vec<_> =
+            credentials.iter_by_use().map(|(at, server, entry)| (at, server, entry.to_share())).collect();
+        drop(inner);
+        for shared in others {
+            let mut inner = shared.lock();
+            for (network, server, entry) in &known {
+                inner.stack.restore_credential(*network, *server, entry.clone());
+            }
+        }
+        true
     }
 
     /// Takes a first flight from a front, the name server of a zone. The front found it in the names that were
@@ -327,7 +370,10 @@ impl Endpoint {
     /// `firstflight_dns::RelayReceiver`. The flight goes to the listener for its port if that listener has an
     /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed). Otherwise it is dropped silently.
     pub fn handle_relayed(&self, flight: RelayedFlight<'_>) {
-        let mut inner = self.shared.lock();
+        let ports =
+            flight.segment.first_chunk().map(|[a, b, c, d]| [[*a, *b], [*c, *d]].map(u16::from_be_bytes));
+        let shared = ports.map_or(&self.shared, |[from, to]| self.owner(from, to));
+        let mut inner = shared.lock();
         let now = inner.now();
         inner.stack.handle_relayed(now, flight);
         inner.kick();
@@ -336,89 +382,17 @@ impl Endpoint {
     /// Reports that the host is now on this network. What was learnt on another network is no longer used. If the new
     /// network has no id, give [`NetworkId::UNKNOWN`]. What was learnt without an id is forgotten.
     pub fn move_to(&self, network: NetworkId) {
-        let mut inner = self.shared.lock();
-        if network != inner.stack.config().network {
-            inner.history.leave(NetworkId::UNKNOWN);
+        for shared in self.all() {
+            let mut inner = shared.lock();
+            if network != inner.stack.config().network {
+                inner.history().leave(NetworkId::UNKNOWN);
+            }
+            inner.stack.set_network(network);
         }
-        inner.stack.set_network(network);
     }
 
     /// Forgets all cookies, round-trip times and lost races, as after a move to another network.
     pub fn forget_credentials(&self) {
-        self.shared.lock().forget_credentials();
-    }
-
-    /// Waits until every connection has closed in order, for at most `timeout`, then stops the engine. Connections
-    /// that are still open then fail; [`Endpoint::connections`] counts them.
-    ///
-    /// A connection whose stream was dropped has closed in order when its peer has acknowledged everything. Shutdown
-    /// then waits 100 ms for the peer's FIN and no longer, because a peer may keep its own side open.
-    ///
-    /// ```
-    /// # use firstflight::Endpoint;
-    /// async fn stop(endpoint: Endpoint) {
-    ///     endpoint.shutdown(std::time::Duration::from_secs(5)).await;
-    /// }
-    /// ```
-    pub async fn shutdown(&self, timeout: Duration) {
-        {
-            let mut inner = self.shared.lock();
-            let now = inner.now();
-            inner.stack.limit_fin_wait2(LAST_FINS, now);
-            inner.kick();
-        }
-        let idle = poll_fn(|cx| {
-            let mut inner = self.shared.lock();
-            if inner.stopped.is_some() || inner.stack.connections() == 0 {
-                return Poll::Ready(());
-            }
-            inner.wait_idle(cx);
-            Poll::Pending
-        });
-        // The engine stops whether it became idle or the timeout elapsed.
-        let _ = self.time().timeout(timeout, idle).await;
-        let last = {
-            let mut inner = self.shared.lock();
-            inner.stopping = true;
-            inner.kick();
-            inner.save_last()
-        };
-        if let Some(snapshot) = last {
-            // It fails only when the runtime shuts down; then there is no one left to inform.
-            let _ = tokio::task::spawn_blocking(move || snapshot.write()).await;
-        }
-        let released = poll_fn(|cx| {
-            let mut inner = self.shared.lock();
-            if inner.released {
-                return Poll::Ready(());
-            }
-            inner.wait_idle(cx);
-            Poll::Pending
-        });
-        // The link's addresses and ports are free when this returns.
-        let _ = self.time().timeout(RELEASE, released).await;
-    }
-}
-
-/// Lets the driver see, when it is dropped, that a handle is gone. An engine that is idle has no other reason to look.
-#[derive(Debug, Clone)]
-struct Gone(Weak<Shared>);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        let waker = self.0.upgrade().and_then(|shared| shared.lock().driver.clone());
-        // The driver counts handles, of which `shared` was one.
-        waker.into_iter().for_each(Waker::wake);
-    }
-}
-
-/// Says, when it is dropped, that the driver and its link are gone.
-struct Released(Weak<Shared>);
-
-impl Drop for Released {
-    fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.lock().release();
-        }
+        self.all().iter().for_each(|shared| shared.lock().forget_credentials());
     }
 }

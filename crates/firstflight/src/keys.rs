@@ -32,17 +32,15 @@ pub struct KeyHandle(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
-    Engine {
-        shared: Weak<Shared>,
-        id: ListenerId,
-    },
+    /// The listeners of all shards.
+    Engine(Vec<(Weak<Shared>, ListenerId)>),
     #[cfg(feature = "kernel")]
     Kernel(Weak<firstflight_kernel::Listener>),
 }
 
 impl KeyHandle {
-    pub(crate) fn new(shared: &Arc<Shared>, id: ListenerId) -> Self {
-        Self(Kind::Engine { shared: Arc::downgrade(shared), id })
+    pub(crate) fn new(listeners: Vec<(Weak<Shared>, ListenerId)>) -> Self {
+        Self(Kind::Engine(listeners))
     }
 
     #[cfg(feature = "kernel")]
@@ -53,8 +51,13 @@ impl KeyHandle {
     /// Like [`crate::Listener::set_keys`]. Also returns false if the listener is gone.
     pub fn set(&self, keys: Arc<KeyRing>) -> bool {
         match &self.0 {
-            Kind::Engine { shared, id } => {
-                shared.upgrade().is_some_and(|shared| shared.lock().stack.set_keys(*id, keys))
+            Kind::Engine(listeners) => {
+                let mut any = false;
+                for (shared, id) in listeners {
+                    let keys = Arc::clone(&keys);
+                    any |= shared.upgrade().is_some_and(|shared| shared.lock().stack.set_keys(*id, keys));
+                }
+                any
             }
             #[cfg(feature = "kernel")]
             Kind::Kernel(listener) => {
@@ -69,7 +72,7 @@ impl KeyHandle {
 
     fn is_alive(&self) -> bool {
         match &self.0 {
-            Kind::Engine { shared, id } => Shared::has_listener(shared, *id),
+            Kind::Engine(listeners) => listeners.iter().any(|(shared, id)| Shared::has_listener(shared, *id)),
             #[cfg(feature = "kernel")]
             Kind::Kernel(listener) => listener.strong_count() > 0,
         }

@@ -72,9 +72,11 @@ mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod network;
+mod post;
 mod race;
 #[cfg(feature = "asap")]
 pub mod record;
+mod renewed;
 pub mod serial_file;
 #[cfg(feature = "kernel")]
 mod server;
@@ -83,6 +85,7 @@ mod store;
 mod stream;
 mod time;
 pub mod trust;
+mod workers;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
 #[cfg(feature = "kernel")]
@@ -90,6 +93,7 @@ pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Found, Host, Outlook,
 };
 pub use endpoint::Endpoint;
+pub use endpoint::shards::Sharding;
 pub use first_flight::FirstFlight;
 #[cfg(feature = "kernel")]
 pub use first_flight::{Carriage, MakeFlight};
@@ -113,6 +117,7 @@ pub use server::{Server, ServerBuilder};
 pub use store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError};
 pub use stream::{Race, Stream, Way};
 pub use time::{Time, block_on_virtual};
+pub use workers::Workers;
 
 use std::io;
 use std::net::IpAddr;

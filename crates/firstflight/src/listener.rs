@@ -1,16 +1,17 @@
 //! Listening sockets.
 
-use crate::credential::KeyRing;
+use crate::credential::{FastOpenPolicy, KeyRing, PolicyError};
 use crate::keys::KeyHandle;
 use crate::shared::{Inner, Shared};
 use crate::stream::{EngineStream, Stream};
 use crate::trust::TrustHandle;
 use firstflight_credential::asap::AcceptedBlock;
-use firstflight_stack::{ConnId, ListenerId};
+use firstflight_stack::{ConnId, ListenConfig, ListenError, ListenerId};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 /// A listening socket, of an engine or of the kernel. Dropping it resets the connections that were not accepted.
@@ -27,12 +28,20 @@ enum Kind {
 /// A connection, its peer, and the credential block of its first flight with how many bytes of data it signs.
 type Accepted = (ConnId, SocketAddr, Option<(AcceptedBlock, u32)>);
 
-/// A listening socket of an engine.
+/// A listening socket of an engine, or one of each shard.
 #[derive(Debug)]
 struct EngineListener {
+    parts: Vec<Part>,
+    local: SocketAddr,
+    /// The part that is asked first, so that each has its turn.
+    turn: AtomicUsize,
+}
+
+/// The listening socket of one engine.
+#[derive(Debug)]
+pub(crate) struct Part {
     shared: Arc<Shared>,
     id: ListenerId,
-    local: SocketAddr,
     /// The number of the task that polls.
     place: u64,
 }
@@ -40,31 +49,47 @@ struct EngineListener {
 /// A task that accepts. It leaves no waker behind.
 struct Accepting<'a> {
     engine: &'a EngineListener,
-    /// Its number, once it waits.
-    place: Option<u64>,
+    /// Its number at the first part, once it waits there.
+    first: Option<u64>,
+    /// Its numbers at the other parts.
+    others: Vec<Option<u64>>,
 }
 
 impl Accepting<'_> {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
-        let mut inner = self.engine.shared.lock();
-        let accepted = self.engine.next(&mut inner)?;
-        if let Some((id, peer, block)) = accepted {
-            if let Some(place) = self.place.take() {
-                inner.leave_accept(self.engine.id, place);
+        let parts = &self.engine.parts;
+        self.others.resize(parts.len().saturating_sub(1), None);
+        for index in self.engine.in_turn() {
+            let Some(part) = parts.get(index) else { continue };
+            let place = match index.checked_sub(1) {
+                None => &mut self.first,
+                Some(other) => match self.others.get_mut(other) {
+                    Some(place) => place,
+                    None => continue,
+                },
+            };
+            let mut inner = part.shared.lock();
+            if let Some(accepted) = part.next(&mut inner)? {
+                if let Some(place) = place.take() {
+                    inner.leave_accept(part.id, place);
+                }
+                drop(inner);
+                return Poll::Ready(Ok(part.stream(accepted)));
             }
-            drop(inner);
-            return Poll::Ready(Ok(EngineStream::accepted(&self.engine.shared, id, peer, block).into()));
+            let place = *place.get_or_insert_with(|| inner.place());
+            inner.wait_accept(part.id, place, cx);
         }
-        let place = *self.place.get_or_insert_with(|| inner.place());
-        inner.wait_accept(self.engine.id, place, cx);
         Poll::Pending
     }
 }
 
 impl Drop for Accepting<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.engine.shared.lock().leave_accept(self.engine.id, place);
+        let places = std::iter::once(&self.first).chain(&self.others);
+        for (part, place) in self.engine.parts.iter().zip(places) {
+            if let Some(place) = place {
+                part.shared.lock().leave_accept(part.id, *place);
+            }
         }
     }
 }
@@ -77,9 +102,35 @@ impl From<firstflight_kernel::Listener> for Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(shared: Arc<Shared>, id: ListenerId, local: SocketAddr) -> Self {
-        let place = shared.lock().place();
-        Self(Kind::Engine(EngineListener { shared, id, local, place }))
+    pub(crate) fn new(parts: Vec<Part>, local: SocketAddr) -> Self {
+        Self(Kind::Engine(EngineListener { parts, local, turn: AtomicUsize::new(0) }))
+    }
+
+    /// One listener for each shard of an [`Endpoint::sharded`](crate::Endpoint::sharded), in the order of the shards: give each to a task
+    /// on the shard's worker, so that its connections stay on one thread. Another listener is returned as it is. The keys of
+    /// all are set with a handle that was taken before, or with one of each.
+    ///
+    /// ```
+    /// # use firstflight::{Listener, Workers};
+    /// fn serve(listener: Listener, workers: &Workers) {
+    ///     for (index, listener) in listener.split().into_iter().enumerate() {
+    ///         workers.spawn(index, async move {
+    ///             while let Ok(stream) = listener.accept().await {
+    ///                 drop(stream);
+    ///             }
+    ///         });
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn split(self) -> Vec<Self> {
+        match self.0 {
+            Kind::Engine(EngineListener { parts, local, .. }) => {
+                parts.into_iter().map(|part| Self::new(vec![part], local)).collect()
+            }
+            #[cfg(feature = "kernel")]
+            kernel @ Kind::Kernel(_) => vec![Self(kernel)],
+        }
     }
 
     /// Returns the next connection. A connection whose first flight was accepted is returned before its handshake is
@@ -106,7 +157,7 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<Stream> {
         match &self.0 {
             Kind::Engine(engine) => {
-                let mut accepting = Accepting { engine, place: None };
+                let mut accepting = Accepting { engine, first: None, others: Vec::new() };
                 poll_fn(|cx| accepting.poll(cx)).await
             }
             #[cfg(feature = "kernel")]
@@ -120,7 +171,7 @@ impl Listener {
     /// As [`Listener::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         match &self.0 {
-            Kind::Engine(engine) => engine.poll_accept(engine.place, cx),
+            Kind::Engine(engine) => engine.poll_accept(cx),
             #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.poll_accept(cx).map_ok(Stream::from),
         }
@@ -145,7 +196,7 @@ impl Listener {
     #[must_use]
     pub fn keys(&self) -> KeyHandle {
         match &self.0 {
-            Kind::Engine(engine) => KeyHandle::new(&engine.shared, engine.id),
+            Kind::Engine(engine) => KeyHandle::new(engine.sockets()),
             #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => KeyHandle::of_kernel(kernel),
         }
@@ -156,7 +207,7 @@ impl Listener {
     #[must_use]
     pub fn trust(&self) -> Option<TrustHandle> {
         match &self.0 {
-            Kind::Engine(engine) => Some(TrustHandle::new(&engine.shared, engine.id)),
+            Kind::Engine(engine) => Some(TrustHandle::new(engine.sockets())),
             #[cfg(feature = "kernel")]
             Kind::Kernel(_) => None,
         }
@@ -169,7 +220,7 @@ impl Listener {
         match &self.0 {
             Kind::Engine(engine) => {
                 let cx = Context::from_waker(std::task::Waker::noop());
-                while let Poll::Ready(Ok(stream)) = engine.poll_accept(engine.place, &cx) {
+                while let Poll::Ready(Ok(stream)) = engine.poll_accept(&cx) {
                     waiting.push(stream);
                 }
             }
@@ -195,6 +246,51 @@ impl Listener {
 }
 
 impl EngineListener {
+    /// The indices of the parts, each time beginning with another one.
+    fn in_turn(&self) -> impl Iterator<Item = usize> + use<> {
+        let count = self.parts.len();
+        let turn = match count {
+            0 | 1 => 0,
+            several => self.turn.fetch_add(1, Ordering::Relaxed) % several,
+        };
+        (turn..count).chain(0..turn)
+    }
+
+    /// The sockets of all engines.
+    fn sockets(&self) -> Vec<(Weak<Shared>, ListenerId)> {
+        self.parts.iter().map(|part| (Arc::downgrade(&part.shared), part.id)).collect()
+    }
+
+    fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
+        for part in self.in_turn().filter_map(|index| self.parts.get(index)) {
+            let mut inner = part.shared.lock();
+            if let Some(accepted) = part.next(&mut inner)? {
+                drop(inner);
+                return Poll::Ready(Ok(part.stream(accepted)));
+            }
+            inner.wait_accept(part.id, part.place, cx);
+        }
+        Poll::Pending
+    }
+}
+
+impl Part {
+    /// Listens on one engine.
+    pub(crate) fn listen(shared: &Arc<Shared>, config: ListenConfig) -> Result<Self, ListenError> {
+        let mut inner = shared.lock();
+        let needs_store = config.fast_open.as_ref().is_some_and(FastOpenPolicy::needs_store)
+            || config.asap.as_ref().is_some_and(|policy| policy.guard.needs_store());
+        if needs_store && !inner.has_store {
+            return Err(ListenError::Policy(PolicyError::NeedsStore));
+        }
+        // Listening may close a replay guard, which needs the current wall clock.
+        inner.set_clock();
+        let id = inner.stack.listen(config)?;
+        let place = inner.place();
+        drop(inner);
+        Ok(Self { shared: Arc::clone(shared), id, place })
+    }
+
     /// The next connection, its peer, and the credential block of its first flight.
     fn next(&self, inner: &mut Inner) -> io::Result<Option<Accepted>> {
         let Some(id) = inner.stack.accept(self.id) else { return inner.check().map(|()| None) };
@@ -203,22 +299,12 @@ impl EngineListener {
         Ok(Some((id, peer, inner.stack.accepted_block(id))))
     }
 
-    fn poll_accept(&self, place: u64, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
-        let mut inner = self.shared.lock();
-        match self.next(&mut inner)? {
-            Some((id, peer, block)) => {
-                drop(inner);
-                Poll::Ready(Ok(EngineStream::accepted(&self.shared, id, peer, block).into()))
-            }
-            None => {
-                inner.wait_accept(self.id, place, cx);
-                Poll::Pending
-            }
-        }
+    fn stream(&self, (id, peer, block): Accepted) -> Stream {
+        EngineStream::accepted(&self.shared, id, peer, block).into()
     }
 }
 
-impl Drop for EngineListener {
+impl Drop for Part {
     fn drop(&mut self) {
         let mut inner = self.shared.lock();
         let now = inner.now();

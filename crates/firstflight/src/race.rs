@@ -127,7 +127,9 @@ impl Endpoint {
         config: &ConnectAnyConfig,
     ) -> Result<Stream, ConnectAnyError> {
         let time = self.time();
-        let mut race = Race::new(&self.shared, first);
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        let shared = self.shard_for(config.connect.local, addresses.first().copied().unwrap_or(nowhere));
+        let mut race = Race::new(shared, first);
         let delay = config.attempt_delay.max(MIN_ATTEMPT_DELAY);
         let order = race.order(addresses, &config.connect);
         race.several = order.len() > 1;
@@ -146,7 +148,7 @@ impl Endpoint {
             };
             if let Some(Turn::Won(winner)) = turn {
                 race.remember(winner.attempt.remote, &config.connect);
-                match winner.deliver(&self.shared, first).await {
+                match winner.deliver(shared, first).await {
                     Ok(stream) => return Ok(stream),
                     // The data may already be on its way to this address, so no other address may get it.
                     Err(failed) => {
@@ -213,7 +215,8 @@ impl<'a> Race<'a> {
     fn order(&self, addresses: &[SocketAddr], config: &ConnectConfig) -> Vec<SocketAddr> {
         let mut inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
-        let slow = |remote: &SocketAddr| inner.history.is_slow(&Way::new(network, *remote, config), now);
+        let history = inner.history();
+        let slow = |remote: &SocketAddr| history.is_slow(&Way::new(network, *remote, config), now);
         let (last, first): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(slow);
         [interleave(&first), interleave(&last)].concat()
     }
@@ -223,9 +226,9 @@ impl<'a> Race<'a> {
         let mut inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         for remote in self.tried.iter().take_while(|remote| **remote != winner) {
-            inner.history.lost(Way::new(network, *remote, config), now);
+            inner.history().lost(Way::new(network, *remote, config), now);
         }
-        inner.history.won(&Way::new(network, winner, config));
+        inner.history().won(&Way::new(network, winner, config));
     }
 
     /// Starts an attempt. The first attempt that starts gets the data, if it may ride in the SYN.

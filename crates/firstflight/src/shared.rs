@@ -74,8 +74,8 @@ pub(crate) struct Inner {
     pub time: Time,
     /// Saves the client's memory of servers.
     keeper: Option<Keeper>,
-    /// Addresses that lost races.
-    pub history: History,
+    /// Addresses that lost races. The shards of an endpoint have one in common.
+    history: Arc<Mutex<History>>,
     /// Whether the link's UDP socket is bound to all addresses of the host: for IPv4, for IPv6.
     any_address: [bool; 2],
 }
@@ -160,10 +160,20 @@ impl Inner {
     /// Forgets all that was learnt of servers, in the file too.
     pub(crate) fn forget_credentials(&mut self) {
         self.stack.forget_credentials();
-        self.history.clear();
+        self.history().clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
         }
+    }
+
+    /// Addresses that lost races.
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses the same memory of lost races as another shard.
+    pub(crate) fn share_history(&mut self, other: &Self) {
+        self.history = Arc::clone(&other.history);
     }
 
     /// When the cache file should be written next.
@@ -399,7 +409,7 @@ impl Shared {
             released: false,
             time,
             keeper: None,
-            history: History::default(),
+            history: Arc::default(),
             any_address,
         };
         inner.set_clock();

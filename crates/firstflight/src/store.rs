@@ -80,3 +80,16 @@ pub struct StoreCounters {
     /// Questions not asked, because too many were open.
     pub turned_away: u64,
 }
+
+impl std::ops::AddAssign for StoreCounters {
+    fn add_assign(&mut self, other: Self) {
+        let Self { asked, accepted, refused, activated, timed_out, failed, turned_away } = other;
+        self.asked += asked;
+        self.accepted += accepted;
+        self.refused += refused;
+        self.activated += activated;
+        self.timed_out += timed_out;
+        self.failed += failed;
+        self.turned_away += turned_away;
+    }
+}

@@ -44,28 +44,32 @@ const END: &str = "# end";
 /// Sets the verifiers that one listener trusts. It keeps neither the listener nor the endpoint alive.
 #[derive(Debug, Clone)]
 pub struct TrustHandle {
-    shared: Weak<Shared>,
-    id: ListenerId,
+    /// The listeners of all shards.
+    listeners: Vec<(Weak<Shared>, ListenerId)>,
 }
 
 impl TrustHandle {
-    pub(crate) fn new(shared: &Arc<Shared>, id: ListenerId) -> Self {
-        Self { shared: Arc::downgrade(shared), id }
+    pub(crate) fn new(listeners: Vec<(Weak<Shared>, ListenerId)>) -> Self {
+        Self { listeners }
     }
 
     /// Replaces the trusted verifiers, starting with the next first flight. Returns false if the listener is gone or
     /// takes no certificates. A change that admits more than before causes a pause: requests that were made before
     /// the change, or up to ten seconds after it, take the ordinary handshake.
     pub fn set(&self, trust: Arc<TrustStore>) -> bool {
-        let Some(shared) = self.shared.upgrade() else { return false };
-        let mut inner = shared.lock();
-        inner.set_clock();
-        let now = inner.now();
-        inner.stack.set_trust(self.id, trust, now)
+        let mut any = false;
+        for (shared, id) in &self.listeners {
+            let Some(shared) = shared.upgrade() else { continue };
+            let mut inner = shared.lock();
+            inner.set_clock();
+            let now = inner.now();
+            any |= inner.stack.set_trust(*id, Arc::clone(&trust), now);
+        }
+        any
     }
 
     fn is_alive(&self) -> bool {
-        Shared::has_listener(&self.shared, self.id)
+        self.listeners.iter().any(|(shared, id)| Shared::has_listener(shared, *id))
     }
 }
 

@@ -29,7 +29,7 @@ mod wire;
 
 use bench::connections::{self, Connections, peer};
 use bench::once::{self, Once};
-use bench::{Rounds, bulk, certificates, engine, front, seal, sockets};
+use bench::{Rounds, bulk, certificates, engine, front, seal, shards, sockets};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -99,6 +99,8 @@ enum Bench {
     Seal(Rounds),
     /// Connections through `Endpoint`s on one thread, against the stack alone and tokio's loopback TCP.
     Async(Rounds),
+    /// Connections through `Endpoint`s with two shards on two processors, against one shard on one.
+    Shards(Rounds),
     /// Downloads and uploads by curl through a TUN device, against the kernel's TCP over veth (needs root).
     Bulk(Rounds),
     /// The server of `bench bulk`.
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
         Command::Bench(Bench::Seal(options)) => seal::run(&options).map_err(Into::into),
         Command::Bench(Bench::Async(options)) => sockets::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Shards(options)) => shards::run(&options).map_err(Into::into),
         Command::Bench(Bench::Bulk(options)) => bulk::run(&options).map_err(Into::into),
         Command::Bench(Bench::BulkServer(options)) => bulk::run_server(&options).map_err(Into::into),
         Command::Bench(Bench::Connections(options)) => connections::run(&options).map_err(Into::into),

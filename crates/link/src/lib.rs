@@ -31,7 +31,7 @@ pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
 pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
 pub use route::source_for;
 #[cfg(all(feature = "tun", target_os = "linux"))]
-pub use tun::{Tun, TunConfig, TunDevice, TunError};
+pub use tun::{Tun, TunConfig, TunDevice, TunError, TunQueue};
 #[cfg(feature = "udp")]
-pub use udp::UdpLink;
+pub use udp::{SharedUdp, UdpLink};
 pub use virtual_time::VirtualTime;

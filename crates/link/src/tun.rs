@@ -6,6 +6,7 @@ mod netlink;
 mod offload;
 #[cfg(test)]
 mod offload_tests;
+mod queues;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +18,11 @@ use std::task::{Context, Poll, ready};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
-use tun_rs::{AsyncDevice, DeviceBuilder};
+use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
 
 pub use device::TunDevice;
 pub use error::TunError;
+pub use queues::TunQueue;
 
 use crate::link::{Link, short_buffer};
 use offload::{Inbox, Outbox};
@@ -166,12 +168,20 @@ impl Tun {
     pub fn create(config: TunConfig) -> Result<Self, TunError> {
         config.validate()?;
         let _runtime = tokio::runtime::Handle::try_current().map_err(|_| TunError::NoRuntime)?;
+        let device = Self::set_up(&config, false)?;
+        Self::open(device, &config)
+    }
+
+    /// Creates the device and sets it up, in this order: the name and the addresses are free, it comes up with its
+    /// settings, the addresses are in use.
+    fn set_up(config: &TunConfig, several_queues: bool) -> Result<SyncDevice, TunError> {
         config.check_free()?;
         let device = DeviceBuilder::new()
             .name(config.name.as_str())
             .inherit_enable_state()
             .offload(config.offload)
-            .build_async()
+            .multi_queue(several_queues)
+            .build_sync()
             .map_err(|error| TunError::from_creation(&config.name, error))?;
         device.set_mtu(config.mtu).map_err(TunError::at("set the MTU"))?;
         // Set this while the device is down: when it comes up, its queueing discipline takes the length from here.
@@ -185,8 +195,14 @@ impl Tun {
         for &(address, _) in &config.host {
             netlink::wait_until_local(address).map_err(TunError::at("see its address in use"))?;
         }
+        Ok(device)
+    }
+
+    /// A queue of the device, for the current runtime.
+    fn open(device: SyncDevice, config: &TunConfig) -> Result<Self, TunError> {
+        let device = AsyncDevice::new(device).map_err(TunError::at("read it without waiting"))?;
         let offload = config.offload.then(|| (Inbox::new(), Outbox::new()));
-        Ok(Self { device, name: config.name, mtu: config.mtu, offload })
+        Ok(Self { device, name: config.name.clone(), mtu: config.mtu, offload })
     }
 
     /// The name of the device.

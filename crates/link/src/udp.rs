@@ -17,6 +17,7 @@ mod inbox;
 mod outbox;
 #[cfg(target_os = "linux")]
 mod reports;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ use inbox::Inbox;
 use outbox::{Outboxes, Target};
 #[cfg(target_os = "linux")]
 use reports::Reports;
+pub use shared::SharedUdp;
 
 /// The largest IP packet. Longer received datagrams are dropped.
 const MTU: usize = 1500;
@@ -213,13 +215,21 @@ impl UdpLink {
 
 impl Socket {
     fn bind(local: SocketAddr) -> io::Result<Self> {
+        Self::take(Self::bound(local, false)?)
+    }
+
+    /// A socket at this address, which others may share or not.
+    fn bound(local: SocketAddr, shared: bool) -> io::Result<RawSocket> {
         let raw = RawSocket::new(Domain::for_address(local), Type::DGRAM, Some(SocketProtocol::UDP))?;
         if local.is_ipv6() {
             // IPv4 has its own socket.
             raw.set_only_v6(true)?;
         }
+        if shared {
+            shared::allow(&raw)?;
+        }
         raw.bind(&local.into())?;
-        Self::take(raw)
+        Ok(raw)
     }
 
     /// A bound socket.

@@ -17,8 +17,8 @@ use firstflight_wire::Instant;
 
 /// A clock in memory. Clones are handles to the same one.
 ///
-/// [`advance`](Self::advance) must be called when no task can run. A single-threaded tokio runtime without
-/// timers and I/O of its own knows that moment:
+/// [`advance`](Self::advance) must be called when no task can run, again and again until one can. A single-threaded tokio
+/// runtime without timers and I/O of its own knows that moment, and does not park when it gets a task there:
 ///
 /// ```
 /// use firstflight_link::VirtualTime;
@@ -28,7 +28,9 @@ use firstflight_wire::Instant;
 /// let clock = time.clone();
 /// let runtime = tokio::runtime::Builder::new_current_thread()
 ///     .on_thread_park(move || {
-///         clock.advance();
+///         if clock.advance() {
+///             tokio::spawn(async {});
+///         }
 ///     })
 ///     .build()?;
 /// // An hour passes at once.
@@ -70,7 +72,8 @@ impl VirtualTime {
     }
 
     /// Moves the clock to the earliest time that a task waits for, and wakes all tasks that wait for it, in
-    /// the order in which they began to wait. False if no task waits.
+    /// the order in which they began to wait. False if none waits. True does not mean
+    /// that a task can run now: the one that waited may have ended.
     pub fn advance(&self) -> bool {
         let mut state = self.lock();
         let Some((&(at, _), _)) = state.waiting.first_key_value() else { return false };

@@ -2,6 +2,7 @@
 
 use crate::flow::FlowKey;
 use crate::flows::fragments::FragmentLimits;
+use crate::shard::ShardConfig;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -69,6 +70,34 @@ setters! {
     }
 }
 
+impl Limits {
+    /// The limits of one of `count` stacks that together keep these. Each limit is divided and rounded up, except what is
+    /// remembered of servers, which every stack knows.
+    #[must_use]
+    pub fn share(mut self, count: usize) -> Self {
+        let count = count.max(1);
+        for limit in [
+            &mut self.connections,
+            &mut self.time_wait,
+            &mut self.held_last_acks,
+            &mut self.buffer_bytes,
+            &mut self.replies,
+            &mut self.parked,
+            &mut self.parked_bytes,
+            &mut self.asap.certificates,
+            &mut self.fragments.bytes,
+        ] {
+            *limit = limit.div_ceil(count);
+        }
+        let every = u32::try_from(count).unwrap_or(u32::MAX);
+        for limit in [&mut self.asap.per_second, &mut self.asap.relayed_per_second] {
+            *limit = limit.div_ceil(every);
+        }
+        self.connections_per_client = self.connections_per_client.map(|most| most.div_ceil(count));
+        self
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -119,6 +148,8 @@ pub struct Config {
     pub answer_echo: bool,
     /// Also speak TCP in UDP datagrams; `None` means raw IP only.
     pub carrier: Option<CarrierConfig>,
+    /// The place among several stacks that share the addresses; `None` if there is one stack.
+    pub shard: Option<ShardConfig>,
 }
 
 setters! {
@@ -134,6 +165,7 @@ setters! {
         hop_limit: NonZeroU8,
         answer_echo: bool,
         carrier: Option<CarrierConfig>,
+        shard: Option<ShardConfig>,
     }
 }
 
@@ -151,6 +183,7 @@ impl core::fmt::Debug for Config {
             .field("tcp", &self.tcp)
             .field("limits", &self.limits)
             .field("carrier", &self.carrier)
+            .field("shard", &self.shard)
             .finish_non_exhaustive()
     }
 }
@@ -171,6 +204,7 @@ impl Config {
             hop_limit: HOP_LIMIT,
             answer_echo: true,
             carrier: None,
+            shard: None,
         }
     }
 

@@ -138,6 +138,8 @@ drops! {
     Follower => "follower",
     /// In UDP: it fits a connection whose client had another UDP port. The new port is checked first.
     UncheckedPath => "unchecked-path",
+    /// It belongs to another shard, and too many packets wait for that.
+    ShardQueueFull => "shard-queue-full",
     /// A fragment while reassembly is off ([`crate::FragmentLimits::bytes`] is 0).
     FragmentsOff => "fragments-off",
     /// An invalid fragment: empty, not the last and of a length that is not a multiple of 8, beyond the longest packet,

@@ -26,6 +26,7 @@ mod output;
 mod queue;
 mod random;
 mod server;
+mod shard;
 mod stack;
 
 pub use client::connect::ConnectError;
@@ -38,5 +39,6 @@ pub use journal::counters::{Counters, Outcomes};
 pub use server::asap::Verifications;
 pub use server::listen::ListenError;
 pub use server::relayed::RelayedFlight;
+pub use shard::{Misdirected, ShardConfig, Visits};
 pub use stack::Stack;
 pub use stack::gauges::Gauges;

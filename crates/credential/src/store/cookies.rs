@@ -154,6 +154,12 @@ impl CookieSet {
         self.cookies.insert(at.unwrap_or(self.cookies.len()), *used);
     }
 
+    /// Another store of the same client used this cookie up. `rotating`: the server grants cookies for one use.
+    pub(super) fn spent(&mut self, cookie: &Cookie, rotating: bool) {
+        self.rotating = rotating;
+        self.cookies.retain(|held| held.cookie != *cookie);
+    }
+
     /// Drops all.
     pub(super) fn clear(&mut self) {
         self.cookies.clear();

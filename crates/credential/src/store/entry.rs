@@ -21,6 +21,8 @@ pub struct Entry {
     /// The largest segment that the path passes, if that was learnt.
     pub path_mss: Option<PathMss>,
     pub(super) ladder: Ladder,
+    /// When the other stores of the client last heard that first flights get through.
+    pub(super) told: Option<Instant>,
 }
 
 impl Default for Entry {
@@ -40,6 +42,7 @@ impl Entry {
             failures: Failures::NONE,
             path_mss: None,
             ladder: Ladder::Fresh,
+            told: None,
         }
     }
 

@@ -64,9 +64,12 @@ impl Failures {
         if now < self.retry_at { self.permits } else { Permission::Everything }
     }
 
-    /// A first flight was accepted and answered, so earlier failures are forgotten.
-    pub(super) fn succeed(&mut self) {
+    /// A first flight was accepted and answered, so earlier failures are forgotten. True if that changes what is
+    /// known.
+    pub(super) fn succeed(&mut self) -> bool {
+        let news = !self.proven || self.count > 0;
         *self = Self { proven: true, passed: self.passed, ..Self::NONE };
+        news
     }
 
     /// Whether a first flight was accepted and answered, and none failed since.

@@ -44,6 +44,10 @@ fn listening() -> (Arc<Shared>, ListenerId) {
     (shared, id)
 }
 
+fn handle(shared: &Arc<Shared>, id: ListenerId) -> KeyHandle {
+    KeyHandle::new(vec![(Arc::downgrade(shared), id)])
+}
+
 fn at(unix_ms: u64) -> Clock {
     Clock { mono: Instant::ZERO, unix_ms, uncertainty: Duration::ZERO }
 }
@@ -51,7 +55,7 @@ fn at(unix_ms: u64) -> Clock {
 #[test]
 fn keys_are_installed_when_they_change_and_when_the_clock_is_set_back() {
     let (shared, id) = listening();
-    let mut follower = Follower::new(vec![KeyHandle::new(&shared, id)]);
+    let mut follower = Follower::new(vec![handle(&shared, id)]);
     let source = hourly();
     let steps = [(5 * HOUR + 1, 1), (6 * HOUR - 1, 1), (6 * HOUR, 2), (6 * HOUR + 5, 2), (4 * HOUR, 3)];
     for (unix_ms, asked) in steps {
@@ -68,7 +72,7 @@ fn keys_are_installed_when_they_change_and_when_the_clock_is_set_back() {
 #[test]
 fn without_a_clock_the_keys_stay() {
     let (shared, id) = listening();
-    let mut follower = Follower::new(vec![KeyHandle::new(&shared, id)]);
+    let mut follower = Follower::new(vec![handle(&shared, id)]);
     let source = hourly();
     assert!(follower.look(&source, &at(0)));
     assert_eq!((Arc::strong_count(&source.ring), follower.warning.last.is_over()), (1, false));
@@ -82,7 +86,7 @@ fn without_a_clock_the_keys_stay() {
 #[test]
 fn following_ends_with_the_last_listener_and_keeps_no_endpoint_alive() {
     let (shared, id) = listening();
-    let handle = KeyHandle::new(&shared, id);
+    let handle = handle(&shared, id);
     let mut follower = Follower::new(vec![handle.clone()]);
     let source = hourly();
     assert!(follower.look(&source, &at(HOUR)));

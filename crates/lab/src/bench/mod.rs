@@ -16,6 +16,7 @@ pub mod ours;
 pub mod ours_bulk;
 pub mod report;
 pub mod seal;
+pub mod shards;
 pub mod smoltcp;
 pub mod smoltcp_bulk;
 pub mod sockets;

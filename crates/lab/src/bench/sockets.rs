@@ -1,7 +1,7 @@
 //! `bench async`: connections through two `Endpoint`s on one thread, in turn with the raw stack and with tokio's
 //! loopback TCP.
 
-mod lane;
+pub mod lane;
 
 use super::ours::{self, CLIENT, Open, SERVICE};
 use super::{BenchError, Budget, IN_FLIGHT, REQUEST, RESPONSE, Rounds, Sample, World, measure, progress};
@@ -151,10 +151,10 @@ enum Ends {
 }
 
 /// A stream of either kind.
-trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Bytes for S {}
 
-fn wrong(error: io::Error) -> BenchError {
+pub fn wrong(error: io::Error) -> BenchError {
     BenchError::refused("a socket", error)
 }
 
@@ -243,7 +243,7 @@ impl Ends {
 }
 
 /// Reads the response and the end.
-async fn ask(mut stream: impl Bytes) -> io::Result<()> {
+pub async fn ask(mut stream: impl Bytes) -> io::Result<()> {
     let mut buffer = [0; RESPONSE.len() + 1];
     let mut got = 0;
     loop {
@@ -259,7 +259,7 @@ async fn ask(mut stream: impl Bytes) -> io::Result<()> {
 }
 
 /// Reads the request, answers, closes, and waits for the client's end.
-async fn answer<S: Bytes>(mut stream: S) -> io::Result<()> {
+pub async fn answer<S: Bytes>(mut stream: S) -> io::Result<()> {
     let mut buffer = [0; REQUEST.len()];
     stream.read_exact(&mut buffer).await?;
     if buffer != REQUEST {

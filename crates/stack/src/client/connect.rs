@@ -33,6 +33,8 @@ pub enum ConnectError {
     NoCarrier,
     /// The link is a UDP socket, and the server's UDP port is not named ([`ConnectConfig::carrier`]).
     NeedsCarrier,
+    /// The local port belongs to another shard ([`crate::Config::shard`]).
+    OtherShard,
     /// A first flight that travels in a lookup needs a certificate ([`ConnectConfig::asap`]).
     NoCertificate,
 }
@@ -47,6 +49,7 @@ impl fmt::Display for ConnectError {
             Self::TooManyConnections => "the stack's connection limit is reached",
             Self::NoCarrier => "the stack has no UDP port to connect from",
             Self::NeedsCarrier => "over a UDP socket the server's UDP port has to be named",
+            Self::OtherShard => "the local port belongs to another shard",
             Self::NoCertificate => "a first flight that travels in a lookup needs a certificate",
         })
     }
@@ -136,6 +139,9 @@ impl Client {
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
             *key = key.with_local_port(port);
             let hash = flows.hasher.hash(key);
+            if unlikely(!flows.owns(key)) {
+                return Err(ConnectError::OtherShard);
+            }
             return if is_taken(flows, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
         let random = u32::from(flows.random.next_byte());
@@ -143,7 +149,7 @@ impl Client {
         let port = first.port;
         let chosen = key.with_local_port(port);
         let hash = flows.hasher.hash(&chosen);
-        if unlikely(self.ports.is_reserved(port) || is_taken(flows, &chosen, hash)) {
+        if unlikely(self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.owns(&chosen)) {
             return self.choose_free_port(flows, key, random);
         }
         self.ports.choose(first, random);
@@ -164,7 +170,7 @@ impl Client {
         let port = self.ports.select(key, random, |port| {
             let key = key.with_local_port(port);
             hash = flows.hasher.hash(&key);
-            is_taken(flows, &key, hash)
+            !flows.owns(&key) || is_taken(flows, &key, hash)
         });
         *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
         Ok(hash)

@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 use firstflight_credential::store::Answer;
-use firstflight_credential::{CredentialStore, Entry, NetworkId, Outcome, Permission, Reason};
+use firstflight_credential::{CredentialStore, Entry, Learnt, NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::rtt::INITIAL_RTO;
 use firstflight_tcp::{Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
@@ -39,8 +39,9 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(config: &Config, ports: [u8; 16]) -> Self {
+        let credentials = CredentialStore::new(config.limits.credentials).simple(config.simple_credentials);
         Self {
-            credentials: CredentialStore::new(config.limits.credentials).simple(config.simple_credentials),
+            credentials: if config.shard.is_some() { credentials.telling() } else { credentials },
             ports: PortSelector::new(ports, DEFAULT_RANGE),
             armed: BTreeMap::new(),
         }
@@ -59,6 +60,16 @@ impl Client {
     /// Restores what was saved about a server on `network`.
     pub(crate) fn restore(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
         self.credentials.restore(network, server, entry);
+    }
+
+    /// What the clients of other shards must know.
+    pub(crate) fn poll_learnt(&mut self) -> Option<Learnt> {
+        self.credentials.poll_learnt()
+    }
+
+    /// Takes what the client of another shard learnt.
+    pub(crate) fn repeat(&mut self, learnt: Learnt) {
+        self.credentials.repeat(learnt);
     }
 
     /// A router told the largest segment that passes to `server`.

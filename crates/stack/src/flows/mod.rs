@@ -33,6 +33,7 @@ use crate::flows::wheel::TimerWheel;
 use crate::journal::Journal;
 use crate::output::{Outbox, Reply};
 use crate::random::Random;
+use crate::shard::Shard;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -76,6 +77,8 @@ pub(crate) struct Flows {
     pub relief: Relief,
     pub fragments: Fragments,
     pub journal: Journal,
+    /// The place among several stacks, if there are several.
+    pub shard: Option<Box<Shard>>,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
     news: Vec<u32>,
 }
@@ -108,6 +111,7 @@ impl Flows {
             relief: Relief::default(),
             fragments: Fragments::default(),
             journal: Journal::new(limits.trace),
+            shard: config.shard.map(|shard| Box::new(Shard::new(shard))),
             news: Vec::new(),
             random,
             config,

@@ -1,6 +1,7 @@
 //! Counters of one stack.
 
 use crate::event::Drop;
+use core::ops::AddAssign;
 use firstflight_credential::{Outcome, Reason};
 
 /// Everything a stack counts. All fields only grow.
@@ -8,6 +9,8 @@ use firstflight_credential::{Outcome, Reason};
 pub struct Counters {
     /// Packets given in, and packets reassembled from fragments.
     pub packets_in: u64,
+    /// Packets given in that belong to other shards ([`crate::Config::shard`]), and were kept for them.
+    pub handed_over: u64,
     /// Packets given out.
     pub packets_out: u64,
     /// Fragments among the packets given in.
@@ -156,6 +159,108 @@ impl Outcomes {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// The counts of several stacks together.
+impl AddAssign<&Self> for Counters {
+    fn add_assign(&mut self, other: &Self) {
+        // Everything by name, so that no count is forgotten.
+        let Self {
+            packets_in,
+            handed_over,
+            packets_out,
+            fragments_in,
+            packets_reassembled,
+            reassembly_timeouts,
+            reassembly_evicted,
+            active_opens,
+            passive_opens,
+            established,
+            cookies_granted,
+            first_flights_accepted,
+            first_flights_refused,
+            first_flights_taken,
+            second_attempts,
+            fast_open_suspended,
+            last_acks_held,
+            relayed,
+            relayed_dropped,
+            armed_answered,
+            blocks_forged,
+            signatures_verified,
+            syn_cookies_sent,
+            syn_cookies_good,
+            resets_sent,
+            keep_alives_sent,
+            carrier_resets_sent,
+            carrier_resets_believed,
+            carrier_paths_checked,
+            carrier_paths_moved,
+            time_waits,
+            clients_limited,
+            stuck_reset,
+            time_waits_evicted,
+            segments_dropped,
+            client,
+            server,
+            drops,
+        } = other;
+        for (sum, more) in [
+            (&mut self.packets_in, packets_in),
+            (&mut self.handed_over, handed_over),
+            (&mut self.packets_out, packets_out),
+            (&mut self.fragments_in, fragments_in),
+            (&mut self.packets_reassembled, packets_reassembled),
+            (&mut self.reassembly_timeouts, reassembly_timeouts),
+            (&mut self.reassembly_evicted, reassembly_evicted),
+            (&mut self.active_opens, active_opens),
+            (&mut self.passive_opens, passive_opens),
+            (&mut self.established, established),
+            (&mut self.cookies_granted, cookies_granted),
+            (&mut self.first_flights_accepted, first_flights_accepted),
+            (&mut self.first_flights_refused, first_flights_refused),
+            (&mut self.first_flights_taken, first_flights_taken),
+            (&mut self.second_attempts, second_attempts),
+            (&mut self.fast_open_suspended, fast_open_suspended),
+            (&mut self.last_acks_held, last_acks_held),
+            (&mut self.relayed, relayed),
+            (&mut self.relayed_dropped, relayed_dropped),
+            (&mut self.armed_answered, armed_answered),
+            (&mut self.blocks_forged, blocks_forged),
+            (&mut self.signatures_verified, signatures_verified),
+            (&mut self.syn_cookies_sent, syn_cookies_sent),
+            (&mut self.syn_cookies_good, syn_cookies_good),
+            (&mut self.resets_sent, resets_sent),
+            (&mut self.keep_alives_sent, keep_alives_sent),
+            (&mut self.carrier_resets_sent, carrier_resets_sent),
+            (&mut self.carrier_resets_believed, carrier_resets_believed),
+            (&mut self.carrier_paths_checked, carrier_paths_checked),
+            (&mut self.carrier_paths_moved, carrier_paths_moved),
+            (&mut self.time_waits, time_waits),
+            (&mut self.clients_limited, clients_limited),
+            (&mut self.stuck_reset, stuck_reset),
+            (&mut self.time_waits_evicted, time_waits_evicted),
+            (&mut self.segments_dropped, segments_dropped),
+        ] {
+            *sum += more;
+        }
+        self.client += client;
+        self.server += server;
+        for (sum, more) in self.drops.iter_mut().zip(drops) {
+            *sum += more;
+        }
+    }
+}
+
+impl AddAssign<&Self> for Outcomes {
+    fn add_assign(&mut self, other: &Self) {
+        let Self { accepted, stripped, handshake } = other;
+        self.accepted += accepted;
+        self.stripped += stripped;
+        for (sum, more) in self.handshake.iter_mut().zip(handshake) {
+            *sum += more;
         }
     }
 }

@@ -34,6 +34,39 @@ pub struct Gauges {
 }
 
 impl Gauges {
+    /// Adds what another shard holds. Limits of pending first flights that its listeners share with ours count once:
+    /// the larger value counts.
+    pub fn add_shard(&mut self, other: &Self) {
+        let Self {
+            connections,
+            time_waits,
+            buffer_bytes,
+            fragmented,
+            fragment_bytes,
+            syn_queue,
+            accept_queue,
+            parked,
+            pending,
+            pending_limit,
+            quarantined,
+        } = other;
+        for (sum, more) in [
+            (&mut self.connections, connections),
+            (&mut self.time_waits, time_waits),
+            (&mut self.buffer_bytes, buffer_bytes),
+            (&mut self.fragmented, fragmented),
+            (&mut self.fragment_bytes, fragment_bytes),
+            (&mut self.syn_queue, syn_queue),
+            (&mut self.accept_queue, accept_queue),
+            (&mut self.parked, parked),
+            (&mut self.quarantined, quarantined),
+        ] {
+            *sum += more;
+        }
+        self.pending = self.pending.max(*pending);
+        self.pending_limit = self.pending_limit.max(*pending_limit);
+    }
+
     /// Adds what the listeners hold.
     pub(crate) fn add_listeners(&mut self, listeners: &Listeners) {
         let mut limits: Vec<&Arc<PendingLimit>> = Vec::new();

@@ -52,7 +52,8 @@ impl Stack {
         if unlikely(ip.protocol != Protocol::Tcp) {
             if ip.protocol == Protocol::Udp && self.flows.carrier.is_some() {
                 let ce = ip.ecn == Ecn::Ce;
-                return self.handle_udp(ip.src.into(), ip.dst.into(), ip.payload, ce, now);
+                let ends = (ip.src.into(), ip.dst.into());
+                return self.handle_udp(ends, ip.payload, ce, packet, now);
             }
             return self.handle_other(packet, now);
         }
@@ -68,7 +69,10 @@ impl Stack {
             Some(index) => self.deliver(index, &segment, now),
             None if self.flows.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
-                self.handle_new(&{ key }, hash, &segment, now)
+                let key = { key };
+                if !self.flows.pass_on(&key, packet) {
+                    self.handle_new(&key, hash, &segment, now);
+                }
             }
             None => {}
         }
@@ -107,6 +111,9 @@ impl Stack {
         if !self.flows.concerns_us(fragment.src, fragment.dst) {
             return;
         }
+        if self.flows.pass_on_fragment(fragment.src, fragment.dst, packet) {
+            return;
+        }
         let counters = &mut self.flows.journal.counters;
         match self.flows.fragments.handle(&fragment, &rules, now, &mut self.flows.random, counters) {
             // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
@@ -126,17 +133,20 @@ impl Stack {
             _ => wire_icmp::parse_v6(ip.payload, ip.src, ip.dst),
         };
         match error {
-            Ok(error) => self.handle_icmp_error(&error, now),
+            Ok(error) => self.handle_icmp_error(&error, packet, now),
             Err(_) => self.flows.answer_echo(packet),
         }
     }
 
     //= rfc9293 MUST-54
-    fn handle_icmp_error(&mut self, error: &IcmpError<'_>, now: Instant) {
+    fn handle_icmp_error(&mut self, error: &IcmpError<'_>, packet: &[u8], now: Instant) {
         let Some((key, seq)) = icmp::quoted(error) else {
             return self.flows.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(index) = self.flows.find(&key) else {
+            if self.flows.pass_on(&key, packet) {
+                return;
+            }
             return self.flows.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(slot) = self.flows.slots.get_mut(index) else { return };
@@ -353,8 +363,15 @@ impl Stack {
         }
     }
 
-    /// Handles a UDP datagram. There is a carrier. `#[inline(never)]` keeps this out of raw TCP's path.
-    pub(crate) fn handle_udp(&mut self, src: IpAddr, dst: IpAddr, bytes: &[u8], ce: bool, now: Instant) {
+    /// Handles the UDP datagram of `packet`. There is a carrier. `#[inline(never)]` keeps this out of raw TCP's path.
+    pub(crate) fn handle_udp(
+        &mut self,
+        (src, dst): (IpAddr, IpAddr),
+        bytes: &[u8],
+        ce: bool,
+        packet: &[u8],
+        now: Instant,
+    ) {
         let Some(carrier) = &self.flows.carrier else { return };
         let (port, trusted) = (carrier.port, carrier.from_socket);
         let datagram =
@@ -378,13 +395,15 @@ impl Stack {
                 let hash = self.flows.hasher.hash(&key);
                 match self.flows.find_hashed(hash, &key) {
                     Some(index) => self.deliver(index, &segment, now),
-                    None if self.flows.comes_from_another(&key) => self.handle_new(&key, hash, &segment, now),
+                    None if self.flows.comes_from_another(&key) && !self.flows.pass_on(&key, packet) => {
+                        self.handle_new(&key, hash, &segment, now);
+                    }
                     None => {}
                 }
             }
             Carried::Control(control) => {
                 let key = FlowKey::of(dst, 0, src, 0).carried(port, datagram.src_port);
-                if self.flows.comes_from_another(&key) {
+                if self.flows.comes_from_another(&key) && !self.flows.pass_on_control(&key, control, packet) {
                     self.flows.handle_control(key, control, now);
                 }
             }

@@ -8,7 +8,7 @@ pub(crate) mod socket;
 
 use crate::client::Client;
 use crate::config::Config;
-use crate::event::{ConnId, ConnectionInfo, Event, Job, JobId, Trace};
+use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
 use crate::flows::Flows;
 use crate::flows::slot::Owner;
 use crate::journal::Subject;
@@ -17,11 +17,12 @@ use crate::random::Random;
 use crate::server::Server;
 use crate::server::asap::Verifications;
 use crate::server::relayed::RelayedFlight;
+use crate::shard::{Misdirected, Visits};
 use crate::stack::gauges::Gauges;
 use core::fmt;
 use core::net::IpAddr;
 use firstflight_credential::asap::Verified;
-use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId};
+use firstflight_credential::{CredentialStore, Entry, JobResult, Learnt, NetworkId};
 use firstflight_tcp::{CloseReason, Variables};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Clock, Instant};
@@ -328,6 +329,27 @@ impl Stack {
         self.settle(now);
     }
 
+    /// Takes a packet that came to another shard, from its [`Stack::poll_misdirected`].
+    pub fn handle_misdirected(&mut self, now: Instant, visits: Visits, packet: &[u8]) {
+        if let Some(shard) = &mut self.flows.shard {
+            shard.visits = visits;
+        }
+        self.handle_packet(now, packet);
+        if let Some(shard) = &mut self.flows.shard {
+            shard.visits = Visits::default();
+        }
+    }
+
+    /// Counts packets from [`Stack::poll_misdirected`] for which the other shard had no room.
+    pub fn count_undelivered(&mut self) {
+        self.flows.journal.drop_packet(Drop::ShardQueueFull);
+    }
+
+    /// Takes what another shard learnt of a server, from its [`Stack::poll_learnt`].
+    pub fn handle_learnt(&mut self, learnt: Learnt) {
+        self.client.repeat(learnt);
+    }
+
     /// Takes the answer to a job. An answer that comes too late is ignored.
     pub fn handle_job(&mut self, id: JobId, result: JobResult, now: Instant) {
         self.server.handle_job(&mut self.flows, id, result, now);
@@ -362,6 +384,17 @@ impl Stack {
                 return Some(Event::Ready(id, ready));
             }
         }
+    }
+
+    /// The next packet that belongs to another shard ([`Config::shard`]). Poll until there is none after each burst of
+    /// received packets.
+    pub fn poll_misdirected(&mut self) -> Option<Misdirected<'_>> {
+        self.flows.shard.as_mut()?.poll()
+    }
+
+    /// The next thing that the other shards must know of a server ([`Config::shard`]).
+    pub fn poll_learnt(&mut self) -> Option<Learnt> {
+        self.client.poll_learnt()
     }
 
     /// What must be verified now, at most [`BATCH`](firstflight_credential::asap::BATCH) first flights. Call it at the

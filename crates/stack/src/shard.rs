@@ -1,0 +1,261 @@
+//! Several stacks that share their addresses, one for each queue of a link: which of them a flow belongs to, and the
+//! packets that came to another one.
+//!
+//! The owner of a flow follows from its two TCP ports and a seed that all stacks of the group have. Addresses and UDP
+//! ports do not count, so a client keeps its owner when an address translator moves it, and a connect whose server is
+//! not known yet has one already. Both ends of a flow compute the same number: two groups with one seed agree.
+
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use firstflight_wire::carrier::Control;
+
+/// Bytes of packets for other shards that a stack keeps until they are polled. A driver polls after each burst of
+/// received packets.
+const MOST_BYTES: usize = 512 << 10;
+
+/// The place of a stack among several that share their addresses. `Debug` does not show the seed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ShardConfig {
+    index: u16,
+    count: u16,
+    seed: [u64; 2],
+}
+
+impl fmt::Debug for ShardConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ShardConfig({} of {})", self.index, self.count)
+    }
+}
+
+impl ShardConfig {
+    /// The most stacks of one group.
+    pub const MOST: usize = 256;
+
+    /// Number `index` of `count` stacks. All of a group have one `seed`, which must be unpredictable: who knows it can
+    /// direct all connections to one stack. `None` if there is no such place, or there are more than
+    /// [`ShardConfig::MOST`].
+    #[must_use]
+    pub fn new(index: usize, count: usize, seed: [u8; 16]) -> Option<Self> {
+        if index >= count || count > Self::MOST {
+            return None;
+        }
+        let number = u128::from_le_bytes(seed);
+        let seed = [number as u64, (number >> 64) as u64 | 1];
+        Some(Self { index: index as u16, count: count as u16, seed })
+    }
+
+    /// The number of this stack.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index.into()
+    }
+
+    /// The number of stacks.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count.into()
+    }
+
+    /// The stack that has the flows between these two TCP ports, in either order.
+    #[inline]
+    #[must_use]
+    pub fn owner(&self, a: u16, b: u16) -> usize {
+        self.of(u64::from(a.max(b)) << 16 | u64::from(a.min(b)))
+    }
+
+    #[inline]
+    fn of(&self, what: u64) -> usize {
+        let [add, multiply] = self.seed;
+        let wide = u128::from(what ^ add) * u128::from(multiply);
+        let mixed = ((wide >> 64) as u64 ^ wide as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (((mixed >> 32) * u64::from(self.count)) >> 32) as usize
+    }
+
+    #[inline]
+    fn owner_of(&self, key: &FlowKey) -> usize {
+        self.owner(key.local_port(), key.remote_port())
+    }
+
+    /// The stack that puts the packets between two addresses together from fragments: most fragments have no ports.
+    fn reassembles(&self, src: IpAddr, dst: IpAddr) -> usize {
+        let fold = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => u64::from(ip.to_bits()),
+            IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64 ^ ip.to_bits() as u64,
+        };
+        self.of(fold(src).rotate_left(32) ^ fold(dst))
+    }
+}
+
+/// How far a packet came that concerns all stacks of a group: how many had it, and whether one of them knew the two
+/// UDP ports. It travels with the packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Visits {
+    /// Stacks that had the packet.
+    pub count: u8,
+    /// Whether one of them has connections between its UDP ports.
+    pub known: bool,
+}
+
+/// A packet for another stack of the group.
+#[derive(Debug, Clone, Copy)]
+pub struct Misdirected<'a> {
+    /// The number of that stack.
+    pub shard: usize,
+    /// Give it to [`Stack::handle_misdirected`](crate::Stack::handle_misdirected) with the packet.
+    pub visits: Visits,
+    /// The whole IP packet.
+    pub packet: &'a [u8],
+}
+
+/// A stack's place in its group, and the packets that it has for the others.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub config: ShardConfig,
+    /// Of the packet that is handled now.
+    pub visits: Visits,
+    bytes: Vec<u8>,
+    waiting: VecDeque<(u16, Visits, usize)>,
+    /// Bytes of `bytes` that were polled.
+    taken: usize,
+}
+
+impl Shard {
+    pub(crate) fn new(config: ShardConfig) -> Self {
+        let visits = Visits::default();
+        Self { config, visits, bytes: Vec::new(), waiting: VecDeque::new(), taken: 0 }
+    }
+
+    /// The next packet for another stack.
+    pub(crate) fn poll(&mut self) -> Option<Misdirected<'_>> {
+        let Some((shard, visits, len)) = self.waiting.pop_front() else {
+            self.bytes.clear();
+            self.taken = 0;
+            return None;
+        };
+        let packet = self.bytes.get(self.taken..self.taken + len)?;
+        self.taken += len;
+        Some(Misdirected { shard: shard.into(), visits, packet })
+    }
+
+    /// Keeps a packet for `shard`. False if there is no room.
+    fn push(&mut self, shard: usize, visits: Visits, packet: &[u8]) -> bool {
+        let fits = self.bytes.len() + packet.len() <= MOST_BYTES;
+        if fits {
+            self.bytes.extend_from_slice(packet);
+            self.waiting.push_back((shard as u16, visits, packet.len()));
+        }
+        fits
+    }
+}
+
+impl Flows {
+    /// Whether connections with this key may be here.
+    #[inline]
+    pub(crate) fn owns(&self, key: &FlowKey) -> bool {
+        self.shard.as_ref().is_none_or(|shard| shard.config.owner_of(key) == shard.config.index())
+    }
+
+    /// Passes a packet of no connection on to the stack that owns its flow. False if that is this one.
+    #[inline]
+    pub(crate) fn pass_on(&mut self, key: &FlowKey, packet: &[u8]) -> bool {
+        let Some(shard) = &self.shard else { return false };
+        let owner = shard.config.owner_of(key);
+        owner != shard.config.index() && self.hand_to(owner, Visits::default(), packet)
+    }
+
+    /// Passes a fragment on to the stack that puts its packet together. False if that is this one.
+    pub(crate) fn pass_on_fragment(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) -> bool {
+        let Some(shard) = &self.shard else { return false };
+        let owner = shard.config.reassembles(src, dst);
+        owner != shard.config.index() && self.hand_to(owner, Visits::default(), packet)
+    }
+
+    /// Passes a control message of the carrier on. A check of a path goes to the owner of its connection. Keep-alives
+    /// and their resets concern all stacks with connections between the two UDP ports, so each stack passes them to the
+    /// next one; the last one answers if none of them knew the ports. False if this stack has to handle it, too.
+    pub(crate) fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
+        let Some(shard) = &self.shard else { return false };
+        let (config, Visits { count, known }) = (shard.config, shard.visits);
+        let path = match control {
+            Control::PathChallenge(path) | Control::PathResponse(path) => path,
+            Control::KeepAlive | Control::Reset => {
+                let hash = self.hasher.hash(key);
+                let ours = self.carrier.as_ref().is_some_and(|carrier| carrier.find(hash, key).is_some());
+                let (count, known) = (count.saturating_add(1), known || ours);
+                let last = usize::from(count) >= config.count();
+                if !last {
+                    let next = (config.index() + 1) % config.count();
+                    self.hand_to(next, Visits { count, known }, packet);
+                }
+                return !ours && (!last || known);
+            }
+        };
+        self.pass_on(&key.with_inner(path.dst_port, path.src_port), packet)
+    }
+
+    /// Keeps a packet for another stack. It is lost if there is no room. Returns true.
+    #[cold]
+    fn hand_to(&mut self, owner: usize, visits: Visits, packet: &[u8]) -> bool {
+        if self.shard.as_mut().is_some_and(|shard| shard.push(owner, visits, packet)) {
+            self.journal.counters.handed_over += 1;
+        } else {
+            self.journal.drop_packet(Drop::ShardQueueFull);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_compute_the_same_owner_and_flows_spread() {
+        for count in [1, 2, 3, 4, 256] {
+            let shard = ShardConfig::new(0, count, [7; 16]).unwrap();
+            let mut flows = alloc::vec![0_u32; count];
+            for port in 1024..=65_535 {
+                assert_eq!(shard.owner(port, 443), shard.owner(443, port));
+                flows[shard.owner(port, 443)] += 1;
+            }
+            let fair = 64_512 / count as u32;
+            assert!(flows.iter().all(|n| *n > fair / 2 && *n < fair * 2), "{flows:?}");
+        }
+    }
+
+    #[test]
+    fn another_seed_gives_other_owners() {
+        let [a, b] = [1, 2].map(|seed| ShardConfig::new(0, 2, [seed; 16]).unwrap());
+        let alike = (1024..=65_535).filter(|port| a.owner(*port, 443) == b.owner(*port, 443)).count();
+        assert!((20_000..44_000).contains(&alike), "{alike}");
+    }
+
+    #[test]
+    fn places_that_do_not_exist() {
+        for (index, count) in [(0, 0), (2, 2), (0, 257)] {
+            assert_eq!(ShardConfig::new(index, count, [0; 16]), None);
+        }
+        let text = alloc::format!("{:?}", ShardConfig::new(1, 4, [0xab; 16]).unwrap());
+        assert_eq!(text, "ShardConfig(1 of 4)");
+    }
+
+    #[test]
+    fn packets_for_others_are_bounded() {
+        let mut shard = Shard::new(ShardConfig::new(0, 2, [7; 16]).unwrap());
+        let packet = [1; 1500];
+        let kept = (0..1000).filter(|_| shard.push(1, Visits::default(), &packet)).count();
+        assert_eq!(kept, MOST_BYTES / packet.len());
+        let mut polled = 0;
+        while let Some(next) = shard.poll() {
+            assert_eq!((next.shard, next.packet), (1, &packet[..]));
+            polled += 1;
+        }
+        assert_eq!(polled, kept);
+        assert!(shard.push(1, Visits::default(), &packet), "the room is free again");
+    }
+}
