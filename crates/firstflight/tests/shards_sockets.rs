@@ -68,7 +68,6 @@ async fn shards_share_a_udp_port() {
     let threads = serve(server.listen(fast_open(service)).unwrap(), &workers);
     let connect = ConnectConfig::default().fast_open(true).carrier(Some(at_server.local_addr().port()));
     let connect = Arc::new(connect);
-    let mut accepted = 0;
     for n in 0..64_u8 {
         let (client, connect) = (client.clone(), Arc::clone(&connect));
         // From the threads of the client's shards, and so by each shard.
@@ -79,12 +78,11 @@ async fn shards_share_a_udp_port() {
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer).await?;
             assert_eq!(answer, request);
-            io::Result::Ok(stream.outcome().is_accepted())
+            io::Result::Ok(())
         });
-        accepted += u32::from(tokio::time::timeout(LONG, visit).await.unwrap().unwrap().unwrap());
+        tokio::time::timeout(LONG, visit).await.unwrap().unwrap().unwrap();
     }
-    // The cookie is known to both shards after the first visits.
-    assert!(accepted >= 60, "{accepted}");
+    // How many were accepted early depends on the load of the machine: `tests/shards.rs` counts them in virtual time.
     assert_eq!(threads.lock().unwrap().len(), 2, "both shards serve");
     let opens: Vec<_> = client.counters_by_shard().iter().map(|shard| shard.active_opens).collect();
     assert_eq!(opens, [32, 32], "each connect is on the shard of its thread");
