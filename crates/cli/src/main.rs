@@ -135,7 +135,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error>
     block_on_threads(None, work)
 }
 
-/// Runs `work` on so many threads; by default on one for each processor.
+/// Runs `work` on `threads` threads, by default on one for each processor.
 fn block_on_threads<T>(
     threads: Option<NonZeroUsize>,
     work: impl Future<Output = Result<T, Error>>,

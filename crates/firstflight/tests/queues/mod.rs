@@ -29,7 +29,7 @@ struct Waiting {
     waker: Option<Waker>,
     /// How often the queue broke. A link from before has failed.
     broken: u32,
-    /// The next links cannot be made so many times.
+    /// How many of the next links cannot be made.
     closed: u32,
 }
 

@@ -180,7 +180,7 @@ impl Place {
         Ok(command)
     }
 
-    /// Waits until somebody listens.
+    /// Waits until a process listens.
     fn wait(&mut self, port: u16) -> Result<(), BenchError> {
         let since = Instant::now();
         loop {
