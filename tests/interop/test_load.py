@@ -23,13 +23,15 @@ def test_load_measures_each_server_with_and_without_fast_open(tmp_path):
     plot = tmp_path / "load.svg"
     report = load("--rates", f"{RATE},{RATE + 50}", "--plot", plot)
     assert (report["rounds"], report["skipped"]) == (5, [])
-    rows = {(row["server"], row["fast_open"], row["mode"], row["rate"]): row for row in report["rows"]}
-    modes = (("closed", None), ("open", RATE), ("open", RATE + 50))
+    rows = {(row["server"], row["fast_open"], row["mode"], row["rate"] or row["in_flight"]): row for row in report["rows"]}
+    modes = (("closed", 1), ("closed", 64), ("open", RATE), ("open", RATE + 50))
     assert set(rows) == {(server, fast, *mode) for server in SERVERS for fast in (False, True) for mode in modes}
-    for (_, fast, mode, rate), row in rows.items():
+    for (_, fast, mode, number), row in rows.items():
         assert row["failed"] == 0, row
-        # Five rounds of 200 ms. A closed loop asks at least once in each.
-        assert row["answered"] == rate if mode == "open" else row["answered"] >= 5, row
+        # Five rounds of 200 ms. A closed loop asks at least once in each, with each request that is outstanding.
+        assert row["answered"] == number if mode == "open" else row["answered"] >= 5 * number, row
+        if mode == "closed" and number > 1:
+            assert row["both_us"] is not None, row
         assert row["early"] == 0 if not fast else row["early"] > 0.9, row
         assert row["cpu_us"] > 0 and row["per_s"] > 0, row
     assert set(report["ratios"]) == set(SERVERS)

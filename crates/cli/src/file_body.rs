@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -16,21 +18,17 @@ const FIRST_PIECE: usize = 64 * 1024;
 /// Bytes that must have been sent before pieces become larger.
 const SHORT: u64 = 512 * 1024;
 
-/// The content of a file, with the length that the file had when it was opened.
+/// The content of a file, with the length that the file had at the beginning.
+///
+/// What the system has in memory is read at once. Only a read that has to wait for the disk goes to a thread where
+/// blocking is allowed.
 pub struct FileBody {
-    source: Source,
+    file: Arc<File>,
+    /// A read that waits for the disk.
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
     gone: u64,
     left: u64,
     buffer: Bytes,
-}
-
-/// Where the next piece comes from.
-enum Source {
-    File(File),
-    /// A read is under way.
-    Reading(JoinHandle<io::Result<(File, Bytes)>>),
-    /// A read failed.
-    Lost,
 }
 
 impl FileBody {
@@ -41,22 +39,27 @@ impl FileBody {
     /// Errors of the system. [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
     pub async fn open(path: &Path) -> io::Result<Self> {
         let path = path.to_owned();
-        elsewhere(move || Self::open_here(&path)).await?
+        elsewhere(move || {
+            let file = open_file(&path)?;
+            let len = file.metadata()?.len();
+            let mut body = Self::new(Arc::new(file), len);
+            body.buffer = read(&body.file, piece_of(0, len), 0)?;
+            Ok(body)
+        })
+        .await?
     }
 
-    /// Like [`FileBody::open`], for callers that may block on a disk.
+    /// The first `len` bytes of `file`. Nothing is read yet.
+    pub const fn new(file: Arc<File>, len: u64) -> Self {
+        Self { file, reading: None, gone: 0, left: len, buffer: Bytes::new() }
+    }
+
+    /// Reads the first piece, so that a small body can ride in one segment with the head of its message.
     ///
     /// # Errors
-    /// As [`FileBody::open`].
-    pub fn open_here(path: &Path) -> io::Result<Self> {
-        // Check before opening, because opening a pipe would wait for its writer.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        let mut file = File::open(path)?;
-        let left = file.metadata()?.len();
-        let buffer = read(&mut file, piece_of(0, left))?;
-        Ok(Self { source: Source::File(file), gone: 0, left, buffer })
+    /// Those of the system.
+    pub async fn begin(&mut self) -> io::Result<()> {
+        std::future::poll_fn(|cx| self.poll_fill(cx)).await
     }
 
     /// Reads the next piece into the buffer, unless the buffer has one.
@@ -64,22 +67,37 @@ impl FileBody {
         if self.left == 0 || !self.buffer.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let mut reading = match std::mem::replace(&mut self.source, Source::Lost) {
-            Source::Reading(reading) => reading,
-            Source::File(mut file) => {
-                let len = piece_of(self.gone, self.left);
-                spawn_blocking(move || read(&mut file, len).map(|piece| (file, piece)))
+        let mut reading = match self.reading.take() {
+            Some(reading) => reading,
+            None => {
+                let (len, from) = (piece_of(self.gone, self.left), self.gone);
+                if let Some(piece) = read_from_memory(&self.file, len, from)? {
+                    self.buffer = piece;
+                    return Poll::Ready(Ok(()));
+                }
+                let file = Arc::clone(&self.file);
+                spawn_blocking(move || read(&file, len, from))
             }
-            Source::Lost => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
         };
         let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
-            self.source = Source::Reading(reading);
+            self.reading = Some(reading);
             return Poll::Pending;
         };
-        let (file, piece) = read.map_err(io::Error::other)??;
-        (self.source, self.buffer) = (Source::File(file), piece);
+        self.buffer = read.map_err(io::Error::other)??;
         Poll::Ready(Ok(()))
     }
+}
+
+/// Opens a regular file.
+///
+/// # Errors
+/// Errors of the system. [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    // Check before opening, because opening a pipe would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    File::open(path)
 }
 
 /// Size of the next piece of a file of which `gone` bytes are sent and `left` are not.
@@ -88,12 +106,30 @@ fn piece_of(gone: u64, left: u64) -> usize {
     usize::try_from(left).map_or(most, |left| left.min(most))
 }
 
-/// Reads the next `len` bytes. A file that has become shorter is an error, since its length was announced to the
-/// client.
-fn read(file: &mut File, len: usize) -> io::Result<Bytes> {
+/// Reads `len` bytes, starting with number `from`. A file that has become shorter is an error, since its length was
+/// announced to the client.
+fn read(file: &File, len: usize, from: u64) -> io::Result<Bytes> {
     let mut piece = vec![0; len];
-    file.read_exact(&mut piece)?;
+    file.read_exact_at(&mut piece, from)?;
     Ok(piece.into())
+}
+
+/// Like [`read`], if the system has all of it in memory. `None` if it has not, or cannot tell.
+#[cfg(target_os = "linux")]
+fn read_from_memory(file: &File, len: usize, from: u64) -> io::Result<Option<Bytes>> {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let mut piece = vec![0; len];
+    match preadv2(file, &mut [io::IoSliceMut::new(&mut piece)], from, ReadWriteFlags::NOWAIT) {
+        Ok(read) => Ok((read == len).then(|| piece.into())),
+        // Not in memory; or this file system or this kernel has no such reads.
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_from_memory(_: &File, _: usize, _: u64) -> io::Result<Option<Bytes>> {
+    Ok(None)
 }
 
 /// Runs `work`, which may block on a disk, on a thread where blocking is allowed. Pass all of the work at once: each

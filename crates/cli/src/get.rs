@@ -212,7 +212,7 @@ async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
         }
     });
     let (udp, messages) = link?;
-    let (endpoint, capture) = args.network.start(network, udp, None, |_| {})?;
+    let (endpoint, capture) = args.network.start(network, udp)?;
     args.memory.attach(cache, &endpoint);
     let via = match verifiers {
         Some((verifiers, resolver)) => {

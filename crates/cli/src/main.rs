@@ -108,7 +108,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
         Command::Demo(args) => demo::run(&args),
-        Command::Serve(args) => block_on(serve::run(*args)),
+        Command::Serve(args) => block_on_threads(serve::threads(&args), serve::run(*args)),
         #[cfg(feature = "gateway")]
         Command::Gateway(args) => block_on_threads(gateway::threads(&args), gateway::run(args)),
         Command::Get(args) => block_on(get::run(args)),

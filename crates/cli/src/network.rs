@@ -4,14 +4,17 @@
 use crate::error::Error;
 use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
-use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, UdpLink};
+use firstflight::link::udp::SharedUdp;
+use firstflight::link::{
+    Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink,
+};
 use firstflight::tcp::congestion::Algorithm;
-use firstflight::{Config, Endpoint, ListenConfig, SharedStore, Time};
+use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
 use ipnet::IpNet;
 use std::fs::File;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Length of the TUN device's queue, in packets: a SYN, an ACK, a request and a FIN for each connection of a full
 /// backlog.
@@ -82,27 +85,10 @@ impl Network {
         &self.ip
     }
 
-    /// Starts the engine for this local network, on the link over UDP or on a new device. `tune` may change the
-    /// settings last.
-    pub fn start(
-        &self,
-        network: NetworkId,
-        udp: Option<UdpLink>,
-        store: Option<Arc<dyn SharedStore>>,
-        tune: impl FnOnce(&mut Config),
-    ) -> Result<(Endpoint, Capture), Error> {
-        let (mut config, name) = match (&udp, &self.tun) {
-            (None, Some(name)) => {
-                let mut config = engine_config(self.ip.clone())?;
-                config.mtu = usize::from(self.mtu);
-                config.tcp.mss = self.mtu.saturating_sub(40);
-                (config, name.as_str())
-            }
-            _ => (engine_config(Vec::new())?, "udp"),
-        };
+    /// Starts the engine for this local network, on the link over UDP or on a new device.
+    pub fn start(&self, network: NetworkId, udp: Option<UdpLink>) -> Result<(Endpoint, Capture), Error> {
+        let (mut config, name) = self.config(udp.is_some())?;
         config.network = network;
-        config.tcp.congestion = self.congestion;
-        tune(&mut config);
         // Create the capture before the device, so that a wrong file name does not leave a device behind.
         let capture = Capture::create(self.pcap.as_deref(), name)?;
         let link = match udp {
@@ -110,23 +96,74 @@ impl Network {
                 Endpoint::prepare_udp(&mut config, &link);
                 capture.tap(link)
             }
-            None => capture.tap(
-                Tun::create(
-                    TunConfig::default()
-                        .name(name.to_owned())
-                        .host(self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect())
-                        .mtu(self.mtu)
-                        .queue(QUEUE)
-                        .offload(!self.no_offload),
-                )
-                .map_err(NetworkError::Tun)?,
-            ),
+            None => capture.tap(Tun::create(self.device(name)).map_err(NetworkError::Tun)?),
         };
-        let endpoint = match store {
-            Some(store) => Endpoint::with_store(config, link, store),
-            None => Endpoint::new(config, link),
+        Ok((Endpoint::new(config, link), capture))
+    }
+
+    /// Starts an engine for each thread of `sharding`, which together serve at the UDP address or on a new device.
+    /// `tune` may change the settings last.
+    pub fn start_shards(
+        &self,
+        udp: Option<SharedUdp>,
+        sharding: &Sharding,
+        tune: impl FnOnce(&mut Config),
+    ) -> Result<(Endpoint, Capture), Error> {
+        let (mut config, name) = self.config(udp.is_some())?;
+        tune(&mut config);
+        let capture = Capture::create(self.pcap.as_deref(), name)?;
+        let count = sharding.workers().count();
+        let endpoint = match udp {
+            Some(address) => {
+                Endpoint::prepare_shared_udp(&mut config, address);
+                let capture = &capture;
+                let link = |_| {
+                    let capture = capture.clone();
+                    move || Ok(capture.tap(address.link()?))
+                };
+                Endpoint::sharded(&config, sharding, (0..count).map(link).collect())
+                    .map_err(|error| Error::Udp(address.local_addr(), error))?
+            }
+            None => {
+                let queues = Tun::create_queues(&self.device(name), count).map_err(NetworkError::Tun)?;
+                let link = |queue| {
+                    let (mut queue, capture) = (Some(queue), capture.clone());
+                    // Called again if the queue fails. It fails only with the device.
+                    move || {
+                        let queue: TunQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
+                        Ok(capture.tap(queue.open().map_err(io::Error::other)?))
+                    }
+                };
+                Endpoint::sharded(&config, sharding, queues.into_iter().map(link).collect())
+                    .map_err(NetworkError::Queues)?
+            }
         };
         Ok((endpoint, capture))
+    }
+
+    /// Settings of the engine, and a name for its packets in a capture.
+    fn config(&self, udp: bool) -> Result<(Config, &str), Error> {
+        let (mut config, name) = match &self.tun {
+            Some(name) if !udp => {
+                let mut config = engine_config(self.ip.clone())?;
+                config.mtu = usize::from(self.mtu);
+                config.tcp.mss = self.mtu.saturating_sub(40);
+                (config, name.as_str())
+            }
+            _ => (engine_config(Vec::new())?, "udp"),
+        };
+        self.tune(&mut config);
+        Ok((config, name))
+    }
+
+    /// The device with this name.
+    fn device(&self, name: &str) -> TunConfig {
+        TunConfig::default()
+            .name(name.to_owned())
+            .host(self.host_ip.iter().map(|host| (host.addr(), host.prefix_len())).collect())
+            .mtu(self.mtu)
+            .queue(QUEUE)
+            .offload(!self.no_offload)
     }
 }
 
@@ -138,7 +175,8 @@ pub fn engine_config(addresses: Vec<IpAddr>) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// A capture, or none.
+/// A capture, or none. Clones write into the same file.
+#[derive(Clone)]
 pub struct Capture(Option<(PathBuf, PcapTap)>);
 
 impl Capture {
@@ -185,6 +223,9 @@ pub enum NetworkError {
     /// The TUN device cannot be created.
     #[error(transparent)]
     Tun(TunError),
+    /// A queue of the TUN device cannot be used.
+    #[error("cannot use the queues of the TUN device: {0}")]
+    Queues(io::Error),
     /// `--ip` lies in none of the `--host-ip` networks.
     #[error(
         "--ip {0} is in no --host-ip network: give both in the same one, as in --host-ip 10.9.0.1/24 --ip 10.9.0.2"

@@ -31,10 +31,9 @@ use crate::observed::observe;
 use crate::stop::Stop;
 use clap::ArgGroup;
 use fast_open::FastOpen;
-use firstflight::credential::NetworkId;
 use firstflight::credential::asap::AsapPolicy;
-use firstflight::link::UdpLink;
-use firstflight::{Endpoint, ListenConfig, Listener, Stream};
+use firstflight::link::udp::SharedUdp;
+use firstflight::{Endpoint, ListenConfig, Listener, Sharding, Stream, Workers};
 use firstflight_dns::service::FrontHandle;
 use firstflight_redis::RedisStore;
 use hyper::server::conn::http1;
@@ -42,7 +41,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,6 +130,12 @@ pub struct Args {
     /// Log one JSON object a line
     #[arg(long)]
     json_log: bool,
+    /// Leave out the line for each request
+    #[arg(long)]
+    no_log: bool,
+    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
+    threads: Option<u16>,
     // The heading of `Names` applies to all options that follow it, so it is the last field.
     #[command(flatten)]
     names: names::Names,
@@ -143,7 +149,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    match args.network.has_device() || args.udp.is_some() {
+    match args.has_engine() {
         true => run_engine(args).await,
         false => by_system::run(args).await,
     }
@@ -172,7 +178,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
-    let root: Arc<Path> = files::root(&args.root).await?.into();
+    let files = Arc::new(files::Files::new(files::root(&args.root).await?.into()));
     let mut signals = Stop::new()?;
     // Bind before creating the device, so that an address in use does not leave a device behind.
     let metrics = match args.metrics {
@@ -185,8 +191,10 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     if fronts.is_some() {
         firstflight_dns::metrics::describe_relay();
     }
-    let udp = udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
-    let (endpoint, capture, store) = start(&args, fast_open.policy.is_some() || sealing, udp).await?;
+    let udp = udp.map(|at| SharedUdp::reserve(at).map_err(|error| Error::Udp(at, error))).transpose()?;
+    let workers = Workers::start(args.threads()).map_err(Error::Runtime)?;
+    let asks = fast_open.policy.is_some() || sealing;
+    let (endpoint, capture, store) = start(&args, asks, udp, &workers).await?;
     #[cfg(feature = "tls")]
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let asks = store.is_some();
@@ -194,7 +202,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let naming = names.as_ref().map(|names| names.handle.clone());
     let relayed = fronts.as_ref().map(relay::Prepared::counts);
     let exporting = metrics.map(|exporter| export(exporter, Some(&endpoint), naming.as_ref(), relayed));
-    let log = log::Log::new(args.json_log);
+    let log = log::Log::new(args.json_log, !args.no_log);
     #[cfg(feature = "tls")]
     let log = log.with_tls(tls.is_some());
 
@@ -212,15 +220,22 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         handles.push(listener.keys());
         trusting.extend(listener.trust());
         let body_timeout = args.readers.body_timeout();
-        let site = Site {
-            root: Arc::clone(&root),
-            early_unsafe: args.early_unsafe,
-            body_timeout,
-            log,
-            #[cfg(feature = "tls")]
-            tls: tls.clone(),
-        };
-        listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
+        for (shard, listener) in listener.split().into_iter().enumerate() {
+            let site = Site {
+                files: Arc::clone(&files),
+                early_unsafe: args.early_unsafe,
+                body_timeout,
+                log,
+                #[cfg(feature = "tls")]
+                tls: tls.clone(),
+            };
+            // Each connection stays on the thread of its engine.
+            let accepting =
+                workers.spawn(shard, accept(listener, site, Arc::clone(&graceful), stopping.clone()));
+            listening.spawn(async move {
+                let _ = accepting.await;
+            });
+        }
         log.listening(at);
     }
     let names = names.map(|mut names| {
@@ -265,14 +280,18 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
 async fn start(
     args: &Args,
     asks: bool,
-    udp: Option<UdpLink>,
+    udp: Option<SharedUdp>,
+    workers: &Workers,
 ) -> Result<(Endpoint, Capture, Option<Arc<RedisStore>>), Error> {
     let store = match asks {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
     };
-    let asked = store.clone().map(|store| store as _);
-    match args.network.start(NetworkId::UNKNOWN, udp, asked, |config| args.readers.configure(config)) {
+    let mut sharding = Sharding::new(workers);
+    if let Some(store) = &store {
+        sharding = sharding.store(Arc::clone(store) as _);
+    }
+    match args.network.start_shards(udp, &sharding, |config| args.readers.configure(config)) {
         Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
         Err(error) => {
             // The store got no questions, so the server owes it nothing.
@@ -353,7 +372,24 @@ fn export(
     }))
 }
 
+/// The number of threads of the runtime on which the command begins. Engines have threads of their own.
+pub fn threads(args: &Args) -> Option<NonZeroUsize> {
+    match args.has_engine() {
+        true => NonZeroUsize::new(1),
+        false => NonZeroUsize::new(args.threads()),
+    }
+}
+
 impl Args {
+    /// Whether an engine serves alone.
+    const fn has_engine(&self) -> bool {
+        self.network.has_device() || self.udp.is_some()
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(Workers::processors, usize::from)
+    }
+
     /// Whether sealed first flights are taken.
     const fn is_sealing(&self) -> bool {
         #[cfg(feature = "tls")]
@@ -373,7 +409,7 @@ impl Args {
 /// What every connection needs.
 #[derive(Clone)]
 pub struct Site {
-    pub(crate) root: Arc<Path>,
+    pub(crate) files: Arc<files::Files>,
     pub(crate) early_unsafe: early::EarlyUnsafe,
     /// How long a client may take for each full segment of a request's body; `None` is no limit.
     pub(crate) body_timeout: Option<Duration>,

@@ -88,9 +88,9 @@ impl TestSite {
     /// Serves the next `count` connections.
     pub async fn serve(&self, count: usize, early_unsafe: EarlyUnsafe) {
         let root = crate::serve::files::root(&std::env::temp_dir()).await.unwrap();
-        let log = log::Log::new(true);
+        let log = log::Log::new(true, true);
         let site = Site {
-            root: root.into(),
+            files: Arc::new(crate::serve::files::Files::new(root.into())),
             early_unsafe,
             body_timeout: self.body_timeout,
             log,

@@ -1,9 +1,10 @@
 //! Makes the response to a request.
 
+use super::Site;
 use super::body::{Content, LoggedBody};
+use super::files::Files;
 use super::log::Entry;
 use super::request_body::{BodyError, RequestBody};
-use super::{Site, files};
 use crate::conn::Conn;
 use crate::digest::Sum;
 use crate::observed::Watch;
@@ -12,8 +13,6 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
 
 /// Why there is no answer: the client ended the connection.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -48,7 +47,7 @@ pub async fn answer(
             }
         }
         (&Method::GET | &Method::HEAD, path) => {
-            return Ok(file(&site.root, path, request.method(), entry).await);
+            return Ok(file(&site.files, path, request.method(), entry).await);
         }
         (_, path) => return Ok(wrong_method(path, entry)),
     };
@@ -67,8 +66,8 @@ fn names_another<B>(request: &Request<B>, watch: &Watch<Conn>) -> bool {
     !host.trim_end_matches('.').eq_ignore_ascii_case(&name)
 }
 
-async fn file(root: &Arc<Path>, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {
-    let (status, kind, content) = match files::open(root, path).await {
+async fn file(files: &Files, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {
+    let (status, kind, content) = match files.open(path).await {
         Ok((body, kind)) => (StatusCode::OK, kind, Content::File(body)),
         Err(status) => (status, "text/plain; charset=utf-8", reason(status)),
     };

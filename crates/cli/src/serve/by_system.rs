@@ -7,6 +7,7 @@ use crate::stop::Stop;
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
 use firstflight_redis::RedisStore;
 use hyper_util::server::graceful::GracefulShutdown;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -26,6 +27,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if args.network.records() {
         return Err(NetworkError::NothingToRecord.into());
     }
+    raise_limit_of_files();
     let listen_at = addresses(&args.listen)?;
     let mut fast_open = args.fast_open.prepare().await?;
     let sealing = args.is_sealing();
@@ -39,7 +41,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     #[cfg(not(feature = "tls"))]
     let sealed = Vec::new();
     let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
-    let root: Arc<Path> = files::root(&args.root).await?.into();
+    let files = Arc::new(files::Files::new(files::root(&args.root).await?.into()));
     let mut signals = Stop::new()?;
     let metrics = match args.metrics {
         Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
@@ -63,7 +65,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let endpoint = server.endpoint().cloned();
     let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
-    let log = log::Log::new(args.json_log);
+    let log = log::Log::new(args.json_log, !args.no_log);
     #[cfg(feature = "tls")]
     let log = log.with_tls(tls.is_some());
     for at in server.local_addrs() {
@@ -75,7 +77,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let (stop, stopping) = watch::channel(());
     let body_timeout = args.readers.body_timeout();
     let site = Site {
-        root,
+        files,
         early_unsafe: args.early_unsafe,
         body_timeout,
         log,
@@ -107,6 +109,15 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let tcp = *tcp.lock().unwrap_or_else(PoisonError::into_inner);
     log.by_system(tcp, udp.as_ref().map(|(counters, cut_off)| (counters, *cut_off)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes as many file descriptors as the system allows, because each of the kernel's connections needs one.
+fn raise_limit_of_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(%error, "the limit of open files stays {soft}");
+    }
 }
 
 /// The addresses to listen at: all addresses if none are given.

@@ -1,4 +1,5 @@
 use super::*;
+use http_body_util::BodyExt;
 use hyper::body::Body;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,6 +21,18 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    async fn files(&self) -> Files {
+        Files::new(root(&self.0.join("site")).await.unwrap().into())
+    }
+}
+
+/// The content of the answer to `path`.
+async fn content(files: &Files, path: &str) -> Result<Vec<u8>, StatusCode> {
+    let (body, _) = files.open(path).await?;
+    Ok(body.collect().await.unwrap().to_bytes().to_vec())
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
@@ -29,11 +42,8 @@ impl Drop for Scratch {
 #[tokio::test]
 async fn only_files_below_the_root() {
     let scratch = Scratch::new("files");
-    let root: Arc<Path> = root(&scratch.0.join("site")).await.unwrap().into();
-    let ask = |path: &'static str| {
-        let root = root.clone();
-        async move { open(&root, path).await.map(|(body, kind)| (body.size_hint().lower(), kind)) }
-    };
+    let files = &scratch.files().await;
+    let ask = async |path: &str| files.open(path).await.map(|(body, kind)| (body.size_hint().lower(), kind));
     assert_eq!(ask("/").await, Ok((5, "text/html; charset=utf-8")));
     assert_eq!(ask("/a%20b.txt").await, Ok((5, "text/plain; charset=utf-8")));
     assert_eq!(ask("//sub/./page.html").await, Ok((4, "text/html; charset=utf-8")));
@@ -52,4 +62,71 @@ async fn a_root_that_is_none() {
     let scratch = Scratch::new("root");
     assert!(matches!(root(&scratch.0.join("nothing")).await, Err(ServeError::Root(..))));
     assert!(matches!(root(&scratch.0.join("secret")).await, Err(ServeError::RootNotDirectory(_))));
+}
+
+/// The first request opens the file. Then each change shows in the next request.
+#[tokio::test]
+async fn changes_of_an_open_file_are_noticed() {
+    let scratch = Scratch::new("changes");
+    let files = &scratch.files().await;
+    let (page, site) = (scratch.0.join("site/page.txt"), scratch.0.join("site"));
+    type Change<'a> = (&'a str, &'a dyn Fn(), Result<&'a str, StatusCode>);
+    let changes: [Change; 7] = [
+        ("made", &|| fs::write(&page, "one").unwrap(), Ok("one")),
+        ("written", &|| fs::write(&page, "longer than it was").unwrap(), Ok("longer than it was")),
+        ("cut", &|| File::options().write(true).open(&page).unwrap().set_len(6).unwrap(), Ok("longer")),
+        (
+            "replaced",
+            &|| {
+                fs::write(site.join("new"), "others").unwrap();
+                fs::rename(site.join("new"), &page).unwrap();
+            },
+            Ok("others"),
+        ),
+        ("renamed", &|| fs::rename(&page, site.join("gone")).unwrap(), Err(StatusCode::NOT_FOUND)),
+        ("back", &|| fs::rename(site.join("gone"), &page).unwrap(), Ok("others")),
+        ("deleted", &|| fs::remove_file(&page).unwrap(), Err(StatusCode::NOT_FOUND)),
+    ];
+    for (change, make, wanted) in changes {
+        // The time of a change is told apart by ticks of the kernel's clock, ten milliseconds at most.
+        std::thread::sleep(Duration::from_millis(25));
+        make();
+        for time in ["first", "second"] {
+            let found = content(files, "/page.txt").await;
+            assert_eq!(found, wanted.map(|text| text.as_bytes().to_vec()), "{change}, {time} request");
+        }
+    }
+}
+
+/// A link on the way shows no change of the file, so its path is looked up again after a while.
+#[tokio::test]
+async fn a_link_that_leads_elsewhere_is_noticed_after_a_second() {
+    let scratch = Scratch::new("link");
+    let files = &scratch.files().await;
+    let now = scratch.0.join("site/now");
+    for name in ["one", "two"] {
+        fs::create_dir(scratch.0.join("site").join(name)).unwrap();
+        fs::write(scratch.0.join("site").join(name).join("page"), name).unwrap();
+    }
+    symlink("one", &now).unwrap();
+    assert_eq!(content(files, "/now/page").await.unwrap(), b"one");
+    fs::remove_file(&now).unwrap();
+    symlink("two", &now).unwrap();
+    std::thread::sleep(FRESH);
+    assert_eq!(content(files, "/now/page").await.unwrap(), b"two");
+}
+
+#[tokio::test]
+async fn open_files_are_bounded() {
+    let scratch = Scratch::new("bounded");
+    let files = &scratch.files().await;
+    for number in 0..=MOST {
+        fs::write(scratch.0.join(format!("site/{number}")), number.to_string()).unwrap();
+        assert_eq!(content(files, &format!("/{number}")).await.unwrap(), number.to_string().as_bytes());
+    }
+    let long = "/.".repeat(LONGEST) + "/0";
+    assert_eq!(content(files, &long).await.unwrap(), b"0");
+    let open = files.lock();
+    assert_eq!(open.len(), MOST);
+    assert!(!open.contains("/0") && open.contains(&*format!("/{MOST}")));
 }

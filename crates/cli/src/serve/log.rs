@@ -15,6 +15,8 @@ use std::time::Instant;
 #[derive(Clone, Copy)]
 pub struct Log {
     json: bool,
+    /// Whether requests have lines.
+    requests: bool,
     /// Of the URLs that are served.
     scheme: &'static str,
 }
@@ -88,9 +90,9 @@ struct Line<'a> {
 }
 
 impl Log {
-    /// Writes JSON if `json` is set, text otherwise.
-    pub fn new(json: bool) -> Self {
-        Self { json, scheme: "http" }
+    /// Writes JSON if `json` is set, text otherwise; with a line for each request, if `requests` is set.
+    pub fn new(json: bool, requests: bool) -> Self {
+        Self { json, requests, scheme: "http" }
     }
 
     /// The same log, of a server with TLS.
@@ -155,7 +157,7 @@ impl Log {
 
     /// Starts the entry of a request.
     pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Conn>, request: &Request<B>) -> Entry {
-        Entry {
+        let line = || UnderWay {
             log: self,
             peer,
             watch,
@@ -164,7 +166,8 @@ impl Log {
             status: None,
             bytes: 0,
             began: Instant::now(),
-        }
+        };
+        Entry(self.requests.then(line))
     }
 
     /// Logs the results of the questions to the farm's store.
@@ -213,8 +216,10 @@ impl Log {
     }
 }
 
-/// A request under way. Dropping it writes its line.
-pub struct Entry {
+/// The entry of a request, which is empty if requests have no lines. Dropping it writes its line.
+pub struct Entry(Option<UnderWay>);
+
+struct UnderWay {
     log: Log,
     peer: SocketAddr,
     watch: Watch<Conn>,
@@ -228,16 +233,20 @@ pub struct Entry {
 impl Entry {
     /// Sets the status.
     pub fn answered(&mut self, status: StatusCode) {
-        self.status = Some(status);
+        if let Self(Some(line)) = self {
+            line.status = Some(status);
+        }
     }
 
     /// Counts a part of the body that is sent.
     pub fn sent(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
+        if let Self(Some(line)) = self {
+            line.bytes += bytes as u64;
+        }
     }
 }
 
-impl Drop for Entry {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         let outcome = self.watch.outcome();
         let (seal, seal_reason) = self.watch.look(Conn::seal).unzip();

@@ -58,6 +58,12 @@ impl Sharding {
         Self { workers: workers.clone(), store: None, time: Time::system() }
     }
 
+    /// The threads.
+    #[must_use]
+    pub const fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// The servers of a farm share `store`: see [`Endpoint::with_store`].
     #[must_use]
     pub fn store(mut self, store: Arc<dyn SharedStore>) -> Self {
@@ -167,14 +173,21 @@ impl Endpoint {
         address: SharedUdp,
         count: usize,
     ) -> io::Result<Self> {
-        let local = address.local_addr();
         let mut config = config.clone();
+        Self::prepare_shared_udp(&mut config, address);
+        Self::sharded(&config, sharding, (0..count).map(|_| move || address.link()).collect())
+    }
+
+    /// Adapts `config` to `address`, as [`Endpoint::sharded_over_udp`] does. Use it when the links are wrapped, for
+    /// example to record packets.
+    #[cfg(feature = "udp")]
+    pub fn prepare_shared_udp(config: &mut Config, address: SharedUdp) {
+        let local = address.local_addr();
         let carrier = config.carrier.unwrap_or(firstflight_stack::CarrierConfig::new(local.port()));
         config.carrier = Some(carrier.port(local.port()).from_socket(true));
         if !config.addresses.contains(&local.ip()) {
             config.addresses.push(local.ip());
         }
-        Self::sharded(&config, sharding, (0..count).map(|_| move || address.link()).collect())
     }
 
     /// Number of engines: 1, unless the endpoint is [`Endpoint::sharded`].

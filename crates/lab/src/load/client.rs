@@ -29,9 +29,11 @@ pub struct Asking {
     file: String,
     #[arg(long)]
     ms: u64,
-    /// Requests a second; otherwise one is outstanding
+    /// Requests a second; otherwise a number of them is outstanding
     #[arg(long)]
     rate: Option<u32>,
+    #[arg(long, default_value_t = 1)]
+    in_flight: u32,
     #[arg(long)]
     fast_open: bool,
 }
@@ -91,7 +93,7 @@ pub fn run(options: &Asking) -> io::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let seen = runtime.block_on(async {
         match options.rate {
-            None => closed(&plan, time).await,
+            None => closed(&plan, time, options.in_flight).await,
             Some(rate) => open(&plan, time, rate).await,
         }
     })?;
@@ -159,6 +161,17 @@ impl Tally {
         }
     }
 
+    const fn is_empty(&self) -> bool {
+        self.took.is_empty() && self.failed == 0
+    }
+
+    fn add(&mut self, other: Self) {
+        self.took.extend(other.took);
+        self.early += other.early;
+        self.failed += other.failed;
+        self.why = other.why.or(self.why.take());
+    }
+
     fn seen(self, wall: Duration) -> io::Result<Seen> {
         if let Some(error) = self.why {
             eprintln!("load-client: {} requests failed, the last one: {error}", self.failed);
@@ -179,16 +192,25 @@ impl Tally {
     }
 }
 
-/// One request outstanding; at least one.
-async fn closed(plan: &Plan, time: Duration) -> io::Result<Seen> {
-    let mut tally = Tally::default();
+/// `in_flight` requests outstanding; each of those places asks at least once.
+async fn closed(plan: &Plan, time: Duration, in_flight: u32) -> io::Result<Seen> {
     let since = Instant::now();
-    loop {
-        tally.count(plan.patient().await);
-        if since.elapsed() >= time {
-            return tally.seen(since.elapsed());
-        }
+    let mut places = JoinSet::new();
+    for _ in 0..in_flight.max(1) {
+        let plan = plan.clone();
+        places.spawn(async move {
+            let mut tally = Tally::default();
+            while tally.is_empty() || since.elapsed() < time {
+                tally.count(plan.patient().await);
+            }
+            tally
+        });
     }
+    let mut all = Tally::default();
+    while let Some(over) = places.join_next().await {
+        all.add(over.map_err(io::Error::other)?);
+    }
+    all.seen(since.elapsed())
 }
 
 /// `rate` requests a second, whatever becomes of the earlier ones.

@@ -59,7 +59,8 @@ impl Cookies {
         time: Duration,
     ) -> Result<Self, LoadError> {
         let check_ns = [Scheme::Linux, Scheme::Paper].map(check);
-        let ours = |row: &&Row| row.kind == Kind::ServeTun && row.fast_open && row.mode != Mode::Closed;
+        let ours =
+            |row: &&Row| row.kind == Kind::ServeTun && row.fast_open && matches!(row.mode, Mode::Open(_));
         let last = rows.iter().rfind(ours);
         let of_ours = last.map(|row| {
             let cpu = Figure::new(row.samples.iter().map(|sample| sample.process_us / sample.seen.answered));
@@ -69,7 +70,7 @@ impl Cookies {
         let server = servers.iter().rfind(by_kernel);
         let rate = rows.iter().filter_map(|row| match row.mode {
             Mode::Open(rate) => Some(rate),
-            Mode::Closed => None,
+            Mode::Closed(_) => None,
         });
         let of_kernel = match (server, rate.max()) {
             (Some(server), Some(rate)) => perf(site, lab, server, rate, time)?,

@@ -20,13 +20,17 @@ use std::time::Duration;
 /// A server's rate and CPU time with and without Fast Open, as in the Fast Open paper (section 6.2 and Figure 6).
 ///
 /// Transactions a second in a closed loop with one request outstanding, whose response is one packet; and the server's
-/// CPU time at constant rates, for a page of 5 KB. HTTP/1.0, one connection for each request, two network namespaces.
+/// CPU time at constant rates, for a page of 5 KB; and between the two, the CPU time of both ends with many requests
+/// outstanding. HTTP/1.0, one connection for each request, two network namespaces.
 /// Client and server have a processor each, if there are two. Needs root, iproute2 and util-linux.
 #[derive(Debug, Args)]
 pub struct Load {
     /// Only these servers, with commas between them
     #[arg(long, value_name = "SERVER", value_delimiter = ',')]
     servers: Vec<Kind>,
+    /// Requests that are outstanding in the second table
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=4096))]
+    in_flight: u32,
     /// Requests a second, several numbers with commas [default: 500,1000,2000,3000,4000,5000, with --quick 200]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rates: Vec<u32>,
@@ -90,8 +94,8 @@ impl Kind {
 /// How the client asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// One request outstanding.
-    Closed,
+    /// This many requests outstanding.
+    Closed(u32),
     /// Requests at a constant rate, a second.
     Open(u32),
 }
@@ -125,6 +129,8 @@ pub struct Sample {
     pub process_us: f64,
     /// Time for which the server's processor was busy, µs.
     pub core_us: Option<f64>,
+    /// Time for which all processors were busy, less what they are without requests, µs.
+    pub machine_us: Option<f64>,
 }
 
 /// A server with or without Fast Open, and a way to ask it.
@@ -187,7 +193,8 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
         ([], false) => vec![500, 1000, 2000, 3000, 4000, 5000],
         (given, _) => given.to_vec(),
     };
-    let modes: Vec<Mode> = std::iter::once(Mode::Closed).chain(rates.into_iter().map(Mode::Open)).collect();
+    let closed = [1, options.in_flight].map(Mode::Closed);
+    let modes: Vec<Mode> = closed.into_iter().chain(rates.into_iter().map(Mode::Open)).collect();
     let mut servers = Vec::new();
     let mut rows = Vec::new();
     for kind in kinds {
@@ -195,7 +202,7 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
             progress(&format!("{}: start", kind.name()));
             let server = Server::start(&site, (&lab, &bin), kind, fast_open, servers.len() as u8)?;
             // Gets the cookie, and shows that the server answers.
-            server.ask(&site, &lab, Mode::Closed, Duration::from_millis(50))?;
+            server.ask(&site, &lab, Mode::Closed(1), Duration::from_millis(50))?;
             let rows_of =
                 |mode: &Mode| (servers.len(), Row { kind, fast_open, mode: *mode, samples: Vec::new() });
             rows.extend(modes.iter().map(rows_of));
@@ -209,7 +216,7 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
             for (server, row) in rows.iter_mut().filter(|(_, row)| row.mode == *mode) {
                 progress(&format!("round {round} of {}: {} {:?}", options.rounds, row.kind.name(), row.mode));
                 let server = servers.get(*server).ok_or(LoadError::Wrong("no server".to_owned()))?;
-                row.samples.push(server.measure(&site, &lab, row.mode, time)?);
+                row.samples.push(server.measure(&site, &lab, &facts, row.mode, time)?);
             }
         }
     }

@@ -14,10 +14,11 @@ const NOTES: &str = "\
 Process: CPU time of the server's process. The kernel handles a packet in the process that it interrupts, so a part of the \
 server's work can be missing in it. Processor: time for which the server's processor was busy, with whatever ran there except \
 processes of low priority, as in the paper; right only on a machine without other work. The client's CPU time is in neither.
+Both ends: time for which all processors were busy, less what they were in two seconds without requests.
 The paper (section 6.2, 2011): Apache on one core at 2.4 GHz, two machines, RTT 100 µs, initial window 3 (--initcwnd 3), initial \
 RTO 3 s; Linux' and ours are 1 s and cannot be set, and without loss neither matters. Our engine's initial window is 10 segments \
 and cannot be set here. The paper's cookies are AES; Linux uses SipHash since 5.3, and serve does. Here client and server are one \
-machine. `firstflight serve` writes a line for each request (to /dev/null); nginx has no log.";
+machine. No server logs requests; nginx keeps files open (open_file_cache), as `firstflight serve` does.";
 
 fn figure(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Figure {
     Figure::new(samples.iter().filter_map(value))
@@ -43,6 +44,11 @@ impl Row {
         figure(&self.samples, |sample| Some(sample.core_us? / sample.seen.answered))
     }
 
+    /// CPU time of both ends and of the kernel between them for a transaction, µs.
+    fn both_us(&self) -> Figure {
+        figure(&self.samples, |sample| Some(sample.machine_us? / sample.seen.answered))
+    }
+
     /// CPU time of the server's process in a second, as a share of one processor.
     pub fn cpu_share(&self) -> Figure {
         figure(&self.samples, |sample| Some(sample.process_us / sample.seen.wall_us))
@@ -63,18 +69,23 @@ impl Row {
 
     fn json(&self) -> Value {
         let (mode, rate) = match self.mode {
-            Mode::Closed => ("closed", None),
+            Mode::Closed(_) => ("closed", None),
             Mode::Open(rate) => ("open", Some(rate)),
+        };
+        let in_flight = match self.mode {
+            Mode::Closed(in_flight) => Some(in_flight),
+            Mode::Open(_) => None,
         };
         let median = |figure: Figure| Some(rounded(figure.median(), 4)).filter(|value| value.is_finite());
         let both =
             |figure: Figure| json!([rounded(figure.quantile(0.25), 4), rounded(figure.quantile(0.75), 4)]);
         json!({
-            "server": self.kind.name(), "fast_open": self.fast_open, "mode": mode, "rate": rate,
+            "server": self.kind.name(), "fast_open": self.fast_open, "mode": mode, "rate": rate, "in_flight": in_flight,
             "per_s": median(self.per_s()), "per_s_quartiles": both(self.per_s()),
             "cpu_us": median(self.cpu_us()), "cpu_us_quartiles": both(self.cpu_us()),
             "cpu_share": median(self.cpu_share()), "core_us": median(self.core_us()),
-            "core_share": median(self.core_share()), "early": rounded(self.early(), 4),
+            "core_share": median(self.core_share()), "both_us": median(self.both_us()),
+            "both_us_quartiles": both(self.both_us()), "early": rounded(self.early(), 4),
             "answered": self.sum(|sample| sample.seen.answered), "failed": self.sum(|sample| sample.seen.failed),
             "p50_us": median(figure(&self.samples, |sample| Some(sample.seen.p50_us))),
             "p99_us": median(figure(&self.samples, |sample| Some(sample.seen.p99_us))),
@@ -96,20 +107,22 @@ pub fn json(results: &Results) -> Value {
     })
 }
 
-fn closed(results: &Results, kind: Kind, fast_open: bool) -> Option<&Row> {
-    let is = |row: &&Row| row.kind == kind && row.fast_open == fast_open && row.mode == Mode::Closed;
+fn find(results: &Results, kind: Kind, fast_open: bool, mode: Mode) -> Option<&Row> {
+    let is = |row: &&Row| row.kind == kind && row.fast_open == fast_open && row.mode == mode;
     results.rows.iter().find(is)
 }
 
 /// Transactions a second with Fast Open, divided by those without: the median of the rounds' ratios.
 fn ratio(results: &Results, kind: Kind) -> Option<f64> {
-    let (plain, fast) = (closed(results, kind, false)?, closed(results, kind, true)?);
+    let one = |fast_open| find(results, kind, fast_open, Mode::Closed(1));
+    let (plain, fast) = (one(false)?, one(true)?);
     let pairs = fast.samples.iter().zip(&plain.samples);
     Some(Figure::new(pairs.map(|(fast, plain)| fast.seen.per_s() / plain.seen.per_s())).median())
 }
 
 pub fn text(results: &Results) -> String {
-    let mut all = vec![closed_table(results).to_string(), open_table(results).to_string()];
+    let tables = [closed_table(results), busy_table(results), open_table(results)];
+    let mut all: Vec<String> = tables.iter().map(ToString::to_string).collect();
     for kind in &results.skipped {
         all.push(format!("{} is not installed, so it was not measured.\n", kind.name()));
     }
@@ -164,7 +177,7 @@ fn closed_table(results: &Results) -> Table {
         "failed",
     ];
     let mut table = Table::new(title, &columns);
-    for row in results.rows.iter().filter(|row| row.mode == Mode::Closed) {
+    for row in results.rows.iter().filter(|row| row.mode == Mode::Closed(1)) {
         let ratio = ratio(results, row.kind).filter(|_| row.fast_open);
         table.row([
             row.kind.name().into(),
@@ -193,6 +206,58 @@ fn closed_table(results: &Results) -> Table {
             none(),
             none(),
             none(),
+        ]);
+    }
+    table
+}
+
+/// CPU time of both ends, as a share of that with nginx: the median of the rounds' ratios.
+fn of_nginx(results: &Results, row: &Row) -> Option<f64> {
+    let nginx = find(results, Kind::Nginx, row.fast_open, row.mode)?;
+    let each = |sample: &Sample| Some(sample.machine_us? / sample.seen.answered);
+    let pairs = row.samples.iter().zip(&nginx.samples);
+    let ratios = Figure::new(pairs.filter_map(|(own, other)| Some(each(own)? / each(other)?)));
+    Some(ratios.median()).filter(|ratio| ratio.is_finite())
+}
+
+fn busy_table(results: &Results) -> Table {
+    let busy = |row: &&Row| matches!(row.mode, Mode::Closed(in_flight) if in_flight > 1);
+    let in_flight = results.rows.iter().find(busy).map(|row| row.mode);
+    let number = match in_flight {
+        Some(Mode::Closed(number)) => number,
+        _ => 0,
+    };
+    let title = format!(
+        "{number} requests outstanding, a response of one packet: CPU time of both ends for a transaction"
+    );
+    let columns = [
+        "",
+        "Fast Open",
+        "transactions/s",
+        "both ends µs",
+        "of nginx",
+        "process µs",
+        "p50 µs",
+        "p99 µs",
+        "early",
+        "failed",
+    ];
+    let mut table = Table::new(title, &columns);
+    for row in results.rows.iter().filter(busy) {
+        let of = |value: fn(&Sample) -> f64| {
+            format!("{:.0}", figure(&row.samples, |sample| Some(value(sample))).median()).into()
+        };
+        table.row([
+            row.kind.name().into(),
+            yes(row.fast_open).into(),
+            quartiles(&row.per_s(), 0).into(),
+            quartiles(&row.both_us(), 1).into(),
+            of_nginx(results, row).map_or(String::new(), |ratio| format!("{ratio:.2}")).into(),
+            quartiles(&row.cpu_us(), 1).into(),
+            of(|sample| sample.seen.p50_us),
+            of(|sample| sample.seen.p99_us),
+            format!("{:.1} %", row.early() * 100.0).into(),
+            format!("{}", row.sum(|sample| sample.seen.failed)).into(),
         ]);
     }
     table

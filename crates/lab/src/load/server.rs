@@ -1,7 +1,7 @@
 //! The servers, and their CPU time.
 
 use super::client::Seen;
-use super::site::{FILES, Program, SERVER, Side, Site};
+use super::site::{FILES, Facts, Program, SERVER, Side, Site, machine_us};
 use super::{Kind, LoadError, Mode, Sample};
 use nix::time::ClockId;
 use nix::unistd::Pid;
@@ -73,6 +73,7 @@ impl Server {
             }
         };
         if kind != Kind::Nginx {
+            command.arg("--no-log");
             match fast_open {
                 true => command.args(["--pending", &PENDING.to_string()]),
                 false => command.arg("--no-fast-open"),
@@ -93,7 +94,7 @@ impl Server {
             if let Ok(Some(status)) = self.program.0.try_wait() {
                 return Err(LoadError::Wrong(format!("{} ended: {status}", self.kind.name())));
             }
-            let mut ask = self.client(site, lab, Mode::Closed, Duration::ZERO);
+            let mut ask = self.client(site, lab, Mode::Closed(1), Duration::ZERO);
             if ask.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
                 return Ok(());
             }
@@ -115,7 +116,9 @@ impl Server {
         command.args(["load-client", "--at", &self.at.to_string(), "--ms", &time.as_millis().to_string()]);
         let [page, small] = FILES;
         match mode {
-            Mode::Closed => command.args(["--file", small.0]),
+            Mode::Closed(in_flight) => {
+                command.args(["--file", small.0, "--in-flight", &in_flight.to_string()])
+            }
             Mode::Open(rate) => command.args(["--file", page.0, "--rate", &rate.to_string()]),
         };
         if self.fast_open {
@@ -135,15 +138,28 @@ impl Server {
     }
 
     /// Measures for `time`.
-    pub fn measure(&self, site: &Site, lab: &Path, mode: Mode, time: Duration) -> Result<Sample, LoadError> {
-        let (before, core_before) = (self.cpu()?, site.core_us());
+    pub fn measure(
+        &self,
+        site: &Site,
+        lab: &Path,
+        facts: &Facts,
+        mode: Mode,
+        time: Duration,
+    ) -> Result<Sample, LoadError> {
+        let busy = || (site.core_us(), machine_us());
+        let (before, (core_before, machine_before)) = (self.cpu()?, busy());
+        let since = Instant::now();
         let seen = self.ask(site, lab, mode, time)?;
-        let (after, core_after) = (self.cpu()?, site.core_us());
+        let (after, (core_after, machine_after)) = (self.cpu()?, busy());
+        let took_us = since.elapsed().as_secs_f64() * 1e6;
         let process_us = (after.saturating_sub(before)).as_secs_f64() * 1e6;
+        let passed = |before: Option<f64>, after: Option<f64>| before.zip(after).map(|(from, to)| to - from);
+        let machine = passed(machine_before, machine_after).zip(facts.machine);
         Ok(Sample {
             seen,
             process_us,
-            core_us: core_before.zip(core_after).map(|(before, after)| after - before),
+            core_us: passed(core_before, core_after),
+            machine_us: machine.map(|(busy, idle)| busy - idle * took_us),
         })
     }
 
@@ -165,7 +181,8 @@ fn nginx_file(site: &Site, fast_open: bool, port: u16) -> io::Result<String> {
     let fast_open = if fast_open { format!("fastopen={PENDING}") } else { String::new() };
     let text = format!(
         "daemon off; master_process off; pid {root}/nginx-{port}.pid; error_log stderr crit;\nevents {{ \
-         worker_connections 8192; }}\nhttp {{ access_log off;\n{places}server {{ listen {SERVER}:{port} {fast_open} \
+         worker_connections 8192; }}\nhttp {{ access_log off; \
+         open_file_cache max=1024;\n{places}server {{ listen {SERVER}:{port} {fast_open} \
          backlog=4096; root {root}; }} }}\n"
     );
     let path = format!("{root}/nginx-{port}.conf");

@@ -52,6 +52,8 @@ pub struct Facts {
     pub steered: bool,
     /// For how much of the time the server's processor was busy without requests.
     pub background: Option<f64>,
+    /// The same for all processors together: between 0 and their number.
+    pub machine: Option<f64>,
 }
 
 /// A temporary directory.
@@ -140,21 +142,29 @@ impl Site {
     /// Time for which the server's processor was busy since the machine started, µs.
     pub fn core_us(&self) -> Option<f64> {
         let (_, core) = self.cores?;
-        busy_us(&fs::read_to_string("/proc/stat").ok()?, core, is_nice())
+        busy_us(&fs::read_to_string("/proc/stat").ok()?, &format!("cpu{core}"), is_nice())
     }
 
-    /// Looks at the server's processor for a second, in which nobody asks.
+    /// Looks at the processors for two seconds, in which nobody asks.
     pub fn facts(&self) -> Result<Facts, LoadError> {
-        let before = self.core_us();
-        let time = Duration::from_secs(1);
+        let (core, machine) = (self.core_us(), machine_us());
+        let time = Duration::from_secs(2);
         thread::sleep(time);
-        let busy = before.zip(self.core_us()).map(|(before, after)| after - before);
+        let share = |before: Option<f64>, after: Option<f64>| {
+            before.zip(after).map(|(before, after)| (after - before) / time.as_micros() as f64)
+        };
         Ok(Facts {
             separate_cores: self.cores.is_some(),
             steered: self.steered,
-            background: busy.map(|busy| busy / time.as_micros() as f64),
+            background: share(core, self.core_us()),
+            machine: share(machine, machine_us()),
         })
     }
+}
+
+/// Time for which all processors together were busy since the machine started, µs.
+pub fn machine_us() -> Option<f64> {
+    busy_us(&fs::read_to_string("/proc/stat").ok()?, "cpu", is_nice())
 }
 
 fn path(room: &Room) -> String {
@@ -205,11 +215,10 @@ fn prepare_server(initcwnd: Option<u32>) -> io::Result<()> {
 /// The unit of /proc/stat (`USER_HZ`), on every machine that Rust runs on.
 const TICKS_PER_S: f64 = 100.0;
 
-/// The busy time of a processor in /proc/stat, µs: all but idle and waiting for a disk, and without what a hypervisor
+/// The busy time of a processor in /proc/stat, or of all together (`cpu`), µs: all but idle and waiting for a disk, and without what a hypervisor
 /// took. The time of processes with a low priority counts if the servers have one, too.
-fn busy_us(stat: &str, core: usize, with_nice: bool) -> Option<f64> {
-    let name = format!("cpu{core}");
-    let line = stat.lines().find(|line| line.split_whitespace().next() == Some(&name))?;
+fn busy_us(stat: &str, name: &str, with_nice: bool) -> Option<f64> {
+    let line = stat.lines().find(|line| line.split_whitespace().next() == Some(name))?;
     let ticks: Vec<f64> = line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
     let [user, nice, system, _idle, _wait, irq, softirq, ..] = ticks.as_slice() else { return None };
     let nice = if with_nice { *nice } else { 0.0 };
@@ -231,9 +240,10 @@ mod tests {
     #[test]
     fn the_processors_line_is_read() {
         let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 40 50 6 7 8 0 0\ncpu1 0 0 0 1 1 0 0 0 0 0\n";
-        let busy = |core, nice| busy_us(stat, core, nice);
-        assert_eq!(busy(0, true), Some(19.0 * 10_000.0));
-        assert_eq!(busy(0, false), Some(17.0 * 10_000.0));
-        assert_eq!((busy(1, true), busy(2, true)), (Some(0.0), None));
+        let busy = |name, nice| busy_us(stat, name, nice);
+        assert_eq!(busy("cpu0", true), Some(19.0 * 10_000.0));
+        assert_eq!(busy("cpu0", false), Some(17.0 * 10_000.0));
+        assert_eq!((busy("cpu1", true), busy("cpu2", true)), (Some(0.0), None));
+        assert_eq!(busy("cpu", true), Some(45.0 * 10_000.0));
     }
 }
