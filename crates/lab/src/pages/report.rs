@@ -157,6 +157,7 @@ pub fn json(options: &Pages, results: &Results) -> Value {
             "lookups": mean(|load| load.counts.lookups as f64),
             "packets_up": mean(|load| load.sent as f64),
             "dropped": mean(|load| load.dropped as f64),
+            "by_lookup": mean(|load| load.by_lookup as f64),
             "paper_s": match (paper, case.way) {
                 (Some((plain, _)), HANDSHAKE) => Some(plain),
                 (Some((_, fast)), FAST_OPEN) => Some(fast),
