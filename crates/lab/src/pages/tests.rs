@@ -2,6 +2,8 @@ use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, Way};
 use super::world::{self, Load, Setting};
 use super::*;
 use firstflight_link::path::Verdict;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn options() -> Pages {
     Pages { full: false, seed: 7, up: 256, think: 3, write: false, json: false, describe: false }
@@ -91,13 +93,22 @@ fn without_the_names_asap_inside_the_lookup_is_asap() {
     let page = &page::all()[0];
     let setting = fast(100);
     let jitter = world::jitter(page, setting.think, 7, 0);
-    let swallowed = world::load_on(page, ASAP_INSIDE, &setting, &jitter, 7, |net| {
-        net.up.set_filter(Box::new(|packet| {
-            let name = packet.first() == Some(&0) && packet.get(5) != Some(&0);
-            if name { Verdict::Drop } else { Verdict::Forward }
+    let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let counted = Arc::clone(&counts);
+    let swallowed = world::load_on(page, ASAP_INSIDE, &setting, &jitter, 7, move |net| {
+        net.up.set_filter(Box::new(move |packet| {
+            if packet.first() != Some(&0) || packet.get(5) == Some(&0) {
+                return Verdict::Forward;
+            }
+            counted[0].fetch_add(1, Ordering::Relaxed);
+            counted[1].fetch_add(packet.len(), Ordering::Relaxed);
+            Verdict::Drop
         }));
     })
     .unwrap();
+    // Names of each host, and their bytes with IP and UDP, as the table's note says.
+    let [names, bytes] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
+    assert_eq!((names, bytes / page.hosts), (7 * page.hosts, 833));
     let asap = load(page, ASAP, &setting);
     assert_eq!(swallowed.by_lookup, 0);
     assert_eq!(swallowed.counts.requests, page.resources.len());
