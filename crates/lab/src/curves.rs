@@ -18,8 +18,8 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(204, 121, 167),
     RGBColor(130, 130, 130),
 ];
-/// Dash and gap of each style, pixels; 0: a whole line.
-const DASHES: [(i32, i32); 8] = [(0, 0), (9, 3), (0, 0), (3, 3), (12, 4), (6, 2), (2, 2), (0, 0)];
+/// Dash and gap of each style, pixels; 0: a whole line. Where dashed lines coincide, the gaps of each show those below.
+const DASHES: [(i32, i32); 8] = [(0, 0), (12, 3), (0, 0), (3, 4), (6, 12), (9, 6), (2, 5), (0, 0)];
 /// Points of a distribution.
 const STEPS: u32 = 200;
 
@@ -57,6 +57,11 @@ fn dashes(style: usize) -> (i32, i32) {
     DASHES.get(style % DASHES.len()).copied().unwrap_or_default()
 }
 
+/// The label of a value on an axis.
+fn tick(value: f64, axis: &Range<f64>) -> String {
+    if axis.end - axis.start > 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
 /// Draws a panel.
 pub fn panel<'a>(area: &Area<'a>, frame: &Frame, lines: &[Curve]) -> Result<(), DrawError<'a>> {
     let (x, y) = (frame.x.1.clone(), frame.y.1.clone());
@@ -74,6 +79,8 @@ pub fn panel<'a>(area: &Area<'a>, frame: &Frame, lines: &[Curve]) -> Result<(), 
         .axis_desc_style(("sans-serif", 14))
         .x_desc(frame.x.0)
         .y_desc(frame.y.0)
+        .x_label_formatter(&|value| tick(*value, &x))
+        .y_label_formatter(&|value| tick(*value, &y))
         .draw()?;
     // Whole lines first, so that a dashed one over them is seen.
     let (whole, dashed): (Vec<&Curve>, Vec<&Curve>) =

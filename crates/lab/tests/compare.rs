@@ -24,6 +24,12 @@ fn one_seed_gives_one_output_with_every_row() {
             !row["by"].as_str().unwrap().is_empty() && !row["leaves_out"].as_str().unwrap().is_empty(),
             "{row}"
         );
+        // A number or a word, never both and never neither.
+        for column in ["reflected_blind", "reflected_stolen", "memory_bytes", "copies_executed", "moved_rtt"]
+        {
+            assert!(row[column].is_null() != row["words"][column].is_null(), "{column}: {row}");
+        }
+        assert!(row["first_rtt"].is_number() && row["later_rtt"].is_number(), "{row}");
     }
     let by_engine = |row: &&Value| row["by"] == "engine";
     assert!(rows.iter().filter(by_engine).all(|row| row["memory_bytes"].as_f64().unwrap() > 0.0), "{first}");

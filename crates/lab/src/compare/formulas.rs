@@ -20,9 +20,10 @@ pub fn spdy(options: &Compare) -> Numbers {
     Numbers { first: Some(2.0), later: Some(later), replayed: Some(0), moved: Some(2.0), ..plain() }
 }
 
-/// Rapid-Restart: a SYN with data and the last connection's cookie, if the server has kept its control block.
+/// Rapid-Restart: a SYN with data and the last connection's cookie, if the server has kept its control block. From
+/// another network, the address does not match that.
 pub fn rapid_restart() -> Numbers {
-    Numbers { first: Some(2.0), later: Some(1.0), replayed: Some(0), moved: Some(2.0), ..plain() }
+    Numbers { first: Some(2.0), later: Some(1.0), moved: Some(2.0), ..plain() }
 }
 
 /// UDT: a cookie, a handshake, a request.
@@ -50,9 +51,16 @@ pub fn rsa() -> Numbers {
     Numbers { first: Some(trips), later: Some(trips), replayed: Some(0), ..plain() }
 }
 
-/// Provenance by DNSSEC: the server looks up the key of the client's address before it answers; later it has it.
+/// Provenance by DNSSEC: the server looks up the key of the client's address before it answers; later it has it. A new
+/// address has another key.
 pub fn dnssec() -> Numbers {
-    Numbers { first: Some(2.0), later: Some(1.0), replayed: Some(0), ..plain() }
+    Numbers { first: Some(2.0), later: Some(1.0), moved: Some(2.0), ..plain() }
+}
+
+/// A sealed first flight: one round trip where the SYN carries it, and two behind a handshake, as from another network,
+/// for which the client has neither cookie nor certificate. The server remembers which requests ran.
+pub fn sealed() -> Numbers {
+    Numbers { first: Some(1.0), later: Some(1.0), replayed: Some(0), moved: Some(2.0), ..plain() }
 }
 
 fn plain() -> Numbers {

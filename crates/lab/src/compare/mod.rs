@@ -57,7 +57,7 @@ pub enum Source {
     Formula(&'static str),
 }
 
-/// The numbers of a row. `None`: it does not apply, or no number can be given.
+/// The numbers of a row. Where one is `None`, [`Words`] says why.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Numbers {
     /// Round trips to the first byte of the response, at first and at later contact.
@@ -75,12 +75,34 @@ pub struct Numbers {
     pub moved: Option<f64>,
 }
 
+/// What stands in the place of numbers that a row does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Words {
+    pub blind: &'static str,
+    pub stolen: &'static str,
+    pub memory: &'static str,
+    pub copies: &'static str,
+    pub moved: &'static str,
+}
+
+impl Words {
+    /// There is no credential to steal.
+    pub const NONE: Self = Self { stolen: "none", ..Self::EMPTY };
+    const EMPTY: Self = Self { blind: "", stolen: "", memory: "", copies: "", moved: "" };
+
+    /// What becomes of a spoofed first flight is the same as with another row.
+    pub const fn spoofed(word: &'static str) -> Self {
+        Self { blind: word, stolen: word, memory: word, ..Self::EMPTY }
+    }
+}
+
 /// One line of the table.
 #[derive(Debug)]
 pub struct Row {
     pub name: &'static str,
     pub source: Source,
     pub numbers: Numbers,
+    pub words: Words,
     /// What an observer of several contacts can link.
     pub links: &'static str,
     /// What a move costs beside `moved`.

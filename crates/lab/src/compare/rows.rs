@@ -1,7 +1,7 @@
 //! The rows of the table.
 
 use super::engine::{self, Kind};
-use super::{Compare, Failed, Row, Source, formulas, inside, quic, tcpct, tls};
+use super::{Compare, Failed, Row, Source, Words, formulas, inside, quic, tcpct, tls};
 
 type Make = fn(&Compare) -> Result<Row, Failed>;
 
@@ -34,12 +34,13 @@ const ADDRESS: &str = "the address";
 const AGAIN: &str = "the connection ends; a new one";
 
 fn row(name: &'static str, source: Source, numbers: super::Numbers) -> Row {
-    Row { name, source, numbers, links: ADDRESS, moving: AGAIN, leaves_out: "" }
+    Row { name, source, numbers, words: Words::default(), links: ADDRESS, moving: AGAIN, leaves_out: "" }
 }
 
 fn handshake(options: &Compare) -> Result<Row, Failed> {
     let numbers = engine::numbers(Kind::Handshake, options.seed)?;
     Ok(Row {
+        words: Words::NONE,
         leaves_out: "an attacker sends a SYN without data; its SYN-ACK is repeated",
         ..row("TCP: handshake", ENGINE, numbers)
     })
@@ -48,6 +49,7 @@ fn handshake(options: &Compare) -> Result<Row, Failed> {
 fn persistent(options: &Compare) -> Result<Row, Failed> {
     let numbers = engine::numbers(Kind::Persistent, options.seed)?;
     Ok(Row {
+        words: Words::NONE,
         links: "the connection",
         leaves_out: "later: on a connection that is still open; memory for idle connections; the idle restart of the window",
         ..row("TCP: persistent connection", ENGINE, numbers)
@@ -56,16 +58,18 @@ fn persistent(options: &Compare) -> Result<Row, Failed> {
 
 fn preconnect(options: &Compare) -> Result<Row, Failed> {
     Ok(Row {
+        words: Words::spoofed("as TCP"),
         links: "the address, and what the browser guesses",
-        leaves_out: "connections that nobody uses, and their memory at servers; the rest as TCP's handshake",
+        leaves_out: "connections that nobody uses, and their memory at servers; the paper gives no number for the hits, only \"fairly low\" (8)",
         ..row("PRECONNECT", Source::Formula("later = 2 - hits"), formulas::preconnect(options))
     })
 }
 
 fn spdy(options: &Compare) -> Result<Row, Failed> {
     Ok(Row {
+        words: Words::spoofed("as TCP"),
         links: "all requests to the site",
-        leaves_out: "head-of-line blocking after a loss; TLS' round trips, which SPDY had; the rest as TCP's handshake",
+        leaves_out: "head-of-line blocking after a loss; TLS' round trips, which SPDY had",
         ..row(
             "like SPDY: one connection",
             Source::Formula("later = 1 + 1/requests, mean"),
@@ -77,6 +81,7 @@ fn spdy(options: &Compare) -> Result<Row, Failed> {
 fn ttcp(options: &Compare) -> Result<Row, Failed> {
     let numbers = engine::numbers(Kind::Ttcp, options.seed)?;
     Ok(Row {
+        words: Words { stolen: "as blind", ..Words::default() },
         links: "the address, and a counter over all connections",
         leaves_out: "CC.NEW, CC.ECHO and the shorter TIME-WAIT; spoofed: the victim has visited before; memory also grows by a count for each host, for good",
         ..row("T/TCP", Source::Run("engine, TAO in front"), numbers)
@@ -89,6 +94,7 @@ fn tcpct_row(_: &Compare) -> Result<Row, Failed> {
         return Err(Failed("TCPCT", "the rest of a response takes two round trips".into()));
     }
     Ok(Row {
+        words: Words::NONE,
         leaves_out: "loss; what does not fit into the SYN-ACK takes 2 RTT; RFC 6013's own limits of data in SYN-ACKs (the model fills one packet)",
         ..row("TCPCT", Source::Run("small model"), numbers)
     })
@@ -96,9 +102,10 @@ fn tcpct_row(_: &Compare) -> Result<Row, Failed> {
 
 fn rapid_restart(_: &Compare) -> Result<Row, Failed> {
     Ok(Row {
+        words: Words { copies: "not stated", ..Words::spoofed("not stated") },
         links: "the address, and the cookie of the last connection",
-        leaves_out: "from the Fast Open paper's description (8): the control block is kept at one server of a farm, so 1 becomes 2 at another",
-        ..row("Rapid-Restart", Source::Formula("first = 2, later = 1"), formulas::rapid_restart())
+        leaves_out: "from the Fast Open paper's description (8): the control block of each connection is kept for good, at one server of a farm, so 1 becomes 2 at another; first: no data in TCPCT's SYN",
+        ..row("Rapid-Restart", Source::Formula("first = moved = 2, later = 1"), formulas::rapid_restart())
     })
 }
 
@@ -123,6 +130,7 @@ fn asap(options: &Compare) -> Result<Row, Failed> {
 
 fn asap_inside(_: &Compare) -> Result<Row, Failed> {
     Ok(Row {
+        words: Words { copies: "as ASAP", ..Words::spoofed("attack dns") },
         links: "as ASAP; the resolver sees sealed names",
         moving: "as at first contact, until proved again",
         leaves_out: "WITH the lookup of an address that is not cached, which the other rows need before (1 RTT more each); few networks let it through; attacks: `attack dns`",
@@ -134,7 +142,8 @@ fn rsa_512(_: &Compare) -> Result<Row, Failed> {
     Ok(Row {
         links: "the address, and the key until the client changes it",
         moving: "2, until a verifier has certified the new address",
-        leaves_out: "the thesis' 1.5 ms to sign and 0.326 ms to verify as round trips of 100 ms; RSA-512 can be factored within hours today, so anybody can forge",
+        words: Words { blind: "as ASAP", stolen: "as TFO", memory: "as ASAP", copies: "", moved: "as ASAP" },
+        leaves_out: "the thesis' 1 to 2 ms to sign (here 1.5) and 0.326 ms to verify (7.3) as round trips of 100 ms; RSA-512 can be factored within hours today, so who has a certificate can forge: a whole window; copies: a server that remembers requests (4.2.4)",
         ..row("ASAP with RSA-1024/512", Source::Formula("1 + (sign + verify)/RTT"), formulas::rsa())
     })
 }
@@ -142,11 +151,12 @@ fn rsa_512(_: &Compare) -> Result<Row, Failed> {
 fn dnssec(_: &Compare) -> Result<Row, Failed> {
     Ok(Row {
         links: "the address, and its key in the DNS",
+        words: Words { copies: "as ASAP", ..Words::spoofed("not stated") },
         moving: "the new network's zone must sign a key first",
         leaves_out: "the server's lookup of the key takes an RTT as to the client (uncached; more if the chain is not cached), later none; the thesis' ch. 8",
         ..row(
             "DNSSEC instead of a verifier",
-            Source::Formula("first = 1 + lookup/RTT, later = 1"),
+            Source::Formula("first = moved = 1 + lookup/RTT, later = 1"),
             formulas::dnssec(),
         )
     })
@@ -154,7 +164,8 @@ fn dnssec(_: &Compare) -> Result<Row, Failed> {
 
 fn udt(_: &Compare) -> Result<Row, Failed> {
     Ok(Row {
-        leaves_out: "UDT's own recovery; the first answer is as long as the first message; `transfer` runs it",
+        words: Words { stolen: "not stated", ..Words::default() },
+        leaves_out: "UDT's own recovery; spoofed, from draft-gg-udt-03: the first answer is as long as the first message, and nothing is kept before the cookie comes back; the first message holds no request; `transfer` runs it",
         ..row("like UDT", Source::Formula("cookie + handshake + request = 3"), formulas::udt())
     })
 }
@@ -163,7 +174,8 @@ fn tls_plain(options: &Compare) -> Result<Row, Failed> {
     let numbers = tls::numbers(false, options.seed)?;
     Ok(Row {
         links: "the address; tickets are used once",
-        leaves_out: "later: with a ticket and early data; memory as TCP's handshake",
+        words: Words { stolen: "none", memory: "as TCP", ..Words::default() },
+        leaves_out: "later: with a ticket and early data",
         ..row("TLS 1.3 over TCP", Source::Run("rustls on the engine"), numbers)
     })
 }
@@ -171,6 +183,7 @@ fn tls_plain(options: &Compare) -> Result<Row, Failed> {
 fn tls_fast_open(options: &Compare) -> Result<Row, Failed> {
     let numbers = tls::numbers(true, options.seed)?;
     Ok(Row {
+        words: Words { memory: "as TFO", ..Words::default() },
         links: "the address, and the cookie; tickets are used once",
         leaves_out: "one server whose tickets are good once; without that memory, as in a farm, a copy runs (RFC 8446, 8)",
         ..row("TLS 1.3 over Fast Open", Source::Run("rustls on the engine"), numbers)
@@ -187,13 +200,14 @@ fn quic_row(name: &'static str, options: &Compare, early: bool, proved: bool) ->
 
 fn quic_one(options: &Compare) -> Result<Row, Failed> {
     let leaves_out = "post-quantum key shares, which take two packets; HTTP/3; always encrypted";
-    Ok(Row { leaves_out, ..quic_row("QUIC", options, false, false)? })
+    Ok(Row { words: Words::NONE, leaves_out, ..quic_row("QUIC", options, false, false)? })
 }
 
 fn quic_zero(options: &Compare) -> Result<Row, Failed> {
     Ok(Row {
+        words: Words { stolen: "as blind", ..Words::default() },
         links: "the address; tickets are used once",
-        leaves_out: "one server whose tickets are good once; without that memory, as in a farm, a copy runs (RFC 8446, 8)",
+        leaves_out: "one server whose tickets are good once; without that memory, as in a farm, a copy runs (RFC 8446, 8); a ticket proves no address (RFC 9000, 8.1)",
         ..quic_row("QUIC, 0-RTT", options, true, false)?
     })
 }
@@ -217,11 +231,12 @@ fn quic_token(options: &Compare) -> Result<Row, Failed> {
 fn sealed(_: &Compare) -> Result<Row, Failed> {
     Ok(Row {
         links: "as ASAP or Fast Open, which carry it",
-        leaves_out: "with the server's seal key: one round trip at first contact, encrypted; run by `firstflight-lab tls` (docs/tls.md), not here",
+        words: Words::spoofed("as carrier"),
+        leaves_out: "with the server's seal key: one round trip at first contact, encrypted; a server without a farm's other members (docs/sealed.md); run by `firstflight-lab tls` (docs/tls.md), not here",
         ..row(
             "sealed first flight",
-            Source::Formula("as the SYN that carries it"),
-            super::Numbers { first: Some(1.0), later: Some(1.0), ..super::Numbers::default() },
+            Source::Formula("1 in the SYN, moved = 2 behind a handshake"),
+            formulas::sealed(),
         )
     })
 }

@@ -1,15 +1,14 @@
 //! The client: its questions, and when it connects.
 
 use super::Way;
-use super::names::{KEY_ID, NAME, ZONE_WIRE, asked, query};
+use super::names::{NAME, asked, carrying, query};
 use super::thesis;
 use super::world::{CLIENT, CLIENT_UDP, FIRST_LINE, PORT, REQUEST, REST, SERVER, SERVER_UDP, stack};
 use crate::certified;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
-use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, Name, seal};
+use firstflight_dns::{ConnectionInfo, Name};
 use firstflight_stack::{ConnId, ConnectConfig, Stack};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{Carriage, Zone};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
@@ -107,17 +106,8 @@ impl Client {
     fn fragments(&mut self, data: &[u8], now: Instant) -> Vec<Vec<u8>> {
         let Ok(armed) = self.stack.arm(PORT, data, &self.config(now), now) else { return Vec::new() };
         let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
-        let Some(zone) = Zone::new(ZONE_WIRE) else { return Vec::new() };
-        let to = Carriage { key_id: KEY_ID, key: self.carriage_key, zone };
-        let Ok(info) = ConnectionInfo::from_segment(seen, &armed.segment) else { return Vec::new() };
-        let Ok((sealed, key)) = seal(&info, &to, &mut self.random) else { return Vec::new() };
-        self.stack.expect_answer(armed.id, key);
         self.id = Some(armed.id);
-        let fragments = Fragments::split(&sealed, Attempt::default(), false);
-        let labels = fragments.labels().zip(10..);
-        labels
-            .filter_map(|(label, id)| Some(FragmentQuery::new(id, &label, zone).ok()?.as_bytes().to_vec()))
-            .collect()
+        carrying(&mut self.stack, &armed, seen, self.carriage_key, &mut self.random).unwrap_or_default()
     }
 
     fn thesis(&mut self, now: Instant) -> Option<Vec<u8>> {

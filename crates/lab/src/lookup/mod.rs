@@ -3,7 +3,7 @@
 //! time.
 
 mod client;
-mod names;
+pub mod names;
 mod nodes;
 mod plot;
 mod report;

@@ -4,9 +4,11 @@ use super::thesis;
 use crate::lookup::{Case, Resolving};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Name, ReassemblyLimits, RelayKey,
-    RelaySender, RelayServer, Transport, ZoneData,
+    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, FragmentQuery,
+    Fragments, Front, Name, ReassemblyLimits, RelayKey, RelaySender, RelayServer, Transport, ZoneData, seal,
 };
+use firstflight_stack::{ArmedSyn, Stack};
+use firstflight_wire::asap::{Carriage, Zone};
 use firstflight_wire::{Clock, Instant};
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::rdata::A;
@@ -51,6 +53,24 @@ fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     message.add_query(Query::query(name.clone(), RecordType::A));
     message.add_answer(Record::from_rdata(name, 0, RData::A(A(address))));
     message.to_vec().ok()
+}
+
+/// The questions that carry the first flight of `armed`, whose client is seen as `seen`, sealed to `key`. `stack` accepts
+/// the answer of a server that opened them.
+pub fn carrying(
+    stack: &mut Stack,
+    armed: &ArmedSyn,
+    seen: SocketAddr,
+    key: [u8; 32],
+    random: &mut ChaCha20Rng,
+) -> Option<Vec<Vec<u8>>> {
+    let zone = Zone::new(ZONE_WIRE)?;
+    let info = ConnectionInfo::from_segment(seen, &armed.segment).ok()?;
+    let (sealed, reply) = seal(&info, &Carriage { key_id: KEY_ID, key, zone }, random).ok()?;
+    stack.expect_answer(armed.id, reply);
+    let fragments = Fragments::split(&sealed, Attempt::default(), false);
+    let questions = fragments.labels().zip(10..).map(|(label, id)| FragmentQuery::new(id, &label, zone).ok());
+    questions.map(|question| Some(question?.as_bytes().to_vec())).collect()
 }
 
 /// What the name server sends in addition to its answer.
@@ -101,7 +121,7 @@ impl NameServer {
         if let Some((_, name)) = asked(query)
             && let Some(bytes) = thesis::read(&name)
         {
-            let info = firstflight_dns::ConnectionInfo::parse(&bytes).ok();
+            let info = ConnectionInfo::parse(&bytes).ok();
             let syn = info.and_then(|info| thesis::packet(&info, self.server.into()));
             return (answer(query, self.server), syn.map(Handed::Syn).into_iter().collect());
         }

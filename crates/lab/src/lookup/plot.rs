@@ -6,7 +6,7 @@ use crate::curves::{self, Curve, DrawError, Frame};
 use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (520, 360);
-const LEGEND: u32 = 30;
+const LEGEND: u32 = 60;
 /// The ways that are drawn, with their styles. The others are in the table.
 const WAYS: [(Way, usize, &str); 7] = [
     (Way::UdtLike, 7, "lookup, then like UDT"),
@@ -38,13 +38,17 @@ fn draw<'a>(out: &'a mut String, trials: &[Trial]) -> Result<(), DrawError<'a>> 
     for (panel, ((title, time), case)) in panels.split_evenly((TIMES.len(), columns)).iter().zip(shown) {
         let frame = Frame {
             caption: format!("({}) {case}: {title}", case.letter()),
-            x: ("time as a share of that by lookup, handshake, request (TCP)", 0.2..1.6),
+            x: ("time as a share of that by lookup, handshake, request (TCP)", 0.0..1.6),
             y: ("share of the pairs", 0.0..1.0),
         };
         let lines =
             WAYS.map(|(way, style, _)| Curve::distribution(style, &ratios(trials, case, way, *time), 1.0));
         curves::panel(panel, &frame, &lines)?;
     }
-    curves::legend(&legend, &WAYS.map(|(_, style, name)| (style, name)))?;
+    let names = WAYS.map(|(_, style, name)| (style, name));
+    let (above, below) = legend.split_vertically(LEGEND / 2);
+    let (first, second) = names.split_at(names.len() / 2);
+    curves::legend(&above, first)?;
+    curves::legend(&below, second)?;
     root.present()
 }

@@ -8,6 +8,7 @@
 mod connection;
 mod main_thread;
 
+use super::inside::Sealer;
 use super::page::{Kind, Page};
 use super::server::Question;
 use super::way::{Opening, Way, sizes};
@@ -77,6 +78,8 @@ pub struct Browser<'a> {
     jitter: &'a Jitter,
     addresses: &'a [SocketAddr],
     connect: Box<dyn Fn(Instant) -> ConnectConfig + 'a>,
+    /// For first flights inside lookups.
+    sealer: Option<Sealer>,
     stages: Vec<Stage>,
     /// Body bytes that have arrived.
     received: Vec<usize>,
@@ -108,6 +111,7 @@ impl<'a> Browser<'a> {
             jitter,
             addresses,
             connect: Box::new(connect),
+            sealer: None,
             stages,
             received: vec![0; count],
             admitted: vec![false; count],
@@ -116,6 +120,11 @@ impl<'a> Browser<'a> {
             main: MainThread::default(),
             counts: Counts::default(),
         }
+    }
+
+    /// With `sealer`, a host's first request travels inside the lookup, if the way says so.
+    pub fn seal(&mut self, sealer: Sealer) {
+        self.sealer = (self.way.opening == Opening::AsapInside).then_some(sealer);
     }
 
     /// The `load` event: everything is there and processed.
@@ -133,9 +142,11 @@ impl<'a> Browser<'a> {
     }
 
     /// An address has arrived.
-    pub fn resolved(&mut self, host: usize) {
-        if let Some(lookup) = self.lookups.get_mut(host) {
-            *lookup = Lookup::Known;
+    pub fn resolved(&mut self, host: usize, net: &mut Net) {
+        let Some(lookup) = self.lookups.get_mut(host) else { return };
+        if !matches!(std::mem::replace(lookup, Lookup::Known), Lookup::Known) {
+            let of_host = self.connections.iter().filter(|connection| connection.host == host);
+            of_host.for_each(|connection| connection.resolved(self.addresses[host].ip(), net));
         }
     }
 
@@ -274,12 +285,12 @@ impl<'a> Browser<'a> {
     /// including this one.
     fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) {
         if !matches!(self.lookups[host], Lookup::Known) {
-            return self.look_up(host, net);
+            return self.look_up(number, host, net);
         }
         let multiplexed = self.way.multiplexed;
         let free = |c: &Connection| c.host == host && c.is_open() && (multiplexed || c.asked.is_empty());
         if let Some(at) = self.connections.iter().position(free) {
-            let question = self.question(number);
+            let question = self.question(number, usize::MAX);
             if let Some(connection) = self.connections.get_mut(at) {
                 connection.ask(number, &question, net);
                 self.stages[number] = Stage::Asked;
@@ -305,7 +316,8 @@ impl<'a> Browser<'a> {
                 requests.extend(known.filter(|n| self.page.resources[*n].host == host));
             }
         }
-        let questions: Vec<Vec<u8>> = requests.iter().map(|number| self.question(*number)).collect();
+        let questions: Vec<Vec<u8>> =
+            requests.iter().map(|number| self.question(*number, usize::MAX)).collect();
         let hello = self.way.hello().map(|len| self.hello(len)).unwrap_or_default();
         let config = (self.connect)(net.now);
         let remote = self.addresses[host];
@@ -320,7 +332,8 @@ impl<'a> Browser<'a> {
         self.connections.push(connection);
     }
 
-    fn question(&mut self, number: usize) -> Vec<u8> {
+    /// The bytes of a request. The server acts on the first `enough`.
+    fn question(&mut self, number: usize, enough: usize) -> Vec<u8> {
         let resource = &self.page.resources[number];
         let record = if self.way.hello().is_some() { sizes::RECORD } else { 0 };
         // HPACK's table holds the fields after the first request.
@@ -338,21 +351,39 @@ impl<'a> Browser<'a> {
             fields: fields + record,
             think: self.jitter.think[number],
             urgency: self.urgency(number),
+            enough: enough.min(len + record),
         };
         question.bytes()
     }
 
     fn hello(&self, len: usize) -> Vec<u8> {
         let body = Some(self.way.flight());
-        Question { len, number: HELLO, body, fields: 0, think: SIGNS, urgency: 0 }.bytes()
+        Question { len, number: HELLO, body, fields: 0, think: SIGNS, urgency: 0, enough: len }.bytes()
     }
 
     // --- lookups ------------------------------------------------------------------------------------
 
-    fn look_up(&mut self, host: usize, net: &mut Net) {
+    /// Asks for the address that request `number` needs, if nothing has asked for it.
+    fn look_up(&mut self, number: usize, host: usize, net: &mut Net) {
         if matches!(self.lookups[host], Lookup::None) {
             self.send_lookup(host, LOOKUP_TIMEOUT, net);
+            self.send_inside(number, host, net);
         }
+    }
+
+    /// Sends the first line of the request inside the lookup. The other lines leave when the server has answered.
+    fn send_inside(&mut self, number: usize, host: usize, net: &mut Net) {
+        let Some(mut sealer) = self.sealer.take() else { return };
+        let question = self.question(number, sizes::LINE);
+        let (line, rest) = question.split_at(sizes::LINE.min(question.len()));
+        let config = (self.connect)(net.now);
+        let id = sealer.send(net, (host, self.addresses[host].port()), line, &config);
+        self.sealer = Some(sealer);
+        // Without a port or memory the request waits for the address.
+        let Some(id) = id else { return };
+        self.stages[number] = Stage::Asked;
+        self.counts.connections += 1;
+        self.connections.push(Connection::armed(net, host, id, number, rest));
     }
 
     fn look_up_again(&mut self, net: &mut Net) {
@@ -374,8 +405,8 @@ impl<'a> Browser<'a> {
 
 /// The client's Finished, which nothing answers.
 fn finished() -> Vec<u8> {
-    let think = Duration::ZERO;
-    Question { len: sizes::FINISHED, number: HELLO, body: None, fields: 0, think, urgency: 0 }.bytes()
+    let (len, think) = (sizes::FINISHED, Duration::ZERO);
+    Question { len, number: HELLO, body: None, fields: 0, think, urgency: 0, enough: len }.bytes()
 }
 
 /// Whether a connection of this way carries data before it is open.

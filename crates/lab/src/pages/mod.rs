@@ -2,6 +2,7 @@
 //! of a browser; and with what the paper could not have.
 
 mod browser;
+mod inside;
 mod measure;
 mod page;
 mod plot;

@@ -4,22 +4,17 @@ use super::measure::{Case, Results};
 use super::report::{paper, saved};
 use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
 use super::{RTTS, Window};
+use crate::curves::{self, Area, Curve, DrawError, Frame};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const PANEL: (u32, u32) = (400, 290);
 const LEGEND: u32 = 34;
-/// Colours that differ for colour-blind readers, too (Okabe and Ito).
-const PAPER: RGBColor = RGBColor(80, 80, 80);
-const THEN: RGBColor = RGBColor(230, 159, 0);
-const NOW: RGBColor = RGBColor(0, 114, 178);
+/// The lines of the first drawing, with their styles.
+const LINES: [(usize, &str); 3] =
+    [(7, "the paper"), (3, "ours, initial window 3"), (5, "ours, initial window 10")];
 /// One for each round-trip time.
 const SHADES: [RGBColor; 3] = [RGBColor(86, 180, 233), RGBColor(0, 114, 178), RGBColor(0, 60, 100)];
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
-/// What is saved at a round-trip time, %.
-type Gain<'a> = &'a dyn Fn(u64) -> Option<f64>;
 
 /// What Fast Open saves of each page: the paper's and ours.
 pub fn gains(results: &Results) -> Result<String, String> {
@@ -35,42 +30,25 @@ fn draw_gains<'a>(out: &'a mut String, results: &Results) -> Result<(), DrawErro
     for (page, panel) in panels.split_evenly((2, 2)).iter().enumerate() {
         draw_page(panel, results, page)?;
     }
-    let names = [("the paper", PAPER), ("ours, initial window 3", THEN), ("ours, initial window 10", NOW)];
-    for (at, (name, colour)) in names.into_iter().enumerate() {
-        let (x, y) = (at as i32 * 260 + 60, 16);
-        legend.draw(&PathElement::new([(x, y), (x + 28, y)], colour.stroke_width(3)))?;
-        legend.draw(&Text::new(name, (x + 36, y - 7), ("sans-serif", 15)))?;
-    }
+    curves::legend(&legend, &LINES)?;
     root.present()
 }
 
 fn draw_page<'a>(area: &Area<'a>, results: &Results, page: usize) -> Result<(), DrawError<'a>> {
     let Some(described) = results.pages.get(page) else { return Ok(()) };
-    let mut chart = ChartBuilder::on(area)
-        .caption(format!("{} ({})", described.name, described.stands_for), ("sans-serif", 16))
-        .margin(8)
-        .x_label_area_size(38)
-        .y_label_area_size(50)
-        .build_cartesian_2d(0.0..220.0, -5.0..45.0)?;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.1))
-        .x_desc("round-trip time, ms")
-        .y_desc("% of the load time saved")
-        .x_label_formatter(&|rtt| format!("{rtt:.0}"))
-        .y_label_formatter(&|gain| format!("{gain:.0}"))
-        .draw()?;
-    let ours = |window| move |rtt| results.gain(Case { page, rtt, window, way: FAST_OPEN }, HANDSHAKE);
-    let (then, now) = (ours(Window::Then), ours(Window::Now));
+    let frame = Frame {
+        caption: format!("{} ({})", described.name, described.stands_for),
+        x: ("round-trip time, ms", 0.0..220.0),
+        y: ("% of the load time saved", -5.0..45.0),
+    };
     let theirs = |rtt| paper(described.stands_for, rtt).map(saved);
-    let lines: [(Gain<'_>, RGBColor); 3] = [(&theirs, PAPER), (&then, THEN), (&now, NOW)];
-    for (gain, colour) in lines {
-        let points: Vec<(f64, f64)> =
-            RTTS.iter().filter_map(|rtt| Some((*rtt as f64, gain(*rtt)?))).collect();
-        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?;
-    }
-    Ok(())
+    let ours = |window, rtt| results.gain(Case { page, rtt, window, way: FAST_OPEN }, HANDSHAKE);
+    let gains = RTTS.map(|rtt| [theirs(rtt), ours(Window::Then, rtt), ours(Window::Now, rtt)]);
+    let lines = LINES.iter().enumerate().map(|(line, (style, _))| {
+        let points = RTTS.iter().zip(&gains).filter_map(|(rtt, gains)| Some((*rtt as f64, gains[line]?)));
+        Curve { style: *style, points: points.collect(), marks: true }
+    });
+    curves::panel(area, &frame, &lines.collect::<Vec<_>>())
 }
 
 const BAR: u32 = 14;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Length of the head of a question.
-pub const QUESTION: usize = 21;
+pub const QUESTION: usize = 23;
 /// Length of the head of a part of an answer.
 pub const PART: usize = 12;
 /// Largest part of an answer while others wait.
@@ -33,6 +33,8 @@ pub struct Question {
     pub think: Duration,
     /// Answers with a smaller number go first, where several wait.
     pub urgency: u8,
+    /// The server acts on this many of its bytes, and takes no notice of the others. At least [`QUESTION`].
+    pub enough: usize,
 }
 
 impl Question {
@@ -45,6 +47,7 @@ impl Question {
         out.extend((self.fields as u32).to_be_bytes());
         out.extend((self.think.as_micros() as u32).to_be_bytes());
         out.push(self.urgency);
+        out.extend((self.enough as u16).to_be_bytes());
         out.resize(self.len.max(QUESTION), b'.');
         out
     }
@@ -58,7 +61,8 @@ impl Question {
             body: (body != u32::MAX).then_some(body as usize),
             fields: word(12)? as usize,
             think: Duration::from_micros(word(16)?.into()),
-            urgency: *bytes.get(QUESTION - 1)?,
+            urgency: *bytes.get(20)?,
+            enough: u16::from_be_bytes(bytes.get(21..QUESTION)?.try_into().ok()?).into(),
         })
     }
 }
@@ -76,6 +80,8 @@ struct Answer {
 #[derive(Debug, Default)]
 struct Conversation {
     read: Vec<u8>,
+    /// Bytes of a question that are still to come, and that change nothing.
+    rest_of_question: usize,
     answers: VecDeque<Answer>,
     /// Bytes that the stack had no room for.
     rest: Vec<u8>,
@@ -133,7 +139,11 @@ impl Conversation {
         let mut buffer = [0; 4096];
         while !self.ended {
             match net.server.read(id, &mut buffer, net.now) {
-                Ok(len @ 1..) => self.read.extend_from_slice(&buffer[..len]),
+                Ok(len @ 1..) => {
+                    let skipped = self.rest_of_question.min(len);
+                    self.rest_of_question -= skipped;
+                    self.read.extend_from_slice(&buffer[skipped..len]);
+                }
                 Ok(_) => self.ended = true,
                 Err(firstflight_stack::IoError::WouldBlock) => break,
                 // The client has gone, and nothing can be answered.
@@ -144,8 +154,10 @@ impl Conversation {
                 }
             }
         }
-        while let Some(question) = Question::parse(&self.read).filter(|q| q.len <= self.read.len()) {
-            self.read.drain(..question.len.max(QUESTION));
+        while let Some(question) = Question::parse(&self.read).filter(|q| q.enough <= self.read.len()) {
+            let there = question.len.max(QUESTION).min(self.read.len());
+            self.read.drain(..there);
+            self.rest_of_question = question.len.saturating_sub(there);
             let Some(left) = question.body else { continue };
             let Question { number, fields, think, urgency, .. } = question;
             self.answers.push_back(Answer { number, fields, left, ready: net.now + think, urgency });

@@ -1,10 +1,19 @@
-use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
+use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, Way};
 use super::world::{self, Load, Setting};
 use super::*;
 use firstflight_link::path::Verdict;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn options() -> Pages {
     Pages { full: false, seed: 7, up: 256, think: 3, write: false, json: false, describe: false }
+}
+
+/// A line on which bytes cost next to nothing.
+fn fast(rtt: u64) -> Setting {
+    let mut setting = Pages { up: 100_000, ..options() }.setting(rtt, Window::Now);
+    setting.line.down = 100_000_000;
+    setting
 }
 
 fn load(page: &page::Page, way: Way, setting: &Setting) -> Load {
@@ -59,6 +68,52 @@ fn every_way_loads_the_average_page() {
             assert_eq!(with.counts.connections, page.resources.len(), "{}", way.name);
         }
     }
+}
+
+/// Each host's server gets one request by its lookup. What of the response fits into three times the bytes received is a
+/// round trip earlier, the rest by the time that the server thinks.
+#[test]
+fn on_a_fast_line_asap_inside_the_lookup_is_never_slower_than_asap() {
+    for page in page::all() {
+        for rtt in RTTS {
+            let setting = fast(rtt);
+            let [asap, inside] = [ASAP, ASAP_INSIDE].map(|way| load(&page, way, &setting));
+            assert_eq!((asap.by_lookup, inside.by_lookup), (0, page.hosts));
+            assert_eq!(inside.counts.requests, page.resources.len());
+            let saved = asap.time.as_secs_f64() - inside.time.as_secs_f64();
+            println!("{} at {rtt} ms: {saved:.3} s of {:.3} s saved", page.name, asap.time.as_secs_f64());
+            assert!(saved > 0.0, "{} at {rtt} ms: {asap:?} {inside:?}", page.name);
+        }
+    }
+}
+
+/// A resolver that swallows the names costs the shortcut and nothing else: the direct copies arrive.
+#[test]
+fn without_the_names_asap_inside_the_lookup_is_asap() {
+    let page = &page::all()[0];
+    let setting = fast(100);
+    let jitter = world::jitter(page, setting.think, 7, 0);
+    let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let counted = Arc::clone(&counts);
+    let swallowed = world::load_on(page, ASAP_INSIDE, &setting, &jitter, 7, move |net| {
+        net.up.set_filter(Box::new(move |packet| {
+            if packet.first() != Some(&0) || packet.get(5) == Some(&0) {
+                return Verdict::Forward;
+            }
+            counted[0].fetch_add(1, Ordering::Relaxed);
+            counted[1].fetch_add(packet.len(), Ordering::Relaxed);
+            Verdict::Drop
+        }));
+    })
+    .unwrap();
+    // Names of each host, and their bytes with IP and UDP, as the table's note says.
+    let [names, bytes] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
+    assert_eq!((names, bytes / page.hosts), (7 * page.hosts, 833));
+    let asap = load(page, ASAP, &setting);
+    assert_eq!(swallowed.by_lookup, 0);
+    assert_eq!(swallowed.counts.requests, page.resources.len());
+    let ratio = swallowed.time.as_secs_f64() / asap.time.as_secs_f64();
+    assert!((0.95..1.1).contains(&ratio), "{swallowed:?} {asap:?}");
 }
 
 #[test]

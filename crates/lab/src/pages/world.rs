@@ -1,16 +1,17 @@
 //! One load of a page: the browser, the line, the servers and the resolver.
 
 use super::browser::{Browser, Counts, Jitter};
+use super::inside::{self, Fronts};
 use super::page::{Kind, Page};
 use super::server::Servers;
 use super::way::{Opening, Way, sizes};
 use crate::certified;
 use crate::line::{End, Line, Net};
-use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_credential::asap::{AsapPolicy, ClientCertificate, PrivateKey};
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
 };
-use firstflight_stack::{Config, ConnectConfig, ListenConfig, ListenerId, Stack};
+use firstflight_stack::{CarrierConfig, Config, ConnectConfig, ListenConfig, ListenerId, Stack};
 use firstflight_tcp::congestion::InitialWindow;
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
@@ -19,9 +20,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// UDP ports of connections that begin inside a lookup.
+pub const CLIENT_UDP: u16 = 5000;
+pub const SERVER_UDP: u16 = 4433;
 /// The wall clock when a load begins, Unix seconds.
-const UNIX_S: u64 = 1_800_000_000;
+pub const UNIX_S: u64 = 1_800_000_000;
 /// A page that takes longer never loads.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long after the visit that got the cookies the page is loaded.
@@ -46,6 +50,8 @@ pub struct Load {
     pub sent: u64,
     /// Packets that a full buffer dropped.
     pub dropped: u64,
+    /// First flights that servers got from name servers.
+    pub by_lookup: usize,
 }
 
 /// Random times of one run. They depend on the run alone, so that all ways meet the same.
@@ -69,8 +75,10 @@ fn addresses(page: &Page) -> Vec<SocketAddr> {
         .collect()
 }
 
-fn stack(addresses: Vec<IpAddr>, window: InitialWindow, secret: u8) -> Stack {
+/// With TCP in UDP at `carrier`, if that is set.
+fn stack(addresses: Vec<IpAddr>, window: InitialWindow, secret: u8, carrier: Option<u16>) -> Stack {
     let mut config = Config::new(addresses, [secret; 32]);
+    config.carrier = carrier.map(|port| CarrierConfig::new(port).probe(false));
     config.tcp.nodelay = true;
     config.tcp.initial_window = window;
     let mut stack = Stack::new(config, Instant::ZERO);
@@ -87,7 +95,9 @@ fn listen(server: &mut Stack, addresses: &[SocketAddr]) -> Vec<ListenerId> {
             Some(FastOpenPolicy::new(Arc::clone(&keys), Arc::new(PendingLimit::with_clients(64, 64))));
         let guard =
             ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 1 << 12, (UNIX_S - 600) * 1000);
-        config.asap = certified::policy(true, Arc::new(guard), &Arc::new(PendingLimit::with_clients(64, 64)));
+        let policy = certified::policy(true, Arc::new(guard), &Arc::new(PendingLimit::with_clients(64, 64)));
+        let relayed = Some(Arc::new(PendingLimit::with_clients(64, 4)));
+        config.asap = policy.map(|policy| AsapPolicy { relayed, ..policy });
         server.listen(config).unwrap_or_else(|_| unreachable!("each address is listened on once"))
     });
     listeners.collect()
@@ -100,7 +110,7 @@ fn connect(way: Way, certificate: &Arc<ClientCertificate>, now: Instant) -> Conn
         Opening::FastOpen | Opening::ColdFastOpen => {
             ConnectConfig::default().fast_open(true).replay_safe(true)
         }
-        Opening::Asap => {
+        Opening::Asap | Opening::AsapInside => {
             let mut config = certified::connect(certificate, now);
             if let Some(asap) = &mut config.asap {
                 asap.mss = Some(1460);
@@ -126,8 +136,10 @@ pub fn load_on(
     change: impl FnOnce(&mut Net),
 ) -> Option<Load> {
     let addresses = addresses(page);
-    let client = stack(vec![CLIENT], setting.window, 1);
-    let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting.window, 2);
+    let [client_udp, server_udp] =
+        [CLIENT_UDP, SERVER_UDP].map(|port| (way.opening == Opening::AsapInside).then_some(port));
+    let client = stack(vec![CLIENT], setting.window, 1, client_udp);
+    let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting.window, 2, server_udp);
     let listeners = listen(&mut server, &addresses);
     let mut servers = Servers::new(listeners, way.multiplexed);
     let mut net = Net::new(&setting.line, seed, client, server).ok()?;
@@ -141,13 +153,20 @@ pub fn load_on(
     let began = net.now;
     let (sent, dropped) = (net.up.counters().sent, drops(&net));
     let settings = |now| connect(way, &certificate, now);
+    let (mut fronts, sealer) = Fronts::new(&addresses)?;
     let mut browser = Browser::new(page, way, jitter, &addresses, settings);
+    browser.seal(sealer);
     loop {
         while let Some((end, message)) = net.told() {
+            let host = host(&message)?;
             match end {
-                // The resolver has every address.
-                End::Server => net.tell(End::Server, &message, sizes::LOOKUP.1),
-                End::Client => browser.resolved(host(&message)?),
+                End::Server => match fronts.handle(host, &message, &mut net) {
+                    Some(len) => net.tell(End::Server, &inside::name_answer(host), len),
+                    // The resolver has every address.
+                    None => net.tell(End::Server, &message, sizes::LOOKUP.1),
+                },
+                End::Client if inside::has_address(&message) => browser.resolved(host, &mut net),
+                End::Client => {}
             }
         }
         browser.run(&mut net);
@@ -166,6 +185,7 @@ pub fn load_on(
         counts: browser.counts,
         sent: net.up.counters().sent - sent,
         dropped: drops(&net) - dropped,
+        by_lookup: fronts.handed,
     })
 }
 

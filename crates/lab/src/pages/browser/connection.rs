@@ -5,7 +5,7 @@ use crate::line::Net;
 use crate::pages::server::{PART, Part};
 use crate::pages::way::Way;
 use firstflight_stack::{ConnId, ConnectConfig, IoError, StateName};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,29 @@ impl Connection {
         };
         let (asked, read) = (Vec::new(), Vec::new());
         Some(Self { host, asked, id, state, prefix, read, part: None, greeted: 0, served: false })
+    }
+
+    /// A connection that begins inside the lookup of the host's address, with the first line of request `number`.
+    pub fn armed(net: &mut Net, host: usize, id: ConnId, number: usize, rest: &[u8]) -> Self {
+        let (prefix, read) = (Vec::new(), Vec::new());
+        let armed = Self {
+            host,
+            asked: vec![number],
+            id,
+            state: State::Open,
+            prefix,
+            read,
+            part: None,
+            greeted: 0,
+            served: false,
+        };
+        armed.send(rest, net);
+        armed
+    }
+
+    /// The address is known: a copy of what is inside the lookup goes straight to the server, unless that has answered.
+    pub fn resolved(&self, server: IpAddr, net: &mut Net) {
+        let _ = net.client.send_direct(self.id, server, net.now);
     }
 
     /// Whether requests may be sent.
