@@ -72,7 +72,8 @@ setters! {
 
 impl Limits {
     /// The limits of one of `count` stacks that together keep these. Each limit is divided and rounded up, except what is
-    /// remembered of servers, which every stack knows.
+    /// remembered of servers, which every stack knows. The connections of one client come to the stacks by chance, so
+    /// each stack takes more of them than its part: three standard deviations, at most the whole limit.
     #[must_use]
     pub fn share(mut self, count: usize) -> Self {
         let count = count.max(1);
@@ -93,7 +94,11 @@ impl Limits {
         for limit in [&mut self.asap.per_second, &mut self.asap.relayed_per_second] {
             *limit = limit.div_ceil(every);
         }
-        self.connections_per_client = self.connections_per_client.map(|most| most.div_ceil(count));
+        self.connections_per_client = self.connections_per_client.map(|most| {
+            let part = most.div_ceil(count);
+            let by_chance = if count > 1 { 3 * part.isqrt() } else { 0 };
+            part.saturating_add(by_chance).min(most)
+        });
         self
     }
 }
@@ -430,5 +435,22 @@ setters! {
         local: Option<SocketAddr>,
         tcp: Option<Arc<firstflight_tcp::Config>>,
         carrier: Option<u16>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_share_limits_and_leave_room_for_chance() {
+        let limits = |most| Limits { connections_per_client: Some(most), ..Limits::default() };
+        let of_one = |most, count| limits(most).share(count).connections_per_client;
+        assert_eq!(of_one(512, 1), Some(512));
+        assert_eq!(of_one(512, 2), Some(256 + 48));
+        assert_eq!(of_one(512, 64), Some(8 + 6));
+        assert_eq!(of_one(4, 2), Some(4), "not more than the whole");
+        let shared = limits(512).share(64);
+        assert_eq!((shared.connections, shared.credentials), (1 << 14, Limits::default().credentials));
     }
 }

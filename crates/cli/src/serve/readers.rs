@@ -21,7 +21,8 @@ pub struct Readers {
     body_timeout: u32,
     /// Connections of one client (an IPv4 address, an IPv6 /64). One more replaces a connection whose client reads
     /// nothing; if there is none, the new one is reset. 0 is no limit: use it behind a proxy, where all clients have
-    /// one address. The kernel's TCP has no such limit
+    /// one address. The kernel's TCP has no such limit. With several --threads it is approximate: a client may have
+    /// some more
     #[arg(long, value_name = "N", default_value_t = 512)]
     connections_per_client: usize,
 }
