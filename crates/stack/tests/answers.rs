@@ -65,8 +65,8 @@ impl Answers {
     }
 }
 
-/// The window says what fits the path, and not how little the application had left when a segment was lost. Computed from
-/// that (FlightSize), it would be two or three segments, and the next answer would take 0.9 to 1.9 s.
+/// The window says what fits the path, and not how little the application had left when a segment was lost. Computed
+/// from that (FlightSize), it would be two or three segments, and the next answer would take 0.9 to 1.9 s.
 #[test]
 fn a_loss_in_a_short_answer_does_not_cost_the_next_answer_its_window() {
     for udp in [false, true] {
@@ -93,8 +93,8 @@ fn a_loss_in_a_short_answer_does_not_cost_the_next_answer_its_window() {
     }
 }
 
-/// The client's first ACK is lost, so that the SYN-ACK goes again. The echo of the next ACK shows a second more than the
-/// path takes, and must not decide how long a lost tail waits for its probe.
+/// The client's first ACK is lost, so that the SYN-ACK goes again. The echo of the next ACK shows a second more than
+/// the path takes, and must not decide how long a lost tail waits for its probe.
 #[test]
 fn a_lost_ack_of_the_handshake_does_not_delay_the_repair_of_a_tail() {
     let mut answers = Answers::new(false, 1);
