@@ -140,7 +140,7 @@ def bulk(world, quick, ways):
                 for number in range(2):
                     with world.client.entered():
                         right(Visit(client, side, f"bulk{number}", list(OBJECTS)[:1]).ok, "a visit failed")
-            # A stream of HTTP/2 has a window of 64 KiB at the gateway, so the large upload is by HTTP/1.1.
+            # nginx slows an upload by HTTP/2 down, so the large one is by HTTP/1.1.
             down = transfer(client, side, f"/s{client.number}/bulk/bulk.bin", digest, "-o", target)
             up, up2 = (
                 transfer(client, side, f"/put/{side}{client.number}", hashed, "-T", upload, "-H", "Expect:", protocol)

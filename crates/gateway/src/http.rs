@@ -13,6 +13,7 @@ mod tunnel;
 pub(crate) use body::Upload;
 
 use crate::client::{About, Client};
+use crate::config::Listener;
 use crate::connection::Guards;
 use crate::site::Site;
 use arc_swap::ArcSwap;
@@ -186,14 +187,18 @@ fn builder(site: &Site) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(config.max_streams)
         .max_header_list_size(head)
         .max_send_buf_size(SEND_BUFFER)
-        // The connection's window has room for the windows of all streams: a stream whose request waits stops no other.
-        .initial_stream_window_size(config.stream_window)
-        .initial_connection_window_size(window_of_all(config.stream_window, config.max_streams));
+        // Not hyper's adaptive window: it gives a stream the window of the whole connection, so that one upload that
+        // waits for its backend would stop all others.
+        .initial_stream_window_size(*config.stream_window.get_ref())
+        .initial_connection_window_size(window_of_all(config));
     builder
 }
 
-fn window_of_all(stream: u32, streams: u32) -> u32 {
-    stream.saturating_mul(streams.max(1)).clamp(65_535, (1 << 31) - 1)
+/// The window of a connection: what may wait for slow backends, and no more than its streams can use. RFC 9113 §6.9.2
+/// allows no less than 65,535 bytes.
+fn window_of_all(config: &Listener) -> u32 {
+    let used = config.stream_window.get_ref().saturating_mul(config.max_streams.max(1));
+    used.min(*config.connection_window.get_ref()).max(65_535)
 }
 
 async fn drained(draining: &mut watch::Receiver<bool>) {

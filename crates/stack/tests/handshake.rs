@@ -2,6 +2,7 @@
 
 use crate::peer::{CLIENT_PORT, PORT, Peer, seg};
 use firstflight_stack::{CloseReason, Drop, IoError, Readiness, StateName};
+use std::time::Duration;
 
 /// RFC 9293 §3.5, figure 6. The stack is A.
 //= rfc9293 MUST-14 SHLD-5 test
@@ -264,6 +265,41 @@ fn an_ack_after_a_repeated_syn_ack_is_no_round_trip_sample() {
     p.send(seg().seq(1).ack(1));
     let id = p.accept(listener);
     assert_eq!(p.stack.info(id).unwrap().rtt, None);
+}
+
+/// The client's first ACK is lost. The next one answers the SYN-ACK that was sent again, but a client outside SYN-SENT
+/// records no timestamp of a SYN-ACK (RFC 7323 §5.3, R2), so the echo is still that of the first one. It decides about the
+/// timeout until the path is measured, and then counts for nothing.
+//= rfc6298 3-a 3-b test
+#[test]
+fn an_old_echo_behind_a_repeated_syn_ack_is_no_round_trip_sample() {
+    for old in [true, false] {
+        let mut p = Peer::new();
+        let listener = p.listen();
+        p.send(seg().syn().mss(1460).ts(1_000));
+        let first = p.expect().syn_ack().ts.unwrap().value;
+        p.at(1_010);
+        let again = p.expect().syn_ack().at(1_000).ts.unwrap().value;
+        p.at(1_100);
+        p.send(seg().seq(1).ack(1).ts_echo(1_100, if old { first } else { again }));
+        let id = p.accept(listener);
+        let rtt = |p: &Peer| p.stack.info(id).unwrap().rtt;
+        let measured = Some(Duration::from_millis(100));
+        assert_eq!(rtt(&p), if old { None } else { measured });
+        // A late copy of the client's SYN does not confirm it.
+        p.send(seg().syn().mss(1460).ts(1_000));
+        p.drain();
+        assert_eq!(rtt(&p), if old { None } else { measured });
+        if old {
+            // SRTT + 4 · SRTT / 2.
+            assert_eq!(p.stack.info(id).unwrap().rto.as_millis(), 3_300);
+        }
+        p.write(id, b"x");
+        let value = p.expect().data(b"x").ts.unwrap().value;
+        p.at(1_200);
+        p.send(seg().seq(1).ack(2).ts_echo(1_200, value));
+        assert_eq!((rtt(&p), p.stack.info(id).unwrap().rto.as_millis()), (measured, 300));
+    }
 }
 
 /// SYN-ACK timer: 1, 2, 4 … s, five times. Then the child is removed.

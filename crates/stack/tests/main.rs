@@ -16,6 +16,7 @@ mod translator;
 mod visitor;
 mod watch;
 
+mod answers;
 mod as_linux;
 mod asap;
 mod asap_armed;

@@ -139,9 +139,16 @@ impl RttEstimator {
         }
     }
 
+    /// Whether a [`RttEstimator::sample_for_now`] decides about the timeout.
+    #[inline]
+    #[must_use]
+    pub(crate) fn is_for_now(&self) -> bool {
+        self.min_us == UNKNOWN && self.srtt_8 > 0
+    }
+
     /// The last [`RttEstimator::sample_for_now`], if no sample came since, was not too long.
     pub fn confirm(&mut self, now: Instant) {
-        if self.min_us == UNKNOWN && self.srtt_8 > 0 {
+        if self.is_for_now() {
             self.sample_us(self.srtt_8 / 8, now);
         }
     }

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
+/// The largest window of HTTP/2 (RFC 9113 §6.9.1).
+const WINDOW: u32 = (1 << 31) - 1;
+
 /// A mistake in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
@@ -140,6 +143,19 @@ impl Checker<'_> {
         }
         if (1..=4096).contains(listener.max_header_bytes.get_ref()) {
             return at(&listener.max_header_bytes.span(), "must be more than 4096 bytes");
+        }
+        let (stream, whole) = (&listener.stream_window, &listener.connection_window);
+        if !(1..=WINDOW).contains(stream.get_ref()) {
+            return at(&stream.span(), "must be from 1 to 2147483647 bytes (RFC 9113)");
+        }
+        if !(65_535..=WINDOW).contains(whole.get_ref()) {
+            return at(&whole.span(), "must be from 65535 to 2147483647 bytes (RFC 9113)");
+        }
+        if stream.get_ref() > whole.get_ref() {
+            // One of the two may be the default.
+            let span = if whole.span().is_empty() { stream.span() } else { whole.span() };
+            let (stream, whole) = (stream.get_ref(), whole.get_ref());
+            return at(&span, &format!("stream_window, {stream}, is more than connection_window, {whole}"));
         }
         if listener.service.is_none() && listener.routes.is_empty() {
             return at(&name, "needs a service, or a [[listener.route]]");

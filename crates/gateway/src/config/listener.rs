@@ -81,9 +81,13 @@ pub struct Listener {
     /// Requests of one HTTP/2 connection at one time.
     #[serde(default = "max_streams")]
     pub max_streams: u32,
-    /// How much of a request's body may be on its way to a slow backend, bytes (HTTP/2).
+    /// How much of one request's body may wait for a slow backend, bytes (HTTP/2). One upload is not faster than this
+    /// in a round trip.
     #[serde(default = "stream_window")]
-    pub stream_window: u32,
+    pub stream_window: Spanned<u32>,
+    /// How much of all bodies of one HTTP/2 connection may wait for slow backends, bytes.
+    #[serde(default = "connection_window")]
+    pub connection_window: Spanned<u32>,
 }
 
 fn yes() -> bool {
@@ -110,8 +114,13 @@ fn max_headers() -> usize {
 fn max_streams() -> u32 {
     128
 }
-fn stream_window() -> u32 {
-    65_535
+/// 160 Mbit/s at a round-trip time of 100 ms.
+fn stream_window() -> Spanned<u32> {
+    Spanned::new(0..0, 2 << 20)
+}
+/// Room for seven uploads that wait, and for one that goes on.
+fn connection_window() -> Spanned<u32> {
+    Spanned::new(0..0, 16 << 20)
 }
 
 /// What a listener does with connections.

@@ -126,3 +126,23 @@ fn a_pattern_takes_names_below_it_only() {
     }
     assert!(!route("example.com").takes_host(None));
 }
+
+#[test]
+fn windows_have_limits() {
+    let with = |lines: &str| GOOD.replace("service = \"app\"\n", &format!("service = \"app\"\n{lines}\n"));
+    let said = |lines: &str| mistake(&with(lines));
+    let legal = "(RFC 9113)";
+    let zero = format!("line 11, stream_window: must be from 1 to 2147483647 bytes {legal}");
+    assert_eq!(said("stream_window = 0"), zero);
+    assert!(said("stream_window = 2147483648").contains("2147483647"));
+    let least = format!("line 11, connection_window: must be from 65535 to 2147483647 bytes {legal}");
+    assert_eq!(said("connection_window = 65534"), least);
+    let small = "line 11, connection_window: stream_window, 2097152, is more than connection_window, 1000000";
+    assert_eq!(said("connection_window = 1000000"), small);
+    let large = "line 11, stream_window: stream_window, 20000000, is more than connection_window, 16777216";
+    assert_eq!(said("stream_window = 20000000"), large);
+    let both = with("stream_window = 20000000\nconnection_window = 2147483647");
+    assert_eq!(*Config::parse(&both).unwrap().listeners[0].stream_window.get_ref(), 20_000_000);
+    let least = with("stream_window = 1\nconnection_window = 65535");
+    assert_eq!(*Config::parse(&least).unwrap().listeners[0].connection_window.get_ref(), 65_535);
+}

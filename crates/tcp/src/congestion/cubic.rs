@@ -92,7 +92,13 @@ impl Cubic {
     }
 
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
-    fn reduce(&mut self, in_flight: u32) {
+    ///
+    /// The threshold follows the window and not FlightSize, as §4.6 allows, as in Linux and in QUIC (RFC 9002 §7.3.2).
+    /// When the last segments of an answer are lost, FlightSize says how little the application had left, and nothing
+    /// about the path: the next answer would begin with two segments. The window is known to fit the path, because it
+    /// grows only while it is used, and shrinks when it is not.
+    //= rfc9438 4.6-c
+    fn reduce(&mut self) {
         self.saved = Some(Box::new(self.state.clone()));
         let s = &mut self.state;
         let curve = s.curve.get_or_insert_default();
@@ -101,7 +107,7 @@ impl Cubic {
         //= rfc9438 4.7-a
         curve.w_max = if s.cwnd < curve.w_max { scaled(s.cwnd, 17, 20) } else { s.cwnd };
         //= rfc9438 4.6-b
-        s.ssthresh = scaled(in_flight, 7, 10).max(self.mss.saturating_mul(2)).min(MAX_WINDOW);
+        s.ssthresh = scaled(s.cwnd, 7, 10).max(self.mss.saturating_mul(2)).min(MAX_WINDOW);
         curve.in_epoch = false;
     }
 
@@ -224,8 +230,8 @@ impl CongestionControl for Cubic {
     }
 
     //= rfc9438 4.6-a
-    fn on_loss_recovery(&mut self, _now: Instant, in_flight: u32) {
-        self.reduce(in_flight);
+    fn on_loss_recovery(&mut self, _now: Instant, _in_flight: u32) {
+        self.reduce();
         self.state.cwnd = self.state.ssthresh;
     }
 
@@ -235,9 +241,9 @@ impl CongestionControl for Cubic {
         self.last_ack = now;
     }
 
-    fn on_timeout(&mut self, _now: Instant, in_flight: u32, first: bool, left: u32) {
+    fn on_timeout(&mut self, _now: Instant, _in_flight: u32, first: bool, left: u32) {
         if first {
-            self.reduce(in_flight);
+            self.reduce();
         }
         let s = &mut self.state;
         // §4.8: the stage after the slow start begins with K = 0 and its own plateau.

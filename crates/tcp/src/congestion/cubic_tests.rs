@@ -125,6 +125,31 @@ fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
     assert_eq!((c.window(), curve(&c).w_max), (49_000, 59_500));
 }
 
+/// RFC 9438 §4.6: a loss among few segments, when the application had no more, says nothing about the rest of the
+/// window. But a window that is not used does not grow.
+//= rfc9438 4.6-c test
+#[test]
+fn the_threshold_follows_the_window_and_not_what_is_in_flight() {
+    for timeout in [false, true] {
+        let mut c = Cubic::new(1000);
+        c.on_ack(&ack(1, 10_000));
+        c.on_ack(&AckSample { cwnd_limited: false, ..ack(2, 10_000) });
+        assert_eq!(c.window(), 20_000);
+        let now = Instant::from_millis(100);
+        if timeout {
+            c.on_timeout(now, 2000, true, 0);
+            assert_eq!(c.window(), 1000);
+        } else {
+            c.on_loss_recovery(now, 2000);
+            c.on_recovery_exit(now);
+            assert_eq!(c.window(), 14_000);
+        }
+        assert_eq!(c.slow_start_threshold(), 14_000);
+        c.on_ack(&AckSample { cwnd_limited: false, ..ack(300, 10_000) });
+        assert_eq!(c.window(), if timeout { 1000 } else { 14_000 });
+    }
+}
+
 /// RFC 9438 §4.9.1: if a D-SACK arrives when the window is larger than before the loss, it changes only the
 /// threshold.
 //= rfc9438 4.9.1-a test

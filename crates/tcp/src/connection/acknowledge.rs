@@ -204,7 +204,7 @@ impl Connection {
         match (syn_ack, &sent) {
             (Some(at), _) => self.rtt.sample_between(at, now),
             (None, Some(sent)) => self.rtt.sample_between(sent.at, now),
-            (None, None) if syn => self.sample_echo(segment, now),
+            (None, None) if syn && !self.rtt.is_for_now() => self.sample_echo(segment, now),
             (None, None) => {}
         }
         self.progressed(ack);
@@ -357,7 +357,7 @@ impl Connection {
         } else if let Some((first, last)) = delivery.timed {
             self.rtt.sample_between(first, now);
             self.rtt.note_min_between(last, now);
-        } else if syn {
+        } else if syn && !self.rtt.is_for_now() {
             self.sample_echo(segment, now);
         }
     }

@@ -517,7 +517,13 @@ impl Connection {
         self.totals.delivered += 1;
         // An echo of an earlier time shows that the first SYN-ACK was only late (the idea of RFC 3522).
         let slow = again && segment.options.timestamps.is_some_and(|ts| self.is_before_last(ts.echo, last));
-        if !slow && (retransmits > 1 || (retransmits > 0 && !early)) {
+        if slow {
+            // Or the client's first ACK was lost, and this one, which repeats its echo, answers a later SYN-ACK. Then
+            // the echo shows a time that is too long by the SYN-ACK's timeout.
+            if let Some(rtt) = self.echoed_rtt(segment, now) {
+                self.rtt.sample_for_now(rtt);
+            }
+        } else if retransmits > 1 || (retransmits > 0 && !early) {
             self.syn_lost();
         }
         // It answers the last SYN-ACK, as its echo shows, and acknowledges none of the data that left before that one: a

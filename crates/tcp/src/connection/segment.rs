@@ -255,7 +255,7 @@ impl Connection {
             self.rcv.came_twice(seq, (seq + len).min(self.rcv.nxt));
         } else {
             // A second SYN-ACK answers our second SYN, so the first one was not a repetition.
-            if segment.flags.contains(Flags::SYN) {
+            if segment.flags.contains(Flags::SYN.union(Flags::ACK)) {
                 self.rtt.confirm(now);
             }
             self.challenge(now);

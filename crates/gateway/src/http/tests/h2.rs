@@ -11,13 +11,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const SETTINGS: u8 = 4;
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
+const FLOW_CONTROL_ERROR: u8 = 3;
 
 fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_be_bytes();
@@ -64,11 +68,126 @@ async fn a_stream_that_waits_stops_no_other() {
     assert!(connecting.is_finished(), "the POST did not wait");
 }
 
-#[test]
-fn the_window_of_a_connection_has_room_for_those_of_all_streams() {
-    assert_eq!(crate::http::window_of_all(65_535, 128), 65_535 * 128);
-    assert_eq!(crate::http::window_of_all(1, 1), 65_535);
-    assert_eq!(crate::http::window_of_all(1 << 30, 128), (1 << 31) - 1);
+/// A client that never reads, and so never learns of a larger window. It has announced itself.
+struct Uploader {
+    stream: TcpStream,
+    /// What the gateway allows for each stream, and for all.
+    stream_window: u32,
+    window: u32,
+    /// The number of the last stream.
+    last: u32,
+    _backend: Backend,
+    _place: Place,
+}
+
+impl Uploader {
+    /// Of a gateway with these settings, and a backend that takes nothing: it does not answer the handshake of TLS.
+    async fn new(listener: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let ca = directory.path().join("ca.pem");
+        let made = rcgen::generate_simple_self_signed(["app.internal".to_owned()]).unwrap();
+        std::fs::write(&ca, made.cert.pem()).unwrap();
+        let tls = format!("[service.tls]\nname = \"app.internal\"\nca = {ca:?}");
+        let (mut stream, backend, place) = pair(listener, &format!("connect_timeout = \"1h\"\n{tls}")).await;
+        stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).await.unwrap();
+        let (mut stream_window, mut window) = (65_535, 65_535);
+        // The larger window of the connection may follow the answer to the first ping.
+        let mut pings = 0;
+        while pings < 2 {
+            stream.write_all(&frame(PING, 0, 0, &[pings; 8])).await.unwrap();
+            loop {
+                let (kind, flags, body) = next(&mut stream).await.unwrap();
+                match kind {
+                    SETTINGS if flags & ACK == 0 => {
+                        // From here on they apply.
+                        stream.write_all(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
+                        for setting in body.chunks_exact(6).filter(|setting| setting[..2] == [0, 4]) {
+                            stream_window = u32::from_be_bytes(setting[2..].try_into().unwrap());
+                        }
+                    }
+                    WINDOW_UPDATE => window += u32::from_be_bytes(body.try_into().unwrap()),
+                    PING if flags & ACK != 0 => break,
+                    _ => {}
+                }
+            }
+            pings += 1;
+        }
+        Self { stream, stream_window, window, last: 0, _backend: backend, _place: place }
+    }
+
+    /// Begins another upload, and sends this many bytes of it.
+    async fn upload(&mut self, mut bytes: u32) {
+        self.last += if self.last == 0 { 1 } else { 2 };
+        self.stream.write_all(&frame(HEADERS, END_HEADERS, self.last, &fields(3))).await.unwrap();
+        while bytes > 0 {
+            let part = bytes.min(16_384);
+            self.more(part).await;
+            bytes -= part;
+        }
+    }
+
+    /// Sends more of the upload that began last.
+    async fn more(&mut self, bytes: u32) {
+        self.stream.write_all(&frame(DATA, 0, self.last, &vec![b'x'; bytes as usize])).await.unwrap();
+    }
+
+    /// The gateway has taken everything until now. Returns what it sent beside settings and the answer to a ping: the
+    /// frames' kinds and bodies.
+    async fn answers(&mut self) -> Vec<(u8, Vec<u8>)> {
+        self.stream.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+        let mut answers = Vec::new();
+        while let Some((kind, flags, body)) = next(&mut self.stream).await {
+            match kind {
+                PING if flags & ACK != 0 && body == [7; 8] => break,
+                SETTINGS | PING => {}
+                _ => answers.push((kind, body)),
+            }
+        }
+        answers
+    }
+}
+
+/// 100 Mbit/s on a path of 100 ms are 1.25 MB in a round trip.
+#[tokio::test]
+async fn an_upload_may_send_what_a_long_path_holds() {
+    let mut client = Uploader::new("").await;
+    assert_eq!((client.stream_window, client.window), (2 << 20, 16 << 20));
+    client.upload(2 << 20).await;
+    assert_eq!(client.answers().await, []);
+}
+
+#[tokio::test]
+async fn an_upload_to_a_slow_backend_holds_at_most_the_window_of_its_stream() {
+    let mut client = Uploader::new("stream_window = 300000").await;
+    client.upload(300_000).await;
+    assert_eq!(client.answers().await, []);
+    client.more(1).await;
+    assert_eq!(client.answers().await, [(RST_STREAM, vec![0, 0, 0, FLOW_CONTROL_ERROR])]);
+}
+
+#[tokio::test]
+async fn uploads_to_slow_backends_hold_at_most_the_window_of_the_connection() {
+    let mut client = Uploader::new("stream_window = 300000\nconnection_window = 1000000").await;
+    assert_eq!((client.stream_window, client.window), (300_000, 1_000_000));
+    for _ in 0..3 {
+        client.upload(300_000).await;
+    }
+    // What the others left is enough for another one to go on.
+    client.upload(100_000).await;
+    assert_eq!(client.answers().await, []);
+    client.more(1).await;
+    let answers = client.answers().await;
+    let [(GOAWAY, body)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(body[4..8], [0, 0, 0, FLOW_CONTROL_ERROR]);
+}
+
+/// Streams that can use less than `connection_window` get no more.
+#[tokio::test]
+async fn the_window_of_a_connection_is_no_larger_than_those_of_its_streams() {
+    let client = Uploader::new("stream_window = 100000\nmax_streams = 4").await;
+    assert_eq!((client.stream_window, client.window), (100_000, 400_000));
+    let client = Uploader::new("stream_window = 1").await;
+    assert_eq!((client.stream_window, client.window), (1, 65_535));
 }
 
 #[tokio::test]
