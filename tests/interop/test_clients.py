@@ -70,7 +70,8 @@ def test_idle_connections_end_at_once(testbed):
     """Clients that keep their side open do not delay the end. Nothing is cut off before the grace period is over."""
     root = testbed.root(file=1000)
     ns = testbed.namespace("idle")
-    serve = testbed.serve(ns, PAIR, root)
+    # One thread takes packets in their order, so the server has both connections when it answers.
+    serve = testbed.serve(ns, PAIR, root, "--threads", 1)
     silent, idle = client_socket(ns, 4), client_socket(ns, 4)
     silent.connect((PAIR.peer[4], PORT))
     idle.connect((PAIR.peer[4], PORT))

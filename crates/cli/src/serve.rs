@@ -36,6 +36,7 @@ use firstflight::link::udp::SharedUdp;
 use firstflight::{Endpoint, ListenConfig, Listener, Sharding, Stream, Workers};
 use firstflight_dns::service::FrontHandle;
 use firstflight_redis::RedisStore;
+use futures_util::FutureExt;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -418,7 +419,7 @@ pub struct Site {
     pub(crate) tls: Option<firstflight_tls::Acceptor>,
 }
 
-/// Accepts connections until `stopping` closes.
+/// Accepts connections until `stopping` closes, and then those that wait.
 async fn accept(
     listener: Listener,
     site: Site,
@@ -432,8 +433,11 @@ async fn accept(
                 // The engine has stopped because its device failed. The trace says why.
                 Err(_) => return,
             },
-            _ = stopping.changed() => return,
+            _ = stopping.changed() => break,
         }
+    }
+    while let Some(Ok(stream)) = listener.accept().now_or_never() {
+        serve(stream, site.clone(), &graceful);
     }
 }
 
