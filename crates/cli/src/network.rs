@@ -8,7 +8,7 @@ use firstflight::link::udp::SharedUdp;
 use firstflight::link::{
     Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink,
 };
-use firstflight::tcp::congestion::Algorithm;
+use firstflight::tcp::congestion::{Algorithm, InitialWindow};
 use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
 use ipnet::IpNet;
 use std::fs::File;
@@ -43,6 +43,9 @@ pub struct Network {
     /// Congestion control of what is sent: cubic, newreno or bbr (version 3)
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic, requires = "link")]
     congestion: Algorithm,
+    /// Initial window of what is sent, segments: RFC 6928 has 10, kernels of the papers' time had 3 [default: 10]
+    #[arg(long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u8).range(1..=64))]
+    initial_window: Option<u8>,
     /// Record every packet of the engine into this pcapng file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -52,6 +55,9 @@ impl Network {
     /// Sets what the options say about an engine without a device.
     pub fn tune(&self, config: &mut Config) {
         config.tcp.congestion = self.congestion;
+        if let Some(segments) = self.initial_window {
+            config.tcp.initial_window = InitialWindow::segments(segments.into()).unwrap_or_default();
+        }
     }
 
     /// Whether there is a TUN device.

@@ -43,7 +43,7 @@ pub struct Load {
     /// Round-trip time of an emulated wire between client and server; 0 joins them by a veth pair
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = round_trip)]
     rtt: Duration,
-    /// Initial window of the server's kernel, segments; the paper's kernel had 3 [default: the kernel's, 10]
+    /// Initial window of the servers, segments; the paper's kernel had 3 [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     initcwnd: Option<u32>,
     /// The firstflight command [default: the one beside this command]

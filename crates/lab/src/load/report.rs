@@ -16,9 +16,9 @@ server's work can be missing in it. Processor: time for which the server's proce
 processes of low priority, as in the paper; right only on a machine without other work. The client's CPU time is in neither.
 Both ends: time for which all processors were busy, less what they were in two seconds without requests.
 The paper (section 6.2, 2011): Apache on one core at 2.4 GHz, two machines, RTT 100 µs, initial window 3 (--initcwnd 3), initial \
-RTO 3 s; Linux' and ours are 1 s and cannot be set, and without loss neither matters. Our engine's initial window is 10 segments \
-and cannot be set here. The paper's cookies are AES; Linux uses SipHash since 5.3, and serve does. Here client and server are one \
-machine. No server logs requests; nginx keeps files open (open_file_cache), as `firstflight serve` does.";
+RTO 3 s; Linux' and ours are 1 s, and without loss neither matters. The paper's cookies are AES; Linux uses SipHash since 5.3, and serve does. Here client and server are one \
+machine. The client has one address, whose first flights \
+are not limited. No server logs requests; nginx keeps files open (open_file_cache), as `firstflight serve` does.";
 
 fn figure(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Figure {
     Figure::new(samples.iter().filter_map(value))
@@ -155,7 +155,7 @@ fn conditions(results: &Results) -> String {
     };
     let window = results
         .initcwnd
-        .map_or(String::new(), |segments| format!(" Initial window {segments} (kernel's TCP)."));
+        .map_or(String::new(), |segments| format!(" Initial window {segments}."));
     format!("Line: {line}. {cores}{window}{busy}")
 }
 

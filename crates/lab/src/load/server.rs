@@ -69,13 +69,18 @@ impl Server {
                 let own = format!("{behind}.2");
                 command.args(["serve", "--root", &root, "--tun", &device, "--host-ip", &host, "--ip", &own]);
                 command.args(["--port", &port.to_string()]);
+                if let Some(segments) = site.initcwnd {
+                    command.args(["--initial-window", &segments.to_string()]);
+                }
                 (format!("{own}:{port}"), command)
             }
         };
         if kind != Kind::Nginx {
+            let pending = PENDING.to_string();
             command.arg("--no-log");
             match fast_open {
-                true => command.args(["--pending", &PENDING.to_string()]),
+                // The client has one address.
+                true => command.args(["--pending", &pending, "--pending-per-client", &pending]),
                 false => command.arg("--no-fast-open"),
             };
         }

@@ -39,6 +39,8 @@ pub struct Site {
     client: Room,
     server: Room,
     pub root: Root,
+    /// Initial window of the servers, segments.
+    pub initcwnd: Option<u32>,
     /// The client's and the server's processors, if there are two.
     pub cores: Option<(usize, usize)>,
     /// Whether the server's processor handles the packets that arrive at the server.
@@ -110,7 +112,7 @@ impl Site {
         let root = Root::new().map_err(LoadError::system("make a temporary directory"))?;
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let cores = (cpus > 1).then_some((0, cpus - 1));
-        let mut site = Self { _wire: wire, client, server, root, cores, steered: false };
+        let mut site = Self { _wire: wire, client, server, root, initcwnd, cores, steered: false };
         site.steered = site.steer().unwrap_or_default();
         Ok(site)
     }
