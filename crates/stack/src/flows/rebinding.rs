@@ -70,7 +70,7 @@ impl Flows {
     }
 
     /// The connections that a segment with this key may belong to, if its client's UDP port has changed.
-    fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
+    pub(crate) fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
         let (hash, key) = (self.hash_anywhere(key), key.anywhere());
         let indices = self.carrier.iter().flat_map(move |carrier| carrier.paths.alike(hash));
         indices.filter_map(move |index| {
@@ -270,7 +270,12 @@ impl Flows {
                 carrier.paths.turns.push_back(turns);
             }
             for index in members {
-                self.check_port(index, port, false, now);
+                // A challenge names the inner ports only. The client may know another connection by them, from a SYN that
+                // it repeated from another port. A segment shows that it knows a half-open one.
+                let half_open = |slot: &Slot| slot.conn.state() == StateName::SynRcvd;
+                if !self.slots.get(index).is_some_and(half_open) {
+                    self.check_port(index, port, false, now);
+                }
             }
         }
     }
