@@ -178,6 +178,10 @@ impl Flows {
             return;
         }
         slot.conn.unheard(now);
+        let pair = slot.pair;
+        if let (Some(pair), Some(carrier)) = (pair, &mut self.carrier) {
+            carrier.doubt(pair, now);
+        }
         let response = Control::PathResponse(proof(key, bits));
         self.outbox.reply(Reply::Control(key.outer(), response), &mut self.journal);
         self.touched(index);
