@@ -130,7 +130,6 @@ impl Flows {
         true
     }
 
-    /// Sends a challenge for the connection of `key` to this UDP port of its client.
     /// Whether connection `index` has this port, or is being checked for it. A neighbour with the same inner ports may have
     /// got a port that another connection had, and would answer for its own connection.
     fn may_have(&self, index: u32, slot: &Slot, port: u16) -> bool {
@@ -139,6 +138,7 @@ impl Flows {
         slot.key.outer_remote() == port || asked.is_some_and(|(asked, _)| asked == port)
     }
 
+    /// Sends a challenge for the connection of `key` to this UDP port of its client.
     fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
         let to = key.carried(key.outer_local(), port);
         self.outbox.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))), &mut self.journal);
