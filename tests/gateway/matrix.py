@@ -62,7 +62,7 @@ class Visit:
         command = ["curl", "-sS", "--http2", "-m", PATIENCE, "--cacert", world.files.ca, *options, *speed]
         command += ["-w", "%{http_code} %{time_connect} %{time_starttransfer} %{time_total} %{size_download}\\n"]
         command += [part for path in self.paths for part in ("-o", target, f"{base}{path}")]
-        began = time.monotonic()
+        self.began = began = time.monotonic()
         done = run(*command, check=False, timeout=PATIENCE * len(objects) + 30)
         self.ended = time.monotonic()
         lines = [line.split() for line in done.stdout.splitlines()]
@@ -92,6 +92,8 @@ class Sample:
         self.world, self.path = world, path
         self.visits = {side: {} for side in SIDES}
         self.posts, self.downloads = {}, {}
+        #: When the ports changed.
+        self.changed = None
         self.client = Client(world, path.asap)
         self.number = self.client.number
         self.seen = 0
@@ -256,6 +258,8 @@ class Cell:
                         time.sleep(0.002)
                     world.change_ports()
                     at = time.monotonic()
+                    for one in batch:
+                        one.changed = at
                 finally:
                     changed.set()
                 for job in jobs:
@@ -302,7 +306,10 @@ class Cell:
         ours = sample.downloads.get("ours")
         # A connection of the kernel's TCP breaks, as plain does.
         if ours and not ours.ok and ours.contact and ours.contact["way"] == "udp":
-            self.faults.append(f"the download in UDP did not survive another port: {ours.error}")
+            after = f"{sample.changed - ours.began:.2f} s after it began" if sample.changed else "never"
+            ends = sample.client.ends()
+            self.faults.append(f"the download in UDP did not survive another port: {ours.error}; the ports changed {after}; "
+                               f"its way was {ours.contact}; the proxy's ends: {ends[-5:]}")  # fmt: skip
 
     def times(self, side, number, measure):
         found = (sample.visits[side].get(number) for sample in self.samples)

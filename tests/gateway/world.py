@@ -248,6 +248,9 @@ class Client:
     def contacts(self):
         return [record for record in self.proxy.records() if record["event"] == "connected"]
 
+    def ends(self):
+        return [record.get("error") for record in self.proxy.records() if record["event"] == "closed"]
+
     def where(self, side):
         """Options of curl, and the beginning of an address."""
         if side == "ours":

@@ -41,6 +41,8 @@ mod carrier_paths;
 mod carrier_probe;
 mod carrier_rebinding;
 mod carrier_rebinding_attacks;
+mod carrier_rebinding_lost;
+mod carrier_rebinding_random;
 mod carrier_robustness;
 mod carrier_search;
 mod carrier_theft;

@@ -139,17 +139,18 @@ impl Client {
         ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
     }
 
-    /// Repeats the ACK of a handshake in UDP. A server in UDP retransmits its SYN-ACK once, and sends nothing of
-    /// its response before the ACK that shows our port. If that ACK was lost and there is nothing else to send, the
-    /// client repeats it as long as nothing comes.
+    /// Repeats the ACK of a handshake in UDP. A server in UDP retransmits its SYN-ACK only once or twice, and sends nothing
+    /// or only the beginning of its response before the ACK that shows our port. If that ACK was lost and there is nothing
+    /// else to send, the client repeats it until something comes that the server would not send without it.
     fn remind(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.slots.get_mut(index) else { return };
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
         let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
-        // Anything that came after the SYN-ACK shows that the server has our ACK.
+        // What came with the SYN-ACK left without our ACK. What came later shows that the server has it.
         let ladder = &mut asked.ladder;
-        let heard = conn.last_heard() > asked.answered_at || conn.totals().bytes_acked > ladder.acked;
-        if !open || heard || conn.totals().bytes_received > 0 || ladder.wait > WATCH_MAX {
+        let half = conn.rtt().map_or(WATCH_MIN, |rtt| rtt.0) / 2;
+        let heard = conn.last_heard() > asked.answered_at + half || conn.totals().bytes_acked > ladder.acked;
+        if !open || heard || ladder.wait > WATCH_MAX {
             return;
         }
         ladder.wait *= 2;

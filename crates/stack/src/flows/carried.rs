@@ -4,7 +4,9 @@ use crate::addresses::possible_source;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
+use crate::flows::slot::Slot;
 use crate::output::Reply;
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_tcp::StateName;
 use firstflight_wire::Instant;
@@ -96,6 +98,23 @@ impl Flows {
         let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
         let half_open = |other| slots.get(other).is_some_and(|slot| slot.conn.state() == StateName::SynRcvd);
         carrier.paths.add(hash, index, alike, half_open);
+        self.end_rivals(index);
+    }
+
+    /// The client repeated its SYN from another port, and the handshake of child `index` is complete: the children of the
+    /// other copies end. They would take the client's segments if it had their port again, and answer them with a RST.
+    fn end_rivals(&mut self, index: u32) {
+        let Some(slot) = self.slots.get(index) else { return };
+        let rival = |(other, its): (u32, &Slot)| {
+            (other != index && !its.client && its.conn.is_rival_of(&slot.conn)).then_some(other)
+        };
+        let rivals: Vec<u32> = self.alike(&slot.key).filter_map(rival).collect();
+        for rival in rivals {
+            if let Some(slot) = self.slots.get_mut(rival) {
+                slot.conn.left_for_rival(&mut self.pool);
+                self.touched(rival);
+            }
+        }
     }
 
     /// Removes connection `index`, if it is in UDP, from its pair of ports.

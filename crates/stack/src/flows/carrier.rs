@@ -50,7 +50,8 @@ pub(crate) struct Carrier {
     due: VecDeque<(u32, u32)>,
 }
 
-/// A connection that was heard so shortly before another one was opened is known at our present port.
+/// A connection that was heard so shortly before another one was opened is probably known at our present port. It is not
+/// probed at once.
 const HEARD: Duration = Duration::from_millis(250);
 /// Least time between probes of the connections beside a new one.
 const PROBES_APART: Duration = Duration::from_secs(10);
@@ -87,8 +88,8 @@ struct Pair {
     asked: bool,
     /// The connection of `opened` from which to probe next.
     next: u32,
-    /// When a connection was last opened here while there were others: the peer may not know the others at our present
-    /// port.
+    /// When a connection was last opened here while there were others, or the peer last checked our port for one of them: it
+    /// may not know the others at our present port.
     doubted: Option<Instant>,
     /// When others were last probed for that reason.
     probed_at: Option<Instant>,
@@ -103,8 +104,8 @@ impl Pair {
         next
     }
 
-    /// The next of the connections (index) that were not heard since another one was opened. If there are none, there is no
-    /// doubt any more.
+    /// The next of the connections (index) that were not heard since the peer's knowledge of our port is in doubt. If there
+    /// are none, there is no doubt any more.
     fn suspects(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
         let Some(doubted) = self.doubted else { return Vec::new() };
         let unheard = |index| slots.get(index).is_some_and(|slot| slot.conn.last_heard() + HEARD < doubted);
@@ -112,6 +113,12 @@ impl Pair {
         self.doubted = self.doubted.filter(|_| !suspects.is_empty());
         self.probed_at = Some(now);
         suspects
+    }
+
+    /// Whether it is time to probe again those that are still not heard: after as long as they have been probed so far.
+    fn probes_again(&self, now: Instant) -> bool {
+        let (Some(doubted), Some(probed)) = (self.doubted, self.probed_at) else { return true };
+        now.saturating_since(probed) >= probed.saturating_since(doubted)
     }
 
     /// Silence after which the next keep-alive is sent.
@@ -241,7 +248,9 @@ impl Carrier {
                 (pair.kept_at, pair.asked) = (now, true);
                 pair.unused = pair.unused.saturating_add(1);
                 self.due.push_back((index, generation));
-                suspects.extend(pair.suspects(slots, now));
+                if pair.probes_again(now) {
+                    suspects.extend(pair.suspects(slots, now));
+                }
             }
             pair.armed = true;
             let next = pair.kept_at + pair.interval(times);
@@ -275,7 +284,19 @@ impl Carrier {
         }
         pair.doubted = Some(now);
         let rests = pair.probed_at.is_some_and(|at| now - at < PROBES_APART);
-        if rests { Vec::new() } else { pair.suspects(slots, now) }
+        let suspects = if rests { Vec::new() } else { pair.suspects(slots, now) };
+        // Those that were heard a moment ago will be heard again, if the peer knows them here.
+        pair.doubted = Some(now + HEARD);
+        suspects
+    }
+
+    /// The peer checks our port for one of the connections between these ports, so it knew that one at another port. It may
+    /// still know others there, and the checks of those may be lost. They are probed with the keep-alives.
+    pub(crate) fn doubt(&mut self, id: PairId, now: Instant) {
+        if let Some(pair) = self.pairs.get_mut(id.index()).filter(|pair| pair.opened.len() > 1) {
+            // What was heard just before this may have come to the earlier port.
+            pair.doubted = Some(now + HEARD);
+        }
     }
 
     /// The connections (index) to probe, because the peer reports that it has none between these ports.

@@ -70,7 +70,7 @@ impl Flows {
     }
 
     /// The connections that a segment with this key may belong to, if its client's UDP port has changed.
-    fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
+    pub(crate) fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
         let (hash, key) = (self.hash_anywhere(key), key.anywhere());
         let indices = self.carrier.iter().flat_map(move |carrier| carrier.paths.alike(hash));
         indices.filter_map(move |index| {
@@ -130,7 +130,6 @@ impl Flows {
         true
     }
 
-    /// Sends a challenge for the connection of `key` to this UDP port of its client.
     /// Whether connection `index` has this port, or is being checked for it. A neighbour with the same inner ports may have
     /// got a port that another connection had, and would answer for its own connection.
     fn may_have(&self, index: u32, slot: &Slot, port: u16) -> bool {
@@ -139,6 +138,7 @@ impl Flows {
         slot.key.outer_remote() == port || asked.is_some_and(|(asked, _)| asked == port)
     }
 
+    /// Sends a challenge for the connection of `key` to this UDP port of its client.
     fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
         let to = key.carried(key.outer_local(), port);
         self.outbox.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))), &mut self.journal);
@@ -178,6 +178,10 @@ impl Flows {
             return;
         }
         slot.conn.unheard(now);
+        let pair = slot.pair;
+        if let (Some(pair), Some(carrier)) = (pair, &mut self.carrier) {
+            carrier.doubt(pair, now);
+        }
         let response = Control::PathResponse(proof(key, bits));
         self.outbox.reply(Reply::Control(key.outer(), response), &mut self.journal);
         self.touched(index);
@@ -270,7 +274,12 @@ impl Flows {
                 carrier.paths.turns.push_back(turns);
             }
             for index in members {
-                self.check_port(index, port, false, now);
+                // A challenge names the inner ports only. The client may know another connection by them, from a SYN that
+                // it repeated from another port. A segment shows that it knows a half-open one.
+                let half_open = |slot: &Slot| slot.conn.state() == StateName::SynRcvd;
+                if !self.slots.get(index).is_some_and(half_open) {
+                    self.check_port(index, port, false, now);
+                }
             }
         }
     }

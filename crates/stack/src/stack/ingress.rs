@@ -187,8 +187,16 @@ impl Stack {
     }
 
     /// The network says that the peer of connection `index` cannot be reached.
+    ///
+    /// Of a client in UDP it says nothing: an address translator that has forgotten its mapping reports the same, and the
+    /// client's next segment comes from another port. But if a certificate vouches for the client's address, the report may
+    /// come from a victim there, which asked for nothing.
     #[cold]
     fn unreachable(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.flows.slots.get(index) else { return };
+        if slot.key.is_carried() && !slot.client && !slot.certificate {
+            return;
+        }
         if !self.client.hold_armed(&mut self.flows, index, CloseReason::Unreachable, now)
             && let Some(slot) = self.flows.slots.get_mut(index)
         {

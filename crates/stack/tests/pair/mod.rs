@@ -36,6 +36,8 @@ pub(crate) struct Pair {
     pub keep_log: bool,
     /// Sees every packet that an end sends, may change it, and decides whether it passes.
     pub middlebox: Option<Middlebox>,
+    /// Like the former, for packets that arrive at the client.
+    pub at_client: Option<Middlebox>,
     /// Verifies first flights as soon as they come, as a driver does.
     pub verifies: bool,
     /// The server's UDP port to which connections go; `None`: raw IP.
@@ -105,6 +107,7 @@ impl Pair {
             log: Vec::new(),
             keep_log: false,
             middlebox: None,
+            at_client: None,
             verifies: true,
             carrier: None,
             out: vec![0; 65_536],
@@ -184,8 +187,10 @@ impl Pair {
             self.server.handle_packet(to, &packet);
             self.wire.a_to_b.recycle(packet);
         }
-        while let Some(packet) = self.wire.b_to_a.poll_deliver(to) {
-            self.client.handle_packet(to, &packet);
+        while let Some(mut packet) = self.wire.b_to_a.poll_deliver(to) {
+            if self.at_client.as_mut().is_none_or(|passes| passes(End::Client, &mut packet)) {
+                self.client.handle_packet(to, &packet);
+            }
             self.wire.b_to_a.recycle(packet);
         }
         if self.verifies {

@@ -166,9 +166,12 @@ impl Connection {
     }
 
     /// Sends a probe that makes the peer answer, as a keepalive does (RFC 9293 §3.8.4): see
-    /// [`Connection::last_heard`] and [`Connection::peer_is_ahead`].
+    /// [`Connection::last_heard`] and [`Connection::peer_is_ahead`]. While the handshake is under way it has no effect: the
+    /// probe would leave later, in place of the handshake's ACK.
     pub fn probe(&mut self) {
-        self.owed.set(Owed::PROBE);
+        if !matches!(self.state, State::SynSent(_) | State::SynRcvd(_)) {
+            self.owed.set(Owed::PROBE);
+        }
     }
 
     /// Takes over from `other` what the application wrote to it and its settings. This connection must be in

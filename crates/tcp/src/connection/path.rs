@@ -1,6 +1,8 @@
 //! The peer's address or port changes: the checks for its segments before that, and the actions after it.
 
 use super::{Connection, Owed};
+use crate::buffer::Pool;
+use crate::error::CloseReason;
 use crate::receive::AckNeed;
 use crate::state::State;
 use core::time::Duration;
@@ -43,6 +45,20 @@ impl Connection {
         let distance =
             if ahead { segment.seq.distance_from(rcv.nxt) } else { rcv.nxt.distance_from(segment.seq) };
         (acknowledges && numbered && timed).then_some(distance)
+    }
+
+    /// Whether this half-open connection and `other` were made by one SYN, which the client sent from two ports. The client
+    /// has one connection.
+    #[must_use]
+    pub fn is_rival_of(&self, other: &Self) -> bool {
+        matches!(self.state, State::SynRcvd(_)) && self.rcv.irs == other.rcv.irs
+    }
+
+    /// The client has completed the handshake of another connection for the same SYN, and will not answer this one. Nothing
+    /// is sent.
+    #[cold]
+    pub fn left_for_rival(&mut self, pool: &mut Pool) {
+        self.die(CloseReason::TimedOut, pool);
     }
 
     /// The peer asks whether we are at the address that our last segments came from; it accepted none of them.

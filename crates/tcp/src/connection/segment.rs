@@ -129,7 +129,8 @@ impl Connection {
         }
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now)
-            && !(reason == DropReason::OutOfWindow && self.repeats_early_data(segment))
+            && !(reason == DropReason::OutOfWindow
+                && (self.repeats_early_data(segment) || self.is_probe_of_open_peer(segment)))
         {
             return Err(Disposition::Dropped(reason));
         }
@@ -243,6 +244,18 @@ impl Connection {
             && !segment.payload.is_empty()
             && segment.flags.contains(Flags::ACK)
             && !segment.flags.contains(Flags::SYN)
+    }
+
+    /// Whether `segment` is a probe ([`Connection::probe`]) and acknowledges our SYN-ACK. The client's ACK was lost. Our
+    /// answer to the probe shows the client that we are there, so it has no reason to repeat that ACK, and we would wait for
+    /// it. RFC 9293 §3.10.7.4 would ignore the acknowledgement.
+    #[cold]
+    fn is_probe_of_open_peer(&self, segment: &Segment<'_>) -> bool {
+        let plain = Flags::SYN.union(Flags::RST).union(Flags::FIN).union(Flags::ACK);
+        matches!(self.state, State::SynRcvd(_))
+            && segment.flags.bits() & plain.bits() == Flags::ACK.bits()
+            && segment.payload.is_empty()
+            && segment.seq + 1 == self.rcv.nxt
     }
 
     /// A segment that is not acceptable is answered with an ACK (RFC 9293 §3.10.7.4, RFC 7323 §5.3).
