@@ -153,9 +153,7 @@ fn conditions(results: &Results) -> String {
         ),
         _ => String::new(),
     };
-    let window = results
-        .initcwnd
-        .map_or(String::new(), |segments| format!(" Initial window {segments}."));
+    let window = results.initcwnd.map_or(String::new(), |segments| format!(" Initial window {segments}."));
     format!("Line: {line}. {cores}{window}{busy}")
 }
 
