@@ -163,6 +163,23 @@ impl AsyncWrite for Conn {
         forward!(self, cx, poll_write(bytes))
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        forward!(self, cx, poll_write_vectored(bufs))
+    }
+
+    /// Without TLS, a large body is not copied behind its head.
+    fn is_write_vectored(&self) -> bool {
+        match &self.0 {
+            Kind::Plain(stream) => stream.is_write_vectored(),
+            #[cfg(feature = "tls")]
+            _ => false,
+        }
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(feature = "tls")]
         if matches!(self.0, Kind::Accepting(..)) {

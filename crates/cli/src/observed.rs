@@ -89,6 +89,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
         Pin::new(&mut lock(&self.0).stream).poll_write(cx, bytes)
     }
 
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut lock(&self.0).stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        lock(&self.0).stream.is_write_vectored()
+    }
+
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut lock(&self.0).stream).poll_flush(cx)
     }

@@ -261,3 +261,34 @@ async fn a_lazy_stream_that_was_aborted_never_connects() {
     }
     assert_eq!(client.counters().active_opens, 0);
 }
+
+/// Short parts leave in one segment, and of long ones all arrive in order, though not all fit at once.
+#[tokio::test]
+async fn a_vectored_write_sends_its_parts_in_order() {
+    let (client, _server, listener) = world(Duration::ZERO);
+    first_visit(&client, &listener).await;
+    let (mut reader, mut writer) = both(&client, &listener, b"request", &fast()).await;
+    assert!(writer.is_write_vectored() && !client.connect_lazy(addr(80), fast()).is_write_vectored());
+    let large: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let parts: [&[u8]; 4] = [b"", b"head", &large, b"tail"];
+    let whole = parts.concat();
+    let writing = tokio::spawn(async move {
+        let short = [io::IoSlice::new(b"ab"), io::IoSlice::new(b""), io::IoSlice::new(b"c")];
+        assert_eq!(writer.write_vectored(&short).await.unwrap(), 3);
+        let parts: [&[u8]; 4] = [b"", b"head", &large, b"tail"];
+        let mut slices = parts.map(io::IoSlice::new);
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            let taken = writer.write_vectored(left).await.unwrap();
+            assert_ne!(taken, 0);
+            io::IoSlice::advance_slices(&mut left, taken);
+        }
+        writer.shutdown().await.unwrap();
+        writer
+    });
+    assert_eq!(read(&mut reader, 3).await, b"abc");
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got).await.unwrap();
+    assert!(got == whole, "{} of {} bytes", got.len(), whole.len());
+    writing.await.unwrap();
+}

@@ -14,6 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// Up to this number of bytes, the parts of a vectored write are copied into one.
+const TOGETHER: usize = 2048;
+
+/// The first part of a vectored write that is not empty.
+fn first_of<'a>(bufs: &'a [io::IoSlice<'_>]) -> &'a [u8] {
+    bufs.iter().find(|buf| !buf.is_empty()).map_or(&[], |buf| buf)
+}
+
 /// The phase of a stream.
 #[derive(Debug)]
 enum Phase {
@@ -365,6 +373,58 @@ impl AsyncWrite for EngineStream {
             }
             Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
         }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let Phase::Open(id) = this.phase else { return Pin::new(this).poll_write(cx, first_of(bufs)) };
+        if this.held {
+            return Pin::new(this).poll_write(cx, first_of(bufs));
+        }
+        let len = bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        let mut together = [0; TOGETHER];
+        if let Some(together) = together.get_mut(..len) {
+            // A short head and its body are one write, which costs less than two.
+            let mut rest = &mut *together;
+            for buf in bufs {
+                let (place, after) = rest.split_at_mut(buf.len());
+                place.copy_from_slice(buf);
+                rest = after;
+            }
+            return Pin::new(this).poll_write(cx, together);
+        }
+        let mut inner = this.shared.lock();
+        let now = inner.now();
+        let mut taken = 0;
+        for buf in bufs.iter().filter(|buf| !buf.is_empty()) {
+            match inner.stack.write(id, buf, now) {
+                Ok(n) => {
+                    taken += n;
+                    if n < buf.len() {
+                        break;
+                    }
+                }
+                // The next write waits, or reports the error.
+                Err(_) if taken > 0 => break,
+                Err(IoError::WouldBlock) => {
+                    inner.check()?;
+                    inner.wait(id, Interest::Write, cx);
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(inner.io_error(id, error))),
+            }
+        }
+        inner.kick();
+        Poll::Ready(Ok(taken))
+    }
+
+    /// A lazy stream wants its first flight in one piece.
+    fn is_write_vectored(&self) -> bool {
+        matches!(self.phase, Phase::Open(_))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
