@@ -24,12 +24,11 @@ type Part = fn(&Parts) -> Option<Duration>;
 type Saved = fn(&Savings) -> Option<Duration>;
 
 /// The savings, with their names in the text, in JSON and in the picture.
-const SAVINGS: [(&str, &str, &str, Saved); 5] = [
+const SAVINGS: [(&str, &str, &str, Saved); 4] = [
     ("Fast Open, with the server's cookie", "fast_open", "", |saved| Some(saved.first_flight)),
     ("ASAP, also on the first visit", "asap", "ASAP or Fast Open", |saved| Some(saved.first_flight)),
     ("ASAP inside the lookup", "asap_in_lookup", "in the lookup (ASAP)", |saved| saved.in_lookup),
     ("a sealed flight, also on the first visit", "sealed", "sealed flight", |saved| saved.sealed),
-    ("a sealed flight inside the lookup", "sealed_in_lookup", "both of them", |saved| saved.sealed_in_lookup),
 ];
 
 /// Exact quantiles of few values.

@@ -12,8 +12,6 @@ pub struct Savings {
     pub in_lookup: Option<Duration>,
     /// A sealed flight: ClientHello and request together in the SYN. `None` without TLS.
     pub sealed: Option<Duration>,
-    /// A sealed flight inside the lookup.
-    pub sealed_in_lookup: Option<Duration>,
 }
 
 impl Savings {
@@ -28,7 +26,6 @@ impl Savings {
             first_flight: one,
             in_lookup,
             sealed: tls.map(|tls| one + tls),
-            sealed_in_lookup: in_lookup.zip(tls).map(|(saved, tls)| saved + tls),
         }
     }
 }
