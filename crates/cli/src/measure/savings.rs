@@ -22,11 +22,7 @@ impl Savings {
         let in_lookup = parts.lookup.map(|lookup| one + lookup.min(one));
         // What is left of TLS is computation.
         let tls = parts.tls.map(|tls| tls.min(one));
-        Self {
-            first_flight: one,
-            in_lookup,
-            sealed: tls.map(|tls| one + tls),
-        }
+        Self { first_flight: one, in_lookup, sealed: tls.map(|tls| one + tls) }
     }
 }
 
