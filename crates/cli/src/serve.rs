@@ -193,7 +193,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         firstflight_dns::metrics::describe_relay();
     }
     let udp = udp.map(|at| SharedUdp::reserve(at).map_err(|error| Error::Udp(at, error))).transpose()?;
-    let workers = Workers::start(args.threads()).map_err(Error::Runtime)?;
+    // The machine may have other work, and a connection must not wait for one processor while another is idle.
+    let workers = Workers::start_unpinned(args.threads()).map_err(Error::Runtime)?;
     let asks = fast_open.policy.is_some() || sealing;
     let (endpoint, capture, store) = start(&args, asks, udp, &workers).await?;
     #[cfg(feature = "tls")]

@@ -24,8 +24,8 @@ thread_local! {
     static HERE: Cell<Option<(u64, usize)>> = const { Cell::new(None) };
 }
 
-/// Runtimes on which the shards of endpoints run ([`Endpoint::sharded`](crate::Endpoint::sharded)): usually one pinned thread for
-/// each processor, with a runtime of its own. Clones are handles to the same threads. Several endpoints may share them.
+/// Runtimes on which the shards of endpoints run ([`Endpoint::sharded`](crate::Endpoint::sharded)): usually one thread for
+/// each processor, pinned or not, with a runtime of its own. Clones are handles to the same threads. Several endpoints may share them.
 ///
 /// The threads end when the last handle and the last engine on them are gone. Other tasks on them are dropped then.
 #[derive(Clone)]
@@ -70,12 +70,25 @@ impl Workers {
     /// # Errors
     /// Those of the system. [`io::ErrorKind::InvalidInput`] if `count` is 0 or more than [`Workers::MOST`].
     pub fn start(count: usize) -> io::Result<Self> {
+        Self::start_on(count, &allowed_processors())
+    }
+
+    /// Like [`Workers::start`], but the system chooses the processor of each thread at each time. Use it where other programs
+    /// need the same processors: a pinned thread waits for its own one, though another may be idle.
+    ///
+    /// # Errors
+    /// As [`Workers::start`].
+    pub fn start_unpinned(count: usize) -> io::Result<Self> {
+        Self::start_on(count, &[])
+    }
+
+    /// Threads that are pinned to these processors in turn, or not, if there are none.
+    fn start_on(count: usize, processors: &[usize]) -> io::Result<Self> {
         if count == 0 || count > Self::MOST {
             let message = format!("{count} threads: there may be 1 to {}", Self::MOST);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let id = STARTED.fetch_add(1, Ordering::Relaxed);
-        let processors = allowed_processors();
         let (mut runtimes, mut running) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for index in 0..count {
             let processor = index.checked_rem(processors.len()).and_then(|at| processors.get(at)).copied();
@@ -193,7 +206,7 @@ mod tests {
 
     #[test]
     fn threads_end_with_the_last_handle() {
-        let workers = Workers::start(1).unwrap();
+        let workers = Workers::start_unpinned(1).unwrap();
         let (kept, ended) = mpsc::channel::<()>();
         workers.spawn(0, async move {
             let _kept = kept;
