@@ -134,7 +134,8 @@ pub struct Args {
     /// Leave out the line for each request
     #[arg(long)]
     no_log: bool,
-    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor]
+    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one with --tun or --udp, else one
+    /// for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
     threads: Option<u16>,
     // The heading of `Names` applies to all options that follow it, so it is the last field.
@@ -389,7 +390,13 @@ impl Args {
     }
 
     fn threads(&self) -> usize {
-        self.threads.map_or_else(Workers::processors, usize::from)
+        match self.threads {
+            Some(threads) => threads.into(),
+            // Several engines do more in the same time. But a packet may arrive at another one than its own, and on a
+            // machine with other work the second thread then comes late.
+            None if self.has_engine() => 1,
+            None => Workers::processors(),
+        }
     }
 
     /// Whether sealed first flights are taken.
