@@ -41,12 +41,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -134,8 +136,8 @@ pub struct Args {
     /// Leave out the line for each request
     #[arg(long)]
     no_log: bool,
-    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one with --tun or --udp, else one
-    /// for each processor]
+    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor, and
+    /// one engine for all of them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
     threads: Option<u16>,
     // The heading of `Names` applies to all options that follow it, so it is the last field.
@@ -194,8 +196,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         firstflight_dns::metrics::describe_relay();
     }
     let udp = udp.map(|at| SharedUdp::reserve(at).map_err(|error| Error::Udp(at, error))).transpose()?;
-    // The machine may have other work, and a connection must not wait for one processor while another is idle.
-    let workers = Workers::start_unpinned(args.threads()).map_err(Error::Runtime)?;
+    let workers = args.workers()?;
     let asks = fast_open.policy.is_some() || sealing;
     let (endpoint, capture, store) = start(&args, asks, udp, &workers).await?;
     #[cfg(feature = "tls")]
@@ -375,11 +376,12 @@ fn export(
     }))
 }
 
-/// The number of threads of the runtime on which the command begins. Engines have threads of their own.
+/// The number of threads of the runtime on which the command begins. `None` is one for each processor.
 pub fn threads(args: &Args) -> Option<NonZeroUsize> {
     match args.has_engine() {
-        true => NonZeroUsize::new(1),
-        false => NonZeroUsize::new(args.threads()),
+        // The engines have threads of their own.
+        true => args.threads.map(|_| NonZeroUsize::MIN),
+        false => args.threads.and_then(|threads| NonZeroUsize::new(threads.into())),
     }
 }
 
@@ -389,13 +391,15 @@ impl Args {
         self.network.has_device() || self.udp.is_some()
     }
 
-    fn threads(&self) -> usize {
+    /// Where engines run: each on a thread of its own, or one on the threads of this command. On a machine with other work
+    /// such an engine waits less, because any of these threads can go on with it.
+    fn workers(&self) -> Result<Workers, Error> {
         match self.threads {
-            Some(threads) => threads.into(),
-            // Several engines do more in the same time. But a packet may arrive at another one than its own, and on a
-            // machine with other work the second thread then comes late.
-            None if self.has_engine() => 1,
-            None => Workers::processors(),
+            Some(threads) => Workers::start_unpinned(threads.into()).map_err(Error::Runtime),
+            None => {
+                let here = Workers::on(vec![Handle::current()]);
+                here.ok_or_else(|| Error::Runtime(io::ErrorKind::InvalidInput.into()))
+            }
         }
     }
 

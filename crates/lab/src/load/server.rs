@@ -77,7 +77,7 @@ impl Server {
         };
         if kind != Kind::Nginx {
             let pending = PENDING.to_string();
-            command.arg("--no-log");
+            command.args(["--no-log", "--threads", "1"]);
             match fast_open {
                 // The client has one address.
                 true => command.args(["--pending", &pending, "--pending-per-client", &pending]),
