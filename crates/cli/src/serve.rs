@@ -33,7 +33,7 @@ use clap::ArgGroup;
 use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::link::udp::SharedUdp;
-use firstflight::{Endpoint, ListenConfig, Listener, Sharding, Stream, Workers};
+use firstflight::{Config, Endpoint, ListenConfig, Listener, Sharding, SharedStore, Stream, Workers};
 use firstflight_dns::service::FrontHandle;
 use firstflight_redis::RedisStore;
 use futures_util::FutureExt;
@@ -195,7 +195,6 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     if fronts.is_some() {
         firstflight_dns::metrics::describe_relay();
     }
-    let udp = udp.map(|at| SharedUdp::reserve(at).map_err(|error| Error::Udp(at, error))).transpose()?;
     let workers = args.workers()?;
     let asks = fast_open.policy.is_some() || sealing;
     let (endpoint, capture, store) = start(&args, asks, udp, &workers).await?;
@@ -284,18 +283,27 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
 async fn start(
     args: &Args,
     asks: bool,
-    udp: Option<SharedUdp>,
+    udp: Option<SocketAddr>,
     workers: &Workers,
 ) -> Result<(Endpoint, Capture, Option<Arc<RedisStore>>), Error> {
     let store = match asks {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
     };
-    let mut sharding = Sharding::new(workers);
-    if let Some(store) = &store {
-        sharding = sharding.store(Arc::clone(store) as _);
-    }
-    match args.network.start_shards(udp, &sharding, |config| args.readers.configure(config)) {
+    let asked = store.clone().map(|store| store as Arc<dyn SharedStore>);
+    let tune = |config: &mut Config| args.readers.configure(config);
+    let started = if args.threads.is_none() {
+        args.network.start_one(udp, asked, tune)
+    } else {
+        let mut sharding = Sharding::new(workers);
+        if let Some(asked) = asked {
+            sharding = sharding.store(asked);
+        }
+        let reserve = |at| SharedUdp::reserve(at).map_err(|error| Error::Udp(at, error));
+        let udp = udp.map(reserve).transpose();
+        udp.and_then(|udp| args.network.start_shards(udp, &sharding, tune))
+    };
+    match started {
         Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
         Err(error) => {
             // The store got no questions, so the server owes it nothing.
