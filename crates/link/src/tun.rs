@@ -184,10 +184,13 @@ impl Tun {
             .build_sync()
             .map_err(|error| TunError::from_creation(&config.name, error))?;
         device.set_mtu(config.mtu).map_err(TunError::at("set the MTU"))?;
-        // Set this while the device is down: when it comes up, its queueing discipline takes the length from here.
+        let index = device.if_index().map_err(TunError::at("find it"))?;
+        // The queues of the driver take `queue` packets each, and drop what does not fit, so a queueing discipline has
+        // nothing to do. A device with several queues would have 256 of them, each with room for three times as many
+        // packets: 100 MB of the kernel's memory with a queue of 16,384. A kernel without disciplines refuses this.
+        let _ = netlink::without_discipline(index);
         device.set_tx_queue_len(config.queue.max(1)).map_err(TunError::at("set the length of its queue"))?;
         device.enabled(true).map_err(TunError::at("bring it up"))?;
-        let index = device.if_index().map_err(TunError::at("find it"))?;
         for &(address, prefix) in &config.host {
             netlink::add_address(index, address, prefix)
                 .map_err(|error| TunError::from_address(address, error))?;

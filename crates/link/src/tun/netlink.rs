@@ -1,5 +1,5 @@
-//! Gives a device an address, moves it to another network namespace, or asks for a neighbour's link-layer address, through
-//! rtnetlink (Linux `rtnetlink(7)`).
+//! Gives a device an address, takes its queueing discipline away, moves it to another network namespace, or asks for a
+//! neighbour's link-layer address, through rtnetlink (Linux `rtnetlink(7)`).
 //!
 //! For addresses the older ioctl is not sufficient. It knows only one IPv4 address for a device. It cannot
 //! switch off the duplicate address detection of an IPv6 address, so for a moment sockets could not bind to
@@ -28,6 +28,13 @@ const SCOPE_UNIVERSE: u8 = 0;
 const ATTRIBUTE_ADDRESS: u16 = 1;
 /// `IFA_LOCAL`.
 const ATTRIBUTE_LOCAL: u16 = 2;
+
+/// `RTM_NEWQDISC`.
+const NEW_DISCIPLINE: u16 = 36;
+/// `TC_H_ROOT`: all that leaves the device.
+const ROOT: u32 = u32::MAX;
+/// `TCA_KIND`.
+const ATTRIBUTE_DISCIPLINE: u16 = 1;
 
 /// `RTM_NEWLINK`, which also changes a device.
 const SET_LINK: u16 = 16;
@@ -68,6 +75,7 @@ const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
 const NEIGHBOUR_BYTES: usize = 12;
+const TRAFFIC_BYTES: usize = 20;
 const SEQUENCE: u32 = 1;
 
 /// Adds `address` to the device with number `index`. The prefix is routed into the device.
@@ -81,6 +89,20 @@ pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result
     append_address(&mut body, ATTRIBUTE_LOCAL, address);
     append_address(&mut body, ATTRIBUTE_ADDRESS, address);
     command(&message(NEW_ADDRESS, CREATE_AND_ACKNOWLEDGE, &body))
+}
+
+/// Lets the device with number `index`, which is down, have no queueing discipline (`noqueue`): packets go straight into
+/// the queues of the driver.
+///
+/// # Errors
+/// The kernel's answer, for example if it has no queueing disciplines at all. `EPROTO` if the answer is invalid.
+pub(super) fn without_discipline(index: u32) -> io::Result<()> {
+    // struct tcmsg: family, padding, index, own handle (the kernel chooses), parent, and information.
+    let mut body = vec![0; TRAFFIC_BYTES];
+    body.splice(4..8, index.to_ne_bytes());
+    body.splice(12..16, ROOT.to_ne_bytes());
+    append(&mut body, ATTRIBUTE_DISCIPLINE, b"noqueue\0");
+    command(&message(NEW_DISCIPLINE, CREATE_AND_ACKNOWLEDGE, &body))
 }
 
 /// Moves the device with number `index` to `namespace`, where it is called `name`.

@@ -13,14 +13,14 @@ pub struct TunQueue {
 }
 
 impl Tun {
-    /// Creates a device as [`Tun::create`] does, with `count` queues, at least one (`IFF_MULTI_QUEUE`). Needs no
-    /// runtime. From now on the kernel may put packets into any of the queues, so all have to be read.
+    /// Creates a device as [`Tun::create`] does, with `count` queues, at least one (`IFF_MULTI_QUEUE` if there are more).
+    /// Needs no runtime. From now on the kernel may put packets into any of the queues, so all have to be read.
     ///
     /// # Errors
     /// See [`TunError`]. After an error no device is left behind.
     pub fn create_queues(config: &TunConfig, count: usize) -> Result<Vec<TunQueue>, TunError> {
         config.validate()?;
-        let first = Self::set_up(config, true)?;
+        let first = Self::set_up(config, count > 1)?;
         let more: Result<Vec<_>, _> = (1..count).map(|_| first.try_clone()).collect();
         let more = more.map_err(TunError::at("give it another queue"))?;
         let devices = std::iter::once(first).chain(more);

@@ -149,6 +149,25 @@ fn the_queue_has_the_configured_length() {
     });
 }
 
+/// Disciplines of 256 queues took 100 MB of the kernel's memory, and so much time that other servers' answers were late.
+#[test]
+fn a_device_has_no_queueing_discipline() {
+    as_root(async {
+        let one = Tun::create(config('q', &[])).unwrap();
+        let several = Tun::create_queues(&config('r', &[]), 2).unwrap();
+        for name in [one.name(), &config('r', &[]).name] {
+            let Ok(shown) = std::process::Command::new("ip").args(["link", "show", name]).output() else {
+                eprintln!("skipped: there is no ip, of iproute2");
+                return;
+            };
+            let shown = String::from_utf8(shown.stdout).unwrap();
+            assert!(shown.contains("qdisc noqueue"), "{shown}");
+            assert!(shown.contains("qlen 600"), "{shown}");
+        }
+        drop(several);
+    });
+}
+
 #[test]
 fn name_and_address_in_use_are_told() {
     as_root(async {
