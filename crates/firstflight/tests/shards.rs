@@ -209,6 +209,11 @@ fn random(seed: u64) {
         let both = [&world.client, &world.server];
         let handed: u64 = both.map(|end| end.counters().handed_over).iter().sum();
         assert!(handed > 0, "seed {seed}: no packet came to a wrong queue");
+        // Each packet is counted once, also if it is handed over. Such a path duplicates none.
+        for [here, there] in [[0, 1], [1, 0]] {
+            let [got, sent] = [both[here].counters().packets_in, both[there].counters().packets_out];
+            assert!(loss > 0.0 || got <= sent, "seed {seed}: {got} packets in of {sent}");
+        }
         both[0].shutdown(Duration::from_secs(60)).await;
         both[1].shutdown(Duration::from_secs(60)).await;
     });

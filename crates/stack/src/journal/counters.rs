@@ -7,7 +7,7 @@ use firstflight_credential::{Outcome, Reason};
 /// Everything a stack counts. All fields only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets given in, and packets reassembled from fragments.
+    /// Packets given in, and packets reassembled from fragments. Those from other shards count there.
     pub packets_in: u64,
     /// Packets given in that belong to other shards ([`crate::Config::shard`]), and were kept for them.
     pub handed_over: u64,

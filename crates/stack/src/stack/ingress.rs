@@ -27,6 +27,12 @@ impl Stack {
     /// Handles one IP packet. It may contain any bytes.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
         self.flows.journal.counters.packets_in += 1;
+        self.take_in(now, packet);
+    }
+
+    /// Handles a packet that is counted already, here or where another stack of the group got it.
+    #[inline]
+    pub(super) fn take_in(&mut self, now: Instant, packet: &[u8]) {
         // One branch for each family, so that the compiler specializes the code for it.
         match version(packet) {
             Some(4) => match Packet::parse_v4(packet) {
@@ -98,22 +104,26 @@ impl Stack {
     /// Takes a packet that is a fragment.
     #[cold]
     fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
-        self.flows.journal.counters.fragments_in += 1;
         let rules = Rules {
             limits: self.flows.config.limits.fragments,
             mtu: self.flows.config.mtu,
             udp: self.flows.carrier.is_some(),
         };
-        let fragment = match rules.parse(packet) {
-            Ok(fragment) => fragment,
+        let parsed = rules.parse(packet);
+        let ours = parsed.as_ref().is_ok_and(|fragment| self.flows.concerns_us(fragment.src, fragment.dst));
+        // The stack that puts the packet together counts the fragment.
+        if let Ok(fragment) = &parsed
+            && ours
+            && self.flows.pass_on_fragment(fragment.src, fragment.dst, packet)
+        {
+            return;
+        }
+        self.flows.journal.counters.fragments_in += 1;
+        let fragment = match parsed {
+            Ok(fragment) if ours => fragment,
+            Ok(_) => return,
             Err(reason) => return self.flows.journal.drop_packet(reason),
         };
-        if !self.flows.concerns_us(fragment.src, fragment.dst) {
-            return;
-        }
-        if self.flows.pass_on_fragment(fragment.src, fragment.dst, packet) {
-            return;
-        }
         let counters = &mut self.flows.journal.counters;
         match self.flows.fragments.handle(&fragment, &rules, now, &mut self.flows.random, counters) {
             // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with

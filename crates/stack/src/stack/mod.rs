@@ -334,7 +334,7 @@ impl Stack {
         if let Some(shard) = &mut self.flows.shard {
             shard.visits = visits;
         }
-        self.handle_packet(now, packet);
+        self.take_in(now, packet);
         if let Some(shard) = &mut self.flows.shard {
             shard.visits = Visits::default();
         }
