@@ -9,13 +9,12 @@ use firstflight::link::{
     Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink,
 };
 use firstflight::tcp::congestion::{Algorithm, InitialWindow};
-use firstflight::{Config, Endpoint, ListenConfig, Sharding, SharedStore, Time};
+use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
 use ipnet::IpNet;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Length of the TUN device's queue, in packets: a SYN, an ACK, a request and a FIN for each connection of a full
 /// backlog.
@@ -108,36 +107,11 @@ impl Network {
         Ok((Endpoint::new(config, link), capture))
     }
 
-    /// Starts one engine that serves, on the runtime of the caller. `tune` may change the settings last.
-    pub fn start_one(
-        &self,
-        udp: Option<SocketAddr>,
-        store: Option<Arc<dyn SharedStore>>,
-        tune: impl FnOnce(&mut Config),
-    ) -> Result<(Endpoint, Capture), Error> {
-        let (mut config, name) = self.config(udp.is_some())?;
-        tune(&mut config);
-        let capture = Capture::create(self.pcap.as_deref(), name)?;
-        let link = match udp {
-            Some(at) => {
-                let link = UdpLink::bind(at).map_err(|error| Error::Udp(at, error))?;
-                Endpoint::prepare_udp(&mut config, &link);
-                capture.tap(link)
-            }
-            None => capture.tap(Tun::create(self.device(name)).map_err(NetworkError::Tun)?),
-        };
-        let endpoint = match store {
-            Some(store) => Endpoint::with_store(config, link, store),
-            None => Endpoint::new(config, link),
-        };
-        Ok((endpoint, capture))
-    }
-
     /// Starts an engine for each thread of `sharding`, which together serve at the UDP address or on a new device.
     /// `tune` may change the settings last.
     pub fn start_shards(
         &self,
-        udp: Option<SharedUdp>,
+        udp: Option<SocketAddr>,
         sharding: &Sharding,
         tune: impl FnOnce(&mut Config),
     ) -> Result<(Endpoint, Capture), Error> {
@@ -146,15 +120,20 @@ impl Network {
         let capture = Capture::create(self.pcap.as_deref(), name)?;
         let count = sharding.workers().count();
         let endpoint = match udp {
-            Some(address) => {
+            Some(at) => {
+                let fail = |error| Error::Udp(at, error);
+                let address = SharedUdp::reserve(at).map_err(fail)?;
                 Endpoint::prepare_shared_udp(&mut config, address);
                 let capture = &capture;
                 let link = |_| {
                     let capture = capture.clone();
-                    move || Ok(capture.tap(address.link()?))
+                    // A single engine shares its address with no other process.
+                    move || match count {
+                        1 => Ok(capture.tap(UdpLink::bind(address.local_addr())?)),
+                        _ => Ok(capture.tap(address.link()?)),
+                    }
                 };
-                Endpoint::sharded(&config, sharding, (0..count).map(link).collect())
-                    .map_err(|error| Error::Udp(address.local_addr(), error))?
+                Endpoint::sharded(&config, sharding, (0..count).map(link).collect()).map_err(fail)?
             }
             None => {
                 let queues = Tun::create_queues(&self.device(name), count).map_err(NetworkError::Tun)?;

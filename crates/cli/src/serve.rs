@@ -32,7 +32,6 @@ use crate::stop::Stop;
 use clap::ArgGroup;
 use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
-use firstflight::link::udp::SharedUdp;
 use firstflight::{Config, Endpoint, ListenConfig, Listener, Sharding, SharedStore, Stream, Workers};
 use firstflight_dns::service::FrontHandle;
 use firstflight_redis::RedisStore;
@@ -41,14 +40,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -136,8 +133,7 @@ pub struct Args {
     /// Leave out the line for each request
     #[arg(long)]
     no_log: bool,
-    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor, and
-    /// one engine for all of them]
+    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
     threads: Option<u16>,
     // The heading of `Names` applies to all options that follow it, so it is the last field.
@@ -195,7 +191,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     if fronts.is_some() {
         firstflight_dns::metrics::describe_relay();
     }
-    let workers = args.workers()?;
+    // The machine may have other work, and a connection must not wait for one processor while another is idle.
+    let workers = Workers::start_unpinned(args.threads()).map_err(Error::Runtime)?;
     let asks = fast_open.policy.is_some() || sealing;
     let (endpoint, capture, store) = start(&args, asks, udp, &workers).await?;
     #[cfg(feature = "tls")]
@@ -279,7 +276,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the engine, and connects to the shared store if there is one.
+/// Starts the engines, and connects to the shared store if there is one.
 async fn start(
     args: &Args,
     asks: bool,
@@ -292,18 +289,11 @@ async fn start(
     };
     let asked = store.clone().map(|store| store as Arc<dyn SharedStore>);
     let tune = |config: &mut Config| args.readers.configure(config);
-    let started = if args.threads.is_none() {
-        args.network.start_one(udp, asked, tune)
-    } else {
-        let mut sharding = Sharding::new(workers);
-        if let Some(asked) = asked {
-            sharding = sharding.store(asked);
-        }
-        let reserve = |at| SharedUdp::reserve(at).map_err(|error| Error::Udp(at, error));
-        let udp = udp.map(reserve).transpose();
-        udp.and_then(|udp| args.network.start_shards(udp, &sharding, tune))
-    };
-    match started {
+    let mut sharding = Sharding::new(workers);
+    if let Some(asked) = asked {
+        sharding = sharding.store(asked);
+    }
+    match args.network.start_shards(udp, &sharding, tune) {
         Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
         Err(error) => {
             // The store got no questions, so the server owes it nothing.
@@ -384,13 +374,9 @@ fn export(
     }))
 }
 
-/// The number of threads of the runtime on which the command begins. `None` is one for each processor.
+/// The number of threads of the runtime on which the command begins. Engines have threads of their own.
 pub fn threads(args: &Args) -> Option<NonZeroUsize> {
-    match args.has_engine() {
-        // The engines have threads of their own.
-        true => args.threads.map(|_| NonZeroUsize::MIN),
-        false => args.threads.and_then(|threads| NonZeroUsize::new(threads.into())),
-    }
+    NonZeroUsize::new(if args.has_engine() { 1 } else { args.threads() })
 }
 
 impl Args {
@@ -399,16 +385,8 @@ impl Args {
         self.network.has_device() || self.udp.is_some()
     }
 
-    /// Where engines run: each on a thread of its own, or one on the threads of this command. On a machine with other work
-    /// such an engine waits less, because any of these threads can go on with it.
-    fn workers(&self) -> Result<Workers, Error> {
-        match self.threads {
-            Some(threads) => Workers::start_unpinned(threads.into()).map_err(Error::Runtime),
-            None => {
-                let here = Workers::on(vec![Handle::current()]);
-                here.ok_or_else(|| Error::Runtime(io::ErrorKind::InvalidInput.into()))
-            }
-        }
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(Workers::processors, usize::from)
     }
 
     /// Whether sealed first flights are taken.
