@@ -1,7 +1,7 @@
 //! Memory of idle connections, and what a visit costs beside them.
 
 use super::process::{Pair, Place, Programs};
-use super::usage::raise_open_files;
+use super::usage::{Usage, raise_open_files};
 use super::way::Way;
 use crate::bench::{BenchError, IN_FLIGHT, progress};
 use crate::figure::Figure;
@@ -24,6 +24,8 @@ const WARM_UP: u64 = 1_000;
 pub struct Idle {
     way: Way,
     connections: u32,
+    /// Pairs of processes that share the connections.
+    pairs: usize,
     /// Bytes for each connection: the client's process, the server's, the kernel's slabs and its sockets' buffers for
     /// both ends.
     bytes: [f64; 4],
@@ -31,42 +33,72 @@ pub struct Idle {
     beside_us: Vec<f64>,
 }
 
-/// Opens up to `wanted` connections that stay open and idle.
+/// Opens `wanted` connections that stay open and idle. If the limit of open files is lower, several pairs of processes
+/// share them.
 pub fn measure(
     place: &Place,
     programs: &Programs,
     way: Way,
     (wanted, rounds, time): (u32, u32, Duration),
 ) -> Result<Idle, BenchError> {
-    let connections = match way.takes_descriptors() {
-        true => {
-            let limit = raise_open_files(u64::from(wanted) + SPARE).saturating_sub(SPARE);
-            wanted.min(u32::try_from(limit).unwrap_or(u32::MAX))
-        }
-        false => wanted,
-    };
-    let mut pair = Pair::start(place, programs, way, 1, Duration::ZERO)?;
-    pair.visits(IN_FLIGHT, Duration::ZERO, WARM_UP.min(u64::from(wanted)))?;
-    thread::sleep(SETTLE);
-    let before = pair.usage()?;
-    let mut open = 0;
-    while open < connections {
-        progress(&format!("{}: {open} of {connections} idle connections", way.name()));
-        let end = connections.min(open + CHUNK);
-        pair.stay(open, end)?;
-        open = end;
+    let shares = shares(wanted, most_of_a_process(way, wanted));
+    let mut pairs = Vec::new();
+    for _ in &shares {
+        let mut pair = Pair::start(place, programs, way, 1, Duration::ZERO)?;
+        pair.visits(IN_FLIGHT, Duration::ZERO, WARM_UP.min(u64::from(wanted)))?;
+        pairs.push(pair);
     }
     thread::sleep(SETTLE);
-    let after = pair.usage()?;
-    let [client, server] = [0, 1].map(|end| after[end].since(&before[end]));
-    let each = |kb: f64| kb * 1024.0 / f64::from(connections.max(1));
-    let bytes = [client.rss_kb, server.rss_kb, client.slab_kb, client.sockets_kb].map(each);
+    let before = all_usages(&mut pairs)?;
+    let mut opened = 0;
+    for (pair, share) in pairs.iter_mut().zip(&shares) {
+        let mut open = 0;
+        while open < *share {
+            progress(&format!("{}: {} of {wanted} idle connections", way.name(), opened + open));
+            let end = (*share).min(open + CHUNK);
+            pair.stay(open, end)?;
+            open = end;
+        }
+        opened += share;
+    }
+    thread::sleep(SETTLE);
+    let after = all_usages(&mut pairs)?;
+    let grown = |end: usize, of: fn(&Usage) -> f64| {
+        let each = after.iter().zip(&before).map(|(after, before)| of(&after[end].since(&before[end])));
+        each.collect::<Vec<_>>()
+    };
+    // Each process has its own memory. The kernel's is the machine's, and any of them sees all of it.
+    let of_all = |end| grown(end, |usage| usage.rss_kb).iter().sum::<f64>();
+    let of_kernel = |of| grown(0, of).first().copied().unwrap_or_default();
+    let kb = [of_all(0), of_all(1), of_kernel(|usage| usage.slab_kb), of_kernel(|usage| usage.sockets_kb)];
+    let bytes = kb.map(|kb| kb * 1024.0 / f64::from(wanted.max(1)));
     let mut beside_us = Vec::new();
     for round in 1..=rounds {
-        progress(&format!("{}: beside {connections} idle connections, round {round}", way.name()));
-        beside_us.push(pair.visits(IN_FLIGHT, time, 1)?.cpu_us());
+        progress(&format!("{}: beside {wanted} idle connections, round {round}", way.name()));
+        if let Some(pair) = pairs.first_mut() {
+            beside_us.push(pair.visits(IN_FLIGHT, time, 1)?.cpu_us());
+        }
     }
-    Ok(Idle { way, connections, bytes, beside_us })
+    Ok(Idle { way, connections: wanted, pairs: pairs.len(), bytes, beside_us })
+}
+
+/// The most connections of a pair of processes.
+fn most_of_a_process(way: Way, wanted: u32) -> u32 {
+    if !way.takes_descriptors() {
+        return wanted;
+    }
+    let limit = raise_open_files(u64::from(wanted) + SPARE).saturating_sub(SPARE);
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+/// Equal shares of `wanted`, none larger than `most`.
+fn shares(wanted: u32, most: u32) -> Vec<u32> {
+    let count = wanted.div_ceil(most.max(1)).max(1);
+    (0..count).map(|index| wanted / count + u32::from(index < wanted % count)).collect()
+}
+
+fn all_usages(pairs: &mut [Pair]) -> Result<Vec<[Usage; 2]>, BenchError> {
+    pairs.iter_mut().map(Pair::usage).collect()
 }
 
 impl Idle {
@@ -74,7 +106,7 @@ impl Idle {
         let [client, server, slab, sockets] = self.bytes.map(f64::round);
         let beside = Figure::new(self.beside_us.iter().copied());
         json!({
-            "way": self.way.label(), "connections": self.connections, "client_bytes": client, "server_bytes": server,
+            "way": self.way.label(), "connections": self.connections, "pairs": self.pairs, "client_bytes": client, "server_bytes": server,
             "slab_bytes": slab, "socket_bytes": sockets, "cpu_us_beside": beside.median(),
             "cpu_us_beside_quartiles": [beside.quantile(0.25), beside.quantile(0.75)],
         })
@@ -83,13 +115,15 @@ impl Idle {
 
 /// The table. `alone` is the CPU time of a visit without idle connections.
 pub fn table(all: &[Idle], alone: impl Fn(Way) -> f64) -> Table {
-    let title = "Idle connections, one request each, then nothing. Bytes a connection: growth of the resident memory of each \
-                 process, and of the machine's slabs and sockets' buffers for both ends. CPU: a visit beside them, 64 in \
+    let title = "Idle connections, one request each, then nothing. Bytes a connection: growth of the resident memory of the \
+                 processes, and of the machine's slabs and sockets' buffers for both ends. Where a process may not open as \
+                 many files, several pairs of client and server share the connections. CPU: a visit beside them, 64 in \
                  flight, and as a multiple of the same without them."
         .to_owned();
     let columns = [
         "",
         "connections",
+        "pairs",
         "client B",
         "server B",
         "kernel slabs B",
@@ -104,6 +138,7 @@ pub fn table(all: &[Idle], alone: impl Fn(Way) -> f64) -> Table {
         table.row([
             one.way.name().into(),
             one.connections.into(),
+            (one.pairs as u64).into(),
             client,
             server,
             slab,
@@ -113,4 +148,19 @@ pub fn table(all: &[Idle], alone: impl Fn(Way) -> f64) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_equal_and_all_of_it() {
+        assert_eq!(shares(100_000, 250_000), [100_000]);
+        assert_eq!(shares(300, 300), [300]);
+        assert_eq!(shares(7, 3), [3, 2, 2]);
+        assert_eq!(shares(100_000, 19_744).len(), 6);
+        assert_eq!(shares(100_000, 19_744).iter().sum::<u32>(), 100_000);
+        assert_eq!(shares(2, 0), [1, 1]);
+    }
 }

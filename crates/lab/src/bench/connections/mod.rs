@@ -38,8 +38,8 @@ pub struct Connections {
     /// Addresses of the client, for the engine in UDP; several numbers with commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,64", value_parser = clap::value_parser!(u8).range(1..=254))]
     clients: Vec<u8>,
-    /// Idle connections of each way; 0 leaves this out. Fewer if the limit of open files is lower [default: 100000, with
-    /// --quick 300]
+    /// Idle connections of each way; 0 leaves this out. If the limit of open files is lower, several processes share them
+    /// [default: 100000, with --quick 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=250_000))]
     idle: Option<u32>,
     /// Only what becomes of first flights at 0.25 to 3 times the rate that the server sustains: our engine in UDP, Fast
