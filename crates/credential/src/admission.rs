@@ -152,6 +152,14 @@ pub fn admit(
     }
 }
 
+/// Whether [`admit`] would give up the credential of this SYN only because the handshake in which it was granted is not
+/// complete yet: see [`Verifier::awaits_activation`](crate::Verifier::awaits_activation). Changes nothing.
+#[must_use]
+pub fn awaits_activation(policies: Policies<'_>, first: &FirstFlight<'_>) -> bool {
+    let policy = policies.fast_open.filter(|_| !first.payload.is_empty() && !first.offered.has_block());
+    policy.is_some_and(|policy| policy.verifier().awaits_activation(first))
+}
+
 /// Like [`admit`], for a SYN whose payload begins with a credential block. A cookie in the same SYN is
 /// ignored. A request for a cookie is answered.
 fn admit_block(

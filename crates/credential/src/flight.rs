@@ -104,6 +104,13 @@ pub trait Verifier {
         Redemption::No(Reason::Policy)
     }
 
+    /// Whether the credential of `first` would be valid if the handshake in which it was granted were complete. Stacks
+    /// that share a link ask this before they give the credential up, because the ACK of that handshake may be on its
+    /// way to another one of them.
+    fn awaits_activation(&self, _first: &FirstFlight<'_>) -> bool {
+        false
+    }
+
     /// The handshake in which `serial` was granted is complete. If a job is returned, nobody waits for its
     /// answer.
     fn activate(&self, _serial: Serial) -> Option<JobRequest> {

@@ -212,6 +212,17 @@ impl Verifier for OneTimeCookies {
         }
     }
 
+    fn awaits_activation(&self, first: &FirstFlight<'_>) -> bool {
+        let Presented::FastOpen(FastOpen::Cookie(_, cookie)) = first.presented else { return false };
+        // The members of a farm with a store hear of the activation from the store.
+        !matches!(self.farm, Farm::Shared)
+            && self
+                .keys
+                .iter()
+                .find_map(|keys| keys.open(&first.flow, cookie))
+                .is_some_and(|serial| self.serials.is_waiting(serial))
+    }
+
     fn redeem(&self, serial: Serial) -> Redemption {
         if matches!(self.farm, Farm::Shared) {
             return Redemption::Ask(JobRequest::Redeem { serial });

@@ -16,7 +16,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// The most records of servers that wait for one shard. Further ones are lost; the shard learns them by its own visits.
 const MOST_LEARNT: usize = 4096;
 /// Bytes in front of a packet: its length, and its visits.
-const HEAD: usize = 6;
+const HEAD: usize = 7;
 
 /// The boxes of all shards of one endpoint.
 #[derive(Debug)]
@@ -70,7 +70,8 @@ impl Mailbox {
             return false;
         }
         content.packets.extend_from_slice(&len.to_be_bytes());
-        content.packets.extend_from_slice(&[visits.count, u8::from(visits.known)]);
+        content.packets.extend_from_slice(&visits.count.to_be_bytes());
+        content.packets.push(visits.known.into());
         content.packets.extend_from_slice(packet);
         drop(content);
         self.ring();
@@ -156,9 +157,10 @@ impl Post {
         }
         std::mem::swap(&mut *lock(&mailbox.content), &mut self.spare);
         let mut rest = self.spare.packets.as_slice();
-        while let Some((&[a, b, c, d, count, known], behind)) = rest.split_first_chunk::<HEAD>() {
+        while let Some((&[a, b, c, d, high, low, known], behind)) = rest.split_first_chunk::<HEAD>() {
             let len = u32::from_be_bytes([a, b, c, d]) as usize;
             let Some((packet, behind)) = behind.split_at_checked(len) else { break };
+            let count = u16::from_be_bytes([high, low]);
             inner.stack.handle_misdirected(now, Visits { count, known: known != 0 }, packet);
             rest = behind;
         }

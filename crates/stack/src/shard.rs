@@ -12,6 +12,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_wire::Instant;
 use firstflight_wire::carrier::Control;
 
 /// Bytes of packets for other shards that a stack keeps until they are polled. A driver polls after each burst of
@@ -91,12 +93,12 @@ impl ShardConfig {
     }
 }
 
-/// How far a packet came that concerns all stacks of a group: how many had it, and whether one of them knew the two
-/// UDP ports. It travels with the packet.
+/// How far a packet came that goes round all stacks of a group: how many had it, and whether one of them knew the two UDP
+/// ports. It travels with the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Visits {
-    /// Stacks that had the packet.
-    pub count: u8,
+    /// Stacks that had the packet; more than there are if it goes round twice.
+    pub count: u16,
     /// Whether one of them has connections between its UDP ports.
     pub known: bool,
 }
@@ -112,12 +114,20 @@ pub struct Misdirected<'a> {
     pub packet: &'a [u8],
 }
 
+/// How often SYNs may go round, so that an attacker cannot keep all stacks busy with a few packets: in each of these
+/// times, all stacks of a group together handle this many SYNs that go round.
+const ROUNDS_WITHIN: Duration = Duration::from_millis(10);
+const MOST_HOPS: usize = 1000;
+
 /// A stack's place in its group, and the packets that it has for the others.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub config: ShardConfig,
     /// Of the packet that is handled now.
     pub visits: Visits,
+    /// Rounds that began since then.
+    rounds: usize,
+    rounds_since: Instant,
     bytes: Vec<u8>,
     waiting: VecDeque<(u16, Visits, usize)>,
     /// Bytes of `bytes` that were polled.
@@ -126,8 +136,15 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(config: ShardConfig) -> Self {
-        let visits = Visits::default();
-        Self { config, visits, bytes: Vec::new(), waiting: VecDeque::new(), taken: 0 }
+        Self {
+            config,
+            visits: Visits::default(),
+            rounds: 0,
+            rounds_since: Instant::ZERO,
+            bytes: Vec::new(),
+            waiting: VecDeque::new(),
+            taken: 0,
+        }
     }
 
     /// The next packet for another stack.
@@ -140,6 +157,24 @@ impl Shard {
         let packet = self.bytes.get(self.taken..self.taken + len)?;
         self.taken += len;
         Some(Misdirected { shard: shard.into(), visits, packet })
+    }
+
+    /// The next stack on a packet's way round, and its visits there.
+    const fn next(&self) -> (usize, Visits) {
+        let Visits { count, known } = self.visits;
+        let next = (self.config.index + 1) % self.config.count;
+        (next as usize, Visits { count: count.saturating_add(1), known })
+    }
+
+    /// Whether another packet may go round all stacks twice.
+    fn may_begin_round(&mut self, now: Instant) -> bool {
+        if now - self.rounds_since >= ROUNDS_WITHIN {
+            (self.rounds, self.rounds_since) = (0, now);
+        }
+        let count = self.config.count();
+        let may = self.rounds < (MOST_HOPS / (2 * count * count)).max(1);
+        self.rounds += usize::from(may);
+        may
     }
 
     /// Keeps a packet for `shard`. False if there is no room.
@@ -165,7 +200,28 @@ impl Flows {
     pub(crate) fn pass_on(&mut self, key: &FlowKey, packet: &[u8]) -> bool {
         let Some(shard) = &self.shard else { return false };
         let owner = shard.config.owner_of(key);
-        owner != shard.config.index() && self.hand_to(owner, Visits::default(), packet)
+        let (to, visits) = match shard.visits.count {
+            0 => (owner, Visits::default()),
+            // It comes to its owner again.
+            _ => shard.next(),
+        };
+        owner != shard.config.index() && self.hand_to(to, visits, packet)
+    }
+
+    /// Sends a SYN of this stack round all stacks. Each handles what it received before, and what the others hand to it: an
+    /// ACK that came earlier than the SYN, at any queue, is handled within two rounds. False if the SYN was round twice,
+    /// too many are, or there is no room.
+    pub(crate) fn send_round(&mut self, packet: &[u8], now: Instant) -> bool {
+        let Some(shard) = &mut self.shard else { return false };
+        let count = shard.config.count();
+        let may = match usize::from(shard.visits.count) {
+            0 => count > 1 && shard.may_begin_round(now),
+            visits => visits < 2 * count,
+        };
+        let (to, visits) = shard.next();
+        let goes = may && shard.push(to, visits, packet);
+        self.journal.counters.handed_over += u64::from(goes);
+        goes
     }
 
     /// Passes a fragment on to the stack that puts its packet together. False if that is this one.
@@ -186,11 +242,11 @@ impl Flows {
             Control::KeepAlive | Control::Reset => {
                 let hash = self.hasher.hash(key);
                 let ours = self.carrier.as_ref().is_some_and(|carrier| carrier.find(hash, key).is_some());
-                let (count, known) = (count.saturating_add(1), known || ours);
-                let last = usize::from(count) >= config.count();
+                let known = known || ours;
+                let last = usize::from(count) + 1 >= config.count();
                 if !last {
-                    let next = (config.index() + 1) % config.count();
-                    self.hand_to(next, Visits { count, known }, packet);
+                    let (next, visits) = shard.next();
+                    self.hand_to(next, Visits { known, ..visits }, packet);
                 }
                 return !ours && (!last || known);
             }

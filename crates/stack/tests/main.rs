@@ -82,6 +82,7 @@ mod rfc2018;
 mod rfc5961;
 mod rfc7323;
 mod rfc9293;
+mod shards;
 mod slow_start;
 mod starting;
 mod swallowed;

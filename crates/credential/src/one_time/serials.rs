@@ -163,6 +163,16 @@ impl SerialTable {
         }
     }
 
+    /// Whether `serial` was issued here, and is neither activated nor used yet.
+    #[must_use]
+    pub fn is_waiting(&self, serial: Serial) -> bool {
+        if self.foreign || serial.issuer() != self.issuer || !self.remembers(serial.counter()) {
+            return false;
+        }
+        let bits = self.slot(serial.counter()).map(|(word, shift)| word.load(Ordering::Acquire) >> shift);
+        bits.is_some_and(|bits| bits & (ACTIVE | USED) == 0)
+    }
+
     /// Redeems `serial` atomically: of all attempts, at most one gets [`Redeemed::Now`].
     pub fn redeem(&self, serial: Serial) -> Redeemed {
         if serial.issuer() != self.issuer {

@@ -11,7 +11,9 @@ use crate::server::parked::Parked;
 use crate::server::syn::{Admitted, COOKIE_TAIL, Syn, first_flight, is_first_syn, policies};
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
-use firstflight_credential::{Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, spoil};
+use firstflight_credential::{
+    Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, awaits_activation, spoil,
+};
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::Status;
@@ -127,6 +129,14 @@ impl Server {
                 Verdict::Handshake { reason, grant, refused }
             }
         }
+    }
+
+    /// Whether the cookie of this SYN, which opens a connection, waits for an ACK that another stack of the group may have.
+    pub(crate) fn awaits_activation(&self, key: &FlowKey, segment: &Segment<'_>) -> bool {
+        let listener = self.listeners.find(key).and_then(|index| self.listeners.at(index));
+        let fast_open = segment.options.fast_open();
+        let first = first_flight(key, segment, fast_open.as_ref());
+        listener.is_some_and(|listener| awaits_activation(policies(&listener.config), &first))
     }
 
     /// Does what was decided about a SYN. Returns the connection that it opens, whose news are to be taken.

@@ -76,12 +76,24 @@ impl Stack {
             None if self.flows.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
                 let key = { key };
-                if !self.flows.pass_on(&key, packet) {
+                if !self.flows.pass_on(&key, packet) && !self.overtakes(&key, &segment, packet, now) {
                     self.handle_new(&key, hash, &segment, now);
                 }
             }
             None => {}
         }
+    }
+
+    /// A client may show a one-time cookie as soon as it has acknowledged the handshake in which it got it. If that
+    /// ACK waits in the queue of another stack, the SYN overtakes it. Then the SYN goes round all stacks and comes back
+    /// behind the ACK. Returns whether it is on its way.
+    #[inline]
+    fn overtakes(&mut self, key: &FlowKey, segment: &Segment<'_>, packet: &[u8], now: Instant) -> bool {
+        self.flows.shard.is_some()
+            && segment.flags.contains(Flags::SYN)
+            && !segment.payload.is_empty()
+            && self.server.awaits_activation(key, segment)
+            && self.flows.send_round(packet, now)
     }
 
     /// Handles a packet without a TCP segment.
@@ -413,7 +425,10 @@ impl Stack {
                 let hash = self.flows.hasher.hash(&key);
                 match self.flows.find_hashed(hash, &key) {
                     Some(index) => self.deliver(index, &segment, now),
-                    None if self.flows.comes_from_another(&key) && !self.flows.pass_on(&key, packet) => {
+                    None if self.flows.comes_from_another(&key)
+                        && !self.flows.pass_on(&key, packet)
+                        && !self.overtakes(&key, &segment, packet, now) =>
+                    {
                         self.handle_new(&key, hash, &segment, now);
                     }
                     None => {}

@@ -25,6 +25,19 @@ fn granted_activated_used_once() {
     assert_eq!(table.redeem(serial), Redeemed::Before, "an ACK that comes again gives nothing back");
 }
 
+#[test]
+fn it_waits_from_the_grant_to_the_activation_or_the_use() {
+    let table = own(100);
+    let [active, used] = [table.issue().unwrap(), table.issue().unwrap()];
+    assert!(table.is_waiting(active) && table.is_waiting(used));
+    table.activate(active);
+    let _ = table.redeem(used);
+    assert!(!table.is_waiting(active) && !table.is_waiting(used));
+    let [next, other] = [(7, 3), (8, 1)].map(|(issuer, counter)| Serial::new(issuer, counter).unwrap());
+    assert!(!table.is_waiting(next) && !table.is_waiting(other));
+    assert!(!SerialTable::foreign(7, 1, 100).is_waiting(active));
+}
+
 /// The data is sent by the ordinary handshake. If a copy of the SYN were accepted after the activation, the
 /// data would be executed a second time.
 #[test]

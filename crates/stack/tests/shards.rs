@@ -1,0 +1,229 @@
+//! One-time cookies on several stacks that share their addresses: a SYN may overtake the ACK that activates its cookie, if
+//! they come to different queues.
+
+use crate::peer::{Peer, Seg, key, policy, seg};
+use firstflight_credential::{OneTimeCookies, OneTimeKeys, Outcome, Reason, Replays, SerialTable};
+use firstflight_stack::{CarrierConfig, ListenerId, ShardConfig, Visits};
+use firstflight_wire::tcp::{Cookie, FastOpenForm};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const SHARDS: usize = 3;
+const SEED: [u8; 16] = [7; 16];
+const DATA: &[u8] = b"POST /pay HTTP/1.1";
+const AFTER: u32 = 1 + DATA.len() as u32;
+
+/// Stacks with one table of serials, and what they hand to each other.
+struct Group {
+    stacks: Vec<(Peer, ListenerId)>,
+    mail: Vec<VecDeque<(Visits, Vec<u8>)>>,
+    /// Packets that were handed over.
+    hops: usize,
+}
+
+impl Group {
+    fn new() -> Self {
+        let serials = SerialTable::own(1, 1, 1000);
+        serials.extend(1 << 40);
+        let mut policy = policy(key(1), 100);
+        policy.verifier =
+            Some(Arc::new(OneTimeCookies::new(OneTimeKeys::from_bytes([7; 32]), Arc::new(serials))));
+        policy.replays = Replays::AtMostOnce;
+        let stack = |index| {
+            let mut p = Peer::with(|config| config.shard = ShardConfig::new(index, SHARDS, SEED));
+            let listener = p.listen_with(|c| c.fast_open = Some(policy.clone()));
+            (p, listener)
+        };
+        Self { stacks: (0..SHARDS).map(stack).collect(), mail: vec![VecDeque::new(); SHARDS], hops: 0 }
+    }
+
+    fn peer(&mut self, shard: usize) -> &mut Peer {
+        &mut self.stacks[shard].0
+    }
+
+    /// A packet arrives at the queue of `shard`.
+    fn arrives(&mut self, shard: usize, packet: &[u8]) {
+        self.peer(shard).inject(packet);
+        self.hand_out(shard);
+    }
+
+    fn hand_out(&mut self, shard: usize) {
+        while let Some(next) = self.stacks[shard].0.stack.poll_misdirected() {
+            self.mail[next.shard].push_back((next.visits, next.packet.to_vec()));
+            self.hops += 1;
+        }
+    }
+
+    /// `shard` takes its turn: what the others handed to it.
+    fn turn(&mut self, shard: usize) {
+        for (visits, packet) in std::mem::take(&mut self.mail[shard]) {
+            let p = self.peer(shard);
+            p.stack.handle_misdirected(p.now, visits, &packet);
+            p.pump();
+        }
+        self.hand_out(shard);
+    }
+
+    /// All take turns until nothing is left to do.
+    fn settle(&mut self) {
+        while let Some(shard) = self.mail.iter().position(|mail| !mail.is_empty()) {
+            self.turn(shard);
+        }
+    }
+
+    /// A handshake at `shard` without its ACK. Returns the cookie, and the ACK.
+    fn visit(&mut self, shard: usize) -> (Cookie, Vec<u8>) {
+        let p = self.peer(shard);
+        p.flow(port_of(shard, 0), 5000);
+        p.send(seg().syn().mss(1460).cookie(&[]));
+        let cookie = p.expect().syn_ack().ack(1).grants(FastOpenForm::Standard);
+        (cookie, p.packet(&seg().seq(1).ack(1)))
+    }
+
+    /// A SYN with the cookie, from the `nth` port whose flows `shard` has.
+    fn first_flight(&mut self, shard: usize, nth: usize, cookie: &Cookie) -> Vec<u8> {
+        let p = self.peer(shard);
+        p.flow(port_of(shard, nth), 77);
+        p.packet(&first_flight(cookie))
+    }
+
+    fn outcome(&mut self, shard: usize) -> Outcome {
+        let (p, listener) = &mut self.stacks[shard];
+        let id = p.accept(*listener);
+        p.stack.info(id).unwrap().outcome
+    }
+}
+
+fn first_flight(cookie: &Cookie) -> Seg {
+    seg().syn().mss(1460).cookie(cookie.as_bytes()).data(DATA)
+}
+
+/// The `nth` client port whose flows `shard` has.
+fn port_of(shard: usize, nth: usize) -> u16 {
+    let config = ShardConfig::new(0, SHARDS, SEED).unwrap();
+    (20_000..).filter(|port| config.owner(*port, 80) == shard).nth(nth).unwrap()
+}
+
+#[test]
+fn a_syn_that_overtakes_its_cookies_ack_waits_for_it() {
+    let mut group = Group::new();
+    let (cookie, ack) = group.visit(0);
+    let syn = group.first_flight(1, 1, &cookie);
+    group.arrives(1, &syn);
+    group.peer(1).quiet();
+    // It goes round. The ACK was in the queue of the first stack, which handles that first.
+    group.turn(2);
+    group.arrives(0, &ack);
+    group.settle();
+    group.peer(1).expect().syn_ack().ack(AFTER);
+    assert_eq!((group.outcome(1), group.hops), (Outcome::Accepted, SHARDS));
+}
+
+/// The ACK waits in the queue of a third stack, which hands it to its own behind the SYN's first visit there.
+#[test]
+fn an_ack_at_a_wrong_queue_is_found_in_the_second_round() {
+    let mut group = Group::new();
+    let (cookie, ack) = group.visit(0);
+    let syn = group.first_flight(2, 1, &cookie);
+    group.arrives(2, &syn);
+    group.turn(0);
+    group.arrives(1, &ack);
+    group.turn(1);
+    group.turn(2);
+    group.peer(2).quiet();
+    group.settle();
+    group.peer(2).expect().syn_ack().ack(AFTER);
+    // Two rounds, and the ACK.
+    assert_eq!((group.outcome(2), group.hops), (Outcome::Accepted, 2 * SHARDS + 1));
+}
+
+#[test]
+fn a_cookie_without_its_ack_is_used_up_behind_two_rounds() {
+    let mut group = Group::new();
+    let (cookie, ack) = group.visit(0);
+    let syn = group.first_flight(1, 1, &cookie);
+    group.arrives(1, &syn);
+    group.settle();
+    group.peer(1).expect().syn_ack().ack(1);
+    assert_eq!(group.hops, 2 * SHARDS);
+    let completes = seg().seq(1).ack(1).data(DATA);
+    group.peer(1).send(completes);
+    assert_eq!(group.outcome(1), Outcome::Handshake(Reason::NotActive));
+    // A recorded copy is good for nothing when the ACK has come.
+    group.arrives(0, &ack);
+    for shard in 0..SHARDS {
+        let copy = group.first_flight(shard, 2, &cookie);
+        group.arrives(shard, &copy);
+        group.settle();
+        group.peer(shard).expect().syn_ack().ack(1);
+    }
+    assert_eq!(group.hops, 2 * SHARDS);
+}
+
+/// Of copies that wait together, one runs.
+#[test]
+fn of_copies_that_go_round_one_runs() {
+    let mut group = Group::new();
+    let (cookie, ack) = group.visit(0);
+    for shard in [1, 2] {
+        for nth in 1..4 {
+            let copy = group.first_flight(shard, nth, &cookie);
+            group.arrives(shard, &copy);
+        }
+    }
+    group.arrives(0, &ack);
+    group.settle();
+    let mut accepted = 0;
+    for shard in [1, 2] {
+        for _ in 1..4 {
+            accepted += u32::from(group.peer(shard).expect().syn_ack().ack == AFTER);
+        }
+    }
+    assert_eq!(accepted, 1);
+}
+
+#[test]
+fn few_packets_do_not_keep_all_stacks_busy() {
+    let mut group = Group::new();
+    let (cookie, _ack) = group.visit(0);
+    let most = 1000 / (2 * SHARDS * SHARDS);
+    for nth in 1..=2 * most {
+        let syn = group.first_flight(1, nth, &cookie);
+        group.arrives(1, &syn);
+    }
+    // The first one beyond the limit uses the cookie up, and then none needs to wait.
+    assert_eq!(group.hops, most);
+    // What waits ends at its owner.
+    group.settle();
+    assert_eq!(group.hops, most * SHARDS);
+    assert_eq!(group.peer(1).sent.len(), 2 * most);
+    // Later there is room again.
+    group.peer(0).pass(20);
+    group.peer(1).pass(20);
+    let p = group.peer(0);
+    p.flow(port_of(0, 1), 5000);
+    p.send(seg().syn().mss(1460).cookie(&[]));
+    let cookie = p.expect().syn_ack().ack(1).grants(FastOpenForm::Standard);
+    let before = group.hops;
+    let syn = group.first_flight(1, 3 * most, &cookie);
+    group.arrives(1, &syn);
+    assert_eq!(group.hops, before + 1);
+}
+
+/// A keep-alive that nobody knows has been at all stacks of the largest group: its count must not stay below their number.
+#[test]
+fn a_keep_alive_ends_its_way_at_the_last_of_256_stacks() {
+    const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
+    let mut p = Peer::with(|config| {
+        config.carrier = Some(CarrierConfig::new(4433));
+        config.shard = ShardConfig::new(0, ShardConfig::MOST, SEED);
+    });
+    let packet = p.udp((5000, 4433), &KEEP_ALIVE);
+    for (count, goes_on) in [(0, true), (254, true), (255, false)] {
+        p.stack.handle_misdirected(p.now, Visits { count, known: false }, &packet);
+        p.pump();
+        let next = p.stack.poll_misdirected().map(|next| (next.shard, next.visits.count));
+        assert_eq!(next, goes_on.then_some((1, count + 1)));
+    }
+    assert_eq!(p.others.len(), 1, "the last one answers");
+}
