@@ -202,7 +202,7 @@ impl Flows {
         let owner = shard.config.owner_of(key);
         let (to, visits) = match shard.visits.count {
             0 => (owner, Visits::default()),
-            // It comes to its owner again.
+            // It goes round: the next stack gets it, and its owner last.
             _ => shard.next(),
         };
         owner != shard.config.index() && self.hand_to(to, visits, packet)
