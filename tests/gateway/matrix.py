@@ -206,13 +206,17 @@ class Cell:
         """Some samples at a time."""
 
         def sample(number):
-            # They shall not begin together.
-            if number < self.at_once:
-                time.sleep(number * self.rtt * VISITS * len(OBJECTS) / 1000 / self.at_once)
+            self.wait_for_turn(number)
             return self.complete(world, (Sample.begin, Sample.finish))
 
         with self.pool() as pool:
             new += pool.map(sample, range(self.wanted))
+
+    def wait_for_turn(self, number):
+        """The first samples shall not begin together: a dozen programs that start at once make each other's first visit
+        late."""
+        if number < self.at_once:
+            time.sleep(number * self.rtt * VISITS * len(OBJECTS) / 1000 / self.at_once)
 
     def complete(self, world, steps):
         with world.client.entered():
@@ -249,8 +253,12 @@ class Cell:
                 with slots:
                     one.finish()
 
+            def begin_in_turn(number, steps=steps):
+                self.wait_for_turn(number)
+                return self.complete(world, (steps,))
+
             with concurrent.futures.ThreadPoolExecutor(count) as pool:
-                jobs = [pool.submit(self.complete, world, (steps,)) for _ in range(count)]
+                jobs = [pool.submit(begin_in_turn, number) for number in range(count)]
                 try:
                     ready.wait()
                     until, least = time.monotonic() + AT_LATEST, CHANGES_AFTER * FILES[name]
