@@ -278,11 +278,11 @@ def test_doctor_sends_what_it_may(far4):
 
 @pytest.mark.parametrize("options", ((), ("--one-time",)), ids=("cookies", "one-time"))
 def test_doctor_visits_serve(testbed, family, options):
-    """The engine's cookies, also those for one use: by one engine, as several may refuse one (docs/known-limits.md)."""
+    """The engine's cookies, also those for one use."""
     ns = testbed.namespace("serve")
     root = testbed.root(small=100)
     more = (*options, "--one-time-state", f"{root}/state") if options else ()
-    serve = testbed.serve(ns, ENGINE, root, "--threads", 1, *more)
+    serve = testbed.serve(ns, ENGINE, root, *more)
     found = doctor(ns, at(ENGINE.peer[family], PORT))
     assert (found["cookie"], found["data"], found.problems()) == ("granted", "accepted", set())
     # An ordinary visit, one for the cookie, and four with it.

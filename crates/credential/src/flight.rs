@@ -87,8 +87,8 @@ pub struct FirstFlight<'a> {
 pub struct Grant {
     /// The cookie.
     pub cookie: Cookie,
-    /// The cookie becomes usable with [`Verifier::activate`], when the handshake is complete. With `None` it
-    /// is usable at once.
+    /// The cookie becomes usable with [`Verifier::activate`], when the client has acknowledged the SYN-ACK.
+    /// With `None` it is usable at once.
     pub serial: Option<Serial>,
 }
 

@@ -1,8 +1,8 @@
 //! One-time cookies (the Fast Open paper §7.1): each is good for one first flight.
 //!
 //! A cookie is granted in the SYN-ACK of a connection and becomes usable when the client's first valid ACK
-//! arrives. So there are never more usable cookies than completed handshakes. Clients of RFC 7413 need no
-//! change: they accept a cookie from any SYN-ACK that carries one.
+//! arrives, or a RST that acknowledges as much. So there are never more usable cookies than SYN-ACKs that
+//! arrived. Clients of RFC 7413 need no change: they accept a cookie from any SYN-ACK that carries one.
 
 mod serials;
 

@@ -5,7 +5,7 @@ use firstflight_credential::{
     Farm, FastOpenPolicy, GuardKey, JobRequest, JobResult, OneTimeCookies, OneTimeKeys, Outcome, PolicyError,
     Quarantine, Reason, RemoteGuard, ReplayTable, Replays, SerialTable, Window,
 };
-use firstflight_stack::{ListenConfig, ListenError, ListenerId, StateName, Trace};
+use firstflight_stack::{CloseReason, ListenConfig, ListenError, ListenerId, StateName, Trace};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use std::sync::Arc;
 
@@ -110,6 +110,43 @@ fn a_one_time_cookie_shown_too_early_is_good_for_no_copy() {
     p.send(first_flight(&second));
     p.expect().syn_ack().ack(1);
     p.nothing_to_accept(listener);
+}
+
+/// A client that closes with unread data sends a RST right behind its ACK. Queues of several processors swap the two. The
+/// RST acknowledges the SYN-ACK as well, and Linux shows the cookie in its next SYN.
+#[test]
+fn a_rst_that_overtakes_the_ack_activates_a_one_time_cookie() {
+    let (mut p, listener) = listening(one_time(None), |_| {});
+    let first = first_visit(&mut p, listener);
+    p.send(first_flight(&first));
+    let second = p.expect().syn_ack().ack(AFTER).grants(FastOpenForm::Standard);
+    let id = p.accept(listener);
+    p.write(id, b"answer");
+    p.expect().ack(AFTER).data(b"answer");
+    p.send(seg().seq(AFTER).ack(7).rst());
+    assert_eq!(p.stack.close_reason(id), Some(CloseReason::Reset));
+    p.flow(CLIENT_PORT + 1, 99);
+    p.send(first_flight(&second));
+    p.expect().syn_ack().ack(AFTER);
+    assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
+}
+
+/// The RST of a host that did not send the SYN acknowledges nothing, and a blind one nothing that was sent.
+#[test]
+fn a_rst_without_proof_activates_no_one_time_cookie() {
+    for rst in [seg().seq(AFTER).rst(), seg().seq(AFTER).ack(0).rst(), seg().seq(AFTER).ack(2).rst()] {
+        let (mut p, listener) = listening(one_time(None), |_| {});
+        let first = first_visit(&mut p, listener);
+        p.send(first_flight(&first));
+        let second = p.expect().syn_ack().ack(AFTER).grants(FastOpenForm::Standard);
+        let id = p.accept(listener);
+        p.send(rst);
+        assert_eq!(p.stack.close_reason(id), Some(CloseReason::Reset));
+        p.flow(CLIENT_PORT + 1, 99);
+        p.send(first_flight(&second));
+        p.expect().syn_ack().ack(1);
+        p.nothing_to_accept(listener);
+    }
 }
 
 /// A spoofer sees no SYN-ACK and sends no valid ACK, so its cookie stays worthless.

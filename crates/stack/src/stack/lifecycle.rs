@@ -110,7 +110,11 @@ impl Stack {
             slot = again;
         }
         if unlikely(core::mem::take(&mut slot.granted)) {
-            self.server.forget_grant(index);
+            if slot.conn.is_reset_with_proof() {
+                self.server.activate(index);
+            } else {
+                self.server.forget_grant(index);
+            }
         }
         if unlikely(slot.certificate) {
             self.server.vouched_for_nothing(&mut self.flows, index, now);

@@ -205,6 +205,14 @@ impl Connection {
         silent && (self.facts.peer_ahead || reset)
     }
 
+    /// Whether a RST ended the connection in SYN-RECEIVED, and acknowledged our SYN: it overtook the ACK of the
+    /// handshake, and its sender has our SYN-ACK as well. A host that knows no connection answers a SYN-ACK with a RST
+    /// that acknowledges nothing (RFC 9293 §3.10.7.1).
+    #[must_use]
+    pub fn is_reset_with_proof(&self) -> bool {
+        self.facts.reset_proves
+    }
+
     /// Retransmission timeouts in a row without progress.
     #[must_use]
     pub fn timeouts(&self) -> u8 {

@@ -125,7 +125,7 @@ impl Connection {
             _ => {}
         }
         if segment.flags.contains(Flags::RST) {
-            return Err(self.take_reset(segment.seq, now, pool));
+            return Err(self.take_reset(segment, now, pool));
         }
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now)
@@ -143,7 +143,7 @@ impl Connection {
         }
         let mut timed = None;
         if matches!(self.state, State::SynRcvd(_)) {
-            if !(segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt)) {
+            if !self.acknowledges_syn(segment) {
                 return Err(Disposition::Reset);
             }
             timed = self.confirm(segment, now);
@@ -297,7 +297,8 @@ impl Connection {
     /// whether other parts of it reach into the window.
     //= rfc9293 SHLD-2
     //= rfc7323 5.2-e
-    fn take_reset(&mut self, seq: SeqNum, now: Instant, pool: &mut Pool) -> Disposition {
+    fn take_reset(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
+        let seq = segment.seq;
         //= rfc5961 3.2-d
         if !self.rcv.acceptable(seq, 0, false) {
             return Disposition::Dropped(DropReason::OutOfWindow);
@@ -311,8 +312,15 @@ impl Connection {
         //= rfc5961 3.2-a 4.2-c
         //= rfc9293 MUST-11
         let refused = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous);
+        self.facts.reset_proves = matches!(self.state, State::SynRcvd(_)) && self.acknowledges_syn(segment);
         self.die(if refused { CloseReason::Refused } else { CloseReason::Reset }, pool);
         Disposition::Processed
+    }
+
+    /// Whether a segment in SYN-RECEIVED acknowledges our SYN, and nothing that was not sent.
+    #[inline]
+    fn acknowledges_syn(&self, segment: &Segment<'_>) -> bool {
+        segment.flags.contains(Flags::ACK) && segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt)
     }
 
     /// Whether a segment with this number and without FIN shows that the peer has sent data that did not
