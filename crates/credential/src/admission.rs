@@ -1,7 +1,7 @@
 //! The server's decision about a first flight.
 
 use crate::asap::{AsapPolicy, AsapShard, Candidate, Refused};
-use crate::flight::{FirstFlight, Grant, JobRequest, Offered, Presented, Redemption, Verdict};
+use crate::flight::{Claim, FirstFlight, Grant, JobRequest, Offered, Presented, Redemption, Verdict};
 use crate::outcome::Reason;
 use crate::pending::Place;
 use crate::policy::{FastOpenPolicy, Replays};
@@ -152,12 +152,18 @@ pub fn admit(
     }
 }
 
-/// Whether [`admit`] would give up the credential of this SYN only because the handshake in which it was granted is not
-/// complete yet: see [`Verifier::awaits_activation`](crate::Verifier::awaits_activation). Changes nothing.
+/// Whether [`admit`] would refuse this SYN only because the handshake in which its credential was granted is not complete
+/// yet. If so, its credential is used up, and the SYN may wait: see [`Verifier::claim`](crate::Verifier::claim).
 #[must_use]
-pub fn awaits_activation(policies: Policies<'_>, first: &FirstFlight<'_>) -> bool {
-    let policy = policies.fast_open.filter(|_| !first.payload.is_empty() && !first.offered.has_block());
-    policy.is_some_and(|policy| policy.verifier().awaits_activation(first))
+pub fn claim(policies: Policies<'_>, first: &FirstFlight<'_>) -> bool {
+    let free = !first.payload.is_empty()
+        && !first.offered.has_block()
+        && !first.syn_cookie_pressure
+        && !first.accept_queue_full;
+    policies
+        .fast_open
+        .filter(|policy| free && !policy.no_cookie && policy.pending.has_room().is_ok())
+        .is_some_and(|policy| policy.verifier().claim(first))
 }
 
 /// Like [`admit`], for a SYN whose payload begins with a credential block. A cookie in the same SYN is
@@ -250,7 +256,11 @@ fn spend(
 ) -> Redemption {
     if let Some(serial) = once {
         // The serial is redeemed once, which also stops copies of this SYN.
-        return policy.verifier().redeem(serial);
+        return match first.claim {
+            Claim::None => policy.verifier().redeem(serial),
+            Claim::Held => policy.verifier().redeem_claimed(serial),
+            Claim::Lapsed => Redemption::No(Reason::NotActive),
+        };
     }
     let guard = match &policy.replays {
         Replays::Allow => return Redemption::Yes,

@@ -58,6 +58,19 @@ impl Offered {
     }
 }
 
+/// Whether the one-time credential of a SYN was claimed for it, while the SYN waited for the ACK that activates the
+/// credential: see [`Verifier::claim`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Claim {
+    /// It was not.
+    #[default]
+    None,
+    /// It was, a moment ago.
+    Held,
+    /// It was, so long ago that the client may have sent the data otherwise: the claim counts no more.
+    Lapsed,
+}
+
 /// The parts of a SYN for a listener that the decision needs.
 #[derive(Debug, Clone, Copy)]
 pub struct FirstFlight<'a> {
@@ -69,6 +82,8 @@ pub struct FirstFlight<'a> {
     pub isn: SeqNum,
     /// Its credential, unless that is a certificate.
     pub presented: Presented<'a>,
+    /// Whether it waited for that credential's activation.
+    pub claim: Claim,
     /// ASAP's option: whether the payload begins with a certificate.
     pub offered: Offered,
     /// Its payload: the data, after the credential block if there is one.
@@ -104,11 +119,18 @@ pub trait Verifier {
         Redemption::No(Reason::Policy)
     }
 
-    /// Whether the credential of `first` would be valid if the handshake in which it was granted were complete. Stacks
-    /// that share a link ask this before they give the credential up, because the ACK of that handshake may be on its
+    /// Uses up the credential of `first` if only the handshake in which it was granted has to be completed, and nothing
+    /// else is missing. The first flight may then wait for that, and is accepted by [`Verifier::redeem_claimed`]; any
+    /// copy of it is refused from now on. Stacks that share a link need this: the ACK of that handshake may be on its
     /// way to another one of them.
-    fn awaits_activation(&self, _first: &FirstFlight<'_>) -> bool {
+    fn claim(&self, _first: &FirstFlight<'_>) -> bool {
         false
+    }
+
+    /// Like [`Verifier::redeem`], for the one first flight that has claimed its credential: `Yes` if the handshake in
+    /// which the credential was granted is complete now.
+    fn redeem_claimed(&self, _serial: Serial) -> Redemption {
+        Redemption::No(Reason::Policy)
     }
 
     /// The handshake in which `serial` was granted is complete. If a job is returned, nobody waits for its

@@ -39,13 +39,13 @@ mod serial;
 mod source;
 pub mod store;
 
-pub use admission::{Admission, Policies, Work, admit, awaits_activation, spoil};
+pub use admission::{Admission, Policies, Work, admit, claim, spoil};
 pub use bucket::Bucket;
 pub use cookie::{CookieScheme, Scheme};
 pub use cookie_key::{CookieKey, KeyParseError};
 pub use cookie_keys::{CookieKeys, Fingerprint};
 pub use flight::{
-    FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption, Verdict, Verifier,
+    Claim, FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption, Verdict, Verifier,
 };
 pub use key::{Check, KeyRing};
 pub use one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable};

@@ -15,8 +15,8 @@ use std::task::{Context, Waker};
 const MOST_BYTES: usize = 1 << 20;
 /// The most records of servers that wait for one shard. Further ones are lost; the shard learns them by its own visits.
 const MOST_LEARNT: usize = 4096;
-/// Bytes in front of a packet: its length, and its visits.
-const HEAD: usize = 7;
+/// What a packet takes besides its bytes: its visits, and its length.
+const HEAD: usize = size_of::<(Visits, usize)>();
 
 /// The boxes of all shards of one endpoint.
 #[derive(Debug)]
@@ -40,7 +40,9 @@ struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Content {
-    packets: Vec<u8>,
+    packets: Vec<(Visits, usize)>,
+    /// Of all packets.
+    bytes: Vec<u8>,
     learnt: Vec<Learnt>,
 }
 
@@ -65,14 +67,11 @@ impl Mailbox {
     /// Puts a packet in. False if there is no room.
     fn put(&self, visits: Visits, packet: &[u8]) -> bool {
         let mut content = lock(&self.content);
-        let Ok(len) = u32::try_from(packet.len()) else { return false };
-        if content.packets.len() + HEAD + packet.len() > MOST_BYTES {
+        if content.bytes.len() + packet.len() + (content.packets.len() + 1) * HEAD > MOST_BYTES {
             return false;
         }
-        content.packets.extend_from_slice(&len.to_be_bytes());
-        content.packets.extend_from_slice(&visits.count.to_be_bytes());
-        content.packets.push(visits.known.into());
-        content.packets.extend_from_slice(packet);
+        content.packets.push((visits, packet.len()));
+        content.bytes.extend_from_slice(packet);
         drop(content);
         self.ring();
         true
@@ -156,15 +155,13 @@ impl Post {
             return false;
         }
         std::mem::swap(&mut *lock(&mailbox.content), &mut self.spare);
-        let mut rest = self.spare.packets.as_slice();
-        while let Some((&[a, b, c, d, high, low, known], behind)) = rest.split_first_chunk::<HEAD>() {
-            let len = u32::from_be_bytes([a, b, c, d]) as usize;
-            let Some((packet, behind)) = behind.split_at_checked(len) else { break };
-            let count = u16::from_be_bytes([high, low]);
-            inner.stack.handle_misdirected(now, Visits { count, known: known != 0 }, packet);
+        let mut rest = self.spare.bytes.as_slice();
+        for (visits, len) in self.spare.packets.drain(..) {
+            let Some((packet, behind)) = rest.split_at_checked(len) else { break };
+            inner.stack.handle_misdirected(now, visits, packet);
             rest = behind;
         }
-        self.spare.packets.clear();
+        self.spare.bytes.clear();
         for learnt in self.spare.learnt.drain(..) {
             inner.stack.handle_learnt(learnt);
         }
@@ -207,7 +204,7 @@ mod tests {
         let packet = [7; 1500];
         let put = (0..10_000).filter(|_| mailbox.put(Visits::default(), &packet)).count();
         assert_eq!(put, MOST_BYTES / (packet.len() + HEAD));
-        lock(&mailbox.content).packets.clear();
+        *lock(&mailbox.content) = Content::default();
         assert!(mailbox.put(Visits::default(), &packet));
     }
 }

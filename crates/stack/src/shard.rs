@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
+use firstflight_credential::Claim;
 use firstflight_wire::Instant;
 use firstflight_wire::carrier::Control;
 
@@ -93,14 +94,15 @@ impl ShardConfig {
     }
 }
 
-/// How far a packet came that goes round all stacks of a group: how many had it, and whether one of them knew the two UDP
-/// ports. It travels with the packet.
+/// How far a packet came that goes round all stacks of a group. It travels with the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Visits {
     /// Stacks that had the packet; more than there are if it goes round twice.
     pub count: u16,
     /// Whether one of them has connections between its UDP ports.
     pub known: bool,
+    /// When a SYN left its owner, by the owner's clock.
+    pub left: Instant,
 }
 
 /// A packet for another stack of the group.
@@ -118,6 +120,11 @@ pub struct Misdirected<'a> {
 /// times, all stacks of a group together handle this many SYNs that go round.
 const ROUNDS_WITHIN: Duration = Duration::from_millis(10);
 const MOST_HOPS: usize = 1000;
+/// The longest packet that goes round. First flights that are not put together from fragments are shorter.
+const LONGEST_ROUND: usize = 2048;
+/// How long a SYN may be on its way round. It is less than the time after which a client sends its data in another way
+/// ([`DetectConfig`](crate::DetectConfig)); later, its data could run twice.
+const MOST_AWAY: Duration = Duration::from_millis(40);
 
 /// A stack's place in its group, and the packets that it has for the others.
 #[derive(Debug)]
@@ -161,25 +168,29 @@ impl Shard {
 
     /// The next stack on a packet's way round, and its visits there.
     const fn next(&self) -> (usize, Visits) {
-        let Visits { count, known } = self.visits;
+        let Visits { count, known, left } = self.visits;
         let next = (self.config.index + 1) % self.config.count;
-        (next as usize, Visits { count: count.saturating_add(1), known })
+        (next as usize, Visits { count: count.saturating_add(1), known, left })
     }
 
     /// Whether another packet may go round all stacks twice.
-    fn may_begin_round(&mut self, now: Instant) -> bool {
-        if now - self.rounds_since >= ROUNDS_WITHIN {
+    fn has_round(&mut self, now: Instant) -> bool {
+        let hops = 2 * self.config.count() * self.config.count();
+        // Each of many stacks has one round in a longer time.
+        let within = ROUNDS_WITHIN * (hops / MOST_HOPS).max(1) as u32;
+        if now - self.rounds_since >= within {
             (self.rounds, self.rounds_since) = (0, now);
         }
-        let count = self.config.count();
-        let may = self.rounds < (MOST_HOPS / (2 * count * count)).max(1);
-        self.rounds += usize::from(may);
-        may
+        self.config.count() > 1 && self.rounds < (MOST_HOPS / hops).max(1)
+    }
+
+    fn has_room(&self, packet: &[u8]) -> bool {
+        self.bytes.len() + packet.len() <= MOST_BYTES
     }
 
     /// Keeps a packet for `shard`. False if there is no room.
     fn push(&mut self, shard: usize, visits: Visits, packet: &[u8]) -> bool {
-        let fits = self.bytes.len() + packet.len() <= MOST_BYTES;
+        let fits = self.has_room(packet);
         if fits {
             self.bytes.extend_from_slice(packet);
             self.waiting.push_back((shard as u16, visits, packet.len()));
@@ -195,33 +206,53 @@ impl Flows {
         self.shard.as_ref().is_none_or(|shard| shard.config.owner_of(key) == shard.config.index())
     }
 
-    /// Passes a packet of no connection on to the stack that owns its flow. False if that is this one.
+    /// Passes a packet of no connection on to the stack that owns its flow, and one that goes round to the next stack. False
+    /// if this stack has to handle it.
     #[inline]
     pub(crate) fn pass_on(&mut self, key: &FlowKey, packet: &[u8]) -> bool {
         let Some(shard) = &self.shard else { return false };
-        let owner = shard.config.owner_of(key);
-        let (to, visits) = match shard.visits.count {
-            0 => (owner, Visits::default()),
-            // It goes round: the next stack gets it, and its owner last.
-            _ => shard.next(),
-        };
-        owner != shard.config.index() && self.hand_to(to, visits, packet)
+        let count = usize::from(shard.visits.count);
+        if count == 0 {
+            let owner = shard.config.owner_of(key);
+            return owner != shard.config.index() && self.hand_to(owner, Visits::default(), packet);
+        }
+        let (next, visits) = shard.next();
+        count < 2 * shard.config.count() && self.hand_to(next, visits, packet)
     }
 
-    /// Sends a SYN of this stack round all stacks. Each handles what it received before, and what the others hand to it: an
-    /// ACK that came earlier than the SYN, at any queue, is handled within two rounds. False if the SYN was round twice,
-    /// too many are, or there is no room.
+    /// Whether [`Flows::send_round`] may be called.
+    #[inline]
+    pub(crate) fn may_send_round(&mut self, packet: &[u8], now: Instant) -> bool {
+        let Some(shard) = &mut self.shard else { return false };
+        shard.visits.count == 0
+            && packet.len() <= LONGEST_ROUND
+            && shard.has_room(packet)
+            && shard.has_round(now)
+    }
+
+    /// Sends a SYN of this stack round all stacks, twice. Each handles what it received before, and what the others hand to
+    /// it: an ACK that came earlier than the SYN, at any queue, is handled within two rounds. Returns whether it is on
+    /// its way.
     pub(crate) fn send_round(&mut self, packet: &[u8], now: Instant) -> bool {
         let Some(shard) = &mut self.shard else { return false };
-        let count = shard.config.count();
-        let may = match usize::from(shard.visits.count) {
-            0 => count > 1 && shard.may_begin_round(now),
-            visits => visits < 2 * count,
-        };
-        let (to, visits) = shard.next();
-        let goes = may && shard.push(to, visits, packet);
-        self.journal.counters.handed_over += u64::from(goes);
-        goes
+        shard.rounds += 1;
+        let (next, visits) = shard.next();
+        self.hand_to(next, Visits { left: now, ..visits }, packet)
+    }
+
+    /// Whether the SYN that is handled now is back from its way round, and in time.
+    #[inline]
+    pub(crate) fn claim(&self, now: Instant) -> Claim {
+        match &self.shard {
+            Some(shard) if shard.visits.count > 0 => {
+                if now - shard.visits.left <= MOST_AWAY {
+                    Claim::Held
+                } else {
+                    Claim::Lapsed
+                }
+            }
+            _ => Claim::None,
+        }
     }
 
     /// Passes a fragment on to the stack that puts its packet together. False if that is this one.
@@ -236,7 +267,7 @@ impl Flows {
     /// next one; the last one answers if none of them knew the ports. False if this stack has to handle it, too.
     pub(crate) fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
         let Some(shard) = &self.shard else { return false };
-        let (config, Visits { count, known }) = (shard.config, shard.visits);
+        let (config, Visits { count, known, .. }) = (shard.config, shard.visits);
         let path = match control {
             Control::PathChallenge(path) | Control::PathResponse(path) => path,
             Control::KeepAlive | Control::Reset => {

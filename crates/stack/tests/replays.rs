@@ -131,7 +131,7 @@ fn a_rst_that_overtakes_the_ack_activates_a_one_time_cookie() {
     assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
 }
 
-/// The RST of a host that did not send the SYN acknowledges nothing, and a blind one nothing that was sent.
+/// The RST of a host that knows no connection acknowledges nothing, and a blind one nothing that was sent.
 #[test]
 fn a_rst_without_proof_activates_no_one_time_cookie() {
     for rst in [seg().seq(AFTER).rst(), seg().seq(AFTER).ack(0).rst(), seg().seq(AFTER).ack(2).rst()] {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cookie::Scheme;
 use crate::cookie_key::CookieKey;
-use crate::flight::{Flow, Verifier};
+use crate::flight::{Claim, Flow, Verifier};
 use crate::key::Check;
 use crate::key::KeyRing;
 use crate::pending::PendingLimit;
@@ -118,6 +118,7 @@ fn decision_with(
             ports: (4000, 80),
             isn: SeqNum::new(1),
             presented,
+            claim: Claim::None,
             offered: Offered::Nothing,
             payload: &BYTES[..data_len],
             relayed: false,
@@ -239,6 +240,7 @@ fn accepted_first_flights_hold_their_places() {
         ports: (4000, 80),
         isn: SeqNum::new(1),
         presented: Presented::FastOpen(&option),
+        claim: Claim::None,
         offered: Offered::Nothing,
         payload: &BYTES[..1],
         relayed: false,
@@ -324,6 +326,7 @@ fn what_is_refused_is_used_up() {
                 ports: (4000, 80),
                 isn: SeqNum::new(1),
                 presented: option.as_ref().map_or(Presented::None, Presented::FastOpen),
+                claim: Claim::None,
                 offered: Offered::Nothing,
                 payload: &BYTES,
                 relayed: false,
@@ -378,6 +381,7 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
             ports: (4000, 80),
             isn: SeqNum::new(1),
             presented: Presented::FastOpen(&option),
+            claim: Claim::None,
             offered: Offered::Nothing,
             payload: &BYTES[..1],
             relayed: false,

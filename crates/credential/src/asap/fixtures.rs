@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::flight::Flow;
-use crate::flight::{FirstFlight, Offered, Presented};
+use crate::flight::{Claim, FirstFlight, Offered, Presented};
 use crate::pending::PendingLimit;
 use crate::policy::Quarantine;
 use crate::replay::{GuardKey, ReplayTable, Window};
@@ -111,6 +111,7 @@ impl Flight {
             ports: (40_000, 80),
             isn: SeqNum::new(7),
             presented: Presented::None,
+            claim: Claim::None,
             offered: Offered::Offer(offer, Carrier::Ip),
             payload,
             relayed: false,

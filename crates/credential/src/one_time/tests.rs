@@ -5,7 +5,7 @@ use crate::admission::{Admission, admit};
 use crate::asap::{AsapShard, BudgetConfig};
 use crate::cookie::Scheme;
 use crate::cookie_key::CookieKey;
-use crate::flight::Offered;
+use crate::flight::{Claim, Offered};
 use crate::key::KeyRing;
 use crate::pending::PendingLimit;
 use crate::policy::{FastOpenPolicy, Replays};
@@ -43,6 +43,7 @@ fn visit(member: &FastOpenPolicy, flow: Flow, cookie: Option<Cookie>) -> (Option
         ports: (4000, 80),
         isn: SeqNum::new(1),
         presented: Presented::FastOpen(&option),
+        claim: Claim::None,
         offered: Offered::Nothing,
         payload: b"GET /",
         relayed: false,

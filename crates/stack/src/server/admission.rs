@@ -12,7 +12,7 @@ use crate::server::syn::{Admitted, COOKIE_TAIL, Syn, first_flight, is_first_syn,
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
 use firstflight_credential::{
-    Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, awaits_activation, spoil,
+    Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, claim, spoil,
 };
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
@@ -65,8 +65,8 @@ impl Room {
         }
     }
 
-    /// Whether there is room for a first flight that a front delivered.
-    pub(crate) fn takes_relayed(&self) -> bool {
+    /// Whether a first flight may be accepted.
+    pub(crate) fn takes_first_flights(&self) -> bool {
         self.full.is_none() && !self.pressed && !self.tail
     }
 }
@@ -112,6 +112,7 @@ impl Server {
         let fast_open = segment.options.fast_open();
         let mut first = first_flight(&key, segment, fast_open.as_ref());
         first.syn_cookie_pressure = room.tail;
+        first.claim = flows.claim(now);
         let clock = flows.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
@@ -132,11 +133,15 @@ impl Server {
     }
 
     /// Whether the cookie of this SYN, which opens a connection, waits for an ACK that another stack of the group may have.
-    pub(crate) fn awaits_activation(&self, key: &FlowKey, segment: &Segment<'_>) -> bool {
+    /// If so, the cookie is used up, and only this SYN may still be accepted.
+    pub(crate) fn claims(&self, flows: &Flows, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
         let listener = self.listeners.find(key).and_then(|index| self.listeners.at(index));
+        let Some(listener) = listener.filter(|listener| Room::of(listener, flows, now).takes_first_flights())
+        else {
+            return false;
+        };
         let fast_open = segment.options.fast_open();
-        let first = first_flight(key, segment, fast_open.as_ref());
-        listener.is_some_and(|listener| awaits_activation(policies(&listener.config), &first))
+        claim(policies(&listener.config), &first_flight(key, segment, fast_open.as_ref()))
     }
 
     /// Does what was decided about a SYN. Returns the connection that it opens, whose news are to be taken.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::time::Duration;
 use firstflight_credential::asap::Candidate;
-use firstflight_credential::{FirstFlight, Flow, Grant, Offered, Place, Policies, Presented};
+use firstflight_credential::{Claim, FirstFlight, Flow, Grant, Offered, Place, Policies, Presented};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -78,6 +78,7 @@ pub(crate) fn first_flight<'a>(
         ports: (segment.src_port, segment.dst_port),
         isn: segment.seq,
         presented: fast_open.map_or(Presented::None, Presented::FastOpen),
+        claim: Claim::None,
         offered: offered(key, segment),
         payload: segment.payload,
         relayed: false,

@@ -85,14 +85,14 @@ impl Stack {
     }
 
     /// A client may show a one-time cookie as soon as it has acknowledged the handshake in which it got it. If that
-    /// ACK waits in the queue of another stack, the SYN overtakes it. Then the SYN goes round all stacks and comes back
-    /// behind the ACK. Returns whether it is on its way.
+    /// ACK waits in the queue of another stack, the SYN overtakes it. Then the SYN claims the cookie, goes round all
+    /// stacks and comes back behind the ACK. Returns whether it is on its way.
     #[inline]
     fn overtakes(&mut self, key: &FlowKey, segment: &Segment<'_>, packet: &[u8], now: Instant) -> bool {
-        self.flows.shard.is_some()
-            && segment.flags.contains(Flags::SYN)
+        self.flows.may_send_round(packet, now)
+            && is_first_syn(segment)
             && !segment.payload.is_empty()
-            && self.server.awaits_activation(key, segment)
+            && self.server.claims(&self.flows, key, segment, now)
             && self.flows.send_round(packet, now)
     }
 

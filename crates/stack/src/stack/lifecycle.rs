@@ -111,6 +111,7 @@ impl Stack {
         }
         if unlikely(core::mem::take(&mut slot.granted)) {
             if slot.conn.is_reset_with_proof() {
+                // The cookie has arrived where it was sent to, which is all that its activation needs.
                 self.server.activate(index);
             } else {
                 self.server.forget_grant(index);

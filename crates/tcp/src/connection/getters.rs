@@ -205,9 +205,10 @@ impl Connection {
         silent && (self.facts.peer_ahead || reset)
     }
 
-    /// Whether a RST ended the connection in SYN-RECEIVED, and acknowledged our SYN: it overtook the ACK of the
-    /// handshake, and its sender has our SYN-ACK as well. A host that knows no connection answers a SYN-ACK with a RST
-    /// that acknowledges nothing (RFC 9293 §3.10.7.1).
+    /// Whether a RST ended the connection in SYN-RECEIVED, and acknowledged our SYN: our SYN-ACK has arrived, and if its
+    /// receiver is the client, the RST has overtaken the ACK of the handshake. A host that knows no connection should
+    /// answer a SYN-ACK with a RST that acknowledges nothing (RFC 9293 §3.10.7.1), but some firewalls acknowledge
+    /// the SYN. So this does not prove that the client wanted the connection.
     #[must_use]
     pub fn is_reset_with_proof(&self) -> bool {
         self.facts.reset_proves

@@ -26,16 +26,23 @@ fn granted_activated_used_once() {
 }
 
 #[test]
-fn it_waits_from_the_grant_to_the_activation_or_the_use() {
+fn it_can_be_claimed_from_the_grant_to_the_activation_or_the_use() {
     let table = own(100);
-    let [active, used] = [table.issue().unwrap(), table.issue().unwrap()];
-    assert!(table.is_waiting(active) && table.is_waiting(used));
+    let [active, used, claimed] = [(); 3].map(|()| table.issue().unwrap());
     table.activate(active);
-    let _ = table.redeem(used);
-    assert!(!table.is_waiting(active) && !table.is_waiting(used));
-    let [next, other] = [(7, 3), (8, 1)].map(|(issuer, counter)| Serial::new(issuer, counter).unwrap());
-    assert!(!table.is_waiting(next) && !table.is_waiting(other));
-    assert!(!SerialTable::foreign(7, 1, 100).is_waiting(active));
+    assert_eq!(table.redeem(used), Redeemed::NotActive);
+    assert!(!table.claim(active) && !table.claim(used));
+    assert_eq!(table.redeem(active), Redeemed::Now);
+    assert!(table.claim(claimed) && !table.claim(claimed), "once");
+    assert_eq!(table.redeem(claimed), Redeemed::Before, "a copy");
+    assert!(!table.is_active(claimed));
+    table.activate(claimed);
+    assert!(table.is_active(claimed) && !table.claim(claimed));
+    assert_eq!(table.redeem(claimed), Redeemed::Before, "a copy");
+    let [next, other] = [(7, 4), (8, 1)].map(|(issuer, counter)| Serial::new(issuer, counter).unwrap());
+    assert!(!table.claim(next) && !table.claim(other) && !table.is_active(next) && !table.is_active(other));
+    let foreign = SerialTable::foreign(7, 1, 100);
+    assert!(!foreign.claim(claimed) && !foreign.is_active(claimed));
 }
 
 /// The data is sent by the ordinary handshake. If a copy of the SYN were accepted after the activation, the

@@ -7,7 +7,7 @@ use firstflight_credential::asap::{
     AsapShard, BudgetConfig, Candidate, ClientCertificate, PrivateKey, PublicKey, Verified, certify, verify,
 };
 use firstflight_credential::{
-    FirstFlight, Flow, GuardKey, Offered, PendingLimit, Presented, ReplayTable, Window,
+    Claim, FirstFlight, Flow, GuardKey, Offered, PendingLimit, Presented, ReplayTable, Window,
 };
 use firstflight_wire::asap::{Carrier, CertificateFlags, Offer, context};
 use firstflight_wire::{Clock, Instant, SeqNum};
@@ -204,6 +204,7 @@ fn examine(
             ports: (4000, 80),
             isn: SeqNum::new(1),
             presented: Presented::None,
+            claim: Claim::None,
             offered: Offered::Offer(Offer::Block { long_reply: true, len }, Carrier::Ip),
             payload: &payload,
             relayed: false,
