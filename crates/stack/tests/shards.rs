@@ -7,6 +7,8 @@ use firstflight_credential::{
 };
 use firstflight_stack::{CarrierConfig, ListenerId, ShardConfig, Visits};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,17 +23,35 @@ struct Group {
     mail: Vec<VecDeque<(Visits, Vec<u8>)>>,
     /// Packets that were handed over.
     hops: usize,
+    /// How often the data ran: from a SYN, and behind a handshake.
+    early: usize,
+    late: usize,
 }
 
 impl Group {
     fn new() -> Self {
+        Self::of(false)
+    }
+
+    /// In IP, or in UDP.
+    fn of(udp: bool) -> Self {
         let policy = one_time();
         let stack = |index| {
-            let mut p = Peer::with(|config| config.shard = ShardConfig::new(index, SHARDS, SEED));
+            let mut p = Peer::with(|config| {
+                config.shard = ShardConfig::new(index, SHARDS, SEED);
+                config.carrier = udp.then(|| CarrierConfig::new(4433).probe(false));
+            });
+            p.outer = udp.then_some((5000, 4433));
             let listener = p.listen_with(|c| c.fast_open = Some(policy.clone()));
             (p, listener)
         };
-        Self { stacks: (0..SHARDS).map(stack).collect(), mail: vec![VecDeque::new(); SHARDS], hops: 0 }
+        Self {
+            stacks: (0..SHARDS).map(stack).collect(),
+            mail: vec![VecDeque::new(); SHARDS],
+            hops: 0,
+            early: 0,
+            late: 0,
+        }
     }
 
     fn peer(&mut self, shard: usize) -> &mut Peer {
@@ -82,6 +102,32 @@ impl Group {
         let p = self.peer(shard);
         p.flow(port_of(shard, nth), 77);
         p.packet(&first_flight(cookie))
+    }
+
+    /// The client sends a plain SYN from the port of its SYN. If the answer does not acknowledge the data, it sends the data
+    /// with its ACK. Then it resets the connection, which leaves no TIME-WAIT.
+    fn repeat_plain(&mut self, shard: usize) {
+        let p = self.peer(shard);
+        p.flow(port_of(shard, 1), 77);
+        p.drain();
+        p.send(seg().syn().mss(1460));
+        if !p.drain().iter().any(|got| got.ack == AFTER) {
+            p.send(seg().seq(1).ack(1).data(DATA));
+        }
+        self.run_applications();
+        self.peer(shard).send(seg().seq(AFTER).ack(1).rst());
+    }
+
+    /// The applications accept and read.
+    fn run_applications(&mut self) {
+        for (p, listener) in &mut self.stacks {
+            while let Some(id) = p.stack.accept(*listener) {
+                let is_early = p.stack.info(id).unwrap().outcome == Outcome::Accepted;
+                if p.read(id) == DATA {
+                    *(if is_early { &mut self.early } else { &mut self.late }) += 1;
+                }
+            }
+        }
     }
 
     fn outcome(&mut self, shard: usize) -> Outcome {
@@ -280,6 +326,59 @@ fn what_is_longer_than_a_packet_does_not_go_round() {
     let packet = p.packet(&seg().syn().mss(1460).cookie(cookie.as_bytes()).bytes(3000));
     group.arrives(1, &packet);
     assert_eq!(group.hops, 0);
+}
+
+/// The client's SYN, copies of it from its port and others, the ACK that activates the cookie, turns and delays come in
+/// any order; packets are lost between stacks. From 50 ms behind its SYN the client may send the data behind a plain SYN.
+#[test]
+fn in_any_order_the_data_runs_at_most_once() {
+    let (mut early, mut late) = (0, 0);
+    for seed in 0..2000 {
+        let group = random_order(seed);
+        assert!(group.early + group.late <= 1, "seed {seed}: {} early and {} late", group.early, group.late);
+        (early, late) = (early + group.early, late + group.late);
+    }
+    assert!(early > 50 && late > 50, "{early} early and {late} late");
+}
+
+fn random_order(seed: u64) -> Group {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut next = |n: usize| rng.next_u32() as usize % n;
+    let mut group = Group::of(next(3) == 0);
+    let (cookie, ack) = group.visit(0);
+    let owner = next(SHARDS);
+    let own = group.first_flight(owner, 1, &cookie);
+    group.arrives(next(SHARDS), &own);
+    // A stack that takes a turn handles its mail as well: what was handed to the owner is there before the client repeats.
+    group.turn(owner);
+    let (mut waited, mut activated, mut repeated) = (0, false, false);
+    for _ in 0..60 {
+        match next(7) {
+            0 | 6 if !activated => {
+                activated = true;
+                group.arrives(next(SHARDS), &ack);
+            }
+            1 => group.arrives(next(SHARDS), &own),
+            2 => {
+                let copy = group.first_flight(next(SHARDS), 2 + next(2), &cookie);
+                group.arrives(next(SHARDS), &copy);
+            }
+            3 if next(3) == 0 => {
+                waited += 10;
+                (0..SHARDS).for_each(|shard| group.peer(shard).pass(10));
+            }
+            4 if next(4) == 0 => group.mail[next(SHARDS)].clear(),
+            5 if waited >= 50 && !repeated => {
+                repeated = true;
+                group.repeat_plain(owner);
+            }
+            _ => group.turn(next(SHARDS)),
+        }
+        group.run_applications();
+    }
+    group.settle();
+    group.run_applications();
+    group
 }
 
 /// Each cookie lets one SYN go round, and only some SYNs may at a time.
