@@ -152,20 +152,6 @@ pub fn admit(
     }
 }
 
-/// Whether [`admit`] would refuse this SYN only because the handshake in which its credential was granted is not complete
-/// yet. If so, its credential is used up, and the SYN may wait: see [`Verifier::claim`](crate::Verifier::claim).
-#[must_use]
-pub fn claim(policies: Policies<'_>, first: &FirstFlight<'_>) -> bool {
-    let free = !first.payload.is_empty()
-        && !first.offered.has_block()
-        && !first.syn_cookie_pressure
-        && !first.accept_queue_full;
-    policies
-        .fast_open
-        .filter(|policy| free && !policy.no_cookie && policy.pending.has_room().is_ok())
-        .is_some_and(|policy| policy.verifier().claim(first))
-}
-
 /// Like [`admit`], for a SYN whose payload begins with a credential block. A cookie in the same SYN is
 /// ignored. A request for a cookie is answered.
 fn admit_block(

@@ -58,16 +58,16 @@ impl Offered {
     }
 }
 
-/// Whether the one-time credential of a SYN was claimed for it, while the SYN waited for the ACK that activates the
-/// credential: see [`Verifier::claim`].
+/// Whether a SYN has used up its one-time credential before, and waited for the ACK that activates the credential: see
+/// [`Verifier::redeem_claimed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claim {
-    /// It was not.
+    /// It has not.
     #[default]
     None,
-    /// It was, a moment ago.
+    /// It has, a moment ago.
     Held,
-    /// It was, so long ago that the client may have sent the data otherwise: the claim counts no more.
+    /// It has, so long ago that the client may have sent the data otherwise: the claim counts no more.
     Lapsed,
 }
 
@@ -119,16 +119,9 @@ pub trait Verifier {
         Redemption::No(Reason::Policy)
     }
 
-    /// Uses up the credential of `first` if only the handshake in which it was granted has to be completed, and nothing
-    /// else is missing. The first flight may then wait for that, and is accepted by [`Verifier::redeem_claimed`]; any
-    /// copy of it is refused from now on. Stacks that share a link need this: the ACK of that handshake may be on its
-    /// way to another one of them.
-    fn claim(&self, _first: &FirstFlight<'_>) -> bool {
-        false
-    }
-
-    /// Like [`Verifier::redeem`], for the one first flight that has claimed its credential: `Yes` if the handshake in
-    /// which the credential was granted is complete now.
+    /// Like [`Verifier::redeem`], for the first flight for which that said [`Reason::NotActive`], which used the credential
+    /// up: `Yes` if the handshake in which the credential was granted is complete now. Stacks that share a link ask again,
+    /// because the ACK of that handshake may have been on its way to another one of them.
     fn redeem_claimed(&self, _serial: Serial) -> Redemption {
         Redemption::No(Reason::Policy)
     }

@@ -39,7 +39,7 @@ mod serial;
 mod source;
 pub mod store;
 
-pub use admission::{Admission, Policies, Work, admit, claim, spoil};
+pub use admission::{Admission, Policies, Work, admit, spoil};
 pub use bucket::Bucket;
 pub use cookie::{CookieScheme, Scheme};
 pub use cookie_key::{CookieKey, KeyParseError};

@@ -212,17 +212,6 @@ impl Verifier for OneTimeCookies {
         }
     }
 
-    fn claim(&self, first: &FirstFlight<'_>) -> bool {
-        let Presented::FastOpen(FastOpen::Cookie(_, cookie)) = first.presented else { return false };
-        // The members of a farm with a store hear of the activation from the store.
-        !matches!(self.farm, Farm::Shared)
-            && self
-                .keys
-                .iter()
-                .find_map(|keys| keys.open(&first.flow, cookie))
-                .is_some_and(|serial| self.serials.claim(serial))
-    }
-
     fn redeem_claimed(&self, serial: Serial) -> Redemption {
         match self.serials.is_active(serial) {
             true => Redemption::Yes,

@@ -8,6 +8,7 @@
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
+use crate::server::syn::Syn;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -120,7 +121,7 @@ pub struct Misdirected<'a> {
 /// times, all stacks of a group together handle this many SYNs that go round.
 const ROUNDS_WITHIN: Duration = Duration::from_millis(10);
 const MOST_HOPS: usize = 1000;
-/// The longest packet that goes round. First flights that are not put together from fragments are shorter.
+/// The most data of a SYN that goes round, bytes. Only first flights in jumbo frames or fragments have more.
 const LONGEST_ROUND: usize = 2048;
 /// How long a SYN may be on its way round. It is less than the time after which a client sends its data in another way
 /// ([`DetectConfig`](crate::DetectConfig)); later, its data could run twice.
@@ -132,6 +133,8 @@ pub(crate) struct Shard {
     pub config: ShardConfig,
     /// Of the packet that is handled now.
     pub visits: Visits,
+    /// It goes round all stacks.
+    goes_round: bool,
     /// Rounds that began since then.
     rounds: usize,
     rounds_since: Instant,
@@ -146,6 +149,7 @@ impl Shard {
         Self {
             config,
             visits: Visits::default(),
+            goes_round: false,
             rounds: 0,
             rounds_since: Instant::ZERO,
             bytes: Vec::new(),
@@ -184,13 +188,9 @@ impl Shard {
         self.config.count() > 1 && self.rounds < (MOST_HOPS / hops).max(1)
     }
 
-    fn has_room(&self, packet: &[u8]) -> bool {
-        self.bytes.len() + packet.len() <= MOST_BYTES
-    }
-
     /// Keeps a packet for `shard`. False if there is no room.
     fn push(&mut self, shard: usize, visits: Visits, packet: &[u8]) -> bool {
-        let fits = self.has_room(packet);
+        let fits = self.bytes.len() + packet.len() <= MOST_BYTES;
         if fits {
             self.bytes.extend_from_slice(packet);
             self.waiting.push_back((shard as u16, visits, packet.len()));
@@ -220,24 +220,32 @@ impl Flows {
         count < 2 * shard.config.count() && self.hand_to(next, visits, packet)
     }
 
-    /// Whether [`Flows::send_round`] may be called.
-    #[inline]
-    pub(crate) fn may_send_round(&mut self, packet: &[u8], now: Instant) -> bool {
+    /// A client may show a one-time cookie as soon as it has acknowledged the handshake in which it got it. If that ACK
+    /// waits in the queue of another stack, the SYN overtakes it. Then the SYN goes round all stacks, twice, and is judged
+    /// again: each stack handles what it received before, and what the others hand to it, so an ACK that came earlier than
+    /// the SYN, at any queue, is handled within two rounds. Returns whether this SYN does.
+    #[cold]
+    pub(crate) fn begins_round(&mut self, syn: &Syn<'_>) -> bool {
         let Some(shard) = &mut self.shard else { return false };
-        shard.visits.count == 0
-            && packet.len() <= LONGEST_ROUND
-            && shard.has_room(packet)
-            && shard.has_round(now)
+        // In the place of a TIME-WAIT it would lose what it knows of that.
+        let goes = shard.visits.count == 0
+            && syn.above.is_none()
+            && syn.segment.payload.len() <= LONGEST_ROUND
+            && shard.has_round(syn.now);
+        shard.rounds += usize::from(goes);
+        shard.goes_round = goes;
+        goes
     }
 
-    /// Sends a SYN of this stack round all stacks, twice. Each handles what it received before, and what the others hand to
-    /// it: an ACK that came earlier than the SYN, at any queue, is handled within two rounds. Returns whether it is on
-    /// its way.
-    pub(crate) fn send_round(&mut self, packet: &[u8], now: Instant) -> bool {
-        let Some(shard) = &mut self.shard else { return false };
-        shard.rounds += 1;
-        let (next, visits) = shard.next();
-        self.hand_to(next, Visits { left: now, ..visits }, packet)
+    /// Sends the packet that was handled now round, if its SYN [begins a round](Self::begins_round).
+    #[inline]
+    pub(crate) fn send_round(&mut self, packet: &[u8], now: Instant) {
+        if let Some(shard) = &mut self.shard
+            && core::mem::take(&mut shard.goes_round)
+        {
+            let (next, visits) = shard.next();
+            self.hand_to(next, Visits { left: now, ..visits }, packet);
+        }
     }
 
     /// Whether the SYN that is handled now is back from its way round, and in time.

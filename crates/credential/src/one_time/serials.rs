@@ -163,22 +163,8 @@ impl SerialTable {
         }
     }
 
-    /// Uses `serial` up if it was issued here, and is neither activated nor used yet. Of all attempts to claim or redeem
-    /// it, at most one succeeds. Who has claimed it may use it when it [is active](Self::is_active).
-    #[must_use]
-    pub fn claim(&self, serial: Serial) -> bool {
-        if self.foreign || serial.issuer() != self.issuer || !self.remembers(serial.counter()) {
-            return false;
-        }
-        let Some((word, shift)) = self.slot(serial.counter()) else { return false };
-        let change = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
-            (bits >> shift & (ACTIVE | USED) == 0).then_some(bits | USED << shift)
-        });
-        // The place may have gone to a newer serial in the meantime. That serial is now lost.
-        change.is_ok() && self.remembers(serial.counter())
-    }
-
-    /// Whether `serial` was issued here, and the handshake in which it was granted is complete.
+    /// Whether `serial` was issued here, and the handshake in which it was granted is complete. For whom
+    /// [`SerialTable::redeem`] said [`Redeemed::NotActive`], and for nobody else, it is good then.
     #[must_use]
     pub fn is_active(&self, serial: Serial) -> bool {
         let bits = self.slot(serial.counter()).map(|(word, shift)| word.load(Ordering::Acquire) >> shift);

@@ -11,9 +11,7 @@ use crate::server::parked::Parked;
 use crate::server::syn::{Admitted, COOKIE_TAIL, Syn, first_flight, is_first_syn, policies};
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
-use firstflight_credential::{
-    Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, claim, spoil,
-};
+use firstflight_credential::{Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, spoil};
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::Status;
@@ -33,6 +31,8 @@ pub(crate) enum Verdict {
     Handshake { reason: Reason, grant: Option<Grant>, refused: Option<Refused> },
     /// Its first flight is accepted.
     Accepted(Admitted),
+    /// Its one-time cookie is used up and not active yet. It goes round the stacks of the group, and is judged again.
+    GoesRound,
     /// It waits for a verdict.
     Parked { work: Work, grant: Option<Grant>, place: Place },
 }
@@ -65,8 +65,8 @@ impl Room {
         }
     }
 
-    /// Whether a first flight may be accepted.
-    pub(crate) fn takes_first_flights(&self) -> bool {
+    /// Whether there is room for a first flight that a front delivered.
+    pub(crate) fn takes_relayed(&self) -> bool {
         self.full.is_none() && !self.pressed && !self.tail
     }
 }
@@ -118,6 +118,9 @@ impl Server {
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
             Admission::Accept { grant, place } => Verdict::Accepted(Admitted::directly(grant, place)),
             Admission::Pending { work, grant, place } => Verdict::Parked { work, grant, place },
+            Admission::Fallback { reason: Reason::NotActive, .. } if flows.begins_round(syn) => {
+                Verdict::GoesRound
+            }
             Admission::Fallback { reason, grant, tell, refused } => {
                 self.tell(tell);
                 self.limited(flows, index, reason);
@@ -132,18 +135,6 @@ impl Server {
         }
     }
 
-    /// Whether the cookie of this SYN, which opens a connection, waits for an ACK that another stack of the group may have.
-    /// If so, the cookie is used up, and only this SYN may still be accepted.
-    pub(crate) fn claims(&self, flows: &Flows, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
-        let listener = self.listeners.find(key).and_then(|index| self.listeners.at(index));
-        let Some(listener) = listener.filter(|listener| Room::of(listener, flows, now).takes_first_flights())
-        else {
-            return false;
-        };
-        let fast_open = segment.options.fast_open();
-        claim(policies(&listener.config), &first_flight(key, segment, fast_open.as_ref()))
-    }
-
     /// Does what was decided about a SYN. Returns the connection that it opens, whose news are to be taken.
     #[inline(always)]
     pub(crate) fn carry_out(&mut self, flows: &mut Flows, syn: &Syn<'_>, verdict: Verdict) -> Option<u32> {
@@ -154,6 +145,7 @@ impl Server {
             }
             Verdict::Parked { work, grant, place } => return self.park(flows, syn, work, grant, place),
             Verdict::Dropped(reason) => flows.journal.drop_packet(reason),
+            Verdict::GoesRound => {}
             Verdict::Waits => flows.journal.drop_packet(Drop::AlreadyParked),
             Verdict::Cookie => self.answer_with_cookie(flows, syn),
             Verdict::Forged(refused) => self.answer_forged(flows, syn, refused),

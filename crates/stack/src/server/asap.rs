@@ -82,7 +82,7 @@ impl Server {
         let clock = flows.clock_at(now);
         let listener = self.parked.listener(id).and_then(|id| self.listeners.get(id));
         let Some(listener) = listener else { return };
-        if self.parked.is_relayed(id) && !Room::of(listener, flows, now).takes_first_flights() {
+        if self.parked.is_relayed(id) && !Room::of(listener, flows, now).takes_relayed() {
             drop(self.parked.take(id));
             return dropped_relayed(flows);
         }

@@ -62,7 +62,7 @@ impl Server {
             || self.parked.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
         // This is checked again before the request is used up.
-        if !Room::of(self.listeners.at(index)?, flows, now).takes_first_flights() {
+        if !Room::of(self.listeners.at(index)?, flows, now).takes_relayed() {
             return None;
         }
         let mut first = first_flight(&key, &segment, None);

@@ -68,7 +68,7 @@ impl Server {
         now: Instant,
     ) {
         let room = self.listeners.get(parked.listener).map(|listener| Room::of(listener, flows, now));
-        let taken = result == JobResult::Accept && room.as_ref().is_some_and(Room::takes_first_flights);
+        let taken = result == JobResult::Accept && room.as_ref().is_some_and(Room::takes_relayed);
         if parked.relayed.is_some() && !taken {
             return dropped_relayed(flows);
         }

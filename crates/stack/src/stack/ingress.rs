@@ -76,24 +76,13 @@ impl Stack {
             None if self.flows.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
                 let key = { key };
-                if !self.flows.pass_on(&key, packet) && !self.overtakes(&key, &segment, packet, now) {
+                if !self.flows.pass_on(&key, packet) {
                     self.handle_new(&key, hash, &segment, now);
+                    self.flows.send_round(packet, now);
                 }
             }
             None => {}
         }
-    }
-
-    /// A client may show a one-time cookie as soon as it has acknowledged the handshake in which it got it. If that
-    /// ACK waits in the queue of another stack, the SYN overtakes it. Then the SYN claims the cookie, goes round all
-    /// stacks and comes back behind the ACK. Returns whether it is on its way.
-    #[inline]
-    fn overtakes(&mut self, key: &FlowKey, segment: &Segment<'_>, packet: &[u8], now: Instant) -> bool {
-        self.flows.may_send_round(packet, now)
-            && is_first_syn(segment)
-            && !segment.payload.is_empty()
-            && self.server.claims(&self.flows, key, segment, now)
-            && self.flows.send_round(packet, now)
     }
 
     /// Handles a packet without a TCP segment.
@@ -425,11 +414,9 @@ impl Stack {
                 let hash = self.flows.hasher.hash(&key);
                 match self.flows.find_hashed(hash, &key) {
                     Some(index) => self.deliver(index, &segment, now),
-                    None if self.flows.comes_from_another(&key)
-                        && !self.flows.pass_on(&key, packet)
-                        && !self.overtakes(&key, &segment, packet, now) =>
-                    {
+                    None if self.flows.comes_from_another(&key) && !self.flows.pass_on(&key, packet) => {
                         self.handle_new(&key, hash, &segment, now);
+                        self.flows.send_round(packet, now);
                     }
                     None => {}
                 }

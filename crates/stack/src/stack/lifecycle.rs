@@ -110,7 +110,7 @@ impl Stack {
             slot = again;
         }
         if unlikely(core::mem::take(&mut slot.granted)) {
-            if slot.conn.is_reset_with_proof() {
+            if slot.conn.has_reset_acknowledged_syn() {
                 // The cookie has arrived where it was sent to, which is all that its activation needs.
                 self.server.activate(index);
             } else {

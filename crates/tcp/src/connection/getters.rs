@@ -210,8 +210,8 @@ impl Connection {
     /// answer a SYN-ACK with a RST that acknowledges nothing (RFC 9293 §3.10.7.1), but some firewalls acknowledge
     /// the SYN. So this does not prove that the client wanted the connection.
     #[must_use]
-    pub fn is_reset_with_proof(&self) -> bool {
-        self.facts.reset_proves
+    pub fn has_reset_acknowledged_syn(&self) -> bool {
+        self.facts.reset_acknowledged_syn
     }
 
     /// Retransmission timeouts in a row without progress.

@@ -148,8 +148,8 @@ struct Facts {
     peer_ahead: bool,
     /// A RST had a number beyond what was received, and was challenged.
     reset_ahead: bool,
-    /// See [`Connection::is_reset_with_proof`].
-    reset_proves: bool,
+    /// See [`Connection::has_reset_acknowledged_syn`].
+    reset_acknowledged_syn: bool,
     /// Data arrived that could not be taken in order, or that the application will not read.
     other_data: bool,
     /// A tail loss probe (RFC 8985 §7.3) left, and no round-trip time was measured since.

@@ -312,7 +312,8 @@ impl Connection {
         //= rfc5961 3.2-a 4.2-c
         //= rfc9293 MUST-11
         let refused = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous);
-        self.facts.reset_proves = matches!(self.state, State::SynRcvd(_)) && self.acknowledges_syn(segment);
+        self.facts.reset_acknowledged_syn =
+            matches!(self.state, State::SynRcvd(_)) && self.acknowledges_syn(segment);
         self.die(if refused { CloseReason::Refused } else { CloseReason::Reset }, pool);
         Disposition::Processed
     }
