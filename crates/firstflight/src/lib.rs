@@ -68,6 +68,7 @@ mod jobs;
 pub mod kernel;
 pub mod keys;
 mod lazy;
+mod lingering;
 mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -109,6 +110,7 @@ pub use firstflight_tcp as tcp;
 pub use firstflight_verifier as verifier;
 pub use firstflight_wire as wire;
 pub use lazy::{LazyStream, ReplaySafety};
+pub use lingering::Lingering;
 pub use listener::Listener;
 pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};

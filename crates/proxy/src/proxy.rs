@@ -10,7 +10,7 @@ use crate::shared::{Held, Shared, Stopping};
 use crate::socks;
 use crate::tunnel::{Near, Tunnel};
 use bytes::Bytes;
-use firstflight::{Authority, Client};
+use firstflight::{Authority, Client, Lingering};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -239,7 +239,7 @@ async fn serve_http(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
         .max_buf_size(limits.head)
         .max_headers(limits.fields)
         .half_close(true)
-        .serve_connection(TokioIo::new(tcp), service)
+        .serve_connection(TokioIo::new(Lingering::new(tcp)), service)
         .with_upgrades();
     tokio::pin!(connection);
     let mut draining = std::pin::pin!(site.shared.stopping(Stopping::Draining));
@@ -300,8 +300,8 @@ impl Site {
 
 /// The connection of an upgrade.
 fn taken(upgraded: Upgraded) -> Option<Near> {
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
-    Some(Near { tcp: parts.io.into_inner(), read: parts.read_buf })
+    let parts = upgraded.downcast::<TokioIo<Lingering<TcpStream>>>().ok()?;
+    Some(Near { tcp: parts.io.into_inner().into_inner(), read: parts.read_buf })
 }
 
 async fn serve_socks(shared: &Arc<Shared>, mut tcp: TcpStream, _held: &Held) {

@@ -2,6 +2,7 @@
 
 use super::framing::Framing;
 use crate::client::Client;
+use firstflight::Lingering;
 use firstflight_tls::TlsStream;
 use std::future::poll_fn;
 use std::io;
@@ -38,15 +39,50 @@ impl Io {
 /// Passes a call on to the stream inside.
 macro_rules! forward {
     ($io:expr, $cx:ident, $call:ident($($argument:expr),*)) => {
-        match $io {
+        match $io.get_mut() {
             Io::Plain(client) => Pin::new(client).$call($cx, $($argument),*),
             Io::Tls(stream) => Pin::new(&mut **stream).$call($cx, $($argument),*),
         }
     };
 }
 
+impl AsyncRead for Io {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        forward!(self, cx, poll_read(buf))
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        forward!(self, cx, poll_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        forward!(self, cx, poll_write_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(client) => client.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        forward!(self, cx, poll_flush())
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        forward!(self, cx, poll_shutdown())
+    }
+}
+
 struct Inner {
-    io: Io,
+    io: Lingering<Io>,
     /// Bytes that hyper has read.
     read: u64,
     /// Bytes that a proxy in front marked as early.
@@ -74,7 +110,7 @@ pub(super) fn share(io: Io, marked: u32, patience: Duration) -> (ForHyper, Watch
     let (confirmed, told) = watch::channel((!io.is_early()).then_some(true));
     // TLS proves more than the proxy can know.
     let marked = if matches!(io, Io::Tls(_)) { 0 } else { u64::from(marked) };
-    let framing = Framing::default();
+    let (io, framing) = (Lingering::new(io), Framing::default());
     let inner = Inner { io, read: 0, marked, confirmed, framing, patience, stalled: None };
     let inner = Arc::new(Mutex::new(inner));
     (ForHyper(Arc::clone(&inner)), Watch { inner, confirmed: told })
@@ -88,7 +124,7 @@ impl Watch {
     /// Whether a request that was just read may be a copy of another connection's first flight.
     pub(super) fn is_early(&self) -> bool {
         let inner = lock(&self.inner);
-        inner.is_marked() || (*self.confirmed.borrow() != Some(true) && inner.io.is_early())
+        inner.is_marked() || (*self.confirmed.borrow() != Some(true) && inner.io.get_ref().is_early())
     }
 
     /// Whether it can be known later that it is none. A proxy that marked bytes does not tell.
@@ -103,12 +139,14 @@ impl Watch {
 
     /// What follows on this connection is another protocol.
     pub(super) fn switches(&self) {
-        lock(&self.inner).framing.stop();
+        let mut inner = lock(&self.inner);
+        inner.framing.stop();
+        inner.io.stop();
     }
 
     /// Bytes that came early: of the first flight, with TLS its early data.
     pub(super) fn early_bytes(&self) -> u64 {
-        match &lock(&self.inner).io {
+        match lock(&self.inner).io.get_ref() {
             Io::Plain(client) => u64::from(client.about().early_bytes),
             Io::Tls(stream) => stream.early_bytes(),
         }
@@ -143,7 +181,7 @@ impl Inner {
             Some(false) => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
             None => {}
         }
-        let result = std::task::ready!(self.io.poll_confirmed(cx));
+        let result = std::task::ready!(self.io.get_mut().poll_confirmed(cx));
         self.confirmed.send_replace(Some(result.is_ok()));
         Poll::Ready(result)
     }
@@ -172,12 +210,12 @@ impl AsyncRead for ForHyper {
         }
         let before = buf.filled().len();
         match inner.marked.saturating_sub(inner.read) {
-            0 => std::task::ready!(forward!(&mut inner.io, cx, poll_read(buf)))?,
+            0 => std::task::ready!(Pin::new(&mut inner.io).poll_read(cx, buf))?,
             // What is marked is read alone, so that it is clear which requests are in it.
             left => {
                 let most = buf.remaining().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let mut part = ReadBuf::new(buf.initialize_unfilled_to(most));
-                std::task::ready!(forward!(&mut inner.io, cx, poll_read(&mut part)))?;
+                std::task::ready!(Pin::new(&mut inner.io).poll_read(cx, &mut part))?;
                 let count = part.filled().len();
                 buf.advance(count);
             }
@@ -192,7 +230,7 @@ impl AsyncRead for ForHyper {
 impl AsyncWrite for ForHyper {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = lock(&self.0);
-        let result = forward!(&mut inner.io, cx, poll_write(bytes));
+        let result = Pin::new(&mut inner.io).poll_write(cx, bytes);
         inner.watch_stall(cx, result)
     }
 
@@ -202,26 +240,23 @@ impl AsyncWrite for ForHyper {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut inner = lock(&self.0);
-        let result = forward!(&mut inner.io, cx, poll_write_vectored(bufs));
+        let result = Pin::new(&mut inner.io).poll_write_vectored(cx, bufs);
         inner.watch_stall(cx, result)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &lock(&self.0).io {
-            Io::Plain(client) => client.is_write_vectored(),
-            Io::Tls(stream) => stream.is_write_vectored(),
-        }
+        lock(&self.0).io.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.0);
-        let result = forward!(&mut inner.io, cx, poll_flush());
+        let result = Pin::new(&mut inner.io).poll_flush(cx);
         inner.watch_stall(cx, result)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.0);
-        let result = forward!(&mut inner.io, cx, poll_shutdown());
+        let result = Pin::new(&mut inner.io).poll_shutdown(cx);
         inner.watch_stall(cx, result)
     }
 }

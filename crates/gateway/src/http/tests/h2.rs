@@ -9,6 +9,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
+use std::time::Duration;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -205,6 +206,49 @@ async fn a_drain_sends_goaway_twice() {
         }
     }
     assert_eq!(last, [(1 << 31) - 1, 0]);
+}
+
+/// A client of HTTP/2 always sends behind its request: a WINDOW_UPDATE for the response, an answer to a PING. See
+/// `a_client_that_sends_after_the_end_gets_the_whole_response`.
+#[tokio::test]
+async fn a_drain_loses_nothing_of_a_response() {
+    const LARGE: usize = 2_000_000;
+    let (mut client, backend, place) = pair("", "").await;
+    let window = [&[0, 4][..], &(1u32 << 30).to_be_bytes()].concat();
+    let opening = [
+        PREFACE,
+        &frame(SETTINGS, 0, 0, &window),
+        &frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()),
+        &frame(HEADERS, END_HEADERS | END_STREAM, 1, &fields(2)),
+    ];
+    client.write_all(&opening.concat()).await.unwrap();
+    let mut far = backend.accept().await;
+    head(&mut far).await;
+    place.drain.send_replace(true);
+    loop {
+        let (kind, flags, body) = next(&mut client).await.unwrap();
+        if kind == PING && flags & ACK == 0 {
+            client.write_all(&frame(PING, ACK, 0, &body)).await.unwrap();
+            break;
+        }
+    }
+    send(&mut far, &format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n{}", "x".repeat(LARGE))).await;
+    place.lines(1).await;
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.write_all(&frame(PING, 0, 0, &[0; 8])).await.unwrap();
+    }
+    let mut count = 0;
+    while let Some((kind, flags, body)) = next(&mut client).await {
+        if kind == DATA {
+            count += body.len();
+        }
+        if kind == DATA && flags & END_STREAM != 0 {
+            assert_eq!(count, LARGE);
+            return;
+        }
+    }
+    panic!("the response ended after {count} bytes");
 }
 
 /// A service of gRPC: HTTP/2 without TLS, and trailers.

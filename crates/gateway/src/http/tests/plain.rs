@@ -97,10 +97,8 @@ async fn a_request_with_two_lengths_is_refused_and_ends_its_connection() {
         let (mut client, backend, _place) = pair("", "").await;
         let smuggled = "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
         send(&mut client, &format!("POST / HTTP/1.1\r\nHost: a\r\n{lengths}\r\n\r\n{smuggled}")).await;
-        let mut answer = Vec::new();
-        // What follows is thrown away, perhaps with a RST.
-        let _ = client.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
         let next = tokio::time::timeout(Duration::from_millis(100), backend.accept()).await;
@@ -158,6 +156,40 @@ async fn limits_have_their_status() {
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).await.unwrap();
     assert!(!rest.starts_with(b"HTTP/1.1 200"), "a request without an end was answered");
+}
+
+/// Bytes of a response that wait in the gateway's host for a client that does not read.
+const LARGE: usize = 2_000_000;
+
+/// RFC 9112 §9.6: a host answers what comes for a connection that its program has closed with a RST, and throws away what it
+/// has not yet sent.
+#[tokio::test]
+async fn a_client_that_sends_after_the_end_gets_the_whole_response() {
+    let (mut client, backend, place) = pair("", "").await;
+    send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    let mut far = backend.accept().await;
+    head(&mut far).await;
+    send(&mut far, &format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n{}", "x".repeat(LARGE))).await;
+    head(&mut client).await;
+    place.lines(1).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    send(&mut client, "GET / HTTP/1.1\r\n").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer.len(), LARGE);
+}
+
+#[tokio::test]
+async fn a_client_reads_why_its_upload_was_refused() {
+    let (mut client, _backend, _place) = pair("max_body = 3", "").await;
+    send(&mut client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n").await;
+    // As many clients do, it sends everything before it reads.
+    send(&mut client, &"x".repeat(4_000_000)).await;
+    let mut answer = String::new();
+    client.shutdown().await.unwrap();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
 #[tokio::test]
