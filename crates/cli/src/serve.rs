@@ -32,9 +32,7 @@ use crate::stop::Stop;
 use clap::ArgGroup;
 use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
-use firstflight::{
-    Config, Endpoint, Lingering, ListenConfig, Listener, Sharding, SharedStore, Stream, Workers,
-};
+use firstflight::{Config, Endpoint, ListenConfig, Listener, Sharding, SharedStore, Stream, Workers};
 use firstflight_dns::service::FrontHandle;
 use firstflight_redis::RedisStore;
 use futures_util::FutureExt;
@@ -462,7 +460,7 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
         .max_buf_size(readers::HTTP_BUFFER)
         // A client may close its sending direction after its request and still read the response.
         .half_close(true)
-        .serve_connection(TokioIo::new(Lingering::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
         let ended = connection.await;

@@ -3,7 +3,6 @@
 use crate::gateway::{Shown, publish};
 use crate::metrics;
 use bytes::Bytes;
-use firstflight::Lingering;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -84,7 +83,7 @@ async fn answer(stream: TcpStream, shown: Shown) {
         .half_close(true)
         // One question for each connection: one that stays open would keep its place.
         .keep_alive(false)
-        .serve_connection(TokioIo::new(Lingering::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
         tracing::debug!(%error, "a question ended");
     }

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use bytes::Bytes;
-use firstflight::Lingering;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -92,7 +91,7 @@ async fn answer(stream: TcpStream, source: Arc<Source>) {
         .half_close(true)
         // One scrape per connection: a connection that stays open would keep its place.
         .keep_alive(false)
-        .serve_connection(TokioIo::new(Lingering::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
         tracing::debug!(%error, "a scrape ended");
     }
