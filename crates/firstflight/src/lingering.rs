@@ -22,8 +22,8 @@ const CHUNK: usize = 4096;
 /// refused, a further request, or the WINDOW_UPDATE of HTTP/2 for the response itself.
 ///
 /// `poll_shutdown` first closes the sending direction. Then it reads until the client closes too, and throws away what comes.
-/// It ends when the client sends nothing for five seconds, and after thirty seconds in any case. hyper calls it before it
-/// drops a connection.
+/// It ends when the client sends nothing for five seconds, and thirty seconds after it began in any case. hyper calls it when
+/// a connection ends in order, but not after a request for an upgrade, even a refused one.
 ///
 /// Connections that go on in one direction after the other has ended, as tunnels do, must not lose data:
 /// [`Lingering::stop`].
@@ -69,6 +69,11 @@ impl<S> Lingering<S> {
     /// From now on, a shutdown only closes the sending direction.
     pub fn stop(&mut self) {
         self.state = State::Off;
+    }
+
+    /// Whether the sending direction is closed, and the peer's is waited for.
+    pub const fn is_lingering(&self) -> bool {
+        matches!(self.state, State::Closing(_))
     }
 
     /// The stream.

@@ -257,6 +257,10 @@ impl AsyncWrite for ForHyper {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.0);
         let result = Pin::new(&mut inner.io).poll_shutdown(cx);
+        if inner.io.is_lingering() {
+            // It has bounds of its own. The client has taken everything that the system would take.
+            return result;
+        }
         inner.watch_stall(cx, result)
     }
 }

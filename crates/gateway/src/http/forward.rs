@@ -408,11 +408,11 @@ fn finish(
     let Answer { mut response, opened } = answer;
     let Opened { sender, lease, .. } = opened;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        context.watch.switches();
         let Some((_, on_client)) = ask.tunnel else {
             metrics::backend_failed(lease.backend(), "unasked-upgrade");
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
         };
+        context.watch.switches();
         let protocol = headers::upgrade(response.headers());
         let on_backend = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();

@@ -212,7 +212,7 @@ async fn a_drain_sends_goaway_twice() {
 /// `a_client_that_sends_after_the_end_gets_the_whole_response`.
 #[tokio::test]
 async fn a_drain_loses_nothing_of_a_response() {
-    const LARGE: usize = 2_000_000;
+    const LARGE: usize = 1_000_000;
     let (mut client, backend, place) = pair("", "").await;
     let window = [&[0, 4][..], &(1u32 << 30).to_be_bytes()].concat();
     let opening = [

@@ -159,7 +159,7 @@ async fn limits_have_their_status() {
 }
 
 /// Bytes of a response that wait in the gateway's host for a client that does not read.
-const LARGE: usize = 2_000_000;
+const LARGE: usize = 1_000_000;
 
 /// RFC 9112 §9.6: a host answers what comes for a connection that its program has closed with a RST, and throws away what it
 /// has not yet sent.
@@ -218,6 +218,22 @@ async fn a_switch_of_protocols_makes_a_tunnel() {
     let lines = place.lines(2).await;
     let tunnel = lines.iter().find(|line| line["event"] == "connection").unwrap();
     assert_eq!((&tunnel["bytes_in"], &tunnel["bytes_out"]), (&4.into(), &8.into()));
+}
+
+#[tokio::test]
+async fn a_tunnel_whose_backend_ends_first_still_takes_what_the_client_sends() {
+    let (mut client, backend, _place) = pair("", "").await;
+    send(&mut client, "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        .await;
+    let mut far = backend.accept().await;
+    head(&mut far).await;
+    send(&mut far, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        .await;
+    head(&mut client).await;
+    far.shutdown().await.unwrap();
+    assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
+    send(&mut client, "late").await;
+    assert_eq!(exactly(&mut far, 4).await, b"late");
 }
 
 #[tokio::test]
