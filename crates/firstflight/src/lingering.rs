@@ -71,6 +71,11 @@ impl<S> Lingering<S> {
         self.state = State::Off;
     }
 
+    /// Whether a shutdown would begin the stages.
+    pub const fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
     /// Whether the sending direction is closed, and the peer's is waited for.
     pub const fn is_lingering(&self) -> bool {
         matches!(self.state, State::Closing(_))

@@ -239,7 +239,7 @@ async fn drive<C, E>(
                 if let Err(error) = result {
                     tracing::debug!(%peer, %error, "a connection ended");
                 }
-                return;
+                break;
             }
             () = drained(&mut draining), if phase == Phase::Open => {
                 // HTTP/2 says which requests it takes. HTTP/1.1 says with its next response that it ends.
@@ -265,6 +265,7 @@ async fn drive<C, E>(
             },
         }
     }
+    context.watch.close().await;
 }
 
 #[cfg(test)]

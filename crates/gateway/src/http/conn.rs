@@ -144,6 +144,22 @@ impl Watch {
         inner.io.stop();
     }
 
+    /// Closes the connection that hyper has left. hyper drops it without a shutdown after a request for an upgrade that was
+    /// refused, for example.
+    pub(super) async fn close(&self) {
+        let closed = poll_fn(|cx| {
+            let mut inner = lock(&self.inner);
+            match inner.io.is_open() || inner.io.is_lingering() {
+                true => inner.poll_shutdown(cx),
+                // hyper did it, the client has gone, or it is a tunnel now.
+                false => Poll::Ready(Ok(())),
+            }
+        });
+        if let Err(error) = closed.await {
+            tracing::debug!(%error, "a connection was not closed in order");
+        }
+    }
+
     /// Bytes that came early: of the first flight, with TLS its early data.
     pub(super) fn early_bytes(&self) -> u64 {
         match lock(&self.inner).io.get_ref() {
@@ -184,6 +200,15 @@ impl Inner {
         let result = std::task::ready!(self.io.get_mut().poll_confirmed(cx));
         self.confirmed.send_replace(Some(result.is_ok()));
         Poll::Ready(result)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.io).poll_shutdown(cx);
+        if self.io.is_lingering() {
+            // It has bounds of its own. The client has taken everything that the system would take.
+            return result;
+        }
+        self.watch_stall(cx, result)
     }
 
     /// Gives up a client that takes nothing.
@@ -255,12 +280,6 @@ impl AsyncWrite for ForHyper {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut inner = lock(&self.0);
-        let result = Pin::new(&mut inner.io).poll_shutdown(cx);
-        if inner.io.is_lingering() {
-            // It has bounds of its own. The client has taken everything that the system would take.
-            return result;
-        }
-        inner.watch_stall(cx, result)
+        lock(&self.0).poll_shutdown(cx)
     }
 }

@@ -182,14 +182,18 @@ async fn a_client_that_sends_after_the_end_gets_the_whole_response() {
 
 #[tokio::test]
 async fn a_client_reads_why_its_upload_was_refused() {
-    let (mut client, _backend, _place) = pair("max_body = 3", "").await;
-    send(&mut client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n").await;
-    // As many clients do, it sends everything before it reads.
-    send(&mut client, &"x".repeat(4_000_000)).await;
-    let mut answer = String::new();
-    client.shutdown().await.unwrap();
-    client.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    // hyper ends connections on which an upgrade was asked for in another way.
+    for more in ["", "Connection: Upgrade\r\nUpgrade: h2c\r\n"] {
+        let (mut client, _backend, _place) = pair("max_body = 3", "").await;
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n{more}\r\n");
+        send(&mut client, &head).await;
+        // As many clients do, it sends everything before it reads.
+        send(&mut client, &"x".repeat(4_000_000)).await;
+        let mut answer = String::new();
+        client.shutdown().await.unwrap();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{more}: {answer}");
+    }
 }
 
 #[tokio::test]
