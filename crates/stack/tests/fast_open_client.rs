@@ -306,6 +306,31 @@ fn a_reset_of_a_plain_syn_behind_a_first_flight_is_refused() {
     assert_eq!(p.reason(id), Some(CloseReason::Refused));
 }
 
+/// The first answer came late, as on a busy host, and the second one at once. The second one could be a copy of the
+/// first, so the SYN is sent again, and the third answer is believed.
+#[test]
+fn a_second_refusal_that_comes_sooner_than_the_first_is_not_ignored_for_good() {
+    for (late, known) in [(1, true), (12, true), (1, false), (12, false), (450, false)] {
+        let mut p = if known { primed() } else { Peer::new() };
+        let id = p.connect(DATA, true);
+        let first = p.expect().is_syn();
+        assert!(first.fast_open.is_some());
+        p.pass(late);
+        p.send(seg().rst().ack(1 + first.data.len() as u32));
+        p.expect().is_syn().empty().no_fast_open();
+        p.send(seg().rst().ack(1));
+        p.send(seg().rst().ack(1));
+        p.pass(late.max(200) - 1);
+        p.quiet();
+        assert_eq!(p.state(id), StateName::SynSent, "{late} ms");
+        p.pass(5);
+        p.expect().is_syn().empty().no_fast_open();
+        p.send(seg().rst().ack(1));
+        assert_eq!(p.reason(id), Some(CloseReason::Refused), "{late} ms");
+        p.quiet();
+    }
+}
+
 /// A close right after the connect: the FIN waits for the handshake.
 #[test]
 fn close_after_a_first_flight() {

@@ -3,6 +3,7 @@
 use super::{Connection, Disposition};
 use crate::buffer::Pool;
 use crate::error::CloseReason;
+use crate::rtt::MIN_RTO;
 use crate::state::State;
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Segment};
@@ -68,8 +69,14 @@ impl Connection {
         if !self.config.retry_refused {
             return false;
         }
-        if syn.refused && (syn.pending || now - last_sent < syn.refused_after / 2) {
-            // It is too early for an answer to the plain SYN, so this is a copy of the first answer.
+        if syn.refused && syn.timeouts == 0 && (syn.pending || now - last_sent < syn.refused_after / 2) {
+            // It is early for an answer to the plain SYN, so this may be a copy of the first answer. But the first
+            // answer may also have come late, for example because this host was busy, and this is the second one. Then
+            // no other answer comes, so the SYN is soon sent again, and what answers then is believed.
+            if !syn.pending {
+                let again = last_sent + MIN_RTO.max(syn.refused_after);
+                self.timers.set(Timer::Retransmit, self.timers.at(Timer::Retransmit).min(again));
+            }
             return true;
         }
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
