@@ -38,7 +38,6 @@ pub(crate) struct Listening {
     pub(crate) grants_cookies: bool,
     pub(crate) endpoint: Option<Endpoint>,
     accepting: watch::Sender<bool>,
-    draining: watch::Sender<bool>,
     killed: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -125,17 +124,16 @@ impl Bound {
             alive,
             phases: Phases { draining: drains, killed: kills },
         };
-        let task = tokio::spawn(run(server, door, gone, stopped));
-        Listening { site, addresses, udp_port, grants_cookies, endpoint, accepting, draining, killed, task }
+        let task = tokio::spawn(run(server, door, draining, gone, stopped));
+        Listening { site, addresses, udp_port, grants_cookies, endpoint, accepting, killed, task }
     }
 }
 
 impl Listening {
     /// Stops to accept, and lets connections end within this time.
     pub(crate) async fn end(self, within: Duration) {
-        let Self { accepting, draining, killed, mut task, .. } = self;
+        let Self { accepting, killed, mut task, .. } = self;
         accepting.send_replace(false);
-        draining.send_replace(true);
         if tokio::time::timeout(within, &mut task).await.is_err() {
             killed.send_replace(true);
             let _ = task.await;
@@ -175,6 +173,7 @@ impl Door {
 async fn run(
     mut server: Server,
     door: Door,
+    draining: watch::Sender<bool>,
     mut gone: mpsc::Receiver<()>,
     mut accepting: watch::Receiver<bool>,
 ) {
@@ -206,6 +205,8 @@ async fn run(
         }
         tokio::time::sleep(PAUSE).await;
     }
+    // Connections are told to end only now: a client that opens another one at once must not come here again.
+    draining.send_replace(true);
     drop(door);
     // It ends when the last sender is gone.
     let _ = gone.recv().await;
