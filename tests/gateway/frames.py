@@ -78,6 +78,8 @@ class Connection:
         #: The last streams that GOAWAYs named.
         self.goaways = []
         self.settings = asyncio.Event()
+        #: Set by who asks.
+        self.has_answered = False
 
     @classmethod
     async def open(cls, host, port, tls=None):

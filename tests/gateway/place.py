@@ -74,14 +74,17 @@ class Visitors(Process):
         command = [sys.executable, script, f"127.0.0.1:{port}", *options]
         super().__init__(command, ns=place.ns, stdin=subprocess.PIPE)
 
-    def answered(self):
-        return max((record.get("answered", 0) for record in self.records()[-1:]), default=0)
+    def counted(self, what):
+        return max((record.get(what, 0) for record in self.records()[-1:]), default=0)
 
     def wait_for(self, more):
         """Waits until so many more requests have been answered."""
-        until = self.answered() + more
-        self.wait_until(lambda: self.answered() >= until or self.popen.poll() is not None, f"{more} answers", 120)
-        if self.popen.poll() is not None:
+        self.wait_until_counted("answered", self.counted("answered") + more)
+
+    def wait_until_counted(self, what, until):
+        running = lambda: self.popen.poll() is None
+        self.wait_until(lambda: self.counted(what) >= until or not running(), f"{until} {what}", 120)
+        if not running():
             raise AssertionError(f"the visitors ended: {self.text('err')}")
 
     def end(self):

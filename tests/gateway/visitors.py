@@ -38,6 +38,8 @@ class Visitors:
         self.stopped = asyncio.Event()
         self.counts = {"GET": collections.Counter(), "POST": collections.Counter()}
         self.goaways = collections.Counter()
+        #: Connections of HTTP/2 that have answered.
+        self.answering_h2 = 0
         self.failures = []
         self.number = 0
 
@@ -154,6 +156,9 @@ class Visitors:
                     self.counts[method]["refused"] += 1
                     continue
                 self.note(method, result, got, target)
+                if result == 200 and not connection.has_answered:
+                    connection.has_answered = True
+                    self.answering_h2 += 1
                 break
 
     async def run(self):
@@ -163,7 +168,8 @@ class Visitors:
         tasks = [asyncio.create_task(one) for one in work]
         asyncio.get_running_loop().add_reader(sys.stdin, self.stopped.set)
         while not self.stopped.is_set():
-            print(json.dumps({"answered": sum(c["answered"] for c in self.counts.values())}), flush=True)
+            answered = sum(counts["answered"] for counts in self.counts.values())
+            print(json.dumps({"answered": answered, "h2": self.answering_h2}), flush=True)
             try:
                 await asyncio.wait_for(self.stopped.wait(), 0.1)
             except TimeoutError:
