@@ -331,6 +331,25 @@ fn a_second_refusal_that_comes_sooner_than_the_first_is_not_ignored_for_good() {
     }
 }
 
+/// As above, but the second answer is a copy, and the server is far. Its answer to the plain SYN comes after the SYN that
+/// was brought forward, of which nothing was lost.
+#[test]
+fn a_syn_that_was_brought_forward_is_no_sign_of_congestion() {
+    let mut p = Peer::new();
+    let id = p.connect(DATA, true);
+    assert!(p.expect().is_syn().fast_open.is_some());
+    p.pass(10);
+    p.send(seg().rst().ack(1));
+    p.expect().is_syn().no_fast_open();
+    p.send(seg().rst().ack(1));
+    p.pass(205);
+    p.expect().is_syn().no_fast_open();
+    p.pass(95);
+    p.send(seg().syn().ack(1).mss(1000));
+    p.expect().is_ack().seq(1).ack(1).data(DATA);
+    assert_eq!(p.stack.info(id).unwrap().cwnd, 10_000);
+}
+
 /// A close right after the connect: the FIN waits for the handshake.
 #[test]
 fn close_after_a_first_flight() {

@@ -36,6 +36,8 @@ pub struct SynSent {
     pub refused: bool,
     /// Time from the first SYN to that RST or ICMP error.
     pub refused_after: Duration,
+    /// The next SYN was brought forward because of a second RST or ICMP error, which may be a copy of the first.
+    pub hastened: bool,
     /// See [`crate::SynPlan::repeats`].
     pub repeats: u8,
     /// SYNs sent because of a timeout.

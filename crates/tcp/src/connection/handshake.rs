@@ -95,6 +95,7 @@ impl Connection {
             met_old: false,
             refused: false,
             refused_after: Duration::ZERO,
+            hastened: false,
             repeats: plan.repeats,
             timeouts: 0,
             first_sent: Instant::FAR_FUTURE,
@@ -340,9 +341,11 @@ impl Connection {
         let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
         let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
         // One lost SYN with a first flight says more about the path's middleboxes than about congestion. A SYN
-        // that was too big, or that met an earlier connection, says nothing about congestion.
+        // that was too big, or that met an earlier connection, says nothing about congestion, and one that was sent
+        // again before its answer could come was not lost.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
-        let spared = u8::from(syn.too_big) + u8::from(unusual || syn.met_old || syn.refused);
+        let spared =
+            u8::from(syn.too_big) + u8::from(syn.hastened) + u8::from(unusual || syn.met_old || syn.refused);
         let early = self.first_syn_arrived(syn, segment);
         let congested = retransmits > spared && !early;
         self.handshake_retransmits = retransmits;

@@ -73,9 +73,10 @@ impl Connection {
             // It is early for an answer to the plain SYN, so this may be a copy of the first answer. But the first
             // answer may also have come late, for example because this host was busy, and this is the second one. Then
             // no other answer comes, so the SYN is soon sent again, and what answers then is believed.
-            if !syn.pending {
-                let again = last_sent + MIN_RTO.max(syn.refused_after);
-                self.timers.set(Timer::Retransmit, self.timers.at(Timer::Retransmit).min(again));
+            let again = last_sent + MIN_RTO.max(syn.refused_after);
+            if !syn.pending && again < self.timers.at(Timer::Retransmit) && self.config.syn_retries > 0 {
+                syn.hastened = true;
+                self.timers.set(Timer::Retransmit, again);
             }
             return true;
         }

@@ -59,7 +59,10 @@ impl Connection {
                 //= rfc9293 MUST-22
                 // A SYN that met an earlier connection or was refused got an answer, perhaps from an attacker,
                 // so it does not count.
-                let answered = u8::from(syn.met_old) + u8::from(syn.refused) + u8::from(syn.too_big);
+                let answered = u8::from(syn.met_old)
+                    + u8::from(syn.refused)
+                    + u8::from(syn.hastened)
+                    + u8::from(syn.too_big);
                 if syn.retransmits.saturating_sub(answered) >= self.config.syn_retries {
                     return self.die(CloseReason::TimedOut, pool);
                 }
