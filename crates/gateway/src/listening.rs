@@ -203,9 +203,12 @@ async fn run(
             Ok(()) => break,
             Err(error) => tracing::warn!(%error, "cannot accept"),
         }
+        // What ends makes room for what waits.
+        draining.send_replace(true);
         tokio::time::sleep(PAUSE).await;
     }
-    // Connections are told to end only now: a client that opens another one at once must not come here again.
+    // Connections are told to end only when the sockets are closed: a client that opens another connection at once must not
+    // come here again.
     draining.send_replace(true);
     drop(door);
     // It ends when the last sender is gone.
