@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -401,6 +402,35 @@ def test_root_drops_privileges_and_raises_its_limit(testbed, ns):
     assert set(status["Uid"].split()) == {"65534"} and status["CapEff"].strip() == "0" * 16
     assert curl(ns, "http://127.0.0.1/a").stdout == "/a"
     assert server.terminate() == 0
+
+
+def test_a_drain_without_descriptors_makes_room_for_what_waits(testbed, ns):
+    testbed.start(Backend(ns, BACKEND))
+    server = testbed.start(Gateway(ns, write(testbed.root(), GLOBAL, WEB, APP)))
+
+    def ask(connection):
+        connection.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    with ns.entered():
+        kept = socket.create_connection(("127.0.0.1", PORT), 30)
+        ask(kept)
+        assert kept.recv(4096).startswith(b"HTTP/1.1 200")
+        used = {int(number) for number in os.listdir(f"/proc/{server.pid}/fd")}
+        free = next(number for number in range(len(used) + 1) if number not in used)
+        run("prlimit", "--pid", server.pid, f"--nofile={free}:{free}")
+        waiting = socket.create_connection(("127.0.0.1", PORT), 30)
+    ask(waiting)
+    server.wait_until(lambda: "cannot accept" in server.text(), "a connection that cannot be accepted")
+    server.popen.send_signal(signal.SIGTERM)
+
+    def is_told():
+        ask(kept)
+        return b"connection: close" in kept.recv(4096).lower()
+
+    server.wait_until(is_told, "a connection that is told to end")
+    kept.close()
+    assert waiting.recv(4096).startswith(b"HTTP/1.1 200")
+    assert server.wait(60) == 0
 
 
 def test_a_service_manager_is_told_and_its_sockets_are_used(testbed, ns):
