@@ -8,6 +8,8 @@
 //!
 //! Another protocol can share the sockets with the link: [`UdpLink::channel`].
 //!
+//! Make links and channels, and poll them, within a tokio runtime whose I/O driver is enabled. Elsewhere tokio panics.
+//!
 //! The kernel has checked that a received datagram is for this host and that its checksum is right, so the
 //! link writes a checksum field of zero. Tell the stack so by `from_socket` of its carrier settings. The
 //! kernel also computes the checksums of sent datagrams.
@@ -20,6 +22,7 @@ mod reports;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use crate::source_for;
 use std::io;
@@ -31,8 +34,6 @@ use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::udp::Datagram;
 use quinn_udp::{UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol as SocketProtocol, Socket as RawSocket, Type};
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
 
 use crate::link::{Link, short_buffer};
 pub use channel::Channel;
@@ -42,6 +43,7 @@ use outbox::{Outboxes, Target};
 #[cfg(target_os = "linux")]
 use reports::Reports;
 pub use shared::SharedUdp;
+use watched::{Room, Watched};
 
 /// The largest IP packet. Longer received datagrams are dropped.
 const MTU: usize = 1500;
@@ -64,7 +66,9 @@ pub struct UdpLink {
 
 #[derive(Debug)]
 struct Socket {
-    io: Arc<UdpSocket>,
+    io: Arc<Watched>,
+    /// For what the link sends.
+    room: Room,
     state: UdpSocketState,
     local: SocketAddr,
     inbox: Inbox,
@@ -235,14 +239,16 @@ impl Socket {
     /// A bound socket.
     fn take(raw: RawSocket) -> io::Result<Self> {
         raw.set_nonblocking(true)?;
-        let io = Arc::new(UdpSocket::from_std(raw.into())?);
+        let io = Arc::new(Watched::new(raw.into())?);
+        let room = Room::new(&io)?;
         let state = offloads(&io)?;
         // The system may allow less. Then bursts are lost, as on any narrow path.
-        let _ = state.set_send_buffer_size(UdpSockRef::from(&*io), SOCKET_BUFFER);
-        let _ = state.set_recv_buffer_size(UdpSockRef::from(&*io), SOCKET_BUFFER);
-        let local = io.local_addr()?;
+        let _ = state.set_send_buffer_size(UdpSockRef::from(io.get()), SOCKET_BUFFER);
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(io.get()), SOCKET_BUFFER);
+        let local = io.get().local_addr()?;
         Ok(Self {
             io,
+            room,
             state,
             local,
             inbox: Inbox::new(),
@@ -299,9 +305,7 @@ impl Socket {
             }
             ready!(self.io.poll_recv_ready(cx))?;
             let (state, inbox) = (&self.state, &mut self.inbox);
-            let received =
-                self.io.try_io(Interest::READABLE, || inbox.fill(state, UdpSockRef::from(&*self.io)));
-            match received {
+            match self.io.try_recv(|socket| inbox.fill(state, socket)) {
                 Ok(()) => self.errors = 0,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock || self.reported(&error) => {}
                 Err(error) => {
@@ -320,15 +324,17 @@ impl Socket {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outbox.is_empty() {
-            ready!(self.io.poll_send_ready(cx))?;
-            let (state, outbox) = (&self.state, &mut self.outbox);
-            let sent = self.io.try_io(Interest::WRITABLE, || outbox.send(state, UdpSockRef::from(&*self.io)));
-            // After a refusal quinn-udp stops using offload and ECN marks, even if only the address of one
-            // datagram was the cause. Start again with a new state: the outbox remembers the cause.
-            if sent.is_err_and(|error| outbox::refuses(&error))
-                && let Ok(state) = offloads(&self.io)
-            {
-                self.state = state;
+            ready!(self.room.poll(cx))?;
+            match self.outbox.send(&self.state, UdpSockRef::from(self.io.get())) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.room.is_missing()?,
+                // After a refusal quinn-udp stops using offload and ECN marks, even if only the address of one
+                // datagram was the cause. Start again with a new state: the outbox remembers the cause.
+                Err(error) if outbox::refuses(&error) => {
+                    if let Ok(state) = offloads(&self.io) {
+                        self.state = state;
+                    }
+                }
+                _ => {}
             }
         }
         Poll::Ready(Ok(()))
@@ -337,12 +343,12 @@ impl Socket {
 
 /// Switches on the features that the system has: offloads, ECN marks, the destination address of received
 /// datagrams, no fragments.
-fn offloads(io: &UdpSocket) -> io::Result<UdpSocketState> {
-    let state = UdpSocketState::new(UdpSockRef::from(io))?;
+fn offloads(io: &Watched) -> io::Result<UdpSocketState> {
+    let state = UdpSocketState::new(UdpSockRef::from(io.get()))?;
     // Switch off the receive times that quinn-udp 0.6 requests. They are not needed here, and with the
     // receive offload and the address they leave no room for the ECN mark in its buffer.
     #[cfg(target_os = "linux")]
-    nix::sys::socket::setsockopt(io, nix::sys::socket::sockopt::ReceiveTimestampns, &false)?;
+    nix::sys::socket::setsockopt(io.get(), nix::sys::socket::sockopt::ReceiveTimestampns, &false)?;
     Ok(state)
 }
 

@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
+use super::watched::Watched;
 use super::{MTU, UdpLink, outbox};
 
 /// The most received datagrams that wait for [`Channel::recv_from`]. Further ones are dropped.
@@ -23,8 +23,8 @@ type Received = (Box<[u8]>, SocketAddr);
 /// the link treats its datagrams like all others.
 #[derive(Debug)]
 pub struct Channel {
-    v4: Option<Arc<UdpSocket>>,
-    v6: Option<Arc<UdpSocket>>,
+    v4: Option<Arc<Watched>>,
+    v6: Option<Arc<Watched>>,
     received: mpsc::Receiver<Received>,
 }
 

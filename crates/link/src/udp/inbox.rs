@@ -38,14 +38,17 @@ impl Inbox {
         }
     }
 
-    /// Receives. Call it only when everything is taken.
-    pub(super) fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
+    /// Receives. Call it only when everything is taken. Returns whether the socket has nothing more.
+    pub(super) fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<bool> {
         (self.count, self.message, self.offset) = (0, 0, 0);
         let mut chunks = self.bytes.chunks_exact_mut(MESSAGE);
         let mut slices: [IoSliceMut<'_>; MESSAGES] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
         self.count = state.recv(socket, &mut slices, &mut self.metas)?;
-        Ok(())
+        // `recvmmsg` fills all messages if it can, unless an ICMP error comes in between. The event loop reports that, and
+        // whoever asked for such errors registers the socket again, and with it what is left. Other systems receive one
+        // message at a time.
+        Ok(cfg!(target_os = "linux") && self.count < MESSAGES)
     }
 
     /// Puts in one datagram, as if it had been received.

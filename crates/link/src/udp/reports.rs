@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -22,8 +22,8 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrLike, SockaddrStorage, recvmsg,
     setsockopt, sockopt,
 };
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
+
+use super::watched::Watched;
 
 /// The most bytes of a quotation that are read: headers and the beginning of a segment.
 const QUOTE: usize = 512;
@@ -39,11 +39,11 @@ pub(super) struct Reports {
 
 impl Reports {
     /// Makes the kernel keep errors about packets that `socket` sends from now on.
-    pub(super) fn new(socket: &Arc<UdpSocket>) -> io::Result<Self> {
-        if socket.local_addr()?.is_ipv4() {
-            setsockopt(&**socket, sockopt::Ipv4RecvErr, &true)?;
+    pub(super) fn new(socket: &Arc<Watched>) -> io::Result<Self> {
+        if socket.get().local_addr()?.is_ipv4() {
+            setsockopt(socket.get(), sockopt::Ipv4RecvErr, &true)?;
         } else {
-            setsockopt(&**socket, sockopt::Ipv6RecvErr, &true)?;
+            setsockopt(socket.get(), sockopt::Ipv6RecvErr, &true)?;
         }
         // Room for the error with its sender's address, and for the socket's other control messages.
         Ok(Self { signal: signal(socket), control: nix::cmsg_space!([u8; 256]) })
@@ -51,12 +51,11 @@ impl Reports {
 
     /// Writes the next error into `buf` as an ICMP packet, and returns its length. `local` is the socket's address.
     ///
-    /// When all errors have been read, `socket` is registered again, because after an error tokio considers
-    /// it writable permanently.
+    /// When all errors have been read, `socket` is registered again, because tokio keeps that it had one.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &mut Arc<UdpSocket>,
+        socket: &mut Arc<Watched>,
         local: SocketAddr,
         buf: &mut [u8],
     ) -> Poll<io::Result<usize>> {
@@ -74,24 +73,19 @@ impl Reports {
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
-        let again = socket.as_fd().try_clone_to_owned()?;
-        *socket = Arc::new(UdpSocket::from_std(again.into())?);
+        *socket = Arc::new(Watched::new(socket.get().try_clone()?)?);
         self.signal = signal(socket);
         // Wake the task, so that it waits for the new registration.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    fn take(
-        &mut self,
-        socket: &UdpSocket,
-        local: SocketAddr,
-        buf: &mut [u8],
-    ) -> Result<Option<usize>, Errno> {
+    fn take(&mut self, socket: &Watched, local: SocketAddr, buf: &mut [u8]) -> Result<Option<usize>, Errno> {
         let mut quote = [0; QUOTE];
         let mut iov = [IoSliceMut::new(&mut quote)];
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-        let got = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut iov, Some(&mut self.control), flags)?;
+        let got =
+            recvmsg::<SockaddrStorage>(socket.get().as_raw_fd(), &mut iov, Some(&mut self.control), flags)?;
         let len = got.bytes.min(QUOTE);
         let Some(to) = got.address.as_ref().and_then(address) else { return Ok(None) };
         let mut from = local.ip();
@@ -121,9 +115,9 @@ impl Reports {
 }
 
 /// Resolves when the socket may have an error. Arriving packets do not resolve it.
-fn signal(socket: &Arc<UdpSocket>) -> Signal {
+fn signal(socket: &Arc<Watched>) -> Signal {
     let watched = Arc::clone(socket);
-    Box::pin(async move { watched.ready(Interest::ERROR).await.map(drop) })
+    Box::pin(async move { watched.error().await })
 }
 
 fn address(from: &SockaddrStorage) -> Option<SocketAddr> {

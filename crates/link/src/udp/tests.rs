@@ -2,6 +2,7 @@ use super::*;
 use firstflight_wire::ip::{Ecn, Header as IpHeader};
 use firstflight_wire::udp;
 use std::future::poll_fn;
+use tokio::net::UdpSocket;
 
 /// The bytes that the carrier puts in front of a segment.
 const SEGMENT: [u8; 4] = [8, 0, 0, 0];
@@ -377,8 +378,8 @@ mod gathering {
     /// Once a batch went out as a whole, first flights join batches, too.
     #[tokio::test]
     async fn syns_join_when_a_batch_was_seen_to_work() {
-        let (socket, to) =
-            (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let bind = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (socket, to) = (Watched::new(bind()).unwrap(), bind());
         let state = offloads(&socket).unwrap();
         let at = target(to.local_addr().unwrap().port());
         let (data, syn) = (segment(1200, 0x10, 1), segment(1200, 0x02, 2));
@@ -393,7 +394,7 @@ mod gathering {
         assert!(!outbox.full(&at, &data, &state));
         outbox.push(at, &data);
         while !outbox.is_empty() {
-            outbox.send(&state, UdpSockRef::from(&socket)).unwrap();
+            outbox.send(&state, UdpSockRef::from(socket.get())).unwrap();
         }
         outbox.push(at, &syn);
         assert!(!outbox.full(&at, &syn, &state), "the batch was seen to work");
@@ -470,4 +471,63 @@ async fn datagrams_that_nobody_takes_do_not_pile_up() {
         waiting += 1;
     }
     assert_eq!(waiting, 16);
+}
+
+/// The event loop wakes the thread for what it watches. The kernel reports room for sending whenever the other end has
+/// taken a datagram.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn room_is_not_watched_while_no_send_waits() {
+    use std::os::fd::AsRawFd;
+    const EPOLLOUT: u32 = 4;
+    let link = v4();
+    let socket = format!("tfd: {:>8} events: ", link.v4.as_ref().unwrap().io.get().as_raw_fd());
+    let watched: Vec<u32> = std::fs::read_dir("/proc/self/fdinfo")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok())
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|line| line.strip_prefix(&socket)?.split_whitespace().next().map(str::to_owned))
+        .map(|events| u32::from_str_radix(&events, 16).unwrap())
+        .collect();
+    assert!(!watched.is_empty() && watched.iter().all(|events| events & EPOLLOUT == 0), "{watched:x?}");
+}
+
+/// After a send that found no room, the socket waits until there is some.
+#[tokio::test]
+async fn a_refused_send_goes_on_when_there_is_room() {
+    let mut link = v4();
+    let room = &mut link.v4.as_mut().unwrap().room;
+    for _ in 0..3 {
+        room.is_missing().unwrap();
+        poll_fn(|cx| room.poll(cx)).await.unwrap();
+        // From now on nothing waits.
+        assert!(room.poll(&mut Context::from_waker(std::task::Waker::noop())).is_ready());
+    }
+}
+
+/// A link that has read all datagrams does not ask the system again before the event loop reports the next one. None
+/// is forgotten, whenever it comes.
+#[tokio::test]
+async fn a_datagram_that_comes_after_the_last_one_was_read_is_found() {
+    let (mut a, mut b) = (v4(), v4());
+    let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
+    for n in 0..200_u8 {
+        let packet = packet(from, to, Ecn::NotEct, &segment(100, 0x10, n));
+        let burst = 1 + usize::from(n % 11);
+        send(&mut a, &vec![packet.clone(); burst]).await;
+        if n % 3 == 0 {
+            // The event loop has reported them.
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..burst - 1 {
+            assert_eq!(receive(&mut b).await.pop(), Some(n));
+        }
+        // One is left, and one comes behind it.
+        send(&mut a, std::slice::from_ref(&packet)).await;
+        for _ in 0..2 {
+            assert_eq!(receive(&mut b).await.pop(), Some(n));
+        }
+        let pending = poll_fn(|cx| Poll::Ready(b.poll_recv(cx, &mut [0; MTU]).is_pending())).await;
+        assert!(pending);
+    }
 }
