@@ -45,9 +45,9 @@ impl Inbox {
         let mut slices: [IoSliceMut<'_>; MESSAGES] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
         self.count = state.recv(socket, &mut slices, &mut self.metas)?;
-        // `recvmmsg` fills all messages if it can, unless an ICMP error comes in between. The event loop reports that, and
-        // whoever asked for such errors registers the socket again, and with it what is left. Other systems receive one
-        // message at a time.
+        // `recvmmsg` fills all messages if it can, unless an ICMP error comes in between. The event loop reports the error,
+        // and the socket is registered again (`reports`), which also reports the datagrams that are left. Other systems
+        // receive one message at a time.
         Ok(cfg!(target_os = "linux") && self.count < MESSAGES)
     }
 

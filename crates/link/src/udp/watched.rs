@@ -1,7 +1,7 @@
 //! A socket and its place in the event loop.
 //!
 //! The event loop is asked about room for sending only while a send waits for it. The kernel reports room whenever a sent
-//! datagram has left the host. As a rule nobody waits for that, but each report would wake the thread.
+//! datagram has left the host. Usually no send waits for it, but each report would wake the thread.
 
 #[cfg(unix)]
 pub(super) use unix::{Room, Watched};
