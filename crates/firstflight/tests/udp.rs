@@ -1,13 +1,15 @@
 //! Two endpoints over UDP sockets of this host, without privileges, in real time.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use firstflight::link::UdpLink;
+use firstflight::link::{BusyPoll, Link, UdpLink};
 use firstflight::{
     CarrierConfig, ConnectAnyConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential,
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
@@ -23,6 +25,13 @@ fn server() -> (Endpoint, u16) {
     let link = UdpLink::bind_all(0).unwrap();
     let port = link.port();
     (Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link), port)
+}
+
+/// An endpoint whose thread stays awake for this long after each packet.
+fn busy(link: UdpLink, window: Duration) -> Endpoint {
+    let mut config = firstflight::config(Vec::new()).unwrap();
+    Endpoint::prepare_udp(&mut config, &link);
+    Endpoint::new(config, BusyPoll::new(link, window))
 }
 
 /// A client for a server at `ip`, the server's address, and the connect settings.
@@ -81,6 +90,93 @@ async fn megabytes_go_both_ways_over_several_connections_at_once() {
         while let Some(result) = limited(transfers.join_next()).await {
             result.unwrap().unwrap();
         }
+    }
+}
+
+/// Also with a window that is often too short.
+#[tokio::test]
+async fn busy_polling_loses_no_byte() {
+    for window in [1, 20, 1000].map(Duration::from_micros) {
+        let link = UdpLink::bind_all(0).unwrap();
+        let port = link.port();
+        let server = busy(link, window);
+        let listener = listen(&server, false);
+        let sent = bytes(7, 1 << 20);
+        let copy = sent.clone();
+        let serving = tokio::spawn(async move {
+            for _ in 0..20 {
+                let mut stream = listener.accept().await?;
+                stream.write_all(&copy).await?;
+                stream.shutdown().await?;
+            }
+            io::Result::Ok(())
+        });
+        let remote = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
+        let client = busy(UdpLink::towards(remote).unwrap(), window);
+        let config = ConnectConfig::default().carrier(Some(port));
+        let remote = SocketAddr::new(remote.ip(), PORT);
+        for _ in 0..20 {
+            let stream = client.connect(remote, FirstFlight::empty(), &config);
+            let mut stream = limited(stream).await.unwrap();
+            let mut got = Vec::new();
+            limited(stream.read_to_end(&mut got)).await.unwrap();
+            assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+        }
+        limited(serving).await.unwrap().unwrap();
+    }
+}
+
+/// A link that counts how often it is asked for packets.
+struct Counted<L>(L, Arc<AtomicUsize>);
+
+impl<L: Link> Link for Counted<L> {
+    fn mtu(&self) -> usize {
+        self.0.mtu()
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.poll_recv(cx, buf)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        self.0.poll_send(cx, packet)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_flush(cx)
+    }
+}
+
+/// Also the first packet after a long time begins the window: the thread is awake when the answer comes.
+#[tokio::test]
+async fn a_connect_out_of_idle_polls_busily() {
+    // Nobody answers.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = silent.local_addr().unwrap();
+    for (window, busy) in [(Duration::ZERO, false), (Duration::from_secs(3600), true)] {
+        let link = UdpLink::towards(remote).unwrap();
+        let mut config = firstflight::config(Vec::new()).unwrap();
+        Endpoint::prepare_udp(&mut config, &link);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let client = Endpoint::new(config, Counted(BusyPoll::new(link, window), Arc::clone(&asked)));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let to = SocketAddr::new(remote.ip(), PORT);
+        let connecting = tokio::spawn(async move {
+            let config = ConnectConfig::default().carrier(Some(remote.port()));
+            client.connect(to, FirstFlight::empty(), &config).await.map(drop)
+        });
+        silent.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        while silent.recv(&mut [0; 1500]).is_err() {
+            tokio::task::yield_now().await;
+        }
+        let before = asked.load(Ordering::SeqCst);
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        let times = asked.load(Ordering::SeqCst) - before;
+        assert_eq!(times >= 40, busy, "{times} times");
+        connecting.abort();
     }
 }
 

@@ -12,6 +12,8 @@
 //! | [`udp`] | TCP in UDP datagrams through sockets of the operating system, without privileges (feature `udp`) |
 //! | [`pcap`] | pcapng files, and a tap that records any link into one (feature `pcap`) |
 
+#[cfg(any(feature = "tun", feature = "udp"))]
+mod busy;
 pub mod link;
 pub mod memory;
 pub mod path;
@@ -24,6 +26,8 @@ pub mod tun;
 pub mod udp;
 pub mod virtual_time;
 
+#[cfg(any(feature = "tun", feature = "udp"))]
+pub use busy::BusyPoll;
 pub use link::Link;
 pub use memory::{MemoryLink, real_time_pair, virtual_time_pair};
 pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
