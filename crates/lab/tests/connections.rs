@@ -97,6 +97,25 @@ fn the_load_has_a_row_for_each_rate_and_counts_every_connect() {
 }
 
 #[test]
+fn busy_polling_adds_rows_to_our_ways() {
+    let arguments =
+        ["--ways", "udp-handshake,tcp", "--clients", "1", "--idle", "0", "--time", "20ms", "--busy-poll"];
+    let report = json(&[&arguments[..], &["50us"]].concat());
+    let rows = report["rows"].as_array().unwrap().iter();
+    let seen: Vec<_> = rows.map(|row| (row["way"].as_str().unwrap(), row["busy_poll_us"].clone())).collect();
+    let (ours, polled, tcp) = (("udp-handshake", 0.into()), ("udp-handshake", 50.into()), ("tcp", 0.into()));
+    assert_eq!(seen, [ours.clone(), ours, polled.clone(), polled, tcp.clone(), tcp]);
+    for (wrong, why) in [
+        ([&arguments[..], &["10ns"]].concat(), "between 1us and 1s"),
+        ([&["--ways", "tcp", "--busy-poll", "50us"][..], &[]].concat(), "udp-handshake, fast-open and asap"),
+    ] {
+        let out = lab(&wrong);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn another_program_can_be_both_ends() {
     let own = env!("CARGO_BIN_EXE_firstflight-lab");
     let report =

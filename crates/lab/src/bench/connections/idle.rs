@@ -1,6 +1,6 @@
 //! Memory of idle connections, and what a visit costs beside them.
 
-use super::process::{Pair, Place, Programs};
+use super::process::{Pair, Place, Programs, Task};
 use super::usage::{Usage, raise_open_files};
 use super::way::Way;
 use crate::bench::{BenchError, IN_FLIGHT, progress};
@@ -44,7 +44,7 @@ pub fn measure(
     let shares = shares(wanted, most_of_a_process(way, wanted));
     let mut pairs = Vec::new();
     for _ in &shares {
-        let mut pair = Pair::start(place, programs, way, 1, Duration::ZERO)?;
+        let mut pair = Pair::start(place, programs, Task::new(way))?;
         pair.visits(IN_FLIGHT, Duration::ZERO, WARM_UP.min(u64::from(wanted)))?;
         pairs.push(pair);
     }

@@ -1,6 +1,6 @@
 //! `--load`: early acceptance against offered load, for the engine in UDP with Fast Open.
 
-use super::process::{Pair, Place, Programs};
+use super::process::{Pair, Place, Programs, Task};
 use super::way::Way;
 use crate::bench::{BenchError, IN_FLIGHT, progress};
 use crate::figure::Figure;
@@ -91,7 +91,8 @@ pub fn measure(place: &Place, programs: &Programs, plan: &Plan) -> Result<Curve,
     let mut curve = FACTORS.map(|factor| (factor, Vec::new()));
     for round in 1..=plan.rounds {
         let start = || {
-            let mut pair = Pair::start(place, programs, Way::FastOpen, 1, plan.work)?;
+            let mut pair =
+                Pair::start(place, programs, Task { work: plan.work, ..Task::new(Way::FastOpen) })?;
             pair.visits(IN_FLIGHT, Duration::ZERO, WARM_UP)?;
             Ok::<_, BenchError>(pair)
         };

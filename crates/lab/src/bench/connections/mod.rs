@@ -13,7 +13,7 @@ mod way;
 
 use super::{BenchError, IN_FLIGHT, Rounds, progress};
 use clap::Args;
-use process::{Pair, Place, Programs, Visits};
+use process::{Pair, Place, Programs, Task, Visits};
 use serde_json::json;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,9 @@ pub struct Connections {
     /// Addresses of the client, for the engine in UDP; several numbers with commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,64", value_parser = clap::value_parser!(u8).range(1..=254))]
     clients: Vec<u8>,
+    /// Measures our engine in UDP a second time with busy polling: its thread stays awake for this long after each packet
+    #[arg(long, value_name = "TIME", value_parser = window, conflicts_with = "load")]
+    busy_poll: Option<Duration>,
     /// Idle connections of each way; 0 leaves this out. If the limit of open files is lower, several processes share them
     /// [default: 100000, with --quick 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=250_000))]
@@ -63,11 +66,19 @@ pub struct Connections {
     client_bin: Option<PathBuf>,
 }
 
+/// A window for busy polling.
+fn window(text: &str) -> Result<Duration, String> {
+    let window = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match window.as_micros() {
+        1..=1_000_000 => Ok(window),
+        _ => Err("between 1us and 1s".to_owned()),
+    }
+}
+
 /// A row.
 #[derive(Debug)]
 pub struct Row {
-    way: Way,
-    clients: u8,
+    task: Task,
     in_flight: usize,
     visits: Vec<Visits>,
 }
@@ -97,6 +108,11 @@ pub fn run(options: &Connections) -> Result<String, BenchError> {
         skipped = ways.iter().copied().filter(|way| *way == Way::TcpFastOpen).collect();
         ways.retain(|way| *way != Way::TcpFastOpen);
     }
+    if options.busy_poll.is_some() && !ways.iter().any(|way| way.is_ours()) {
+        return Err(BenchError::Needs(
+            "one of the ways udp-handshake, fast-open and asap: --busy-poll is for them",
+        ));
+    }
     let rows = measure(options, &place, &programs, &ways, time)?;
     let wanted = options.idle.unwrap_or(if options.rounds.quick { 300 } else { 100_000 });
     let mut idle = Vec::new();
@@ -119,19 +135,23 @@ fn measure(
     let mut pairs = Vec::new();
     for way in ways {
         let clients = if way.is_ours() { options.clients.as_slice() } else { &[1] };
-        for clients in clients {
+        let busy = options.busy_poll.filter(|_| way.is_ours());
+        let windows: Vec<_> = [Duration::ZERO].into_iter().chain(busy).collect();
+        for (clients, busy_poll) in
+            clients.iter().flat_map(|clients| windows.iter().map(move |w| (clients, w)))
+        {
             progress(&format!("{}: start", way.name()));
-            let mut pair = Pair::start(place, programs, *way, *clients, Duration::ZERO)?;
+            let task = Task { clients: *clients, busy_poll: *busy_poll, ..Task::new(*way) };
+            let mut pair = Pair::start(place, programs, task)?;
             pair.visits(IN_FLIGHT, Duration::ZERO, WARM_UP)?;
-            let rows =
-                BOTH.map(|in_flight| Row { way: *way, clients: *clients, in_flight, visits: Vec::new() });
+            let rows = BOTH.map(|in_flight| Row { task, in_flight, visits: Vec::new() });
             pairs.push((pair, rows));
         }
     }
     for round in 1..=options.rounds.rounds {
         for (pair, rows) in &mut pairs {
             for row in rows {
-                progress(&format!("round {round} of {}: {}", options.rounds.rounds, row.way.name()));
+                progress(&format!("round {round} of {}: {}", options.rounds.rounds, row.task.way.name()));
                 row.visits.push(pair.visits(row.in_flight, time, 1)?);
             }
         }

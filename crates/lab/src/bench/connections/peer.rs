@@ -37,22 +37,28 @@ pub struct Peer {
     /// The server's work for a request, µs
     #[arg(long, default_value_t = 0)]
     work: u64,
+    /// How long our engine's thread stays awake after each packet, µs
+    #[arg(long, default_value_t = 0)]
+    busy_poll: u64,
 }
 
 /// Runs until the input ends.
 pub fn run(options: &Peer) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let busy_poll = Duration::from_micros(options.busy_poll);
     runtime.block_on(async {
         let client = match options.end {
             End::Server => {
-                let mut ready = ends::serve(options.way, Duration::from_micros(options.work))?;
+                let work = Duration::from_micros(options.work);
+                let mut ready = ends::serve(options.way, work, busy_poll)?;
                 ready["protocol"] = json!(PROTOCOL);
                 say(&ready)?;
                 None
             }
             End::Client => {
                 let server = serde_json::from_str(&options.server)?;
-                let client: Arc<dyn Client> = Arc::from(ends::client(options.way, &server, options.clients)?);
+                let client = ends::client(options.way, &server, options.clients, busy_poll)?;
+                let client: Arc<dyn Client> = Arc::from(client);
                 say(&json!({ "protocol": PROTOCOL }))?;
                 Some(client)
             }

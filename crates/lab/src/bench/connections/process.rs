@@ -49,6 +49,25 @@ impl Place {
     }
 }
 
+/// What both ends do.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    pub way: Way,
+    /// The client's addresses.
+    pub clients: u8,
+    /// The server's work for a request.
+    pub work: Duration,
+    /// How long our engine's thread stays awake after each packet.
+    pub busy_poll: Duration,
+}
+
+impl Task {
+    /// One client by `way`. The server does nothing but TCP's work.
+    pub const fn new(way: Way) -> Self {
+        Self { way, clients: 1, work: Duration::ZERO, busy_poll: Duration::ZERO }
+    }
+}
+
 /// The programs of both ends.
 #[derive(Debug)]
 pub struct Programs {
@@ -160,21 +179,19 @@ impl Visits {
 }
 
 impl Pair {
-    /// Starts both. `work` is the server's work for a request.
-    pub fn start(
-        place: &Place,
-        programs: &Programs,
-        way: Way,
-        clients: u8,
-        work: Duration,
-    ) -> Result<Self, BenchError> {
-        let way = ["--way".to_owned(), way.label().to_owned()];
-        let work = ["--work".to_owned(), work.as_micros().to_string()];
+    /// Starts both.
+    pub fn start(place: &Place, programs: &Programs, task: Task) -> Result<Self, BenchError> {
+        let mut both = vec!["--way".to_owned(), task.way.label().to_owned()];
+        // Earlier versions do not know the option.
+        if !task.busy_poll.is_zero() {
+            both.extend(["--busy-poll".to_owned(), task.busy_poll.as_micros().to_string()]);
+        }
+        let work = ["--work".to_owned(), task.work.as_micros().to_string()];
         let (server, ready) =
-            Process::start(place, &programs.server, End::Server, &[&way[..], &work].concat())?;
+            Process::start(place, &programs.server, End::Server, &[&both[..], &work].concat())?;
         let server_said = ["--server".to_owned(), ready.to_string()];
-        let clients = ["--clients".to_owned(), clients.to_string()];
-        let arguments = [&way[..], &server_said, &clients].concat();
+        let clients = ["--clients".to_owned(), task.clients.to_string()];
+        let arguments = [&both[..], &server_said, &clients].concat();
         let (client, _) = Process::start(place, &programs.client, End::Client, &arguments)?;
         Ok(Self { client, server })
     }

@@ -47,9 +47,11 @@ impl Row {
             let figure = figure(&self.visits, value);
             json!([rounded(figure.quantile(0.25), 2), rounded(figure.quantile(0.75), 2)])
         };
+        let way = self.task.way;
         json!({
-            "way": self.way.label(), "name": self.way.name(), "clients": self.clients, "in_flight": self.in_flight,
-            "encrypts": self.way.encrypts(), "early": rounded(self.early(), 4),
+            "way": way.label(), "name": way.name(), "clients": self.task.clients, "in_flight": self.in_flight,
+            "busy_poll_us": self.task.busy_poll.as_micros() as u64, "encrypts": way.encrypts(),
+            "early": rounded(self.early(), 4),
             "connections": self.visits.iter().map(|visits| visits.connections).sum::<f64>(),
             "cpu_us": each(Visits::cpu_us), "cpu_us_quartiles": both(Visits::cpu_us),
             "client_us": each(|visits| visits.client.cpu_us() / visits.connections),
@@ -63,17 +65,21 @@ impl Row {
     }
 
     fn name(&self) -> String {
-        match self.clients {
-            1 => self.way.name().to_owned(),
-            clients => format!("{}, {clients} addresses", self.way.name()),
+        let mut name = self.task.way.name().to_owned();
+        if self.task.clients > 1 {
+            name += &format!(", {} addresses", self.task.clients);
         }
+        if !self.task.busy_poll.is_zero() {
+            name += &format!(", busy polling {:?}", self.task.busy_poll);
+        }
+        name
     }
 }
 
 impl Results {
     /// CPU time of a connection by `way`, 64 in flight, from one address.
     fn alone(&self, way: Way) -> f64 {
-        let row = self.rows.iter().find(|row| row.way == way && row.in_flight == IN_FLIGHT);
+        let row = self.rows.iter().find(|row| row.task.way == way && row.in_flight == IN_FLIGHT);
         row.map_or(f64::NAN, |row| figure(&row.visits, Visits::cpu_us).median())
     }
 
@@ -113,8 +119,8 @@ impl Results {
             let client = of(|visits| visits.client.cpu_us() / visits.connections);
             table.row([
                 row.name().into(),
-                if row.way.encrypts() { "yes" } else { "no" }.into(),
-                if row.way.is_early() { format!("{:.1} %", row.early() * 100.0) } else { String::new() }
+                if row.task.way.encrypts() { "yes" } else { "no" }.into(),
+                if row.task.way.is_early() { format!("{:.1} %", row.early() * 100.0) } else { String::new() }
                     .into(),
                 quartiles(&of(Visits::cpu_us), 1).into(),
                 format!("{:.1}", user.median()).into(),

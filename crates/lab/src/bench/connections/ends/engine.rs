@@ -7,8 +7,8 @@ use firstflight::credential::asap::{BudgetConfig, ClientCertificate};
 use firstflight::credential::{
     CookieKey, FastOpenPolicy, KeyRing, Outcome, PendingLimit, Reason, ReplayTable, Scheme, Window,
 };
-use firstflight::link::UdpLink;
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use firstflight::link::{BusyPoll, UdpLink};
+use firstflight::{Config, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
 use firstflight_credential::GuardKey;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -30,13 +30,13 @@ const EACH: usize = 16_000;
 const RATE: u64 = 100_000;
 
 /// Starts the server.
-pub fn serve(way: Way, work: Duration) -> io::Result<Value> {
+pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value> {
     let link = UdpLink::bind((SERVER, 0).into())?;
     let port = link.port();
     let mut config = firstflight::config(Vec::new())?;
     // The subject is what a request costs, not the limit of signatures.
     config.limits.asap = BudgetConfig::default().per_second(1_000_000_000);
-    let endpoint = Endpoint::over_udp(config, link);
+    let endpoint = start(config, link, busy_poll);
     let pending = Arc::new(PendingLimit::with_clients(1 << 16, u32::MAX));
     let keys = Arc::new(KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16])));
     let guard = {
@@ -65,6 +65,15 @@ pub fn serve(way: Way, work: Duration) -> io::Result<Value> {
     Ok(json!({ "port": port }))
 }
 
+/// Starts an engine.
+fn start(mut config: Config, link: UdpLink, busy_poll: Duration) -> Endpoint {
+    if busy_poll.is_zero() {
+        return Endpoint::over_udp(config, link);
+    }
+    Endpoint::prepare_udp(&mut config, &link);
+    Endpoint::new(config, BusyPoll::new(link, busy_poll))
+}
+
 async fn accept(listener: Listener, work: Duration) {
     while let Ok(stream) = listener.accept().await {
         tokio::spawn(async move { report(answer::<Stream>(stream, work).await) });
@@ -86,12 +95,12 @@ struct One {
 }
 
 impl Engines {
-    pub fn new(way: Way, server: &Value, addresses: u8) -> io::Result<Self> {
+    pub fn new(way: Way, server: &Value, addresses: u8, busy_poll: Duration) -> io::Result<Self> {
         let mut engines = Vec::new();
         for n in 1..=addresses {
             let ip = Ipv4Addr::new(127, 0, 3, n);
             let link = UdpLink::bind((ip, 0).into())?;
-            let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
+            let endpoint = start(firstflight::config(Vec::new())?, link, busy_poll);
             engines.push(One { ip: ip.into(), endpoint, config: Mutex::default() });
         }
         let all = Self { way, carrier: said(server, "port")?, engines, visits: AtomicUsize::new(0) };

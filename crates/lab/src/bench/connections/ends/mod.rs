@@ -59,10 +59,10 @@ pub trait Client: Send + Sync {
     }
 }
 
-/// Starts the server as tasks of this runtime. Returns what the client needs to know.
-pub fn serve(way: Way, work: Duration) -> io::Result<Value> {
+/// Starts the server as tasks of this runtime. Returns what the client needs to know. `busy_poll` is for our engine.
+pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value> {
     match way {
-        Way::UdpHandshake | Way::FastOpen | Way::Asap => engine::serve(way, work),
+        Way::UdpHandshake | Way::FastOpen | Way::Asap => engine::serve(way, work, busy_poll),
         Way::Tcp => kernel::serve(work),
         Way::TcpFastOpen => kernel::serve_fast_open(work),
         Way::Tls => tls::serve(work),
@@ -70,11 +70,11 @@ pub fn serve(way: Way, work: Duration) -> io::Result<Value> {
     }
 }
 
-/// A client of the server that said `server`, with this many addresses.
-pub fn client(way: Way, server: &Value, addresses: u8) -> io::Result<Box<dyn Client>> {
+/// A client of the server that said `server`, with this many addresses. `busy_poll` is for our engine.
+pub fn client(way: Way, server: &Value, addresses: u8, busy_poll: Duration) -> io::Result<Box<dyn Client>> {
     Ok(match way {
         Way::UdpHandshake | Way::FastOpen | Way::Asap => {
-            Box::new(engine::Engines::new(way, server, addresses)?)
+            Box::new(engine::Engines::new(way, server, addresses, busy_poll)?)
         }
         Way::Tcp | Way::TcpFastOpen => Box::new(kernel::Sockets::new(way, server)?),
         Way::Tls => Box::new(tls::Sessions::new(server)?),
