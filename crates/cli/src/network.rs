@@ -6,7 +6,7 @@ use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
 use firstflight::link::udp::SharedUdp;
 use firstflight::link::{
-    Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink,
+    BusyPoll, Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink,
 };
 use firstflight::tcp::congestion::{Algorithm, InitialWindow};
 use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Length of the TUN device's queue, in packets: a SYN, an ACK, a request and a FIN for each connection of a full
 /// backlog.
@@ -107,12 +108,13 @@ impl Network {
         Ok((Endpoint::new(config, link), capture))
     }
 
-    /// Starts an engine for each thread of `sharding`, which together serve at the UDP address or on a new device.
-    /// `tune` may change the settings last.
+    /// Starts an engine for each thread of `sharding`, which together serve at the UDP address or on a new device. Each
+    /// thread stays awake for `busy_poll` after a packet. `tune` may change the settings last.
     pub fn start_shards(
         &self,
         udp: Option<SocketAddr>,
         sharding: &Sharding,
+        busy_poll: Duration,
         tune: impl FnOnce(&mut Config),
     ) -> Result<(Endpoint, Capture), Error> {
         let (mut config, name) = self.config(udp.is_some())?;
@@ -129,8 +131,8 @@ impl Network {
                     let capture = capture.clone();
                     // A single engine shares its address with no other process.
                     move || match count {
-                        1 => Ok(capture.tap(UdpLink::bind(address.local_addr())?)),
-                        _ => Ok(capture.tap(address.link()?)),
+                        1 => Ok(capture.tap(BusyPoll::new(UdpLink::bind(address.local_addr())?, busy_poll))),
+                        _ => Ok(capture.tap(BusyPoll::new(address.link()?, busy_poll))),
                     }
                 };
                 Endpoint::sharded(&config, sharding, (0..count).map(link).collect()).map_err(fail)?
@@ -142,7 +144,8 @@ impl Network {
                     // Called again if the queue fails. It fails only with the device.
                     move || {
                         let queue: TunQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
-                        Ok(capture.tap(queue.open().map_err(io::Error::other)?))
+                        let link = queue.open().map_err(io::Error::other)?;
+                        Ok(capture.tap(BusyPoll::new(link, busy_poll)))
                     }
                 };
                 Endpoint::sharded(&config, sharding, queues.into_iter().map(link).collect())

@@ -136,9 +136,20 @@ pub struct Args {
     /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
     threads: Option<u16>,
+    /// Keep each engine's thread awake for this long after a packet, as 50us: for clients of this machine, and those so near
+    /// that they answer within it. Every packet costs CPU time then, whoever sent it
+    #[arg(long, value_name = "TIME", requires = "link", value_parser = busy_poll)]
+    busy_poll: Option<Duration>,
     // The heading of `Names` applies to all options that follow it, so it is the last field.
     #[command(flatten)]
     names: names::Names,
+}
+
+/// For how long a thread may stay awake.
+fn busy_poll(text: &str) -> Result<Duration, &'static str> {
+    let window = humantime::parse_duration(text).ok();
+    let sensible = Duration::from_micros(1)..=Duration::from_secs(1);
+    window.filter(|window| sensible.contains(window)).ok_or("write a time between 1us and 1s, as 50us")
 }
 
 /// A connection is closed if its client sends no complete request head within this time.
@@ -293,7 +304,7 @@ async fn start(
     if let Some(asked) = asked {
         sharding = sharding.store(asked);
     }
-    match args.network.start_shards(udp, &sharding, tune) {
+    match args.network.start_shards(udp, &sharding, args.busy_poll.unwrap_or_default(), tune) {
         Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
         Err(error) => {
             // The store got no questions, so the server owes it nothing.

@@ -55,6 +55,16 @@ fn serve_takes_a_name_behind_udp() {
     fails(&["serve", "--root", "/", "--udp", "192.0.2.300:80"], 2, "localhost:8080");
 }
 
+#[test]
+fn a_server_that_polls_busily_serves() {
+    let dir = Dir::new("busy");
+    let (server, url) = serve(&dir, "localhost", &["--busy-poll", "1ms", "--threads", "2"]);
+    let fetched = run(&["get", &format!("{url}/hello"), "--udp", "--repeat", "5", "--json"]);
+    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+    server.stop();
+    fails(&["serve", "--root", "/", "--busy-poll", "50us"], 2, "--udp");
+}
+
 /// The command line is valid, so the exit status is 1 and not 2.
 #[test]
 fn a_name_that_cannot_be_resolved_is_no_mistake_in_the_command() {

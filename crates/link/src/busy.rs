@@ -41,13 +41,16 @@ pub struct BusyPoll<L> {
 }
 
 impl<L: Link> BusyPoll<L> {
-    /// Keeps the thread awake for `window` after each packet of `link`. Poll it within a tokio runtime.
+    /// Keeps the thread awake for `window` after each packet of `link`; zero leaves it alone. Poll it within a tokio runtime.
     pub const fn new(link: L, window: Duration) -> Self {
         Self { link, window, moved: false, since: None }
     }
 
     /// Whether the window lasts, for a link that is empty.
     fn lasts(&mut self) -> bool {
+        if self.window.is_zero() {
+            return false;
+        }
         if std::mem::take(&mut self.moved) {
             self.since = Some(Instant::now());
         } else if self.since.is_some_and(|since| since.elapsed() >= self.window) {
@@ -81,7 +84,7 @@ impl<L: Link> Link for BusyPoll<L> {
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         let sent = self.link.poll_send(cx, packet);
         // The caller has usually found the link empty before it sends.
-        if sent.is_ready() && !self.moved {
+        if sent.is_ready() && !self.moved && !self.window.is_zero() {
             self.moved = true;
             Self::come_again(cx);
         }
@@ -155,6 +158,14 @@ mod tests {
             link.link.packet = !sends;
             assert_eq!(turn(&mut link, sends).await, 1);
             assert_eq!(turn(&mut link, false).await, 1, "while the window lasts");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_window_the_thread_may_sleep() {
+        let mut link = BusyPoll::new(Fake { packet: true }, Duration::ZERO);
+        for sends in [true, false] {
+            assert_eq!(turn(&mut link, sends).await, 0);
         }
     }
 
