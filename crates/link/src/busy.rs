@@ -6,6 +6,7 @@ use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Keeps the thread that polls a link awake for a while after each packet (busy polling).
 ///
@@ -16,19 +17,17 @@ use std::time::{Duration, Instant};
 ///
 /// Use it at both ends, with a processor for each, and if the peer usually answers within the window. Start with 50 µs. Each
 /// packet that nothing follows costs up to a window of CPU time, whoever sent it. Without packets the thread sleeps as before.
-/// The runtime must have one thread (`new_current_thread`, or `firstflight::Workers`): with several, another one sleeps in the event
-/// loop, and has to be woken anyway.
+/// It does nothing unless it is polled on a tokio runtime with one thread (`new_current_thread`, or `firstflight::Workers`): with
+/// several, another thread sleeps in the event loop, and has to be woken anyway. Poll both directions from one task. The window is
+/// real time, so it is not for virtual time.
 ///
 /// ```
-/// # async fn start() -> std::io::Result<()> {
-/// use firstflight_link::{BusyPoll, UdpLink};
+/// use firstflight_link::{BusyPoll, Link};
 /// use std::time::Duration;
 ///
-/// let link = UdpLink::bind("127.0.0.1:0".parse().unwrap())?;
-/// let link = BusyPoll::new(link, Duration::from_micros(50));
-/// # let _ = link;
-/// # Ok(())
-/// # }
+/// fn awake(link: impl Link) -> impl Link {
+///     BusyPoll::new(link, Duration::from_micros(50))
+/// }
 /// ```
 #[derive(Debug)]
 pub struct BusyPoll<L> {
@@ -38,17 +37,26 @@ pub struct BusyPoll<L> {
     moved: bool,
     /// When the link was found empty behind a packet, while the window lasts.
     since: Option<Instant>,
+    /// Whether the runtime has one thread, once that is known.
+    single: Option<bool>,
 }
 
 impl<L: Link> BusyPoll<L> {
-    /// Keeps the thread awake for `window` after each packet of `link`; zero leaves it alone. Poll it within a tokio runtime.
+    /// Keeps the thread awake for `window` after each packet of `link`; zero leaves it alone.
     pub const fn new(link: L, window: Duration) -> Self {
-        Self { link, window, moved: false, since: None }
+        Self { link, window, moved: false, since: None, single: None }
+    }
+
+    /// Whether there is a window, and a runtime where it helps.
+    fn is_on(&mut self) -> bool {
+        let ask =
+            || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::CurrentThread);
+        !self.window.is_zero() && *self.single.get_or_insert_with(ask)
     }
 
     /// Whether the window lasts, for a link that is empty.
     fn lasts(&mut self) -> bool {
-        if self.window.is_zero() {
+        if !self.is_on() {
             return false;
         }
         if std::mem::take(&mut self.moved) {
@@ -84,7 +92,7 @@ impl<L: Link> Link for BusyPoll<L> {
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         let sent = self.link.poll_send(cx, packet);
         // The caller has usually found the link empty before it sends.
-        if sent.is_ready() && !self.moved && !self.window.is_zero() {
+        if sent.is_ready() && !self.moved && self.is_on() {
             self.moved = true;
             Self::come_again(cx);
         }
@@ -167,6 +175,30 @@ mod tests {
         for sends in [true, false] {
             assert_eq!(turn(&mut link, sends).await, 0);
         }
+    }
+
+    #[test]
+    fn with_several_threads_or_without_a_runtime_nobody_is_kept_awake() {
+        let polled = |link: &mut BusyPoll<Fake>| {
+            let woken = Arc::new(Woken::default());
+            let waker = Arc::clone(&woken).into();
+            let cx = &mut Context::from_waker(&waker);
+            assert!(link.poll_send(cx, &[]).is_ready());
+            while link.poll_recv(cx, &mut []).is_ready() {}
+            woken.0.load(Ordering::SeqCst)
+        };
+        let packet = || BusyPoll::new(Fake { packet: true }, HOUR);
+        assert_eq!(polled(&mut packet()), 0);
+        let several = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        let mut link = several.block_on(async move {
+            let task = tokio::spawn(async move {
+                let mut link = packet();
+                polled(&mut link);
+                link
+            });
+            task.await.unwrap()
+        });
+        assert!(!link.is_on());
     }
 
     #[tokio::test]
