@@ -137,7 +137,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
     threads: Option<u16>,
     /// Keep each engine's thread awake for this long after a packet, as 50us: for clients of this machine, and those so near
-    /// that they answer within it. Every packet costs CPU time then, whoever sent it
+    /// that they answer within it. Every packet costs CPU time then, whoever sent it. Leave processors for other work:
+    /// --threads
     #[arg(long, value_name = "TIME", requires = "link", value_parser = busy_poll)]
     busy_poll: Option<Duration>,
     // The heading of `Names` applies to all options that follow it, so it is the last field.
@@ -148,8 +149,8 @@ pub struct Args {
 /// For how long a thread may stay awake.
 fn busy_poll(text: &str) -> Result<Duration, &'static str> {
     let window = humantime::parse_duration(text).ok();
-    let sensible = Duration::from_micros(1)..=Duration::from_secs(1);
-    window.filter(|window| sensible.contains(window)).ok_or("write a time between 1us and 1s, as 50us")
+    let sensible = |window: &Duration| (1_000..=1_000_000_000).contains(&window.as_nanos());
+    window.filter(sensible).ok_or("write a time between 1us and 1s, as 50us")
 }
 
 /// A connection is closed if its client sends no complete request head within this time.

@@ -167,9 +167,12 @@ async fn a_connect_out_of_idle_polls_busily() {
             client.connect(to, FirstFlight::empty(), &config).await.map(drop)
         });
         silent.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        while silent.recv(&mut [0; 1500]).is_err() {
-            tokio::task::yield_now().await;
-        }
+        let syn = async {
+            while silent.recv(&mut [0; 1500]).is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        limited(syn).await;
         let before = asked.load(Ordering::SeqCst);
         for _ in 0..50 {
             tokio::task::yield_now().await;

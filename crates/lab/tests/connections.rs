@@ -106,7 +106,7 @@ fn busy_polling_adds_rows_to_our_ways() {
     let (ours, polled, tcp) = (("udp-handshake", 0.into()), ("udp-handshake", 50.into()), ("tcp", 0.into()));
     assert_eq!(seen, [ours.clone(), ours, polled.clone(), polled, tcp.clone(), tcp]);
     for (wrong, why) in [
-        ([&arguments[..], &["10ns"]].concat(), "between 1us and 1s"),
+        ([&arguments[..], &["10ns"]].concat(), "microseconds between 1us and 1s"),
         ([&["--ways", "tcp", "--busy-poll", "50us"][..], &[]].concat(), "udp-handshake, fast-open and asap"),
     ] {
         let out = lab(&wrong);

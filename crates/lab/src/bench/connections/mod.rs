@@ -69,9 +69,10 @@ pub struct Connections {
 /// A window for busy polling.
 fn window(text: &str) -> Result<Duration, String> {
     let window = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let whole = window.subsec_nanos() % 1_000 == 0;
     match window.as_micros() {
-        1..=1_000_000 => Ok(window),
-        _ => Err("between 1us and 1s".to_owned()),
+        1..=1_000_000 if whole => Ok(window),
+        _ => Err("whole microseconds between 1us and 1s".to_owned()),
     }
 }
 
