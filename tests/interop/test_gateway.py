@@ -325,14 +325,16 @@ def test_no_request_is_lost_while_the_configuration_changes(testbed, ns, protoco
     server = gateway(testbed, ns, root, GLOBAL, web, APP)
     urls = [part for _ in range(2000) for part in ("-o", "/dev/null", f"https://127.0.0.1:{PORT}/small")]
     shown = ("--cacert", files.ca, "--parallel", "--parallel-max", "50", "-w", "%{http_code} ")
-    load = testbed.start(Process(["curl", "-sS", protocol, *shown, *urls], ns=ns))
     reloads = 0
-    while load.popen.poll() is None and reloads < 200:
-        reloads += 1
-        write(root, GLOBAL, web, APP.replace(str(BACKEND), str(BACKEND + reloads % 2)))
-        server.reload("was read again")
-    assert load.wait() == 0 and reloads > 3, reloads
-    assert load.text("out").split() == ["200"] * 2000
+    # On a fast machine all requests take as long as a few reloads.
+    while reloads < 10:
+        load = testbed.start(Process(["curl", "-sS", protocol, *shown, *urls], ns=ns))
+        while load.popen.poll() is None and reloads < 200:
+            reloads += 1
+            write(root, GLOBAL, web, APP.replace(str(BACKEND), str(BACKEND + reloads % 2)))
+            server.reload("was read again")
+        assert load.wait() == 0
+        assert load.text("out").split() == ["200"] * 2000
 
 
 def test_a_drain_lets_requests_end(testbed, ns):
