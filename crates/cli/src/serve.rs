@@ -136,9 +136,9 @@ pub struct Args {
     /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
     threads: Option<u16>,
-    /// Keep each engine's thread awake for this long after a packet, as 50us: for clients of this machine, and those so near
-    /// that they answer within it. Every packet costs CPU time then, whoever sent it. Leave processors for other work:
-    /// --threads
+    /// Keep each engine's thread awake for this long after a packet, as 50us. It helps clients on this machine, and those that
+    /// answer within this time. Each packet, from anybody, can cost this much CPU time. Use fewer --threads than there are
+    /// processors
     #[arg(long, value_name = "TIME", requires = "link", value_parser = busy_poll)]
     busy_poll: Option<Duration>,
     // The heading of `Names` applies to all options that follow it, so it is the last field.

@@ -15,8 +15,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// loop is asked again and again whether a packet has come, until none has come or gone for as long as the window. Other tasks
 /// and timers have their turn in between.
 ///
-/// Use it at both ends, with a processor for each, and if the peer usually answers within the window. Start with 50 µs. Each
-/// packet that nothing follows costs up to a window of CPU time, whoever sent it. Without packets the thread sleeps as before.
+/// Use it at both ends, with a processor for each, and if the peer usually answers within the window. Start with 50 µs. If
+/// nothing follows a packet, it costs up to a window of CPU time. Anybody can send such packets. An idle link costs nothing.
 /// It does nothing unless it is polled on a tokio runtime with one thread (`new_current_thread`, or `firstflight::Workers`): with
 /// several, another thread sleeps in the event loop, and has to be woken anyway. Poll both directions from one task. The window is
 /// real time, so it is not for virtual time.

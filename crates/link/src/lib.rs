@@ -10,6 +10,7 @@
 //! | [`virtual_time`] | a clock that moves when everything waits |
 //! | [`tun`] | a TUN device: the kernel of the same machine is the network; one without a runtime, in any network namespace (Linux, feature `tun`) |
 //! | [`udp`] | TCP in UDP datagrams through sockets of the operating system, without privileges (feature `udp`) |
+//! | `BusyPoll` | keeps the thread of any link awake for a while after each packet (features `tun` and `udp`) |
 //! | [`pcap`] | pcapng files, and a tap that records any link into one (feature `pcap`) |
 
 #[cfg(any(feature = "tun", feature = "udp"))]
