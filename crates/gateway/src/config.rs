@@ -6,7 +6,8 @@ mod period;
 mod service;
 
 pub use check::Mistake;
-pub use listener::{Certificate, Early, Forwarded, Listener, Mode, Route, TlsSettings};
+pub use firstflight_http::forwarded::Forwarded;
+pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 

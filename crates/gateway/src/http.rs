@@ -5,9 +5,7 @@ mod conn;
 mod early;
 mod forward;
 mod framing;
-mod headers;
 mod reply;
-mod target;
 mod tunnel;
 
 pub(crate) use body::Upload;

@@ -3,11 +3,11 @@
 use crate::backend::Service;
 use crate::client::{About, Client};
 use crate::config::Mode;
-use crate::hello::{self, First};
 use crate::log::{Entry, Event};
-use crate::pump::{self, End, Start};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
+use firstflight_http::hello::{self, First};
+use firstflight_http::pump::{self, End, Start};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

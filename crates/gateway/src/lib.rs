@@ -26,7 +26,6 @@ mod client;
 pub mod config;
 mod connection;
 mod gateway;
-mod hello;
 mod http;
 mod l4;
 mod limits;
@@ -35,7 +34,6 @@ mod log;
 mod metrics;
 mod process;
 mod proxy_header;
-mod pump;
 mod run;
 mod site;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The first data of a client in a tunnel: what it is, and how much of it may ride in a first flight.
 
-use crate::hello;
 use crate::settings::EarlyData;
 use firstflight::{Carriage, MakeFlight, ReplaySafety, Stream, Way};
+use firstflight_http::hello;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl First {
     ) -> io::Result<Option<Self>> {
         let until = Instant::now() + PATIENCE;
         // Nothing is a beginning of a ClientHello, too.
-        while hello::read(&bytes) == hello::First::Unfinished && bytes.len() < MOST {
+        while hello::look(&bytes) == hello::First::More && bytes.len() < MOST {
             let room = MOST - bytes.len();
             bytes.reserve(room.min(4096));
             match timeout_at(until, (&mut *near).take(room as u64).read_buf(&mut bytes)).await {
@@ -51,8 +51,8 @@ impl First {
     }
 
     fn of(bytes: Vec<u8>, early_data: EarlyData) -> Self {
-        let safe = match hello::read(&bytes) {
-            hello::First::Hello(len) => len,
+        let safe = match hello::look(&bytes) {
+            hello::First::Hello { length, .. } => length,
             _ if ReplaySafety::ByMethod.flight(&bytes).is_replayable() => bytes.len(),
             _ => 0,
         };

@@ -18,7 +18,6 @@ mod failure;
 mod first;
 mod forward;
 mod headers;
-mod hello;
 mod pac;
 mod pages;
 mod policy;

@@ -1,6 +1,7 @@
 //! Settings of listeners.
 
 use super::Period;
+use firstflight_http::forwarded::Forwarded;
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -150,22 +151,6 @@ pub enum Early {
     Query,
     /// Every request without body.
     Any,
-}
-
-/// Headers about the client for backends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Forwarded {
-    /// `X-Forwarded-For`, `-Proto` and `-Host`.
-    #[default]
-    XForwarded,
-    /// `Forwarded` (RFC 7239).
-    Forwarded,
-    /// Both.
-    Both,
-    /// Neither.
-    None,
 }
 
 /// TLS at a listener.

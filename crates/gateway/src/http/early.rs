@@ -1,11 +1,8 @@
 //! What becomes of a request that may be a copy of another connection's first flight (RFC 8470).
 
 use crate::config::Early;
-use hyper::http::HeaderName;
+use firstflight_http::fields::EARLY_DATA;
 use hyper::{HeaderMap, Method, Uri};
-
-/// `Early-Data` (RFC 8470 §5.1).
-pub(super) const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
 /// What becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

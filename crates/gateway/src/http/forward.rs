@@ -1,15 +1,17 @@
 //! One request: where it goes, when it goes, and what comes back.
 
 use super::body::{Fault, Progress, Upload};
-use super::early::{self, EARLY_DATA, Verdict};
+use super::early::{self, Verdict};
 use super::reply::{Coming, Reply, patience};
-use super::target::Target;
-use super::{BoxError, Busy, Context, headers, tunnel};
+use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::{Backend, DialError, Open, Opened, Service};
 use crate::config::{BackendProtocol, Early};
 use crate::log::{Entry, Event};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
+use firstflight_http::fields::{self, EARLY_DATA};
+use firstflight_http::forwarded::{self, set_forwarded};
+use firstflight_http::target::Target;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request::Parts;
@@ -176,7 +178,7 @@ fn admit(
     entry: &mut Entry,
 ) -> Result<Ask, Failure> {
     let on_upgrade =
-        (request.version() == Version::HTTP_11).then(|| headers::upgrade(request.headers())).flatten();
+        (request.version() == Version::HTTP_11).then(|| fields::upgrade(request.headers())).flatten();
     let tunnel = on_upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
     if parts.version != Version::HTTP_2 && context.watch.is_ambiguous() {
@@ -357,19 +359,20 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
     *request.method_mut() = ask.parts.method.clone();
     let out = request.headers_mut();
     out.clone_from(&ask.parts.headers);
-    headers::clean_request(out);
+    fields::clean_request(out);
     // Some servers read 010 as eight.
     if let Some(length) = length(&ask.parts) {
         out.insert(CONTENT_LENGTH, length.into());
     }
     if ask.service.config.protocol == BackendProtocol::Http1 {
-        headers::join_cookies(out);
+        fields::join_cookies(out);
     }
     let authority = ask.target.authority.as_ref();
     let config = &ask.site.config;
     let trusted = config.trusts(context.about.peer.ip());
     let host = authority.map(Authority::as_str);
-    headers::set_forwarded(out, config.forwarded, trusted, &context.about, context.tls, host);
+    let about = forwarded::About { client: context.about.peer.ip(), tls: context.tls, host };
+    set_forwarded(out, config.forwarded, trusted, &about);
     if early && !ask.marked {
         out.insert(EARLY_DATA, HeaderValue::from_static("1"));
     }
@@ -413,10 +416,10 @@ fn finish(
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
         };
         context.watch.switches();
-        let protocol = headers::upgrade(response.headers());
+        let protocol = fields::upgrade(response.headers());
         let on_backend = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();
-        headers::strip_hop_by_hop(&mut parts.headers);
+        fields::strip_hop_by_hop(&mut parts.headers);
         parts.headers.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(protocol) = protocol {
             parts.headers.insert(hyper::header::UPGRADE, protocol);
@@ -432,7 +435,7 @@ fn finish(
         return Ok(Response::from_parts(parts, Reply::none(entry, busy)));
     }
     let (mut parts, body) = response.into_parts();
-    headers::strip_hop_by_hop(&mut parts.headers);
+    fields::strip_hop_by_hop(&mut parts.headers);
     parts.version = Version::default();
     parts.extensions.clear();
     let sender = keeps(&ask).then_some((sender, ask.service.config.pool));

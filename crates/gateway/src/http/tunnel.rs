@@ -3,7 +3,7 @@
 use crate::backend::Lease;
 use crate::connection::Guards;
 use crate::log::Entry;
-use crate::pump::{self, Start};
+use firstflight_http::pump::{self, Start};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Connections that are early, on an emulated path, and their backends on loopback.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crate::hello;
 use crate::proxy_header;
 use crate::testing::{Path, Place, accepted, backend};
+use firstflight_http::hello;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const TCP: &str = "mode = \"tcp\"";
@@ -87,7 +87,7 @@ async fn of_tls_only_the_hello_passes_early() {
     let path = Path::new().await;
     let (listener, at) = backend().await;
     let place = Place::new(TLS, "", at);
-    let hello = hello::tests::hello("www.example.com");
+    let hello = hello::sample("www.example.com");
     let early_data: &[u8] = &[23, 3, 3, 0, 5, 1, 2, 3, 4, 5];
     let data: &'static [u8] = [&hello[..], early_data].concat().leak();
     let (connecting, stream) = path.connect(data).await;
@@ -116,7 +116,7 @@ async fn a_name_chooses_the_service_and_an_unknown_one_gets_an_alert() {
     assert!(text.contains("*.example.com"));
     let (mut client, stream) = accepted().await;
     place.serve(stream);
-    client.write_all(&hello::tests::hello("a.example.com")).await.unwrap();
+    client.write_all(&hello::sample("a.example.com")).await.unwrap();
     let (mut far, _) = listener.accept().await.unwrap();
     assert_eq!(read(&mut far, 5).await[0], 22);
 }

@@ -7,11 +7,11 @@ use hyper::{Method, StatusCode, Version};
 
 /// For which host a request is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub struct Target {
     /// Host and port as the client wrote them. `None` for HTTP/1.0 without a host.
-    pub(super) authority: Option<Authority>,
+    pub authority: Option<Authority>,
     /// The host in lower case, without port.
-    pub(super) host: Option<String>,
+    pub host: Option<String>,
 }
 
 impl Target {
@@ -19,7 +19,7 @@ impl Target {
     ///
     /// # Errors
     /// The status of the refusal.
-    pub(super) fn of(parts: &Parts, sni: Option<&str>) -> Result<Self, StatusCode> {
+    pub fn of(parts: &Parts, sni: Option<&str>) -> Result<Self, StatusCode> {
         if parts.method == Method::CONNECT {
             return Err(StatusCode::METHOD_NOT_ALLOWED);
         }

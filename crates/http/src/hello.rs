@@ -1,19 +1,18 @@
-//! The ClientHello of TLS that is passed through: where it ends, and which name it asks for (RFC 8446 §4.1.2, RFC 6066 §3).
+//! The ClientHello of TLS that somebody else terminates: where it ends, and which name it asks for (RFC 8446 §4.1.2, RFC 6066 §3).
 //!
 //! A ClientHello runs nothing, so a copy of it does no harm. What follows it may be early data, which runs.
 
-/// The longest ClientHello that is looked at, bytes with the headers of records. What is longer counts as something else.
-pub(crate) const LONGEST: usize = 16 * 1024;
+/// The longest ClientHello that is waited for, bytes. What is longer counts as something else. A hybrid one has 1.8 KB.
+pub const LONGEST: usize = 32 * 1024;
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
-const RECORD_HEADER: usize = 5;
 const MESSAGE_HEADER: usize = 4;
 
 /// What the first bytes of a stream are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum First {
+pub enum First {
     /// Not yet known.
     More,
     /// A ClientHello in records of `length` bytes. Nothing else is in these records.
@@ -28,14 +27,15 @@ pub(crate) enum First {
 }
 
 /// Looks at the first bytes of a stream.
-pub(crate) fn look(bytes: &[u8]) -> First {
+#[must_use]
+pub fn look(bytes: &[u8]) -> First {
     let mut message = Vec::new();
     let mut rest = bytes;
     loop {
         let used = bytes.len() - rest.len();
         if let Some(needed) = needed(&message) {
-            if message.len() > needed {
-                // Something is behind it in its last record.
+            if message.len() > needed || needed > LONGEST {
+                // Something is behind it in its last record, or nobody waits for so much.
                 return First::Other;
             }
             if message.len() == needed {
@@ -43,36 +43,35 @@ pub(crate) fn look(bytes: &[u8]) -> First {
                 return First::Hello { length: used, name };
             }
         }
-        if rest.first().is_some_and(|&kind| kind != HANDSHAKE) {
+        // The version is 3.1 to 3.4, also in later versions of TLS.
+        if !rest.iter().zip([HANDSHAKE, 3]).all(|(byte, expected)| *byte == expected) {
             return First::Other;
         }
-        let Some((&[_, major, _, high, low], behind)) = rest.split_first_chunk::<RECORD_HEADER>() else {
-            return if rest.get(1).is_some_and(|&major| major != 3) { First::Other } else { more(bytes) };
-        };
+        let &[_, _, minor, high, low, ref behind @ ..] = rest else { return more(bytes) };
         let length = usize::from(u16::from_be_bytes([high, low]));
         // RFC 8446 §5.1: at most 2¹⁴ bytes, and no empty record of a handshake.
-        if major != 3 || length == 0 || length > 1 << 14 {
+        if !(1..=4).contains(&minor) || length == 0 || length > 1 << 14 {
             return First::Other;
         }
-        let fragment = behind.get(..length.min(behind.len())).unwrap_or_default();
-        message.extend_from_slice(fragment);
+        message.extend(behind.iter().take(length));
         if message.first().is_some_and(|&kind| kind != CLIENT_HELLO) {
             return First::Other;
         }
         match behind.get(length..) {
             Some(behind) => rest = behind,
+            None if needed(&message).is_some_and(|needed| needed > LONGEST) => return First::Other,
             None => return more(bytes),
         }
     }
 }
 
 fn more(bytes: &[u8]) -> First {
-    if bytes.len() >= LONGEST { First::Other } else { First::More }
+    if bytes.len() >= 2 * LONGEST { First::Other } else { First::More }
 }
 
 /// The length of the message, once its header is there.
 fn needed(message: &[u8]) -> Option<usize> {
-    let (&[_, a, b, c], _) = message.split_first_chunk::<MESSAGE_HEADER>()?;
+    let &[_, a, b, c, ..] = message else { return None };
     Some(MESSAGE_HEADER + (u32::from_be_bytes([0, a, b, c]) as usize))
 }
 
@@ -117,37 +116,40 @@ fn vector8<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(vector)
 }
 
+/// A ClientHello for this name in one record, for tests of what carries it.
+#[doc(hidden)]
+#[must_use]
+pub fn sample(name: &str) -> Vec<u8> {
+    record(HANDSHAKE, &message(name))
+}
+
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 1][..], &(body.len() as u16).to_be_bytes(), body].concat()
+}
+
+fn message(name: &str) -> Vec<u8> {
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.extend([0, 0, 2, 0x13, 1, 1, 0]);
+    let entry = [&[0][..], &(name.len() as u16).to_be_bytes(), name.as_bytes()].concat();
+    let list = [&(entry.len() as u16).to_be_bytes()[..], &entry].concat();
+    let extension = [&[0, 0][..], &(list.len() as u16).to_be_bytes(), &list].concat();
+    // Another extension in front.
+    let extensions = [&[0, 43, 0, 1, 0][..], &extension].concat();
+    body.extend((extensions.len() as u16).to_be_bytes());
+    body.extend(extensions);
+    let length = (body.len() as u32).to_be_bytes();
+    [&[CLIENT_HELLO][..], &length[1..], &body].concat()
+}
+
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    fn record(kind: u8, body: &[u8]) -> Vec<u8> {
-        [&[kind, 3, 1][..], &(body.len() as u16).to_be_bytes(), body].concat()
-    }
-
-    fn message(name: &str) -> Vec<u8> {
-        let mut body = vec![3, 3];
-        body.extend([7; 32]);
-        body.extend([0, 0, 2, 0x13, 1, 1, 0]);
-        let entry = [&[0][..], &(name.len() as u16).to_be_bytes(), name.as_bytes()].concat();
-        let list = [&(entry.len() as u16).to_be_bytes()[..], &entry].concat();
-        let extension = [&[0, 0][..], &(list.len() as u16).to_be_bytes(), &list].concat();
-        // Another extension in front.
-        let extensions = [&[0, 43, 0, 1, 0][..], &extension].concat();
-        body.extend((extensions.len() as u16).to_be_bytes());
-        body.extend(extensions);
-        let length = (body.len() as u32).to_be_bytes();
-        [&[CLIENT_HELLO][..], &length[1..], &body].concat()
-    }
-
-    /// A ClientHello for this name, in one record.
-    pub(crate) fn hello(name: &str) -> Vec<u8> {
-        record(HANDSHAKE, &message(name))
-    }
+    use proptest::prelude::*;
 
     #[test]
     fn a_hello_ends_where_its_last_record_ends() {
-        let whole = hello("WWW.example.com");
+        let whole = sample("WWW.example.com");
         let expected = First::Hello { length: whole.len(), name: Some("www.example.com".into()) };
         assert_eq!(look(&whole), expected);
         let early = [whole.clone(), record(20, &[1]), record(23, b"early data")].concat();
@@ -184,7 +186,7 @@ pub(crate) mod tests {
 
     #[test]
     fn damaged_hellos_do_not_panic() {
-        let whole = hello("www.example.com");
+        let whole = sample("www.example.com");
         for at in 0..whole.len() {
             for bit in 0..8 {
                 let mut damaged = whole.clone();
@@ -193,6 +195,63 @@ pub(crate) mod tests {
                 if let First::Hello { length, .. } = looked {
                     assert!(length <= damaged.len());
                 }
+            }
+        }
+    }
+
+    /// A ClientHello with a body of `len` bytes, in records of at most `most` bytes.
+    fn of_length(len: usize, most: usize) -> Vec<u8> {
+        let length = (len as u32).to_be_bytes();
+        let message = [&[CLIENT_HELLO], &length[1..], &vec![7; len]].concat();
+        message.chunks(most).flat_map(|part| record(HANDSHAKE, part)).collect()
+    }
+
+    #[test]
+    fn a_hello_is_whole_or_unfinished_whatever_its_size() {
+        let sizes = [(240, 1 << 14), (1800, 1 << 14), (1800, 500), (5, 1), (20_000, 16_000)];
+        for (len, most) in sizes {
+            let whole = of_length(len, most);
+            let is_whole =
+                |bytes: &[u8]| matches!(look(bytes), First::Hello { length, .. } if length == whole.len());
+            assert!(is_whole(&whole));
+            for cut in 0..whole.len() {
+                assert_eq!(look(&whole[..cut]), First::More, "{cut} of {}", whole.len());
+            }
+            // Early data, and whatever else follows.
+            assert!(is_whole(&[&whole[..], &[23, 3, 3, 0, 9]].concat()));
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_no_hello() {
+        let whole = of_length(100, 1000);
+        let with = |at: usize, byte: u8| {
+            let mut bytes = whole.clone();
+            bytes[at] = byte;
+            bytes
+        };
+        for (wrong, what) in [
+            (with(0, 23), "application data"),
+            (with(1, 2), "SSL 2"),
+            (with(2, 9), "an unknown version"),
+            (with(5, 2), "a ServerHello"),
+            (with(8, 99), "another message in the same record"),
+            (vec![22, 3, 1, 0xff, 0xff, 1], "a record that is too long"),
+            (vec![22, 3, 1, 0x40, 0, 1, 0xff, 0, 0], "a ClientHello that is too long"),
+        ] {
+            assert_eq!(look(&wrong), First::Other, "{what}");
+        }
+        let half = [&of_length(100, 60)[..65], &[23, 3, 3, 0, 1, 0]].concat();
+        assert_eq!(look(&half), First::Other, "application data in the middle");
+        assert_eq!(look(&[]), First::More);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_an_answer_and_a_hello_is_within_them(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let bytes = [&[22, 3, 1, 0][..], &bytes].concat();
+            if let First::Hello { length, .. } = look(&bytes) {
+                prop_assert!(length <= bytes.len());
             }
         }
     }

@@ -23,16 +23,16 @@ thread_local! {
 
 /// How a connection begins.
 #[derive(Debug, Default)]
-pub(crate) struct Start {
+pub struct Start {
     /// The first bytes for the backend, which were read already, perhaps behind a PROXY header.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// Until the client is confirmed only so many of them pass. `None`: everything passes.
-    pub(crate) passes: Option<usize>,
+    pub passes: Option<usize>,
 }
 
 /// Why a connection is over.
 #[derive(Debug)]
-pub(crate) enum End {
+pub enum End {
     /// Both directions were closed in order.
     Closed,
     /// Nothing happened for too long.
@@ -44,7 +44,9 @@ pub(crate) enum End {
 }
 
 impl End {
-    pub(crate) const fn as_str(&self) -> &'static str {
+    /// Its name in the log.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Idle => "idle",
@@ -56,11 +58,11 @@ impl End {
 
 /// Bytes that were copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub struct Copied {
     /// To the backend.
-    pub(crate) up: u64,
+    pub up: u64,
     /// To the client.
-    pub(crate) down: u64,
+    pub down: u64,
 }
 
 enum Fault {
@@ -187,7 +189,7 @@ impl Half {
 
 /// Copies until both directions have ended, one fails, or nothing happened for `idle`. `confirmed` says when the client is
 /// confirmed; it is asked only if [`Start::passes`] says so.
-pub(crate) async fn run<A, B>(
+pub async fn run<A, B>(
     client: &mut A,
     backend: &mut B,
     start: Start,
