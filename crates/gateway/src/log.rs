@@ -5,6 +5,7 @@ use crate::client::About;
 use crate::config::LogFormat;
 use crate::metrics;
 use crate::site::Site;
+use firstflight_http::text::Safe;
 use hyper::Method;
 use hyper::http::uri::PathAndQuery;
 use serde::Serialize;
@@ -220,21 +221,6 @@ impl Drop for Entry {
             self.site.series.request(service, self.status);
         }
         self.site.log.entry(self);
-    }
-}
-
-/// Text from a client cannot make a line of its own.
-struct Safe<'a>(Option<&'a str>);
-
-impl fmt::Display for Safe<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None | Some("") => f.write_str("-"),
-            Some(text) => text.chars().try_for_each(|c| match c {
-                c if c.is_control() || c == ' ' || c == '"' => write!(f, "{}", c.escape_unicode()),
-                c => write!(f, "{c}"),
-            }),
-        }
     }
 }
 

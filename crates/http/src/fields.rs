@@ -3,16 +3,23 @@
 use crate::forwarded;
 use hyper::HeaderMap;
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 
 /// `Early-Data` (RFC 8470 §5.1).
 pub const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
+/// The options of the `Connection` header.
+fn options(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(CONNECTION).iter();
+    values.flat_map(|value| value.as_bytes().split(|&byte| byte == b',')).map(<[u8]>::trim_ascii)
+}
+
 /// Whether the `Connection` header names this option.
-fn connection_has(headers: &HeaderMap, option: &str) -> bool {
-    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(option))
+#[must_use]
+pub fn connection_has(headers: &HeaderMap, option: &str) -> bool {
+    options(headers).any(|one| one.eq_ignore_ascii_case(option.as_bytes()))
 }
 
 /// The protocol to which a request or response switches. Never HTTP/2: its requests would pass unseen (RFC 9113 §3.1 has no
@@ -28,27 +35,35 @@ pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     (!several && !names.split(',').any(is_http)).then(|| protocol.clone())
 }
 
-/// Removes what concerns this hop only. `te: trailers` stays, because gRPC needs it.
+/// Fields of one connection. `Transfer-Encoding` is among them: each side has framing of its own, made from the body.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Removes what concerns this hop only: the fields that always do, and those that `Connection` names. `te: trailers` stays,
+/// because gRPC needs it.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    let trailers = headers.get_all(TE).iter().any(|value| {
-        value
-            .to_str()
-            .is_ok_and(|value| value.split(',').any(|one| one.trim().eq_ignore_ascii_case("trailers")))
-    });
+    let named: Vec<_> = options(headers).filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
+    let takes_trailers = |te: &HeaderValue| {
+        te.as_bytes()
+            .split(|&byte| byte == b',')
+            .any(|one| one.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    };
+    let trailers = headers.get_all(TE).iter().any(takes_trailers);
     for name in named {
-        // Nobody can make the gateway forget what it says itself.
+        // Nobody can make this program forget what it says itself.
         if !is_ours(&name) {
             headers.remove(name);
         }
     }
-    for name in ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te"] {
+    for name in &HOP_BY_HOP {
         headers.remove(name);
     }
     if trailers {
@@ -58,6 +73,73 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 
 fn is_ours(name: &HeaderName) -> bool {
     forwarded::ALL.contains(name) || [&EARLY_DATA, &HOST, &CONTENT_LENGTH].contains(&name)
+}
+
+/// Fields that mean something only in the head of a message (RFC 9110 §6.5.1): of one hop, of framing, of routing, of the
+/// request's meaning, of authentication, and of the content's form.
+const NO_TRAILERS: [HeaderName; 42] = [
+    header::AGE,
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    CONTENT_LENGTH,
+    header::CONTENT_LOCATION,
+    header::CONTENT_RANGE,
+    header::CONTENT_SECURITY_POLICY,
+    header::CONTENT_TYPE,
+    COOKIE,
+    header::DATE,
+    EXPECT,
+    header::EXPIRES,
+    HOST,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::IF_RANGE,
+    header::IF_UNMODIFIED_SINCE,
+    header::LOCATION,
+    header::MAX_FORWARDS,
+    header::ORIGIN,
+    header::PRAGMA,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    header::RANGE,
+    header::REFERER,
+    header::RETRY_AFTER,
+    header::SET_COOKIE,
+    header::STRICT_TRANSPORT_SECURITY,
+    TE,
+    header::TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    header::VARY,
+    header::VIA,
+    header::WWW_AUTHENTICATE,
+    EARLY_DATA,
+    HeaderName::from_static("proxy"),
+    HeaderName::from_static("x-http-method-override"),
+];
+
+/// Removes from trailers what means something only in a head, and what concerns one hop only. A peer that would merge
+/// trailers into the head would otherwise take lengths, hosts and addresses from a place that nobody has checked.
+pub fn clean_trailers(trailers: &mut HeaderMap) {
+    strip_hop_by_hop(trailers);
+    for name in NO_TRAILERS.iter().chain(&forwarded::ALL) {
+        trailers.remove(name);
+    }
+}
+
+/// Removes fields whose names have other characters than letters, digits and hyphens. CGI, WSGI and their like make
+/// variables of names, and `X_Real_IP` becomes the same one as `X-Real-IP`, which nobody else may set.
+pub fn drop_odd_names(headers: &mut HeaderMap) {
+    let is_odd =
+        |name: &HeaderName| !name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let odd: Vec<_> = headers.keys().filter(|name| is_odd(name)).cloned().collect();
+    for name in odd {
+        headers.remove(name);
+    }
 }
 
 /// Prepares a client's request for a backend.
@@ -119,6 +201,54 @@ mod tests {
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         left.sort_unstable();
         assert_eq!(left, [("accept", "*/*"), ("te", "trailers"), ("x-forwarded-for", "192.0.2.9")]);
+    }
+
+    #[test]
+    fn a_list_of_options_is_read_whatever_else_is_in_it() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONNECTION, HeaderValue::from_bytes(b"\xff, x-mine").unwrap());
+        headers.insert("x-mine", HeaderValue::from_static("1"));
+        strip_hop_by_hop(&mut headers);
+        assert!(headers.is_empty(), "{headers:?}");
+    }
+
+    #[test]
+    fn trailers_say_nothing_that_belongs_into_a_head() {
+        let mut trailers = map(&[
+            ("content-length", "1"),
+            ("host", "evil.example"),
+            ("x-forwarded-for", "203.0.113.5"),
+            ("forwarded", "for=203.0.113.5"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "x-mine"),
+            ("x-mine", "1"),
+            ("keep-alive", "1"),
+            ("te", "trailers"),
+            ("authorization", "Basic eDp5"),
+            ("early-data", "1"),
+            ("grpc-status", "0"),
+            ("x-checksum", "1"),
+        ]);
+        clean_trailers(&mut trailers);
+        let mut left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["grpc-status", "x-checksum"]);
+    }
+
+    #[test]
+    fn names_that_become_those_of_others_are_dropped() {
+        let mut headers = map(&[
+            ("x_real_ip", "203.0.113.5"),
+            ("x_forwarded-for", "203.0.113.5"),
+            ("early_data", "1"),
+            ("x.real.ip", "203.0.113.5"),
+            ("x-real-ip", "192.0.2.1"),
+            ("sec-ch-ua", "x"),
+        ]);
+        drop_odd_names(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["sec-ch-ua", "x-real-ip"]);
     }
 
     #[test]

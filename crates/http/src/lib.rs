@@ -6,6 +6,7 @@
 //! | [`forwarded`] | fields about the client (RFC 7239) |
 //! | [`target`] | for which host a request is (RFC 9112 §3.2) |
 //! | [`hello`] | where a ClientHello ends, and the name that it asks for |
+//! | [`text`] | text from a peer in a line for people |
 //! | [`pump`] | copies both directions of a tunnel |
 #![forbid(unsafe_code)]
 
@@ -14,3 +15,4 @@ pub mod forwarded;
 pub mod hello;
 pub mod pump;
 pub mod target;
+pub mod text;

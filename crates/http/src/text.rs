@@ -1,0 +1,38 @@
+//! Text from a peer in a line for people.
+
+use std::fmt::{self, Display, Write};
+
+/// Text from a peer as one word of a line. What could make a line, a word or an order of its own is escaped: everything
+/// but the visible characters of ASCII without the quotation mark, so also U+2028 and U+202E. Nothing is `-`.
+#[derive(Debug, Clone, Copy)]
+pub struct Safe<'a>(pub Option<&'a str>);
+
+impl Display for Safe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None | Some("") => f.write_str("-"),
+            Some(text) => text.chars().try_for_each(|c| match c {
+                c if c.is_ascii_graphic() && c != '"' => f.write_char(c),
+                c => write!(f, "{}", c.escape_unicode()),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_makes_a_line_a_word_or_an_order_of_its_own() {
+        let safe = |text: &str| Safe(Some(text)).to_string();
+        assert_eq!(safe("/a?b=c"), "/a?b=c");
+        assert_eq!(safe("a b\"c\n"), r"a\u{20}b\u{22}c\u{a}");
+        assert_eq!(safe("\u{202e}\u{2028}\u{85}\u{200b}\u{feff}"), r"\u{202e}\u{2028}\u{85}\u{200b}\u{feff}");
+        assert_eq!((Safe(None).to_string(), safe("")), ("-".into(), "-".into()));
+        for c in '\0'..=char::MAX {
+            let text = safe(&String::from(c));
+            assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{c:?}");
+        }
+    }
+}
