@@ -1,11 +1,14 @@
 //! Services and their backends: which one gets the next connection, and how it is reached.
 
+mod body;
 mod dial;
+mod h2;
 pub(crate) mod health;
 mod pool;
+mod shared;
 
 pub(crate) use dial::{BackendIo, DialError};
-pub(crate) use pool::{Open, Opened, Sender};
+pub(crate) use pool::{Answered, Open, Opened, Sender};
 
 use crate::config::{self, Address, Balance};
 use crate::metrics;
@@ -65,7 +68,7 @@ impl Backend {
 pub(crate) struct Lease(Arc<Backend>);
 
 impl Lease {
-    fn new(backend: &Arc<Backend>) -> Self {
+    pub(crate) fn new(backend: &Arc<Backend>) -> Self {
         backend.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(backend))
     }
@@ -186,6 +189,9 @@ impl Service {
         let result = dial::dial(self, backend, header, self.config.connect_timeout.0).await;
         match &result {
             Ok(_) => backend.state.succeeded(),
+            Err(error) if error.is_own() => {
+                tracing::warn!(service = self.name(), backend = backend.label, %error, "cannot connect");
+            }
             Err(error) => {
                 tracing::debug!(service = self.name(), backend = backend.label, %error, "cannot connect");
                 metrics::backend_failed(backend, "connect");

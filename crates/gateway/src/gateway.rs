@@ -2,6 +2,7 @@
 
 use crate::admin::Admin;
 use crate::backend::{Service, health};
+use crate::budget;
 use crate::config::Config;
 use crate::listening::{Bound, Listening, read_files};
 use crate::log::Log;
@@ -106,7 +107,7 @@ impl Gateway {
             None => None,
         };
         let log = Log::new(config.gateway.log, log).map_err(GatewayError::Log)?;
-        let places = config.gateway.max_connections.min(Semaphore::MAX_PERMITS);
+        let places = budget::divide(config.gateway.max_connections).min(Semaphore::MAX_PERMITS);
         let mut gateway = Self {
             config: config.clone(),
             services: Services::new(),

@@ -5,7 +5,9 @@ mod conn;
 mod early;
 mod forward;
 mod framing;
+mod login;
 mod reply;
+mod resets;
 mod tunnel;
 
 pub(crate) use body::Upload;
@@ -36,10 +38,12 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// How long a connection of HTTP/1.1 without a request stays open when the listener ends. A request may be on its way, or wait
 /// unread, and its client could not know whether it ran.
 const LAST_CALL: Duration = Duration::from_secs(2);
+/// How long the requests of a client that gave up too many others may still take.
+const CALM: Duration = Duration::from_secs(1);
 /// The gateway's own limit is shorter than any idle time that makes sense.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the requests of one connection share.
 pub(crate) struct Context {
@@ -52,6 +56,10 @@ pub(crate) struct Context {
     activity: Activity,
     guards: Arc<Guards>,
     draining: watch::Receiver<bool>,
+    /// Connections to backends that belong to this client.
+    logins: login::Logins,
+    /// Requests that it gave up.
+    resets: resets::Resets,
     /// It speaks HTTP/2, as far as is known.
     h2: AtomicBool,
 }
@@ -125,7 +133,20 @@ pub(crate) async fn serve(
     let (io, watch) = conn::share(io, about.marked, now.config.body_timeout.0);
     let h2 = AtomicBool::new(protocol.as_deref() == Some(H2));
     let (site, activity, draining_too) = (Arc::clone(site), Activity::new(), draining.clone());
-    let context = Context { site, about, sni, tls, watch, activity, guards, draining: draining_too, h2 };
+    let (logins, resets) = Default::default();
+    let context = Context {
+        site,
+        about,
+        sni,
+        tls,
+        watch,
+        activity,
+        guards,
+        draining: draining_too,
+        logins,
+        resets,
+        h2,
+    };
     let (context, io, idle) = (Arc::new(context), TokioIo::new(io), now.config.idle());
     let service = {
         let context = Arc::clone(&context);
@@ -248,6 +269,12 @@ async fn drive<C, E>(
                     }
                     false => Phase::LastCall(Instant::now() + LAST_CALL),
                 };
+            }
+            () = context.resets.too_many(), if phase == Phase::Open => {
+                tracing::debug!(%peer, "a client gave up too many requests");
+                crate::metrics::refused(context.site.load().name(), "resets");
+                end(connection.as_mut());
+                phase = Phase::Ending(Instant::now() + CALM);
             }
             () = sleep_until(next) => match phase {
                 Phase::Ending(_) => return,

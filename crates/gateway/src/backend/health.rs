@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Whether it failed lately.
-    pub(super) fn is_paused(&self, now: Instant) -> bool {
+    pub(crate) fn is_paused(&self, now: Instant) -> bool {
         let paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         paused.is_some_and(|until| now < until)
     }

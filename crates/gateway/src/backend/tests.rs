@@ -3,12 +3,12 @@
 use super::*;
 use crate::config::Config;
 
-fn service(settings: &str, former: Option<&Service>) -> Service {
+fn service(settings: &str, former: Option<&Service>) -> Arc<Service> {
     let text = format!(
         "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:1\"]\nmode = \"tcp\"\nservice = \"s\"\n\
          [[service]]\nname = \"s\"\n{settings}"
     );
-    Service::new(&Config::parse(&text).unwrap().services[0], former).unwrap()
+    Arc::new(Service::new(&Config::parse(&text).unwrap().services[0], former).unwrap())
 }
 
 const THREE: &str = "backend = [\"127.0.0.1:11\", \"127.0.0.1:12\", \"127.0.0.1:13\"]\n";

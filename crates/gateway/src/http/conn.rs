@@ -137,6 +137,16 @@ impl Watch {
         lock(&self.inner).framing.is_ambiguous()
     }
 
+    /// Ends the connection with a RST: what it carried is cut, and a FIN would say that it is whole.
+    pub(super) fn abort(&self) {
+        let mut inner = lock(&self.inner);
+        inner.io.stop();
+        match inner.io.get_ref() {
+            Io::Plain(client) => client.abort(),
+            Io::Tls(stream) => stream.io().abort(),
+        }
+    }
+
     /// What follows on this connection is another protocol.
     pub(super) fn switches(&self) {
         let mut inner = lock(&self.inner);

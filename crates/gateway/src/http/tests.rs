@@ -4,6 +4,7 @@
 mod early;
 mod h2;
 mod plain;
+mod retries;
 
 use crate::testing::{Place, accepted, backend};
 use std::net::SocketAddr;
