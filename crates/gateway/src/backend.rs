@@ -13,7 +13,7 @@ pub(crate) use pool::{Answered, Open, Opened, Sender};
 use crate::config::{self, Address, Balance};
 use crate::metrics;
 use firstflight_tls::{ConfigError, Connector};
-use health::State;
+use health::{Known, State};
 use pool::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,7 +117,6 @@ impl Service {
                 // Nobody would ever say that it is up again.
                 backend.state.set_up(true);
             }
-            metrics::backend_up(backend, backend.state.is_up());
         }
     }
 
@@ -134,9 +133,14 @@ impl Service {
         &self.backends
     }
 
-    /// Whether any backend is up, as far as active checks know.
+    /// Whether a backend works, as far as is known.
+    pub(crate) fn known(&self, backend: &Backend) -> Known {
+        backend.state.known(self.config.health.is_some())
+    }
+
+    /// Whether any backend may work.
     pub(crate) fn is_available(&self) -> bool {
-        self.backends.iter().any(|backend| backend.state.is_up())
+        self.backends.iter().any(|backend| self.known(backend) != Known::Down)
     }
 
     /// The next backend that is not in `tried`. Backends that failed lately are used only if there is no other one; one

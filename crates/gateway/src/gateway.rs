@@ -305,8 +305,11 @@ pub(crate) fn publish(shown: &Shown) {
         for (_, publisher) in &mut view.publishers {
             publisher.publish();
         }
-        for backend in view.services.iter().flat_map(|service| service.backends()) {
-            metrics::backend_active(backend);
+        for service in &view.services {
+            for backend in service.backends() {
+                metrics::backend_active(backend);
+                metrics::backend_up(backend, service.known(backend));
+            }
         }
     });
 }
