@@ -6,6 +6,7 @@ mod early;
 mod h2;
 mod plain;
 mod retries;
+mod shared;
 
 use crate::testing::{Place, accepted, backend};
 use std::net::SocketAddr;
