@@ -2,7 +2,9 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`conn`] | a connection as hyper gets it: framing, times, and a close in stages |
 //! | [`fields`] | fields of one hop, trailers, cookies (RFC 9110 §7.6.1) |
+//! | [`framing`] | a reader of requests that leads hyper (RFC 9112) |
 //! | [`forwarded`] | fields about the client (RFC 7239) |
 //! | [`target`] | for which host a request is (RFC 9112 §3.2) |
 //! | [`hello`] | where a ClientHello ends, and the name that it asks for |
@@ -10,8 +12,10 @@
 //! | [`pump`] | copies both directions of a tunnel |
 #![forbid(unsafe_code)]
 
+pub mod conn;
 pub mod fields;
 pub mod forwarded;
+pub mod framing;
 pub mod hello;
 pub mod pump;
 pub mod target;
