@@ -7,16 +7,20 @@
 //! | [`framing`] | a reader of requests that leads hyper (RFC 9112) |
 //! | [`forwarded`] | fields about the client (RFC 7239) |
 //! | [`target`] | for which host a request is (RFC 9112 §3.2) |
+//! | [`http2`] | a server's connection of HTTP/2 (RFC 9113) |
+//! | [`body`] | the body of a request |
 //! | [`hello`] | where a ClientHello ends, and the name that it asks for |
 //! | [`text`] | text from a peer in a line for people |
 //! | [`pump`] | copies both directions of a tunnel |
 #![forbid(unsafe_code)]
 
+pub mod body;
 pub mod conn;
 pub mod fields;
 pub mod forwarded;
 pub mod framing;
 pub mod hello;
+pub mod http2;
 pub mod pump;
 pub mod target;
 pub mod text;

@@ -178,12 +178,9 @@ async fn a_client_that_leaves_is_noticed_and_nothing_that_it_said_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn http_2_is_told_from_http_1() {
-    for (sent, expected) in [
-        (&crate::framing::PREFACE[..], Some(true)),
-        (b"PUT", Some(false)),
-        (b"PRI", Some(false)),
-        (b"", None),
-    ] {
+    for (sent, expected) in
+        [(crate::framing::PREFACE, Some(true)), (b"PUT", Some(false)), (b"PRI", Some(false)), (b"", None)]
+    {
         let (mut client, server) = duplex(64);
         let mut io = ServerIo::new(server, LIMITS, times(None));
         client.write_all(sent).await.unwrap();
