@@ -11,16 +11,26 @@
 //! | [`body`] | the body of a request |
 //! | [`hello`] | where a ClientHello ends, and the name that it asks for |
 //! | [`text`] | text from a peer in a line for people |
+//! | [`response`] | what the head of a response says about its body (RFC 9112 §6) |
+//! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
+//! | [`heard`] | counts what passes a stream |
+//! | [`again`] | when a request may be sent again (RFC 9110 §9.2.2) |
+//! | [`idle`] | connections that are kept for further requests |
 //! | [`pump`] | copies both directions of a tunnel |
 #![forbid(unsafe_code)]
 
+pub mod again;
 pub mod body;
 pub mod conn;
 pub mod fields;
 pub mod forwarded;
 pub mod framing;
+pub mod heard;
 pub mod hello;
 pub mod http2;
+pub mod idle;
+pub mod login;
 pub mod pump;
+pub mod response;
 pub mod target;
 pub mod text;
