@@ -3,7 +3,7 @@
 use crate::backend::Service;
 use crate::config::Config;
 use crate::connection::{self, Phases};
-use crate::limits::PerClient;
+use crate::limits::Clients;
 use crate::log::{Log, Memory};
 use crate::site::{Services, Site};
 use arc_swap::ArcSwap;
@@ -103,7 +103,7 @@ impl Place {
         let phases = Phases { draining: self.drain.subscribe(), killed: self.kill.subscribe() };
         let alive = mpsc::channel(1).0;
         let site = Arc::clone(&self.site);
-        tokio::spawn(connection::serve(stream, site, PerClient::default(), Vec::new(), alive, phases))
+        tokio::spawn(connection::serve(stream, site, Clients::default(), Vec::new(), alive, phases))
     }
 
     /// The lines of the access log, once there are so many.
