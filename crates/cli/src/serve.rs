@@ -8,7 +8,6 @@ mod counters;
 pub(crate) mod early;
 mod error;
 mod fast_open;
-pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod metrics;
 mod names;
@@ -34,6 +33,7 @@ use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::{Config, Endpoint, ListenConfig, Listener, Sharding, SharedStore, Stream, Workers};
 use firstflight_dns::service::FrontHandle;
+use firstflight_http::directory::{Files, RootError};
 use firstflight_redis::RedisStore;
 use futures_util::FutureExt;
 use hyper::server::conn::http1;
@@ -190,7 +190,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
-    let files = Arc::new(files::Files::new(files::root(&args.root).await?.into()));
+    let files = Arc::new(files(&args).await?);
     let mut signals = Stop::new()?;
     // Bind before creating the device, so that an address in use does not leave a device behind.
     let metrics = match args.metrics {
@@ -286,6 +286,14 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     log.counters(&endpoint.counters(), endpoint.connections());
     capture.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The directory to serve.
+async fn files(args: &Args) -> Result<Files, ServeError> {
+    Files::below(&args.root).await.map_err(|error| match error {
+        RootError::Unreadable(error) => ServeError::Root(args.root.clone(), error),
+        RootError::NotDirectory => ServeError::RootNotDirectory(args.root.clone()),
+    })
 }
 
 /// Starts the engines, and connects to the shared store if there is one.
@@ -420,7 +428,7 @@ impl Args {
 /// What every connection needs.
 #[derive(Clone)]
 pub struct Site {
-    pub(crate) files: Arc<files::Files>,
+    pub(crate) files: Arc<Files>,
     pub(crate) early_unsafe: early::EarlyUnsafe,
     /// How long a client may take for each full segment of a request's body; `None` is no limit.
     pub(crate) body_timeout: Option<Duration>,

@@ -11,6 +11,7 @@ use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Reason, Sch
 use firstflight::link::path::Verdict;
 use firstflight::link::{PathConfig, real_time_pair};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use firstflight_http::directory::Files;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -87,10 +88,9 @@ impl TestSite {
 
     /// Serves the next `count` connections.
     pub async fn serve(&self, count: usize, early_unsafe: EarlyUnsafe) {
-        let root = crate::serve::files::root(&std::env::temp_dir()).await.unwrap();
         let log = log::Log::new(true, true);
         let site = Site {
-            files: Arc::new(crate::serve::files::Files::new(root.into())),
+            files: Arc::new(Files::below(&std::env::temp_dir()).await.unwrap()),
             early_unsafe,
             body_timeout: self.body_timeout,
             log,

@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`directory`] | the files of a directory |
 //! | [`fields`] | fields of one hop, trailers, cookies (RFC 9110 §7.6.1) |
 //! | [`forwarded`] | fields about the client (RFC 7239) |
 //! | [`target`] | for which host a request is (RFC 9112 §3.2) |
@@ -10,6 +11,7 @@
 //! | [`pump`] | copies both directions of a tunnel |
 #![forbid(unsafe_code)]
 
+pub mod directory;
 pub mod fields;
 pub mod forwarded;
 pub mod hello;

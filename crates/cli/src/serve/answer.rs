@@ -2,12 +2,12 @@
 
 use super::Site;
 use super::body::{Content, LoggedBody};
-use super::files::Files;
 use super::log::Entry;
 use super::request_body::{BodyError, RequestBody};
 use crate::conn::Conn;
 use crate::digest::Sum;
 use crate::observed::Watch;
+use firstflight_http::directory::Files;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};

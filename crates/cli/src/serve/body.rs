@@ -2,8 +2,8 @@
 
 use super::log::Entry;
 use super::request_body::RequestBody;
-use crate::file_body::FileBody;
 use bytes::Bytes;
+use firstflight_http::directory::FileBody;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

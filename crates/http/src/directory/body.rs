@@ -92,7 +92,7 @@ impl FileBody {
 ///
 /// # Errors
 /// Errors of the system. [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
-pub fn open_file(path: &Path) -> io::Result<File> {
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
     // Check before opening, because opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

@@ -1,7 +1,10 @@
 //! Finds the file for a request and checks that it may be served.
 
-use super::ServeError;
-use crate::file_body::{FileBody, elsewhere, open_file};
+mod body;
+
+pub use body::{FileBody, PIECE, elsewhere};
+
+use body::open_file;
 use hyper::StatusCode;
 use lru::LruCache;
 use percent_encoding::percent_decode_str;
@@ -13,16 +16,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The directory to serve, with links in its path resolved.
-pub async fn root(path: &Path) -> Result<PathBuf, ServeError> {
-    let fail = |error| ServeError::Root(path.to_owned(), error);
-    let root = tokio::fs::canonicalize(path).await.map_err(fail)?;
-    if !tokio::fs::metadata(&root).await.map_err(fail)?.is_dir() {
-        return Err(ServeError::RootNotDirectory(path.to_owned()));
-    }
-    // The server does not list the directory, but a missing permission should be reported now.
-    drop(tokio::fs::read_dir(&root).await.map_err(fail)?);
-    Ok(root)
+/// Why a directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// It does not exist or cannot be read.
+    #[error("{0}")]
+    Unreadable(io::Error),
+    /// It is a file.
+    #[error("not a directory")]
+    NotDirectory,
 }
 
 /// Files that stay open.
@@ -62,10 +64,19 @@ impl Mark {
 }
 
 impl Files {
-    /// The files below `root`, which [`root`](self::root) has resolved.
-    pub fn new(root: Arc<Path>) -> Self {
+    /// The files below `root`.
+    ///
+    /// # Errors
+    /// When it is no directory, or cannot be read.
+    pub async fn below(root: &Path) -> Result<Self, RootError> {
+        let root = tokio::fs::canonicalize(root).await.map_err(RootError::Unreadable)?;
+        if !tokio::fs::metadata(&root).await.map_err(RootError::Unreadable)?.is_dir() {
+            return Err(RootError::NotDirectory);
+        }
+        // The directory is not listed, but a missing permission should be reported now.
+        drop(tokio::fs::read_dir(&root).await.map_err(RootError::Unreadable)?);
         let most = NonZeroUsize::new(MOST).unwrap_or(NonZeroUsize::MIN);
-        Self { root, open: Mutex::new(LruCache::new(most)) }
+        Ok(Self { root: root.into(), open: Mutex::new(LruCache::new(most)) })
     }
 
     /// The file for the path of a URL, of which a first piece is read, and its content type.
@@ -184,5 +195,4 @@ fn content_type(path: &Path) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "files_tests.rs"]
 mod tests;

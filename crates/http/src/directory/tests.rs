@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use super::*;
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -23,7 +25,7 @@ impl Scratch {
 
 impl Scratch {
     async fn files(&self) -> Files {
-        Files::new(root(&self.0.join("site")).await.unwrap().into())
+        Files::below(&self.0.join("site")).await.unwrap()
     }
 }
 
@@ -60,8 +62,8 @@ async fn only_files_below_the_root() {
 #[tokio::test]
 async fn a_root_that_is_none() {
     let scratch = Scratch::new("root");
-    assert!(matches!(root(&scratch.0.join("nothing")).await, Err(ServeError::Root(..))));
-    assert!(matches!(root(&scratch.0.join("secret")).await, Err(ServeError::RootNotDirectory(_))));
+    assert!(matches!(Files::below(&scratch.0.join("nothing")).await, Err(RootError::Unreadable(_))));
+    assert!(matches!(Files::below(&scratch.0.join("secret")).await, Err(RootError::NotDirectory)));
 }
 
 /// The first request opens the file. Then each change shows in the next request.
