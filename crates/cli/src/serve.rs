@@ -101,9 +101,13 @@ pub struct Args {
     /// TCP port of the engine to listen on [default: 80, with --udp its port]
     #[arg(long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Directory to serve
+    /// Directory to serve: GET and HEAD, index.html for a directory, parts of files (Range), ETag and Last-Modified. There
+    /// are no listings, and links that lead out of it are refused
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
+    /// Serve names that begin with a dot, as .git or .env, too. Without it only /.well-known/ is
+    #[arg(long)]
+    hidden: bool,
     #[command(flatten)]
     fast_open: FastOpen,
     #[command(flatten)]
@@ -290,10 +294,11 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
 
 /// The directory to serve.
 async fn files(args: &Args) -> Result<Files, ServeError> {
-    Files::below(&args.root).await.map_err(|error| match error {
+    let files = Files::below(&args.root).await.map_err(|error| match error {
         RootError::Unreadable(error) => ServeError::Root(args.root.clone(), error),
         RootError::NotDirectory => ServeError::RootNotDirectory(args.root.clone()),
-    })
+    });
+    Ok(files?.hidden(args.hidden))
 }
 
 /// Starts the engines, and connects to the shared store if there is one.

@@ -1,24 +1,36 @@
-//! Finds the file for a request and checks that it may be served.
+//! Serves the files of a directory to GET and HEAD.
+//!
+//! | module | what |
+//! |---|---|
+//! | `name` | which file a path names, and its content type |
+//! | `beneath` | opens files below the root, and never outside |
+//! | `conditions` | `ETag`, `Last-Modified`, and conditions about them (RFC 9110 §13) |
+//! | `range` | parts of a file (RFC 9110 §14) |
+//! | `answer` | the response |
+//! | `body` | a file as an HTTP body |
 
+mod answer;
+mod beneath;
 mod body;
-#[allow(dead_code, reason = "the next commit uses it")]
 mod conditions;
-#[allow(dead_code, reason = "the next commit uses it")]
+mod name;
 mod range;
 
+pub use answer::FilesBody;
 pub use body::{FileBody, PIECE, elsewhere};
 
-use body::open_file;
+use beneath::Root;
+use conditions::Validators;
 use hyper::StatusCode;
 use lru::LruCache;
-use percent_encoding::percent_decode_str;
+use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Why a directory cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -40,8 +52,12 @@ const LONGEST: usize = 1024;
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The files of a directory. Those that were asked for last stay open, so that the usual request needs no path.
+///
+/// Links may lead to other places inside the root, also by an absolute path, and nowhere else. Names that begin with a dot
+/// are hidden, apart from `/.well-known/`.
 pub struct Files {
-    root: Arc<Path>,
+    root: Arc<Root>,
+    hidden: bool,
     open: Mutex<LruCache<String, Known>>,
 }
 
@@ -49,9 +65,24 @@ pub struct Files {
 #[derive(Clone)]
 struct Known {
     file: Arc<File>,
-    kind: &'static str,
+    about: Arc<About>,
     mark: Mark,
     looked_up: Instant,
+}
+
+/// What a response says about a file.
+struct About {
+    /// The content type.
+    kind: &'static str,
+    validators: Validators,
+}
+
+/// What is at a path.
+enum Found {
+    /// A file of this length.
+    File(Known, u64),
+    /// A directory, and the path has no slash at its end.
+    Directory,
 }
 
 /// What differs after a change of a file, its names or its permissions.
@@ -68,43 +99,51 @@ impl Mark {
 }
 
 impl Files {
-    /// The files below `root`.
+    /// The files below `root`. A directory that replaces it later is served from then on.
     ///
     /// # Errors
     /// When it is no directory, or cannot be read.
     pub async fn below(root: &Path) -> Result<Self, RootError> {
-        let root = tokio::fs::canonicalize(root).await.map_err(RootError::Unreadable)?;
-        if !tokio::fs::metadata(&root).await.map_err(RootError::Unreadable)?.is_dir() {
-            return Err(RootError::NotDirectory);
-        }
-        // The directory is not listed, but a missing permission should be reported now.
-        drop(tokio::fs::read_dir(&root).await.map_err(RootError::Unreadable)?);
+        let path = root.to_owned();
+        let root = elsewhere(move || Root::new(&path)).await.map_err(RootError::Unreadable)??;
         let most = NonZeroUsize::new(MOST).unwrap_or(NonZeroUsize::MIN);
-        Ok(Self { root: root.into(), open: Mutex::new(LruCache::new(most)) })
+        Ok(Self { root: Arc::new(root), hidden: false, open: Mutex::new(LruCache::new(most)) })
     }
 
-    /// The file for the path of a URL, of which a first piece is read, and its content type.
+    /// Whether files and directories are served whose name begins with a dot. Such names often hold what is nobody's
+    /// business: `.env`, `.git`, `.htpasswd`.
+    #[must_use]
+    pub const fn hidden(mut self, served: bool) -> Self {
+        self.hidden = served;
+        self
+    }
+
+    /// What is at the path of a URL.
     ///
     /// # Errors
-    /// The status of the response: 403 outside the root or without permission to read, 404 if the file does not exist,
-    /// 500 if the disk fails.
-    pub async fn open(&self, url_path: &str) -> Result<(FileBody, &'static str), StatusCode> {
-        let failed = |error: io::Error| status(&error);
-        let known = match self.known(url_path) {
-            Some(found) => found,
-            None => {
-                let wanted = self.root.join(relative(url_path)?);
-                let root = Arc::clone(&self.root);
-                let found = elsewhere(move || look_up(&root, &wanted)).await.map_err(failed)?;
-                let (known, len) = found?;
-                self.keep(url_path, &known);
-                (known, len)
-            }
-        };
-        let (Known { file, kind, .. }, len) = known;
-        let mut body = FileBody::new(file, len);
-        body.begin().await.map_err(failed)?;
-        Ok((body, kind))
+    /// The status of the response.
+    async fn find(&self, url_path: &str) -> Result<Found, StatusCode> {
+        if let Some((known, len)) = self.known(url_path) {
+            return Ok(Found::File(known, len));
+        }
+        let below = name::below_root(url_path, self.hidden)?;
+        let mut found = self.look_up(below.clone()).await;
+        if let Err(StatusCode::SERVICE_UNAVAILABLE) = found
+            && self.let_go()
+        {
+            found = self.look_up(below).await;
+        }
+        let found = found?;
+        if let Found::File(known, _) = &found {
+            self.keep(url_path, known);
+        }
+        Ok(found)
+    }
+
+    async fn look_up(&self, below: PathBuf) -> Result<Found, StatusCode> {
+        let root = Arc::clone(&self.root);
+        let unavailable = |_| StatusCode::SERVICE_UNAVAILABLE;
+        elsewhere(move || look_up(&root, &below)).await.map_err(unavailable)?
     }
 
     /// A file that is open and has not changed, and its length.
@@ -123,78 +162,62 @@ impl Files {
         }
     }
 
+    /// Closes the files that stay open, because there are no descriptors. Whether there were any.
+    fn let_go(&self) -> bool {
+        let mut open = self.lock();
+        let any = !open.is_empty();
+        open.clear();
+        any
+    }
+
     fn lock(&self) -> MutexGuard<'_, LruCache<String, Known>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn look_up(root: &Path, wanted: &Path) -> Result<(Known, u64), StatusCode> {
-    let failed = |error: io::Error| status(&error);
+fn look_up(root: &Root, below: &Path) -> Result<Found, StatusCode> {
     // Before the look-up, so that what changes during it counts as changed.
     let looked_up = Instant::now();
-    let mut path = resolve(root, wanted)?;
-    if std::fs::metadata(&path).map_err(failed)?.is_dir() {
-        path = resolve(root, &path.join("index.html"))?;
+    let now = SystemTime::now();
+    let file = root.open(below).map_err(status)?;
+    let metadata = file.metadata().map_err(|error| status_of(&error))?;
+    if metadata.is_dir() {
+        let is_index = below.file_name() == Some(name::INDEX.as_ref());
+        return if is_index { Err(StatusCode::NOT_FOUND) } else { Ok(Found::Directory) };
     }
-    let kind = content_type(&path);
-    let file = open_file(&path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    let mark = Mark::of(&metadata);
-    Ok((Known { file: Arc::new(file), kind, mark, looked_up }, metadata.len()))
+    // A pipe, a socket or a device.
+    if !metadata.is_file() {
+        return Err(StatusCode::FORBIDDEN);
+    }
+    let about = About { kind: name::content_type(below), validators: Validators::of(&metadata, now) };
+    let (file, about, mark) = (Arc::new(file), Arc::new(about), Mark::of(&metadata));
+    Ok(Found::File(Known { file, about, mark, looked_up }, metadata.len()))
 }
 
-/// Resolves links, and refuses to follow them out of the root.
-fn resolve(root: &Path, path: &Path) -> Result<PathBuf, StatusCode> {
-    let path = std::fs::canonicalize(path).map_err(|error| status(&error))?;
-    if path.starts_with(root) { Ok(path) } else { Err(StatusCode::FORBIDDEN) }
-}
-
-/// The path relative to the root. A `..` is refused before the disk is accessed, so that clients do not learn what
-/// exists outside.
-fn relative(url_path: &str) -> Result<PathBuf, StatusCode> {
-    let decoded = percent_decode_str(url_path).decode_utf8().map_err(|_| StatusCode::NOT_FOUND)?;
-    if decoded.contains('\0') {
-        return Err(StatusCode::NOT_FOUND);
-    }
-    let mut path = PathBuf::new();
-    for part in decoded.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => return Err(StatusCode::FORBIDDEN),
-            name => path.push(name),
+/// The status of the response, when a file cannot be opened or read.
+fn status(error: Errno) -> StatusCode {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => StatusCode::NOT_FOUND,
+        // XDEV and LOOP: links lead out of the root, or round in a circle. NXIO and NODEV: a socket, or a device.
+        Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO | Errno::NODEV => {
+            StatusCode::FORBIDDEN
+        }
+        // The server is short of descriptors or memory, or somebody holds a lease of the file.
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::AGAIN => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        error => {
+            tracing::warn!(%error, "cannot read a file");
+            StatusCode::INTERNAL_SERVER_ERROR
         }
     }
-    Ok(path)
 }
 
-fn status(error: &io::Error) -> StatusCode {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename => {
-            StatusCode::NOT_FOUND
-        }
-        // InvalidInput: the path is a pipe, a socket or a device.
-        io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => StatusCode::FORBIDDEN,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
-fn content_type(path: &Path) -> &'static str {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("html" | "htm") => "text/html; charset=utf-8",
-        Some("css") => "text/css; charset=utf-8",
-        Some("js" | "mjs") => "text/javascript; charset=utf-8",
-        Some("txt" | "md") => "text/plain; charset=utf-8",
-        Some("json") => "application/json",
-        Some("svg") => "image/svg+xml",
-        Some("png") => "image/png",
-        Some("jpg" | "jpeg") => "image/jpeg",
-        Some("gif") => "image/gif",
-        Some("webp") => "image/webp",
-        Some("ico") => "image/x-icon",
-        Some("pdf") => "application/pdf",
-        Some("wasm") => "application/wasm",
-        Some("woff2") => "font/woff2",
-        _ => "application/octet-stream",
+fn status_of(error: &io::Error) -> StatusCode {
+    match Errno::from_io_error(error) {
+        Some(error) => status(error),
+        // The file has become shorter since its length was read, or the program ends.
+        None => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

@@ -11,6 +11,7 @@ use firstflight_http::directory::Files;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use std::net::SocketAddr;
 
@@ -46,8 +47,9 @@ pub async fn answer(
                 Err(broken) => return Err(broken.into()),
             }
         }
-        (&Method::GET | &Method::HEAD, path) => {
-            return Ok(file(&site.files, path, request.method(), entry).await);
+        (&Method::GET | &Method::HEAD, _) => {
+            let (parts, _) = request.into_parts();
+            return Ok(file(&site.files, &parts, entry).await);
         }
         (_, path) => return Ok(wrong_method(path, entry)),
     };
@@ -66,17 +68,10 @@ fn names_another<B>(request: &Request<B>, watch: &Watch<Conn>) -> bool {
     !host.trim_end_matches('.').eq_ignore_ascii_case(&name)
 }
 
-async fn file(files: &Files, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {
-    let (status, kind, content) = match files.open(path).await {
-        Ok((body, kind)) => (StatusCode::OK, kind, Content::File(body)),
-        Err(status) => (status, "text/plain; charset=utf-8", reason(status)),
-    };
-    let mut response = respond(status, kind, content, entry);
-    if *method == Method::HEAD {
-        // Keep the length of the body that a GET would return (RFC 9110 §9.3.2).
-        response.body_mut().empty();
-    }
-    response
+async fn file(files: &Files, request: &Parts, mut entry: Entry) -> Response<LoggedBody> {
+    let response = files.respond(&request.method, &request.uri, &request.headers).await;
+    entry.answered(response.status());
+    response.map(|body| LoggedBody::new(Content::File(body), entry))
 }
 
 fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
