@@ -33,12 +33,14 @@ use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::{Config, Endpoint, ListenConfig, Listener, Sharding, SharedStore, Stream, Workers};
 use firstflight_dns::service::FrontHandle;
+use firstflight_http::conn::{ServerIo, Times};
 use firstflight_http::directory::{Files, RootError};
+use firstflight_http::framing::Limits;
 use firstflight_redis::RedisStore;
 use futures_util::FutureExt;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -157,8 +159,10 @@ fn busy_poll(text: &str) -> Result<Duration, &'static str> {
     window.filter(sensible).ok_or("write a time between 1us and 1s, as 50us")
 }
 
-/// A connection is closed if its client sends no complete request head within this time.
+/// A request head that is not complete within this time gets 408, and a connection without a request is closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Fields of a request's head. More get 431, as do more bytes than [`readers::HTTP_BUFFER`].
+const MOST_FIELDS: usize = 100;
 /// How long requests under way may take after a signal, and then again the ends of their connections. Together this
 /// is less than the ten seconds after which service managers kill a process.
 const GRACE: Duration = Duration::from_secs(5);
@@ -464,6 +468,13 @@ async fn accept(
     }
 }
 
+/// A connection as hyper gets it. Clients that take nothing are given up below it (`--send-timeout`).
+pub(crate) fn io(conn: Conn) -> ServerIo<Conn> {
+    let limits = Limits { bytes: readers::HTTP_BUFFER, fields: MOST_FIELDS };
+    let times = Times { head: HEAD_TIMEOUT, idle: Some(HEAD_TIMEOUT), stall: None };
+    ServerIo::new(conn, limits, times).quick()
+}
+
 pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let peer = stream.peer_addr();
     #[cfg(feature = "tls")]
@@ -475,13 +486,11 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     };
     #[cfg(not(feature = "tls"))]
     let stream = Conn::from(stream);
-    let (stream, watch) = observe(stream);
-    #[cfg(feature = "tls")]
+    let (stream, watch) = observe(io(stream));
     let seen = watch.clone();
     let service = service_fn(move |request| answer::answer(site.clone(), request, peer, watch.clone()));
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(None)
         .max_buf_size(readers::HTTP_BUFFER)
         // A client may close its sending direction after its request and still read the response.
         .half_close(true)
@@ -490,10 +499,14 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     tokio::spawn(async move {
         let ended = connection.await;
         #[cfg(feature = "tls")]
-        if let Some(seal) = seen.look(Conn::stopped) {
+        if let Some(seal) = seen.conn(Conn::stopped) {
             log.stopped(peer, seal);
         }
-        if let Err(error) = ended {
+        let closed = match ended {
+            Ok(()) => seen.close().await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = closed {
             // Connections end often. The log says what the client requested.
             tracing::debug!(%peer, %error, "connection ended");
         }
