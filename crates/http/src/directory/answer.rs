@@ -20,6 +20,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// Seconds after which a client may ask again when the server had no descriptor or no memory for a file.
@@ -101,14 +102,15 @@ impl Files {
             Found::File(known, len) => (known.file, known.about, len),
             Found::Directory => return Ok(to_the_directory(uri)),
         };
-        match judge(fields, &about.validators) {
+        let now = SystemTime::now();
+        match judge(fields, &about.validators, now) {
             Verdict::Send => {}
             Verdict::NotModified => return Ok(described(StatusCode::NOT_MODIFIED, Kind::Empty, &about)),
             Verdict::Failed => return Err(StatusCode::PRECONDITION_FAILED),
         }
         let is_get = *method == Method::GET;
         // Only GET has ranges (RFC 9110 §14.2).
-        let range = only(fields, RANGE).filter(|_| is_get && range_applies(fields, &about.validators));
+        let range = only(fields, RANGE).filter(|_| is_get && range_applies(fields, &about.validators, now));
         let asked = range.map_or(Asked::Whole, |range| asked(range.as_bytes(), len));
         let mut response = match asked {
             Asked::Whole => whole(file, len, &about),
@@ -147,8 +149,8 @@ fn described(status: StatusCode, body: Kind, about: &About) -> Response<FilesBod
     let mut response = Response::new(FilesBody(body));
     *response.status_mut() = status;
     let fields = response.headers_mut();
-    fields.insert(ETAG, about.validators.tag.clone());
-    if let Some(modified) = &about.validators.modified {
+    fields.insert(ETAG, about.validators.tag(SystemTime::now()).clone());
+    if let Some(modified) = about.validators.modified() {
         fields.insert(LAST_MODIFIED, modified.clone());
     }
     response

@@ -10,24 +10,25 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file can change twice within the resolution of its times. Only after this long has passed does a tag stand for one
-/// content.
-const RESOLUTION: Duration = Duration::from_millis(100);
+/// A file can change twice within the resolution of its times, a tick of the kernel's clock. Only after this long does a
+/// tag stand for one content.
+const RESOLUTION: Duration = Duration::from_millis(20);
 /// The same for file systems whose times have whole seconds, as FAT, which counts in twos.
 const COARSE: Duration = Duration::from_secs(2);
+/// The same for a date in whole seconds (RFC 9110 §8.8.2.2).
+const SECOND: Duration = Duration::from_secs(1);
 
 /// How a client can tell one content of a file from another.
 #[derive(Debug, Clone)]
 pub(super) struct Validators {
-    /// `ETag`.
-    pub(super) tag: HeaderValue,
-    /// `Last-Modified`. `None` before 1970.
-    pub(super) modified: Option<HeaderValue>,
-    /// The tag with its quotes, without `W/`.
-    opaque: String,
-    is_strong: bool,
-    /// In whole seconds.
+    /// The tag as a strong one, and as a weak one.
+    tags: (HeaderValue, HeaderValue),
+    /// From then on the tag is strong.
+    settled: SystemTime,
+    /// When the file was modified, in whole seconds. `None` before 1970.
     at: Option<SystemTime>,
+    /// `Last-Modified`.
+    modified: Option<HeaderValue>,
 }
 
 impl Validators {
@@ -41,31 +42,39 @@ impl Validators {
         let modified = (metadata.mtime(), metadata.mtime_nsec());
         let changed = (metadata.ctime(), metadata.ctime_nsec());
         (modified, changed, metadata.ino(), metadata.dev()).hash(&mut hasher);
-        let opaque = format!("\"{:x}-{:016x}\"", metadata.len(), hasher.finish());
+        let opaque = format!("{:x}-{:016x}", metadata.len(), hasher.finish());
         let resolution = if metadata.ctime_nsec() == 0 { COARSE } else { RESOLUTION };
-        let is_strong = instant(changed)
-            .is_some_and(|changed| now.duration_since(changed).is_ok_and(|age| age > resolution));
+        let settled = instant(changed).and_then(|changed| changed.checked_add(resolution)).unwrap_or(now);
         // RFC 9110 §8.8.2.1: not later than the time of the response.
         let at = instant((modified.0, 0)).map(|at| at.min(whole_seconds(now)));
-        Self::new(opaque, is_strong, at)
+        Self::new(&opaque, settled, at)
     }
 
-    fn new(opaque: String, is_strong: bool, at: Option<SystemTime>) -> Self {
-        let value = |text: &str| HeaderValue::from_str(text).ok();
-        let tag = if is_strong { value(&opaque) } else { value(&format!("W/{opaque}")) };
-        // Both are plain ASCII.
-        let tag = tag.unwrap_or(HeaderValue::from_static("\"\""));
-        Self { tag, modified: at.and_then(|at| value(&fmt_http_date(at))), opaque, is_strong, at }
+    fn new(opaque: &str, settled: SystemTime, at: Option<SystemTime>) -> Self {
+        // All of it is plain ASCII.
+        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\""));
+        let tags = (value(format!("\"{opaque}\"")), value(format!("W/\"{opaque}\"")));
+        Self { tags, settled, at, modified: at.map(|at| value(fmt_http_date(at))) }
+    }
+
+    /// `ETag` at this time.
+    pub(super) fn tag(&self, now: SystemTime) -> &HeaderValue {
+        if now > self.settled { &self.tags.0 } else { &self.tags.1 }
+    }
+
+    /// `Last-Modified`.
+    pub(super) const fn modified(&self) -> Option<&HeaderValue> {
+        self.modified.as_ref()
     }
 
     /// The strong comparison (RFC 9110 §8.8.3.2).
-    fn is_strongly(&self, (weak, opaque): (bool, &[u8])) -> bool {
-        self.is_strong && !weak && opaque == self.opaque.as_bytes()
+    fn is_strongly(&self, (weak, opaque): (bool, &[u8]), now: SystemTime) -> bool {
+        !weak && now > self.settled && self.is_weakly((weak, opaque))
     }
 
     /// The weak comparison.
     fn is_weakly(&self, (_, opaque): (bool, &[u8])) -> bool {
-        opaque == self.opaque.as_bytes()
+        opaque == self.tags.0.as_bytes()
     }
 }
 
@@ -91,9 +100,9 @@ pub(super) enum Verdict {
 }
 
 /// Evaluates the conditions of a GET or HEAD for a file that exists, in the order of RFC 9110 §13.2.2.
-pub(super) fn judge(fields: &HeaderMap, file: &Validators) -> Verdict {
+pub(super) fn judge(fields: &HeaderMap, file: &Validators, now: SystemTime) -> Verdict {
     if fields.contains_key(IF_MATCH) {
-        if !any_tag(fields, IF_MATCH, |tag| file.is_strongly(tag)) {
+        if !any_tag(fields, IF_MATCH, |tag| file.is_strongly(tag, now)) {
             return Verdict::Failed;
         }
     } else if let (Some(at), Some(date)) = (file.at, date(fields, IF_UNMODIFIED_SINCE))
@@ -114,15 +123,15 @@ pub(super) fn judge(fields: &HeaderMap, file: &Validators) -> Verdict {
 }
 
 /// Whether a field `Range` is to be used, or the file is not the one of which the client has a part (RFC 9110 §13.1.5).
-pub(super) fn range_applies(fields: &HeaderMap, file: &Validators) -> bool {
+pub(super) fn range_applies(fields: &HeaderMap, file: &Validators, now: SystemTime) -> bool {
     if !fields.contains_key(IF_RANGE) {
         return true;
     }
     let Some(value) = only(fields, IF_RANGE) else { return false };
     match Tags(value.as_bytes()).next() {
-        Some(tag) => file.is_strongly(tag),
-        // A date is exact, and strong only when the second has passed.
-        None => file.is_strong && file.at.is_some() && date(fields, IF_RANGE) == file.at,
+        Some(tag) => file.is_strongly(tag, now),
+        // A date must be exact, and its second must have passed.
+        None => file.at.is_some_and(|at| date(fields, IF_RANGE) == Some(at) && now >= at + SECOND),
     }
 }
 
