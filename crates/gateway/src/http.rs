@@ -12,18 +12,20 @@ pub(crate) use body::Upload;
 use crate::client::{About, Client};
 use crate::config::Listener;
 use crate::connection::Guards;
+use crate::limits::{Clients, Place};
 use crate::site::Site;
 use arc_swap::ArcSwap;
 use conn::{Fresh, Io, Watch};
 use firstflight_http::body::RequestBody;
-use firstflight_http::http2;
+use firstflight_http::{forwarded, http2};
 use firstflight_tls::H2;
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{HeaderMap, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,13 +54,24 @@ pub(crate) struct Context {
     tls: bool,
     watch: Watch,
     activity: Activity,
-    guards: Arc<Guards>,
+    shared: Shared,
     draining: watch::Receiver<bool>,
     /// It speaks HTTP/2.
     is_http2: bool,
 }
 
+/// What the connection shares with others, or with a tunnel that it becomes.
+pub(crate) struct Shared {
+    pub(crate) guards: Arc<Guards>,
+    pub(crate) clients: Clients,
+}
+
 impl Context {
+    /// The address of the client whose request has these fields. A trusted proxy may speak for it.
+    fn client(&self, headers: &HeaderMap, config: &Listener) -> IpAddr {
+        forwarded::client(headers, self.about.peer.ip(), |address| config.trusts(address))
+    }
+
     /// Whether the connection is to end after the requests under way.
     fn is_ending(&self) -> bool {
         *self.draining.borrow()
@@ -77,7 +90,7 @@ impl Activity {
     /// A request begins. It ends when the result is dropped.
     fn begin(&self) -> Busy {
         self.0.0.fetch_add(1, Ordering::Relaxed);
-        Busy(self.clone())
+        Busy { activity: self.clone(), place: None }
     }
 
     /// Since when there is no request. `None` if there is one.
@@ -88,12 +101,17 @@ impl Activity {
 }
 
 /// A request under way.
-struct Busy(Activity);
+struct Busy {
+    activity: Activity,
+    /// Its place among those of its client.
+    place: Option<Place>,
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *self.0.0.1.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.0.0.0.fetch_sub(1, Ordering::Relaxed);
+        let (count, since) = &*self.activity.0;
+        *since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -102,7 +120,7 @@ pub(crate) async fn serve(
     client: Client,
     site: &Arc<ArcSwap<Site>>,
     draining: watch::Receiver<bool>,
-    guards: Arc<Guards>,
+    shared: Shared,
 ) {
     let now = site.load_full();
     let about = client.about();
@@ -140,12 +158,18 @@ pub(crate) async fn serve(
     let (io, watch) = fresh.share();
     let (site, activity, draining_too) = (Arc::clone(site), Activity::new(), draining.clone());
     let context =
-        Context { site, about, sni, tls, watch, activity, guards, draining: draining_too, is_http2 };
+        Context { site, about, sni, tls, watch, activity, shared, draining: draining_too, is_http2 };
     let (context, idle) = (Arc::new(context), now.config.idle());
     let serving = Arc::clone(&context);
     if is_http2 {
         let service = move |request: Request<RequestBody>| forward::handle(request, Arc::clone(&serving));
-        let connection = http2::serve(io, &http2_settings(&now.config), service);
+        let (wanted, client) = (window_of_all(&now.config), context.about.peer.ip());
+        let most = now.config.max_buffered_per_client;
+        // As long as the connection.
+        let reserved = context.shared.clients.reserve(client, wanted.into(), SMALLEST_WINDOW.into(), most);
+        let window =
+            reserved.as_ref().and_then(|place| u32::try_from(place.bytes()).ok()).unwrap_or(SMALLEST_WINDOW);
+        let connection = http2::serve(io, &http2_settings(&now.config, window), service);
         drive(connection, (|mut it| it.graceful_shutdown(), |_| false), &context, draining, idle).await;
     } else {
         let service = service_fn(move |request: Request<Incoming>| {
@@ -171,12 +195,12 @@ fn http1_builder(site: &Site) -> http1::Builder {
     builder
 }
 
-fn http2_settings(config: &Listener) -> http2::Settings {
+fn http2_settings(config: &Listener, connection_window: u32) -> http2::Settings {
     http2::Settings {
         streams: config.max_streams,
         head: *config.max_header_bytes.get_ref(),
         stream_window: *config.stream_window.get_ref(),
-        connection_window: window_of_all(config),
+        connection_window,
         patience: config.body_timeout.0,
     }
 }
@@ -186,11 +210,13 @@ fn head_room(most: u32) -> usize {
     (most as usize).saturating_mul(3).saturating_add(1024).max(8192)
 }
 
-/// The window of a connection: what may wait for slow backends, and no more than its streams can use. RFC 9113 §6.9.2
-/// allows no less than 65,535 bytes.
+/// RFC 9113 §6.9.2 allows no smaller window of a connection.
+const SMALLEST_WINDOW: u32 = 65_535;
+
+/// The window of a connection: what may wait for slow backends, and no more than its streams can use.
 fn window_of_all(config: &Listener) -> u32 {
     let used = config.stream_window.get_ref().saturating_mul(config.max_streams.max(1));
-    used.min(*config.connection_window.get_ref()).max(65_535)
+    used.min(*config.connection_window.get_ref()).max(SMALLEST_WINDOW)
 }
 
 async fn drained(draining: &mut watch::Receiver<bool>) {

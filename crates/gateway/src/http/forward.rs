@@ -6,6 +6,7 @@ use super::reply::{Coming, Reply, patience};
 use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::{Backend, DialError, Open, Opened, Service};
 use crate::config::BackendProtocol;
+use crate::limits::Place;
 use crate::log::{Entry, Event};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
@@ -88,7 +89,7 @@ async fn handle_seen(
     seen: Seen,
 ) -> Result<Response<Reply>, BoxError> {
     let site = context.site.load_full();
-    let busy = context.activity.begin();
+    let mut busy = context.activity.begin();
     let kind = request.headers().get(CONTENT_TYPE);
     let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let mut entry = begin(&site, &context, &request);
@@ -96,7 +97,7 @@ async fn handle_seen(
     if request.body().is_end_stream() {
         progress.complete();
     }
-    let answering = answer(request, &context, seen, site, progress.clone(), &mut entry);
+    let answering = answer(request, &context, seen, site, progress.clone(), (&mut entry, &mut busy));
     let answered = match context.is_http2 {
         true => answering.await,
         // hyper reads nothing meanwhile, so nobody else would notice.
@@ -174,9 +175,10 @@ async fn answer(
     seen: Seen,
     site: Arc<Site>,
     progress: Progress,
-    entry: &mut Entry,
+    (entry, busy): (&mut Entry, &mut Busy),
 ) -> Result<(Ask, Answer), Failure> {
     let mut ask = admit(request, context, seen, site, progress, entry)?;
+    busy.place = place(&ask, context).await?;
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
@@ -202,6 +204,23 @@ async fn answer(
         entry.backend = Some(Arc::clone(answer.opened.lease.backend()));
         ask.service.responded(entry.elapsed());
         return Ok((ask, answer));
+    }
+}
+
+/// Waits for a place among the requests of the client.
+async fn place(ask: &Ask, context: &Context) -> Result<Option<Place>, Failure> {
+    let config = &ask.site.config;
+    let most = config.max_requests_per_client;
+    if most == 0 {
+        return Ok(None);
+    }
+    let client = context.client(&ask.parts.headers, config);
+    match timeout(config.header_timeout.0, context.shared.clients.request(client, most)).await {
+        Ok(place) => Ok(place),
+        Err(_) => {
+            metrics::refused(ask.site.name(), "client-requests");
+            Err(StatusCode::SERVICE_UNAVAILABLE.into())
+        }
     }
 }
 
@@ -496,7 +515,7 @@ fn finish(
         line.host.clone_from(&entry.host);
         line.service.clone_from(&entry.service);
         line.backend.clone_from(&entry.backend);
-        let guards = Arc::clone(&context.guards);
+        let guards = Arc::clone(&context.shared.guards);
         let idle = ask.site.config.tunnel_timeout.0;
         tunnel::start(on_client, on_backend, idle, tunnel::Held { lease, guards, entry: line });
         return Ok(Response::from_parts(parts, Reply::none(entry, busy)));

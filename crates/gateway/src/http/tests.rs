@@ -4,6 +4,7 @@
 mod clients;
 mod early;
 mod h2;
+mod limits;
 mod plain;
 
 use crate::testing::{Place, accepted, backend};
