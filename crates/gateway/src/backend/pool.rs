@@ -51,12 +51,6 @@ impl Pool {
     pub(super) fn close_one(&self) -> bool {
         self.idle.close_one() || self.shared.close_one()
     }
-
-    /// Connections of HTTP/2.
-    #[cfg(test)]
-    pub(crate) fn shared(&self) -> usize {
-        self.shared.len()
-    }
 }
 
 /// A connection of HTTP/1.

@@ -2,11 +2,11 @@
 
 use super::BoxError;
 use bytes::Bytes;
-use firstflight_http::fields;
+use firstflight_http::body::RequestBody;
 use hyper::HeaderMap;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,24 +23,50 @@ pub(super) enum Fault {
     Client,
 }
 
-/// What others know of a body under way.
+/// What others know of a request under way.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress(Arc<(AtomicU64, AtomicU8)>);
+pub(super) struct Progress(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    bytes: AtomicU64,
+    fault: AtomicU8,
+    is_complete: AtomicBool,
+    is_sent: AtomicBool,
+}
 
 impl Progress {
     /// Bytes that went on.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Why it ended early.
     pub(super) fn fault(&self) -> Option<Fault> {
-        match self.0.1.load(Ordering::Relaxed) {
+        match self.0.fault.load(Ordering::Relaxed) {
             1 => Some(Fault::TooLong),
             2 => Some(Fault::TooSlow),
             3 => Some(Fault::Client),
             _ => None,
         }
+    }
+
+    /// Whether a backend has the request.
+    pub(super) fn is_sent(&self) -> bool {
+        self.0.is_sent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn sent(&self) {
+        self.0.is_sent.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all of the body has come.
+    pub(super) fn is_complete(&self) -> bool {
+        self.0.is_complete.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn complete(&self) {
+        self.0.is_complete.store(true, Ordering::Relaxed);
     }
 
     fn fail(&self, fault: Fault) -> BoxError {
@@ -49,7 +75,7 @@ impl Progress {
             Fault::TooSlow => 2,
             Fault::Client => 3,
         };
-        self.0.1.store(code, Ordering::Relaxed);
+        self.0.fault.store(code, Ordering::Relaxed);
         fault.into()
     }
 }
@@ -88,7 +114,7 @@ pub(super) struct Source {
 }
 
 struct Coming {
-    body: Incoming,
+    body: RequestBody,
     patience: Patience,
     /// Bytes that may still come.
     left: Option<u64>,
@@ -102,7 +128,7 @@ struct Coming {
 
 impl Source {
     /// This body, of at most `most` bytes.
-    pub(super) fn new(body: Incoming, patience: Duration, most: Option<u64>, progress: Progress) -> Self {
+    pub(super) fn new(body: RequestBody, patience: Duration, most: Option<u64>, progress: Progress) -> Self {
         let coming = Coming {
             body,
             patience: Patience::new(patience),
@@ -134,12 +160,6 @@ impl Source {
     /// It will not be sent again.
     pub(super) fn answered(&self) {
         self.lock().kept = None;
-    }
-
-    /// Whether all of it was read.
-    pub(super) fn has_ended(&self) -> bool {
-        let coming = self.lock();
-        coming.ended || coming.body.is_end_stream()
     }
 }
 
@@ -177,6 +197,7 @@ impl Coming {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(None) => {
                 self.ended = true;
+                progress.complete();
                 return Poll::Ready(None);
             }
             Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(progress.fail(Fault::Client)))),
@@ -187,8 +208,9 @@ impl Coming {
             Ok(data) => data,
             Err(frame) => {
                 self.ended = true;
-                let mut trailers = frame.into_trailers().unwrap_or_default();
-                fields::clean_trailers(&mut trailers);
+                progress.complete();
+                // They are clean.
+                let trailers = frame.into_trailers().unwrap_or_default();
                 self.trailers = (!trailers.is_empty()).then_some(trailers);
                 return Poll::Ready(self.trailers.clone().map(|trailers| Ok(Frame::trailers(trailers))));
             }
@@ -206,7 +228,10 @@ impl Coming {
                 self.kept = None;
             }
         }
-        progress.0.0.fetch_add(data.len() as u64, Ordering::Relaxed);
+        progress.0.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        if self.body.is_end_stream() {
+            progress.complete();
+        }
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
 }

@@ -3,35 +3,40 @@
 use super::body::{Fault, Progress, Source, Upload};
 use super::early::{self, Verdict};
 use super::reply::{After, Coming, Reply, patience};
-use super::resets::Dispatched;
 use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::{Answered, Backend, DialError, Lease, Open, Opened, Service};
-use crate::config::{BackendProtocol, Early};
+use crate::config::BackendProtocol;
+use crate::limits::Place;
 use crate::log::{Entry, Event};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
 use firstflight_http::again::{Again, Fate, again};
+use firstflight_http::body::RequestBody;
+use firstflight_http::conn::Left;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
-use firstflight_http::target::Target;
-use firstflight_http::{login, response};
-use hyper::body::{Body, Incoming};
+use firstflight_http::target::{Asked, Target};
+use firstflight_http::{framing, login, response};
+use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use hyper::http::uri::{Authority, Scheme};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+
+/// How long a backend is connected to for a client that has closed its sending direction.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// A request under way.
 struct Ask {
     parts: Parts,
-    body: Option<Incoming>,
+    body: Option<RequestBody>,
+    has_body: bool,
     service: Arc<Service>,
     site: Arc<Site>,
     target: Target,
@@ -41,8 +46,6 @@ struct Ask {
     /// The client asks for another protocol, and becomes one end of a tunnel.
     tunnel: Option<(HeaderValue, hyper::upgrade::OnUpgrade)>,
     progress: Progress,
-    /// The response came before the end of the request's body.
-    unread: bool,
 }
 
 /// Why there is no response of a backend.
@@ -59,56 +62,91 @@ impl From<StatusCode> for Failure {
     }
 }
 
+/// What is known of a request at the moment at which it has come.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// It may be a copy of another connection's first flight.
+    is_early: bool,
+    /// It can be known later that it is none.
+    can_be_confirmed: bool,
+}
+
 /// Answers a request.
 ///
 /// # Errors
 /// When the client's connection has ended.
-pub(super) async fn handle(
-    request: Request<Incoming>,
+pub(super) fn handle(
+    request: Request<RequestBody>,
     context: Arc<Context>,
+) -> impl Future<Output = Result<Response<Reply>, BoxError>> + Send + 'static {
+    // Now: later, the connection has read more.
+    let watch = &context.watch;
+    let seen = Seen { is_early: watch.is_early(), can_be_confirmed: watch.can_be_confirmed() };
+    handle_seen(request, context, seen)
+}
+
+async fn handle_seen(
+    request: Request<RequestBody>,
+    context: Arc<Context>,
+    seen: Seen,
 ) -> Result<Response<Reply>, BoxError> {
     let site = context.site.load_full();
-    let busy = context.activity.begin();
-    let grpc = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let mut busy = context.activity.begin();
+    let kind = request.headers().get(CONTENT_TYPE);
+    let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let mut entry = begin(&site, &context, &request);
-    let is_h2 = request.version() == Version::HTTP_2;
-    if is_h2 {
-        context.h2.store(true, Ordering::Relaxed);
+    let progress = Progress::default();
+    if request.body().is_end_stream() {
+        progress.complete();
     }
-    let close = |response: &mut Response<Reply>| {
-        response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
+    let answering = answer(request, &context, seen, site, progress.clone(), (&mut entry, &mut busy));
+    let answered = match context.is_http2 {
+        true => answering.await,
+        // hyper reads nothing meanwhile, so nobody else would notice.
+        false => tokio::select! {
+            biased;
+            answered = answering => answered,
+            failure = left(&context, &progress) => Err(failure),
+        },
     };
-    // hyper closes a connection whose request it has not read to its end.
-    let with_body = !is_h2 && !request.body().is_end_stream();
-    match answer(request, &context, site, &mut entry).await {
-        Ok((ask, response)) => {
-            let unread = ask.unread;
-            let mut response = finish(ask, response, &context, entry, busy)?;
-            let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-            if !is_h2 && !switches && (unread || context.is_ending()) {
-                close(&mut response);
-            }
-            Ok(response)
-        }
+    let (mut response, mut ends) = match answered {
+        Ok((ask, response)) => (finish(ask, response, &context, entry, busy)?, false),
         Err(Failure::Status(status)) => {
-            let mut response = Reply::of_status(status, grpc, entry, busy);
-            if !is_h2 && (with_body || ends_connection(status) || context.is_ending()) {
-                close(&mut response);
-            }
-            Ok(response)
+            (Reply::of_status(status, grpc, entry, busy), ends_connection(status))
         }
         Err(Failure::Gone(error)) => {
             entry.end = Some("client-left");
-            Err(error)
+            return Err(error);
         }
+    };
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    // hyper closes behind a body that was not read to its end, and the client must know.
+    ends |= context.is_ending() || !progress.is_complete();
+    if !context.is_http2 && !switches && ends {
+        response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
     }
+    Ok(response)
 }
 
-/// Whether nothing behind a request that got this status is read. Where a request ends that is not clear is not clear either,
-/// behind CONNECT there may be a tunnel's bytes, and what is left of a body would be read to its end.
+/// Waits until the client of a connection of HTTP/1.1 has left.
+async fn left(context: &Context, progress: &Progress) -> Failure {
+    if context.watch.left().await == Left::Closed {
+        // It may still read, and gets its answer. But nobody connects for long to a backend for a client that has perhaps
+        // left.
+        tokio::select! {
+            () = context.watch.failed() => {}
+            () = sleep(HALF_CLOSED) => {
+                if progress.is_sent() {
+                    context.watch.failed().await;
+                }
+            }
+        }
+    }
+    Failure::Gone(io::Error::from(io::ErrorKind::ConnectionAborted).into())
+}
+
+/// Whether nothing behind a request that got this status is read: other servers may read it otherwise, and behind CONNECT
+/// there may be a tunnel's bytes.
 fn ends_connection(status: StatusCode) -> bool {
     matches!(
         status,
@@ -120,7 +158,7 @@ fn ends_connection(status: StatusCode) -> bool {
 }
 
 /// Begins the line of the log.
-fn begin(site: &Arc<Site>, context: &Context, request: &Request<Incoming>) -> Entry {
+fn begin(site: &Arc<Site>, context: &Context, request: &Request<RequestBody>) -> Entry {
     let mut entry = Entry::new(site, Event::Request, context.about);
     entry.early_bytes = context.watch.early_bytes();
     entry.method = Some(request.method().clone());
@@ -134,12 +172,15 @@ fn begin(site: &Arc<Site>, context: &Context, request: &Request<Incoming>) -> En
 }
 
 async fn answer(
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     context: &Context,
+    seen: Seen,
     site: Arc<Site>,
-    entry: &mut Entry,
+    progress: Progress,
+    (entry, busy): (&mut Entry, &mut Busy),
 ) -> Result<(Ask, Answer), Failure> {
-    let mut ask = admit(request, context, site, entry)?;
+    let mut ask = admit(request, context, seen, site, progress, entry)?;
+    busy.place = place(&ask, context).await?;
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
@@ -150,9 +191,8 @@ async fn answer(
         let too_early = answer.response.status() == StatusCode::TOO_EARLY;
         // The backend says that it is too early. Only a request that the client did not mark itself, and that has no body, is
         // sent again (RFC 8470 §5.2).
-        if too_early && add_early && ask.body.is_none() && context.watch.can_be_confirmed() {
-            let Answer { response, opened, keeps, login, mut dispatched } = answer;
-            dispatched.done();
+        if too_early && add_early && ask.body.is_none() && seen.can_be_confirmed {
+            let Answer { response, opened, keeps, login } = answer;
             let keeps = keeps && response.body().is_end_stream();
             let (lease, after) = after(&ask, context, opened, keeps, login);
             after.release(&lease);
@@ -169,6 +209,23 @@ async fn answer(
     }
 }
 
+/// Waits for a place among the requests of the client.
+async fn place(ask: &Ask, context: &Context) -> Result<Option<Place>, Failure> {
+    let config = &ask.site.config;
+    let most = config.max_requests_per_client;
+    if most == 0 {
+        return Ok(None);
+    }
+    let client = context.client(&ask.parts.headers, config);
+    match timeout(config.header_timeout.0, context.shared.clients.request(client, most)).await {
+        Ok(place) => Ok(place),
+        Err(_) => {
+            metrics::refused(ask.site.name(), "client-requests");
+            Err(StatusCode::SERVICE_UNAVAILABLE.into())
+        }
+    }
+}
+
 /// Waits until the client is confirmed.
 async fn confirmed(ask: &Ask, context: &Context) -> Result<(), Failure> {
     let by_task = ask.parts.version != Version::HTTP_2;
@@ -182,19 +239,30 @@ async fn confirmed(ask: &Ask, context: &Context) -> Result<(), Failure> {
 
 /// Finds the service, and decides what may happen now.
 fn admit(
-    mut request: Request<Incoming>,
+    mut request: Request<RequestBody>,
     context: &Context,
+    seen: Seen,
     site: Arc<Site>,
+    progress: Progress,
     entry: &mut Entry,
 ) -> Result<Ask, Failure> {
     let on_upgrade =
         (request.version() == Version::HTTP_11).then(|| fields::upgrade(request.headers())).flatten();
     let tunnel = on_upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
-    if parts.version != Version::HTTP_2 && context.watch.is_ambiguous() {
-        return Err(StatusCode::BAD_REQUEST.into());
+    if let Some(status) = framing::refusal(&parts) {
+        return Err(status.into());
     }
-    let target = Target::of(&parts, context.sni.as_deref())?;
+    if !fields::expects_only_100(&parts.headers) {
+        return Err(StatusCode::EXPECTATION_FAILED.into());
+    }
+    let is_shown = |name: &str| site.acceptor.as_ref().is_some_and(|tls| tls.shows_by_default(name));
+    let asked = match (&context.sni, context.tls) {
+        (Some(sni), _) => Asked::Name(sni),
+        (None, true) => Asked::Nobody(&is_shown),
+        (None, false) => Asked::Clear,
+    };
+    let target = Target::of(&parts, asked)?;
     entry.host.clone_from(&target.host);
     let path = parts.uri.path();
     let found = site.service_for_request(target.host.as_deref(), path, parts.method.as_str());
@@ -209,7 +277,9 @@ fn admit(
     {
         return Err(StatusCode::PAYLOAD_TOO_LARGE.into());
     }
-    let verdict = verdict(context, policy, &parts, has_body, tunnel.is_some());
+    let asked =
+        early::Request { method: &parts.method, uri: &parts.uri, has_body, upgrades: tunnel.is_some() };
+    let verdict = early::decide(seen.is_early, seen.can_be_confirmed, policy, &asked);
     match verdict {
         Verdict::Confirmed => {}
         Verdict::Forward => entry.early = Some("forwarded"),
@@ -221,13 +291,7 @@ fn admit(
     }
     let marked = early::is_marked(&parts.headers);
     let body = has_body.then_some(body);
-    let progress = Progress::default();
-    Ok(Ask { parts, body, service, site, target, verdict, marked, tunnel, progress, unread: false })
-}
-
-fn verdict(context: &Context, policy: Early, parts: &Parts, has_body: bool, upgrades: bool) -> Verdict {
-    let request = early::Request { method: &parts.method, uri: &parts.uri, has_body, upgrades };
-    early::decide(context.watch.is_early(), context.watch.can_be_confirmed(), policy, &request)
+    Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress })
 }
 
 fn length(parts: &Parts) -> Option<u64> {
@@ -253,7 +317,6 @@ struct Answer {
     keeps: bool,
     /// The connection belongs to the client, which logs in on it.
     login: bool,
-    dispatched: Dispatched,
 }
 
 /// What becomes of a connection after a response.
@@ -278,27 +341,23 @@ async fn send(
     early: bool,
     context: &Context,
 ) -> Result<Answer, Failure> {
-    let mut dispatched = context.resets.dispatched();
     let config = &ask.site.config;
     let source = |body| Source::new(body, config.body_timeout.0, config.max_body, ask.progress.clone());
     let source = ask.body.take().map(source);
     let sent = try_send(ask, header, early, context, source.as_ref()).await;
-    // Only the client gives a request up.
-    let (response, opened, mine) = sent.inspect_err(|_| dispatched.done())?;
+    let (response, opened, mine) = sent?;
     let (mut parts, body) = response.into_parts();
     match response::settle(&ask.parts.method, parts.status, parts.version, &mut parts.headers) {
         Ok(settled) => {
             opened.lease.backend().state.succeeded();
             if let Some(source) = &source {
                 source.answered();
-                ask.unread = !source.has_ended();
             }
             let begins = login::request_begins(&ask.parts.headers) || login::response_begins(&parts.headers);
             let response = Response::from_parts(parts, body);
-            Ok(Answer { response, opened, keeps: settled.keeps, login: mine || begins, dispatched })
+            Ok(Answer { response, opened, keeps: settled.keeps, login: mine || begins })
         }
         Err(error) => {
-            dispatched.done();
             tracing::debug!(backend = opened.lease.backend().label, %error, "a response is wrong");
             failed_at(ask, &opened, "response");
             Err(StatusCode::BAD_GATEWAY.into())
@@ -321,6 +380,7 @@ async fn try_send(
         if let Some(source) = source {
             *request.body_mut() = source.begin();
         }
+        ask.progress.sent();
         let sending = opened.sender.send(request);
         let failed = match patiently(ask.service.config.response_timeout.0, &ask.progress, sending).await {
             Some(Ok(response)) => return Ok((response, opened, mine)),
@@ -427,6 +487,19 @@ fn unreachable(ask: &Ask, error: &DialError) -> Failure {
     }
 }
 
+/// Says how long the body is, in the form of the backend's protocol.
+fn frame(out: &mut HeaderMap, ask: &Ask) {
+    match length(&ask.parts) {
+        // Some servers read 010 as eight.
+        Some(length) => drop(out.insert(CONTENT_LENGTH, length.into())),
+        // Without it hyper takes a GET or a HEAD for one without a body.
+        None if ask.has_body && ask.service.config.protocol == BackendProtocol::Http1 => {
+            out.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        None => {}
+    }
+}
+
 /// The request for the backend, without its body.
 fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>, Failure> {
     let mut request = Request::new(Upload::empty());
@@ -434,10 +507,10 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
     let out = request.headers_mut();
     out.clone_from(&ask.parts.headers);
     fields::clean_request(out);
-    // Some servers read 010 as eight.
-    if let Some(length) = length(&ask.parts) {
-        out.insert(CONTENT_LENGTH, length.into());
+    if !ask.site.config.odd_field_names {
+        fields::drop_odd_names(out);
     }
+    frame(out, ask);
     if ask.service.config.protocol == BackendProtocol::Http1 {
         fields::join_cookies(out);
     }
@@ -454,7 +527,7 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
         out.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
         out.insert(hyper::header::UPGRADE, protocol.clone());
     }
-    let path = ask.parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let path = ask.target.path(&ask.parts);
     let mut uri = hyper::http::uri::Parts::default();
     uri.path_and_query = Some(path);
     match (ask.service.config.protocol, authority) {
@@ -487,11 +560,10 @@ fn finish(
     entry: Entry,
     busy: Busy,
 ) -> Result<Response<Reply>, BoxError> {
-    let Answer { mut response, opened, keeps, login, mut dispatched } = answer;
+    let Answer { mut response, opened, keeps, login } = answer;
     if login && ask.parts.version == Version::HTTP_2 && is_challenge(response.status()) {
         // The client tries again with HTTP/1.1, where it can log in (RFC 9113 §7).
         if !login::remove_challenges(response.headers_mut()) {
-            dispatched.done();
             return Err(h2::Error::from(h2::Reason::HTTP_1_1_REQUIRED).into());
         }
     }
@@ -499,11 +571,9 @@ fn finish(
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some((_, on_client)) = ask.tunnel else {
             metrics::backend_failed(lease.backend(), "unasked-upgrade");
-            dispatched.done();
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
         };
         context.watch.switches();
-        dispatched.done();
         let protocol = fields::upgrade(response.headers());
         let on_backend = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();
@@ -517,7 +587,7 @@ fn finish(
         line.host.clone_from(&entry.host);
         line.service.clone_from(&entry.service);
         line.backend.clone_from(&entry.backend);
-        let guards = Arc::clone(&context.guards);
+        let guards = Arc::clone(&context.shared.guards);
         let idle = ask.site.config.tunnel_timeout.0;
         tunnel::start(on_client, on_backend, idle, tunnel::Held { lease, guards, entry: line });
         return Ok(Response::from_parts(parts, Reply::none(entry, busy)));
@@ -532,9 +602,7 @@ fn finish(
         parts.extensions.insert(reason);
     }
     let patience = patience(ask.site.config.body_timeout.0);
-    // HTTP/1.0 knows the end of a response by the end of its connection.
-    let cut = (ask.parts.version == Version::HTTP_10).then(|| context.watch.clone());
-    let coming = Coming { body, lease, after, patience, dispatched, cut };
+    let coming = Coming { body, lease, after, patience };
     Ok(Response::from_parts(parts, Reply::of_backend(coming, entry, ask.progress, busy)))
 }
 

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod backends;
+mod clients;
 mod early;
 mod h2;
+mod limits;
 mod plain;
 mod retries;
 mod shared;
