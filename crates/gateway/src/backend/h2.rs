@@ -8,6 +8,7 @@ use super::pool::{Answered, SendError};
 use crate::http::{BoxError, Upload};
 use bytes::Bytes;
 use firstflight_http::again::{Fate, fate_of_h2};
+use firstflight_http::heard::{Counted, Heard};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
 use hyper::body::Body;
@@ -82,6 +83,7 @@ impl Link {
         let streams = u32::try_from(most).unwrap_or(u32::MAX);
         // No stream can take from the others: together they have what each may use.
         let whole = window.saturating_mul(streams).clamp(65_535, (1 << 31) - 1);
+        let (io, heard) = Counted::new(io);
         let (sender, mut connection) = Builder::new()
             .initial_window_size(window)
             .initial_connection_window_size(whole)
@@ -111,7 +113,7 @@ impl Link {
                         tracing::debug!(%error, "a connection to a backend ended");
                     }
                 }
-                () = is_dead(pings, busy) => tracing::debug!("a backend does not answer a PING"),
+                () = is_dead(pings, &heard, busy) => tracing::debug!("a backend does not answer a PING"),
             }
             freed.notify_waiters();
         });
@@ -159,12 +161,14 @@ where
     }
 }
 
-/// Ends when a connection with requests does not answer.
-async fn is_dead(pings: Option<PingPong>, busy: impl Fn() -> bool) {
+/// Ends when a connection with requests does not answer. Backends do not like to be asked while they send.
+async fn is_dead(pings: Option<PingPong>, heard: &Heard, busy: impl Fn() -> bool) {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {
+        let before = heard.read();
         sleep(PING).await;
-        if busy() && !matches!(timeout(PING, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
+        let silent = heard.read() == before;
+        if silent && busy() && !matches!(timeout(PING, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
             return;
         }
     }

@@ -251,7 +251,6 @@ impl Service {
     }
 
     async fn link(&self, io: BackendIo, freed: Arc<Notify>) -> Result<Arc<Link>, DialError> {
-        let (io, _) = Counted::new(io);
         let made = Link::over(io, *self.config.stream_window.get_ref(), self.most_streams(), freed).await;
         made.map_err(|error| io::Error::other(error).into())
     }

@@ -118,7 +118,9 @@ impl Shared {
                     return Err(why.unwrap_or(DialError::NoBackend));
                 }
                 let room = state.room.map_or(most, |room| room.clamp(1, most.max(1)));
-                let begins = state.dials.saturating_mul(room) < state.waiting;
+                // One without requests and without room is a backend that takes none. Another one would be the same.
+                let useless = state.links.iter().any(|(link, _)| link.is_unused());
+                let begins = !useless && state.dials.saturating_mul(room) < state.waiting;
                 state.dials += usize::from(begins);
                 begins
             };

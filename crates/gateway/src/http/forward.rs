@@ -415,10 +415,13 @@ async fn open(
     tries: &Tries,
     with_body: bool,
 ) -> Result<(Opened, bool), Failure> {
-    let fresh = ask.tunnel.is_some() || !tries.failed_at.is_empty();
-    if !fresh && let Some(opened) = context.logins.take(&ask.service).await {
+    // A WebSocket of a client that has logged in begins on the connection on which it did.
+    if tries.failed_at.is_empty()
+        && let Some(opened) = context.logins.take(&ask.service).await
+    {
         return Ok((opened, true));
     }
+    let fresh = ask.tunnel.is_some() || !tries.failed_at.is_empty();
     // Credentials of a connection never reach one that others share.
     let alone = login::request_begins(&ask.parts.headers);
     let how = Open { header, fresh, alone, with_body, avoid: &tries.failed_at };

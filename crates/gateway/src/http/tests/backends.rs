@@ -245,3 +245,62 @@ async fn what_belongs_to_a_head_or_a_hop_is_no_trailer() {
     let rest = head(&mut client).await;
     assert!(!rest.contains("content-length") && !rest.contains("connection"), "{rest}");
 }
+
+/// A whole response behind the one that was asked for, at once or a moment later.
+#[tokio::test]
+async fn bytes_behind_a_response_answer_nobody() {
+    const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    for at_once in [true, false] {
+        for _ in 0..20 {
+            let (mut client, backend, place) = pair("", "").await;
+            let mut next = another(&place).await;
+            send(&mut client, GET).await;
+            let mut far = backend.accept().await;
+            head(&mut far).await;
+            if at_once {
+                send(&mut far, &format!("{OK}{POISON}")).await;
+            } else {
+                send(&mut far, OK).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                send(&mut far, POISON).await;
+            }
+            head(&mut client).await;
+            exactly(&mut client, 2).await;
+            if !at_once {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            send(&mut next, GET).await;
+            let answering = async {
+                let mut far = backend.accept().await;
+                head(&mut far).await;
+                send(&mut far, OK).await;
+                far
+            };
+            let (_far, got) = tokio::join!(answering, async {
+                head(&mut next).await;
+                exactly(&mut next, 2).await
+            });
+            assert_eq!(got, b"ok", "at once: {at_once}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_of_a_client_that_logged_in_uses_its_connection() {
+    let (mut alice, backend, _place) = pair("", "").await;
+    send(&mut alice, "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: NTLM x\r\n\r\n").await;
+    let mut hers = backend.accept().await;
+    head(&mut hers).await;
+    send(&mut hers, OK).await;
+    head(&mut alice).await;
+    exactly(&mut alice, 2).await;
+    send(&mut alice, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+    assert!(head(&mut hers).await.contains("upgrade: websocket"));
+    send(
+        &mut hers,
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi",
+    )
+    .await;
+    assert!(head(&mut alice).await.contains(" 101 "));
+    assert_eq!(exactly(&mut alice, 2).await, b"hi");
+}
