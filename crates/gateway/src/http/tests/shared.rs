@@ -413,3 +413,71 @@ async fn a_response_that_a_backend_resets_has_no_end() {
         assert!(!rest.ends_with(b"0\r\n\r\n"), "{code:?}: {}", String::from_utf8_lossy(&rest));
     }
 }
+
+#[tokio::test]
+async fn a_body_on_its_way_goes_on_behind_what_is_sent_again() {
+    let (mut client, backend, _place) = pair("", H2).await;
+    send(&mut client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello").await;
+    let mut far = backend.accept_h2().await;
+    let (mut first, mut respond) = asked(&mut far).await;
+    let begun = beside(&mut far, first.body_mut().data()).await.unwrap().unwrap();
+    assert_eq!(begun, "hello");
+    respond.send_reset(Reason::REFUSED_STREAM);
+    let (mut second, mut respond) = asked(&mut far).await;
+    send(&mut client, "again").await;
+    assert_eq!(beside(&mut far, read(second.body_mut())).await, b"helloagain");
+    answer(&mut respond, b"ok");
+    assert!(beside(&mut far, head(&mut client)).await.contains(" 200 "));
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_to_keep_is_sent_once() {
+    let (mut client, backend, _place) = pair("", H2).await;
+    let large = 1_000_000;
+    send(&mut client, &format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {large}\r\n\r\n")).await;
+    let (mut reading, mut writing) = client.into_split();
+    let uploading = tokio::spawn(async move { writing.write_all(&vec![0; large]).await });
+    let mut far = backend.accept_h2().await;
+    let (mut first, mut respond) = asked(&mut far).await;
+    let taken = async {
+        let mut count = 0;
+        while count < 100_000 {
+            let data = first.body_mut().data().await.unwrap().unwrap();
+            first.body_mut().flow_control().release_capacity(data.len()).unwrap();
+            count += data.len();
+        }
+    };
+    beside(&mut far, taken).await;
+    respond.send_reset(Reason::REFUSED_STREAM);
+    assert!(beside(&mut far, head(&mut reading)).await.contains(" 502 "));
+    uploading.abort();
+}
+
+/// It takes no request at all, and says so in its settings.
+#[tokio::test]
+async fn a_backend_that_takes_no_stream_gets_few_connections() {
+    let (mut client, backend, _place) = pair("", "protocol = \"h2\"\nconnect_timeout = \"500ms\"").await;
+    let counting = tokio::spawn(async move {
+        let mut all = Vec::new();
+        loop {
+            let far = backend.accept().await;
+            let mut far = ::h2::server::Builder::new()
+                .max_concurrent_streams(0)
+                .handshake::<_, Bytes>(far)
+                .await
+                .unwrap();
+            all.push(tokio::spawn(async move { while far.accept().await.is_some() {} }));
+            assert!(all.len() < 10, "no end of connections");
+        }
+    });
+    for _ in 0..3 {
+        send(&mut client, &request("GET", "")).await;
+        let got = head(&mut client).await;
+        assert!(got.contains(" 50"), "{got}");
+        let length: usize =
+            got.split("content-length: ").nth(1).unwrap().split('\r').next().unwrap().parse().unwrap();
+        exactly(&mut client, length).await;
+    }
+    assert!(!counting.is_finished());
+    counting.abort();
+}
