@@ -107,7 +107,7 @@ impl Activity {
 struct Busy {
     activity: Activity,
     /// Its place among those of its client.
-    place: Option<Place>,
+    place: Option<Arc<Place>>,
 }
 
 impl Drop for Busy {

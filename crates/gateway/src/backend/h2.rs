@@ -17,7 +17,7 @@ use hyper::{Request, Response};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,8 +27,13 @@ use tokio::time::{sleep, timeout};
 
 /// Bytes of requests that wait in memory for each stream, and the longest list of fields of a response.
 const BUFFER: usize = 32 * 1024;
+/// How often it is looked whether a connection has other requests yet.
+const AGAIN: Duration = Duration::from_secs(1);
 /// A connection with requests is asked this often whether it still works, and must say so within as long.
 const PING: Duration = Duration::from_secs(20);
+
+/// Resets that a connection may have, in tenths: eight, and one more for ten answers.
+const RESETS: u32 = 80;
 
 /// What the requests of a connection share.
 pub(super) struct Link {
@@ -40,6 +45,12 @@ pub(super) struct Link {
     stuck: AtomicUsize,
     /// It has answered a request.
     answered: AtomicBool,
+    /// Tenths of resets that it may have. Backends end connections on which many streams are reset (RFC 9113 §10.5).
+    resets: AtomicU32,
+    /// Requests whose client has left.
+    abandoned: AtomicUsize,
+    /// It has no more requests, and ends with the last one.
+    retired: AtomicBool,
     /// Hears when a stream ends.
     freed: Arc<Notify>,
     /// Wakes the connection, which ends when nobody has it any more.
@@ -51,7 +62,12 @@ pub(crate) struct Slot {
     link: Arc<Link>,
     /// The connection has answered other requests, so the backend may be about to close it.
     pub(super) kept: bool,
+    /// What the request holds until it is over at the backend.
+    held: Option<Held>,
 }
+
+/// What a request holds until it is over at the backend, also if its client has left.
+pub(crate) type Held = Arc<dyn Send + Sync>;
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -100,6 +116,9 @@ impl Link {
             taken: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
             answered: AtomicBool::new(false),
+            resets: AtomicU32::new(RESETS),
+            abandoned: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
             freed: Arc::clone(&freed),
             left: Arc::clone(&left),
         });
@@ -122,6 +141,9 @@ impl Link {
 
     /// Whether it takes further requests: it has not ended, and the backend has not said that it will.
     pub(super) fn is_open(&self) -> bool {
+        if self.retired.load(Ordering::Acquire) {
+            return false;
+        }
         let mut sender = self.sender.clone();
         matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())))
     }
@@ -146,7 +168,7 @@ impl Link {
         let most = self.room();
         let more = |taken: usize| (taken < most).then_some(taken + 1);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Slot { link: Arc::clone(self), kept: self.answered.load(Ordering::Acquire) })
+        Some(Slot { link: Arc::clone(self), kept: self.answered.load(Ordering::Acquire), held: None })
     }
 }
 
@@ -175,6 +197,36 @@ async fn is_dead(pings: Option<PingPong>, heard: &Heard, busy: impl Fn() -> bool
 }
 
 impl Slot {
+    pub(super) fn hold(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
+    /// Whether a stream may be reset.
+    pub(super) fn may_reset(&self) -> bool {
+        let less = |tenths: u32| tenths.checked_sub(10);
+        self.link.resets.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    }
+
+    /// The response is whole.
+    pub(super) fn answered(&self) {
+        let more = |tenths: u32| (tenths < RESETS).then_some(tenths + 1);
+        let _ = self.link.resets.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
+    /// The client has left. It counts until the result is dropped.
+    pub(super) fn abandon(&self) -> AbandonedCount {
+        self.link.abandoned.fetch_add(1, Ordering::AcqRel);
+        AbandonedCount(Arc::clone(&self.link))
+    }
+
+    /// Waits until all requests of the connection are such whose clients have left. There are no new ones.
+    pub(super) async fn until_nobody_is_left(&self) {
+        self.link.retired.store(true, Ordering::Release);
+        while self.link.taken.load(Ordering::Acquire) > self.link.abandoned.load(Ordering::Acquire) {
+            sleep(AGAIN).await;
+        }
+    }
+
     /// Sends a request.
     ///
     /// # Errors
@@ -207,6 +259,15 @@ impl Slot {
     }
 }
 
+/// Requests whose client has left.
+pub(super) struct AbandonedCount(Arc<Link>);
+
+impl Drop for AbandonedCount {
+    fn drop(&mut self) {
+        self.0.abandoned.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A request whose response has not begun.
 struct Flight {
     inner: Option<(ResponseFuture, Option<Task>, Slot)>,
@@ -230,7 +291,8 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let Some((response, upload, slot)) = self.inner.take() else { return };
-        if upload.as_ref().is_none_or(Task::is_finished) {
+        let whole = upload.as_ref().is_none_or(Task::is_finished);
+        if !slot.may_reset() && whole {
             Abandoned::new(slot).read_to_end(async move { response.await.map(Response::into_body).ok() });
         }
     }

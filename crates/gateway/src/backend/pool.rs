@@ -1,7 +1,7 @@
 //! How a request gets a connection to a backend: one that is kept, a place on one that is shared, or a new one.
 
 use super::body::Incoming2;
-use super::h2::{Link, Slot};
+use super::h2::{Held, Link, Slot};
 use super::shared::{Dial, Shared};
 use super::{Backend, BackendIo, DialError, Lease, Service};
 use crate::config::BackendProtocol;
@@ -116,6 +116,13 @@ impl Sender {
     pub(crate) fn keep(self, backend: &Backend, most: usize) {
         if let Self::Http1(connection) = self {
             backend.pool.idle.put(connection, most);
+        }
+    }
+
+    /// Holds this until the request is over at the backend. A client that has left may still have it.
+    pub(crate) fn hold(&mut self, held: Option<Held>) {
+        if let Self::Http2(Some(slot)) = self {
+            slot.hold(held);
         }
     }
 

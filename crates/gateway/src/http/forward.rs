@@ -46,6 +46,8 @@ struct Ask {
     /// The client asks for another protocol, and becomes one end of a tunnel.
     tunnel: Option<(HeaderValue, hyper::upgrade::OnUpgrade)>,
     progress: Progress,
+    /// Its place among those of its client.
+    place: Option<Arc<Place>>,
 }
 
 /// Why there is no response of a backend.
@@ -180,7 +182,8 @@ async fn answer(
     (entry, busy): (&mut Entry, &mut Busy),
 ) -> Result<(Ask, Answer), Failure> {
     let mut ask = admit(request, context, seen, site, progress, entry)?;
-    busy.place = place(&ask, context).await?;
+    busy.place = place(&ask, context).await?.map(Arc::new);
+    ask.place.clone_from(&busy.place);
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
@@ -292,7 +295,7 @@ fn admit(
     }
     let marked = early::is_marked(&parts.headers);
     let body = has_body.then_some(body);
-    Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress })
+    Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress, place: None })
 }
 
 fn length(parts: &Parts) -> Option<u64> {
@@ -382,6 +385,7 @@ async fn try_send(
             *request.body_mut() = source.begin();
         }
         ask.progress.sent();
+        opened.sender.hold(ask.place.clone().map(|place| place as _));
         let sending = opened.sender.send(request);
         let failed = match patiently(ask.service.config.response_timeout.0, &ask.progress, sending).await {
             Some(Ok(response)) => return Ok((response, opened, mine)),
