@@ -89,6 +89,16 @@ impl Abandoned {
         Self(slot)
     }
 
+    /// Keeps a request that cannot be completed until the others of its connection have ended.
+    pub(super) fn keep(self, request: impl Send + 'static) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let _count = self.0.abandon();
+            self.0.until_nobody_is_left().await;
+            drop(request);
+        });
+    }
+
     /// Reads the response to its end, if that is near. Otherwise its connection has no further requests, and the stream is
     /// reset when those of others have ended. Meanwhile it keeps its place, and that of its client.
     pub(super) fn read_to_end(self, body: impl Future<Output = Option<RecvStream>> + Send + 'static) {

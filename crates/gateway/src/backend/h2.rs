@@ -107,6 +107,9 @@ impl Link {
             .max_header_list_size(BUFFER as u32)
             .max_send_buffer_size(BUFFER)
             .enable_push(false)
+            // Otherwise what still comes for a stream that was reset is answered with a second reset.
+            .max_concurrent_reset_streams(most)
+            .reset_stream_duration(PING)
             .handshake(io)
             .await?;
         let left = Arc::new(Notify::new());
@@ -239,12 +242,20 @@ impl Slot {
         let mut sender = self.link.sender.clone();
         let (response, stream) =
             sender.send_request(Request::from_parts(parts, ()), whole).map_err(refused)?;
-        let upload = (!whole).then(|| Task(tokio::spawn(upload(body, stream, Arc::clone(&self.link)))));
-        let mut flight = Flight { inner: Some((response, upload, self)) };
+        let upload = (!whole).then(|| Task {
+            handle: tokio::spawn(upload(body, stream, Arc::clone(&self.link))),
+            over: false,
+        });
+        let mut flight = Flight { inner: Some((response, upload, self)), failed: None };
         let (result, interim) = flight.response().await;
-        let Some((_, upload, slot)) = flight.inner.take() else { unreachable!("taken once") };
+        if flight.failed.is_some() {
+            let error = "the body of the request ended early".into();
+            return Err(SendError { fate: Fate::Answered, error });
+        }
+        let inner = flight.inner.take();
         match result {
             Ok(response) => {
+                let Some((_, upload, slot)) = inner else { return Err(over()) };
                 slot.link.answered.store(true, Ordering::Release);
                 let length = response.headers().get(CONTENT_LENGTH);
                 let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -254,9 +265,14 @@ impl Slot {
                     Answered::Http2(Incoming2::new(body, upload, slot, length))
                 }))
             }
-            Err(error) => Err(SendError { fate: fate_of_h2(&error, !interim), error: error.into() }),
+            Err(Some(error)) => Err(SendError { fate: fate_of_h2(&error, !interim), error: error.into() }),
+            Err(None) => Err(over()),
         }
     }
+}
+
+fn over() -> SendError {
+    SendError { fate: Fate::Answered, error: "the request is over".into() }
 }
 
 /// Requests whose client has left.
@@ -271,45 +287,82 @@ impl Drop for AbandonedCount {
 /// A request whose response has not begun.
 struct Flight {
     inner: Option<(ResponseFuture, Option<Task>, Slot)>,
+    /// The client did not send the whole body. The stream is not reset yet.
+    failed: Option<SendStream<Bytes>>,
 }
 
 impl Flight {
-    /// The response, and whether an interim one came before it.
-    async fn response(&mut self) -> (Result<Response<h2::RecvStream>, h2::Error>, bool) {
+    /// The response, and whether an interim one came before it. There is none if the body failed.
+    async fn response(&mut self) -> (Result<Response<h2::RecvStream>, Option<h2::Error>>, bool) {
         let mut interim = false;
         let result = poll_fn(|cx| {
-            let Some((response, ..)) = &mut self.inner else { return Poll::Pending };
-            while let Poll::Ready(Some(Ok(_))) = response.poll_informational(cx) {
-                interim = true;
+            let Some((response, upload, _)) = &mut self.inner else { return Poll::Ready(Err(None)) };
+            // Once more behind the failure of a body: the backend may have answered meanwhile.
+            for again in [false, true] {
+                while let Poll::Ready(Some(Ok(_))) = response.poll_informational(cx) {
+                    interim = true;
+                }
+                if let Poll::Ready(result) = Pin::new(&mut *response).poll(cx) {
+                    return Poll::Ready(result.map_err(Some));
+                }
+                match upload.as_mut().map(|upload| upload.poll_failed(cx)) {
+                    Some(Poll::Ready(Some(stream))) if !again => self.failed = Some(stream),
+                    _ => break,
+                }
             }
-            Pin::new(response).poll(cx)
+            if self.failed.is_some() { Poll::Ready(Err(None)) } else { Poll::Pending }
         });
-        (result.await, interim)
+        let result = result.await;
+        if result.is_ok() {
+            self.failed = None;
+        }
+        (result, interim)
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         let Some((response, upload, slot)) = self.inner.take() else { return };
-        let whole = upload.as_ref().is_none_or(Task::is_finished);
-        if !slot.may_reset() && whole {
-            Abandoned::new(slot).read_to_end(async move { response.await.map(Response::into_body).ok() });
+        let failed = self.failed.take();
+        if slot.may_reset() {
+            return;
+        }
+        let whole = failed.is_none() && upload.as_ref().is_none_or(Task::is_finished);
+        match whole {
+            true => {
+                Abandoned::new(slot).read_to_end(async move { response.await.map(Response::into_body).ok() })
+            }
+            false => Abandoned::new(slot).keep((response, upload, failed)),
         }
     }
 }
 
-/// A task that ends when it is dropped.
-pub(super) struct Task(JoinHandle<()>);
+/// The task of an upload. It ends when it is dropped. Its result is the stream if the client did not send the whole body.
+pub(super) struct Task {
+    handle: JoinHandle<Option<SendStream<Bytes>>>,
+    /// Its result was taken.
+    over: bool,
+}
 
 impl Task {
     pub(super) fn is_finished(&self) -> bool {
-        self.0.is_finished()
+        self.handle.is_finished()
+    }
+
+    /// Ready once, when it is over.
+    fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<Option<SendStream<Bytes>>> {
+        if self.over {
+            return Poll::Pending;
+        }
+        let result = std::task::ready!(Pin::new(&mut self.handle).poll(cx));
+        self.over = true;
+        Poll::Ready(result.ok().flatten())
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.abort();
+        self.handle.abort();
     }
 }
 
@@ -329,27 +382,49 @@ impl Drop for Stuck<'_> {
     }
 }
 
-/// Sends the body of a request.
-async fn upload(mut body: Upload, mut stream: SendStream<Bytes>, link: Arc<Link>) {
-    if let Err(error) = pipe(&mut body, &mut stream, &link).await {
-        tracing::debug!(%error, "the body of a request ended early");
-        stream.send_reset(Reason::CANCEL);
+/// Sends the body of a request. Returns the stream if the client did not send all of it.
+async fn upload(
+    mut body: Upload,
+    mut stream: SendStream<Bytes>,
+    link: Arc<Link>,
+) -> Option<SendStream<Bytes>> {
+    match pipe(&mut body, &mut stream, &link).await {
+        Ok(()) => None,
+        Err(Broken::Body(error)) => {
+            tracing::debug!(%error, "the body of a request ended early");
+            Some(stream)
+        }
+        // The response says why.
+        Err(Broken::Stream(error)) => {
+            tracing::debug!(%error, "a backend takes no more of a request");
+            None
+        }
     }
 }
 
-async fn pipe(body: &mut Upload, stream: &mut SendStream<Bytes>, link: &Link) -> Result<(), BoxError> {
+/// Why a body was not sent.
+enum Broken {
+    Body(BoxError),
+    Stream(h2::Error),
+}
+
+impl From<h2::Error> for Broken {
+    fn from(error: h2::Error) -> Self {
+        Self::Stream(error)
+    }
+}
+
+async fn pipe(body: &mut Upload, stream: &mut SendStream<Bytes>, link: &Link) -> Result<(), Broken> {
     loop {
         let next = poll_fn(|cx| {
             // The backend may have had enough.
             if let Poll::Ready(result) = stream.poll_reset(cx) {
-                return Poll::Ready(Err(
-                    result.map_or_else(BoxError::from, |reason| h2::Error::from(reason).into())
-                ));
+                return Poll::Ready(Err(result.map_or_else(|error| error, h2::Error::from)));
             }
             Pin::new(&mut *body).poll_frame(cx).map(Ok)
         });
         let frame = match next.await? {
-            Some(frame) => frame?,
+            Some(frame) => frame.map_err(Broken::Body)?,
             None => return Ok(stream.send_data(Bytes::new(), true)?),
         };
         match frame.into_data() {
@@ -375,7 +450,7 @@ async fn send_all(
     stream: &mut SendStream<Bytes>,
     link: &Link,
     last: bool,
-) -> Result<(), BoxError> {
+) -> Result<(), h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
         let mut stuck = None;
@@ -391,7 +466,7 @@ async fn send_all(
                 }
             }
         });
-        let capacity = capacity.await.ok_or("the stream is closed")??;
+        let capacity = capacity.await.unwrap_or_else(|| Err(Reason::STREAM_CLOSED.into()))?;
         let part = data.split_to(capacity.min(data.len()));
         stream.send_data(part, last && data.is_empty())?;
     }

@@ -481,3 +481,70 @@ async fn a_backend_that_takes_no_stream_gets_few_connections() {
     assert!(!counting.is_finished());
     counting.abort();
 }
+
+#[tokio::test]
+async fn an_answer_may_come_long_after_the_body_and_interim_ones_before_it() {
+    let (mut client, backend, _place) = pair("", H2).await;
+    send(&mut client, &request("POST", "hello")).await;
+    let mut far = backend.accept_h2().await;
+    let (mut first, mut respond) = asked(&mut far).await;
+    assert_eq!(beside(&mut far, read(first.body_mut())).await, b"hello");
+    for _ in 0..3 {
+        let hints = Response::builder().status(103).body(()).unwrap();
+        respond.send_informational(hints).unwrap();
+        beside(&mut far, tokio::time::sleep(Duration::from_millis(20))).await;
+    }
+    answer(&mut respond, b"ok");
+    assert!(beside(&mut far, head(&mut client)).await.contains(" 200 "));
+}
+
+/// Bodies that are too long, or that end early, are resets at the backend, too.
+#[tokio::test]
+async fn bodies_that_fail_make_few_resets_at_the_backend() {
+    let (mut client, backend, place) = pair("max_body = 3", H2).await;
+    let (told, mut resets) = tokio::sync::mpsc::unbounded_channel();
+    let serving = tokio::spawn(async move {
+        let mut all = tokio::task::JoinSet::new();
+        loop {
+            let far = backend.accept().await;
+            let told = told.clone();
+            all.spawn(async move {
+                let mut far = ::h2::server::handshake(far).await.unwrap();
+                let mut number = 0;
+                while let Some(Ok((mut asked, mut respond))) = far.accept().await {
+                    number += 1;
+                    if asked.method() == "GET" {
+                        answer(&mut respond, b"ok");
+                        continue;
+                    }
+                    let told = told.clone();
+                    tokio::spawn(async move {
+                        while let Some(Ok(_)) = asked.body_mut().data().await {}
+                        let reset = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
+                        let _ = told.send((number, reset.is_ok()));
+                    });
+                }
+            });
+        }
+    });
+    for _ in 0..20 {
+        let mut other = another(&place).await;
+        send(
+            &mut other,
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n",
+        )
+        .await;
+        assert!(head(&mut other).await.contains(" 413 "));
+        send(&mut client, &request("GET", "")).await;
+        assert!(head(&mut client).await.contains(" 200 "));
+        exactly(&mut client, 2).await;
+    }
+    let mut most = 0;
+    while let Ok(Some((number, true))) = tokio::time::timeout(Duration::from_millis(200), resets.recv()).await
+    {
+        most = most.max(number);
+    }
+    // Each time a POST and a GET. Behind the eighth POST its connection has no further requests.
+    assert!(most <= 20, "a request of number {most} was reset on a connection");
+    serving.abort();
+}
