@@ -6,6 +6,7 @@ mod early;
 mod forward;
 mod login;
 mod reply;
+mod send;
 mod tunnel;
 
 pub(crate) use body::Upload;

@@ -1,6 +1,7 @@
 //! The body of a response of HTTP/2, and what becomes of it if its client has left.
 
-use super::h2::{Slot, Task};
+use super::h2::Slot;
+use super::upload::Task;
 use crate::http::BoxError;
 use bytes::Bytes;
 use h2::RecvStream;

@@ -5,12 +5,13 @@
 
 use super::body::{Abandoned, Incoming2};
 use super::pool::{Answered, SendError};
-use crate::http::{BoxError, Upload};
+use super::upload::Task;
+use crate::http::Upload;
 use bytes::Bytes;
 use firstflight_http::again::{Fate, fate_of_h2};
 use firstflight_http::heard::{Counted, Heard};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, Reason, SendStream};
+use h2::{Ping, PingPong, SendStream};
 use hyper::body::Body;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{Request, Response};
@@ -22,7 +23,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Bytes of requests that wait in memory for each stream, and the longest list of fields of a response.
@@ -42,7 +42,7 @@ pub(super) struct Link {
     most: usize,
     taken: AtomicUsize,
     /// Uploads that wait until the backend takes more. They may hold the whole window of its connection.
-    stuck: AtomicUsize,
+    pub(super) stuck: AtomicUsize,
     /// It has answered a request.
     answered: AtomicBool,
     /// Tenths of resets that it may have. Backends end connections on which many streams are reset (RFC 9113 §10.5).
@@ -242,10 +242,7 @@ impl Slot {
         let mut sender = self.link.sender.clone();
         let (response, stream) =
             sender.send_request(Request::from_parts(parts, ()), whole).map_err(refused)?;
-        let upload = (!whole).then(|| Task {
-            handle: tokio::spawn(upload(body, stream, Arc::clone(&self.link))),
-            over: false,
-        });
+        let upload = (!whole).then(|| Task::new(body, stream, &self.link));
         let mut flight = Flight { inner: Some((response, upload, self)), failed: None };
         let (result, interim) = flight.response().await;
         if flight.failed.is_some() {
@@ -335,140 +332,4 @@ impl Drop for Flight {
             false => Abandoned::new(slot).keep((response, upload, failed)),
         }
     }
-}
-
-/// The task of an upload. It ends when it is dropped. Its result is the stream if the client did not send the whole body.
-pub(super) struct Task {
-    handle: JoinHandle<Option<SendStream<Bytes>>>,
-    /// Its result was taken.
-    over: bool,
-}
-
-impl Task {
-    pub(super) fn is_finished(&self) -> bool {
-        self.handle.is_finished()
-    }
-
-    /// Ready once, when it is over.
-    fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<Option<SendStream<Bytes>>> {
-        if self.over {
-            return Poll::Pending;
-        }
-        let result = std::task::ready!(Pin::new(&mut self.handle).poll(cx));
-        self.over = true;
-        Poll::Ready(result.ok().flatten())
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.handle.abort();
-    }
-}
-
-/// An upload that waits for its backend. It counts until it is dropped.
-struct Stuck<'a>(&'a Link);
-
-impl<'a> Stuck<'a> {
-    fn new(link: &'a Link) -> Self {
-        link.stuck.fetch_add(1, Ordering::AcqRel);
-        Self(link)
-    }
-}
-
-impl Drop for Stuck<'_> {
-    fn drop(&mut self) {
-        self.0.stuck.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Sends the body of a request. Returns the stream if the client did not send all of it.
-async fn upload(
-    mut body: Upload,
-    mut stream: SendStream<Bytes>,
-    link: Arc<Link>,
-) -> Option<SendStream<Bytes>> {
-    match pipe(&mut body, &mut stream, &link).await {
-        Ok(()) => None,
-        Err(Broken::Body(error)) => {
-            tracing::debug!(%error, "the body of a request ended early");
-            Some(stream)
-        }
-        // The response says why.
-        Err(Broken::Stream(error)) => {
-            tracing::debug!(%error, "a backend takes no more of a request");
-            None
-        }
-    }
-}
-
-/// Why a body was not sent.
-enum Broken {
-    Body(BoxError),
-    Stream(h2::Error),
-}
-
-impl From<h2::Error> for Broken {
-    fn from(error: h2::Error) -> Self {
-        Self::Stream(error)
-    }
-}
-
-async fn pipe(body: &mut Upload, stream: &mut SendStream<Bytes>, link: &Link) -> Result<(), Broken> {
-    loop {
-        let next = poll_fn(|cx| {
-            // The backend may have had enough.
-            if let Poll::Ready(result) = stream.poll_reset(cx) {
-                return Poll::Ready(Err(result.map_or_else(|error| error, h2::Error::from)));
-            }
-            Pin::new(&mut *body).poll_frame(cx).map(Ok)
-        });
-        let frame = match next.await? {
-            Some(frame) => frame.map_err(Broken::Body)?,
-            None => return Ok(stream.send_data(Bytes::new(), true)?),
-        };
-        match frame.into_data() {
-            Ok(data) => {
-                let last = body.is_end_stream();
-                send_all(data, stream, link, last).await?;
-                if last {
-                    return Ok(());
-                }
-            }
-            Err(frame) => {
-                if let Ok(trailers) = frame.into_trailers() {
-                    return Ok(stream.send_trailers(trailers)?);
-                }
-            }
-        }
-    }
-}
-
-/// Sends a part of a body, as far as the backend takes it.
-async fn send_all(
-    mut data: Bytes,
-    stream: &mut SendStream<Bytes>,
-    link: &Link,
-    last: bool,
-) -> Result<(), h2::Error> {
-    while !data.is_empty() {
-        stream.reserve_capacity(data.len());
-        let mut stuck = None;
-        let capacity = poll_fn(|cx| {
-            loop {
-                match stream.poll_capacity(cx) {
-                    Poll::Ready(Some(Ok(0))) => {}
-                    Poll::Ready(other) => return Poll::Ready(other),
-                    Poll::Pending => {
-                        stuck.get_or_insert_with(|| Stuck::new(link));
-                        return Poll::Pending;
-                    }
-                }
-            }
-        });
-        let capacity = capacity.await.unwrap_or_else(|| Err(Reason::STREAM_CLOSED.into()))?;
-        let part = data.split_to(capacity.min(data.len()));
-        stream.send_data(part, last && data.is_empty())?;
-    }
-    Ok(())
 }
