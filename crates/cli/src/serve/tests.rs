@@ -201,6 +201,8 @@ async fn requests_that_servers_read_differently_are_refused() {
         ("GET /nothing-here", "Host: a,b\r\n\r\n".to_owned(), "400"),
         ("GET /nothing-here", "Host: a.example:8080\r\n\r\n".to_owned(), "404"),
         ("GET *", format!("{host}\r\n"), "400"),
+        ("CONNECT x:80", format!("{host}\r\n"), "405"),
+        ("OPTIONS *", format!("{host}Connection: close\r\n\r\n"), "405"),
         (post, chunked("Transfer-Encoding: chunked\r\n"), "200"),
         (post, chunked("Transfer-Encoding: gzip, chunked\r\n"), "501"),
         (post, chunked("Transfer-Encoding: JUNK, chunked\r\n"), "501"),
