@@ -4,7 +4,9 @@ mod body;
 mod conn;
 mod early;
 mod forward;
+mod login;
 mod reply;
+mod resets;
 mod tunnel;
 
 pub(crate) use body::Upload;
@@ -31,7 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// How long a connection that is to end may take for it, where nothing else says so.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -40,10 +42,12 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const LAST_CALL: Duration = Duration::from_secs(2);
 /// How soon a connection that may be idle is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long the requests of a client that gave up too many others may still take.
+const CALM: Duration = Duration::from_secs(1);
 /// The gateway's own limit is shorter than any idle time that makes sense.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the requests of one connection share.
 pub(crate) struct Context {
@@ -56,6 +60,10 @@ pub(crate) struct Context {
     activity: Activity,
     shared: Shared,
     draining: watch::Receiver<bool>,
+    /// Connections to backends that belong to this client.
+    logins: login::Logins,
+    /// Requests that it gave up.
+    resets: resets::Resets,
     /// It speaks HTTP/2.
     is_http2: bool,
 }
@@ -150,15 +158,40 @@ pub(crate) async fn serve(
         }
         _ if tls => false,
         // Without TLS it is the client's first bytes that tell.
-        _ => match fresh.speaks_http2().await {
-            Some(speaks) => speaks,
-            None => return,
-        },
+        _ => {
+            let mut draining = draining.clone();
+            let last_call = async {
+                drained(&mut draining).await;
+                sleep(LAST_CALL).await;
+            };
+            let speaks = tokio::select! {
+                speaks = fresh.speaks_http2() => speaks,
+                () = sleep(now.config.idle()) => None,
+                () = last_call => None,
+            };
+            match speaks {
+                Some(speaks) => speaks,
+                None => return,
+            }
+        }
     };
     let (io, watch) = fresh.share();
-    let (site, activity, draining_too) = (Arc::clone(site), Activity::new(), draining.clone());
-    let context =
-        Context { site, about, sni, tls, watch, activity, shared, draining: draining_too, is_http2 };
+    let (site, activity) = (Arc::clone(site), Activity::new());
+    let (logins, resets) = Default::default();
+    let draining_too = draining.clone();
+    let context = Context {
+        site,
+        about,
+        sni,
+        tls,
+        watch,
+        activity,
+        shared,
+        draining: draining_too,
+        logins,
+        resets,
+        is_http2,
+    };
     let (context, idle) = (Arc::new(context), now.config.idle());
     let serving = Arc::clone(&context);
     if is_http2 {
@@ -274,6 +307,12 @@ async fn drive<C, E>(
                     }
                     false => Phase::LastCall(Instant::now() + LAST_CALL),
                 };
+            }
+            () = context.resets.too_many(), if phase == Phase::Open => {
+                tracing::debug!(%peer, "a client gave up too many requests");
+                crate::metrics::refused(context.site.load().name(), "resets");
+                end(connection.as_mut());
+                phase = Phase::Ending(Instant::now() + CALM);
             }
             () = sleep_until(next) => match phase {
                 Phase::Ending(_) => return,

@@ -6,6 +6,7 @@ mod early;
 mod h2;
 mod limits;
 mod plain;
+mod retries;
 
 use crate::testing::{Place, accepted, backend};
 use std::net::SocketAddr;
