@@ -179,7 +179,7 @@ mod tests {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(super::answer(stream, Arc::clone(&source)));
+                tokio::spawn(answer(stream, Arc::clone(&source)));
             }
         });
         let upload = format!("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 3 << 20);
@@ -189,9 +189,9 @@ mod tests {
         for (request, status) in [(upload, "405"), (long, "431")] {
             let mut stream = TcpStream::connect(at).await.unwrap();
             stream.write_all(&request).await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.unwrap();
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
         }
     }
 }
