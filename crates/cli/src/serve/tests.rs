@@ -138,7 +138,7 @@ async fn answer_to_a_slow_body(request: &[u8]) -> String {
         }
     });
     let mut answer = Vec::new();
-    // An error is expected: the server answers data that arrives after its response with a RST.
+    // An error is expected where the response breaks off.
     let _ = reader.read_to_end(&mut answer).await;
     dripping.abort();
     String::from_utf8_lossy(&answer).into_owned()

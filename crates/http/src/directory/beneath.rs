@@ -220,7 +220,11 @@ mod tests {
         let exchange =
             || renameat_with(CWD, site.join("turn"), CWD, site.join("link"), RenameFlags::EXCHANGE);
         std::thread::scope(|scope| {
-            scope.spawn(|| while !stop.load(Ordering::Relaxed) && exchange().is_ok() {});
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) && exchange().is_ok() {
+                    std::thread::yield_now();
+                }
+            });
             let read = (0..3_000).flat_map(|_| both(&root, "turn/page"));
             let secrets = read.filter(|text| text.as_deref() == Ok("secret")).count();
             stop.store(true, Ordering::Relaxed);
