@@ -62,7 +62,15 @@ pub(crate) async fn serve(mut client: Client, site: &Arc<Site>) {
             return client.abort();
         }
     };
-    let (mut backend, lease) = match service.connect(header.as_deref()).await {
+    let said = !start.bytes.is_empty();
+    let connected = tokio::select! {
+        connected = service.connect(header.as_deref()) => connected,
+        () = client.left(said) => {
+            entry.end = Some("client-left");
+            return;
+        }
+    };
+    let (mut backend, lease) = match connected {
         Ok(connected) => connected,
         Err(error) => {
             tracing::warn!(listener = site.name(), service = service.name(), %error, "no backend was reached");
