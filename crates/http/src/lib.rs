@@ -2,17 +2,35 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`conn`] | a connection as hyper gets it: framing, times, and a close in stages |
 //! | [`fields`] | fields of one hop, trailers, cookies (RFC 9110 §7.6.1) |
+//! | [`framing`] | a reader of requests that leads hyper (RFC 9112) |
 //! | [`forwarded`] | fields about the client (RFC 7239) |
 //! | [`target`] | for which host a request is (RFC 9112 §3.2) |
+//! | [`http2`] | a server's connection of HTTP/2 (RFC 9113) |
+//! | [`body`] | the body of a request |
 //! | [`hello`] | where a ClientHello ends, and the name that it asks for |
 //! | [`text`] | text from a peer in a line for people |
+//! | [`response`] | what the head of a response says about its body (RFC 9112 §6) |
+//! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
+//! | [`heard`] | counts what passes a stream |
+//! | [`again`] | when a request may be sent again (RFC 9110 §9.2.2) |
+//! | [`idle`] | connections that are kept for further requests |
 //! | [`pump`] | copies both directions of a tunnel |
 #![forbid(unsafe_code)]
 
+pub mod again;
+pub mod body;
+pub mod conn;
 pub mod fields;
 pub mod forwarded;
+pub mod framing;
+pub mod heard;
 pub mod hello;
+pub mod http2;
+pub mod idle;
+pub mod login;
 pub mod pump;
+pub mod response;
 pub mod target;
 pub mod text;

@@ -1,0 +1,145 @@
+//! When a request may be sent again (RFC 9110 §9.2.2, RFC 9112 §9.3.1, RFC 9113 §8.7).
+//!
+//! | what is known of the first attempt | it goes again |
+//! |---|---|
+//! | nothing of it was written | yes |
+//! | HTTP/2: RST_STREAM with REFUSED_STREAM, or its stream is above the last one of GOAWAY | yes |
+//! | a kept connection ended before one byte of an answer, and the method is idempotent | once |
+//! | a new connection ended before one byte of an answer | no |
+//! | a byte of an answer came: a part of a head, one that is wrong or too long, an interim response | no |
+//! | HTTP/2: RST_STREAM with another code, or a wrong frame | no |
+//! | no answer in time | no |
+
+use crate::heard::Heard;
+use hyper::Method;
+use std::error::Error;
+use std::io;
+
+/// What is known of an attempt that got no response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing of the request was executed: it was not written, or the server says so.
+    NotExecuted,
+    /// The connection ended, and no byte of an answer came.
+    Silence,
+    /// Something came back, or nobody knows.
+    Answered,
+}
+
+/// How often a request may still go again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// As often as there are backends to try.
+    Yes,
+    /// Once, and on a new connection.
+    Once,
+    /// It has its answer.
+    No,
+}
+
+/// Whether a request goes again. `kept` says that its connection had another request before. A connection that is new was
+/// not about to be closed, so its end is the server's answer.
+#[must_use]
+pub fn again(fate: Fate, kept: bool, method: &Method) -> Again {
+    match fate {
+        Fate::NotExecuted => Again::Yes,
+        Fate::Silence if kept && is_idempotent(method) => Again::Once,
+        Fate::Silence | Fate::Answered => Again::No,
+    }
+}
+
+/// Whether a request has the same effect if it is executed twice (RFC 9110 §9.2.2). Of methods that are not known, nobody
+/// knows.
+#[must_use]
+pub fn is_idempotent(method: &Method) -> bool {
+    method.is_safe() || matches!(*method, Method::PUT | Method::DELETE)
+}
+
+/// What passed a connection of HTTP/1 when a request was given to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Before {
+    read: u64,
+    written: u64,
+}
+
+impl Before {
+    /// Now.
+    #[must_use]
+    pub fn now(heard: &Heard) -> Self {
+        Self { read: heard.read(), written: heard.written() }
+    }
+
+    /// What is known of a request of HTTP/1 that failed with this error. `unsent` says that hyper gave it back.
+    #[must_use]
+    pub fn fate(self, heard: &Heard, unsent: bool, error: &hyper::Error) -> Fate {
+        if unsent {
+            return Fate::NotExecuted;
+        }
+        let ended = error.is_incomplete_message() || error.is_closed() || error.is_canceled() || is_io(error);
+        match (heard.read() == self.read, heard.written() == self.written) {
+            _ if !ended => Fate::Answered,
+            // An end that came while the connection was idle may show only when it is written.
+            (true, true) => Fate::NotExecuted,
+            (true, false) => Fate::Silence,
+            (false, _) => Fate::Answered,
+        }
+    }
+}
+
+/// What an error of HTTP/2 says about its request. `silent` says that no frame for its stream came, as far as is known.
+#[must_use]
+pub fn fate_of_h2(error: &h2::Error, silent: bool) -> Fate {
+    // h2 ends a stream with the GOAWAY of the server only if the stream is above its last one, or was never opened.
+    let above = error.is_go_away() && error.is_remote();
+    let refused = error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    if above || refused {
+        return Fate::NotExecuted;
+    }
+    if error.is_io() && silent { Fate::Silence } else { Fate::Answered }
+}
+
+fn is_io(error: &hyper::Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if cause.is::<io::Error>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_goes_again_only_by_the_table() {
+        use Again::{No, Once, Yes};
+        let custom = Method::from_bytes(b"PURGE").unwrap_or_default();
+        for method in [Method::GET, Method::POST, Method::DELETE, custom.clone()] {
+            for kept in [true, false] {
+                assert_eq!(again(Fate::NotExecuted, kept, &method), Yes, "{method} {kept}");
+                assert_eq!(again(Fate::Answered, kept, &method), No, "{method} {kept}");
+            }
+            assert_eq!(again(Fate::Silence, false, &method), No, "{method}");
+        }
+        for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE]
+        {
+            assert_eq!(again(Fate::Silence, true, &method), Once, "{method}");
+        }
+        for method in [Method::POST, Method::PATCH, custom] {
+            assert_eq!(again(Fate::Silence, true, &method), No, "{method}");
+        }
+    }
+
+    #[test]
+    fn only_codes_of_the_server_that_say_so_mean_that_nothing_was_executed() {
+        // An error that is made here is none of the server's.
+        let made = h2::Error::from(h2::Reason::REFUSED_STREAM);
+        assert_eq!(fate_of_h2(&made, true), Fate::Answered);
+        for code in [h2::Reason::INTERNAL_ERROR, h2::Reason::CANCEL, h2::Reason::ENHANCE_YOUR_CALM] {
+            assert_eq!(fate_of_h2(&h2::Error::from(code), true), Fate::Answered, "{code:?}");
+        }
+    }
+}

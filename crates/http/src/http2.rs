@@ -1,0 +1,223 @@
+//! A server's connection of HTTP/2 (RFC 9113), on the crate `h2`.
+//!
+//! hyper has one, too. This one can do what stands between two peers needs:
+//!
+//! - A response whose client opens no window is given up ([`Settings::patience`]). Its body is dropped, and with it what it
+//!   holds, as a connection to a backend.
+//! - Nothing of a body is taken before the client's window has room for it.
+//! - `Expect: 100-continue` is answered, when the body is first asked for.
+//! - A client that resets more streams than it lets end loses its connection ([`RESETS`]).
+
+mod send;
+
+use crate::body::{BodyError, RequestBody};
+use bytes::Bytes;
+use h2::server::{Builder, Connection, Handshake, SendResponse};
+use h2::{Reason, RecvStream};
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{CONTENT_LENGTH, EXPECT};
+use hyper::http::{Request, Response};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+
+/// A client may reset so many streams more than it lets end. A browser that leaves a page resets fewer.
+pub const RESETS: u32 = 128;
+
+/// Settings of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Requests at one time.
+    pub streams: u32,
+    /// Size of a request's head, bytes, as RFC 9113 §6.5.2 counts it (431).
+    pub head: u32,
+    /// What a client may send of one body before it is taken, bytes.
+    pub stream_window: u32,
+    /// The same for all bodies together.
+    pub connection_window: u32,
+    /// How long a response waits for its client to open a window.
+    pub patience: Duration,
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub struct Upload {
+    stream: RecvStream,
+    /// What the head says of its length.
+    left: Option<u64>,
+    expects: Option<Arc<Expects>>,
+}
+
+/// A client that waits for "100 Continue".
+#[derive(Debug, Default)]
+struct Expects {
+    wanted: Notify,
+}
+
+impl Upload {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if let Some(expects) = self.expects.take() {
+            expects.wanted.notify_one();
+        }
+        match ready!(self.stream.poll_data(cx)) {
+            Some(Ok(data)) => {
+                // It fails only when the stream is over.
+                let _ = self.stream.flow_control().release_capacity(data.len());
+                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => match ready!(self.stream.poll_trailers(cx)) {
+                Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
+                Err(error) => Poll::Ready(Some(Err(error))),
+            },
+        }
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match self.left {
+            _ if self.stream.is_end_stream() => SizeHint::with_exact(0),
+            Some(left) => SizeHint::with_exact(left),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+/// How the streams of a connection ended.
+#[derive(Debug, Default)]
+struct Ends {
+    answered: AtomicU32,
+    reset: AtomicU32,
+    calm: AtomicBool,
+}
+
+impl Ends {
+    /// The client has reset a stream, or has left.
+    fn reset(&self) {
+        let resets = self.reset.fetch_add(1, Ordering::Relaxed) + 1;
+        if resets > RESETS.saturating_add(self.answered.load(Ordering::Relaxed)) {
+            self.calm.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+enum State<IO> {
+    Begins(Handshake<IO, Bytes>),
+    Open(Connection<IO, Bytes>),
+}
+
+/// A connection of HTTP/2. Poll it to its end.
+#[must_use = "futures do nothing unless polled"]
+pub struct Server<IO, F> {
+    state: State<IO>,
+    service: F,
+    patience: Duration,
+    ends: Arc<Ends>,
+    is_ending: bool,
+}
+
+/// Serves a connection. `service` is called in this task when a request has come; what it returns runs in a task of its own,
+/// and is dropped when the client resets the stream.
+pub fn serve<IO, F, R, B>(io: IO, settings: &Settings, service: F) -> Server<IO, F>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    F: FnMut(Request<RequestBody>) -> R,
+    R: Future<Output = Result<Response<B>, BodyError>> + Send + 'static,
+    B: Body<Data = Bytes, Error = BodyError> + Send + 'static,
+{
+    let handshake = Builder::new()
+        .max_concurrent_streams(settings.streams)
+        .max_header_list_size(settings.head)
+        .initial_window_size(settings.stream_window)
+        .initial_connection_window_size(settings.connection_window)
+        .handshake(io);
+    let (ends, patience) = (Arc::default(), settings.patience);
+    Server { state: State::Begins(handshake), service, patience, ends, is_ending: false }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin, F> Server<IO, F> {
+    /// Takes no more requests, and ends after those under way: GOAWAY twice (RFC 9113 §6.8).
+    pub fn graceful_shutdown(&mut self) {
+        self.is_ending = true;
+        if let State::Open(connection) = &mut self.state {
+            connection.graceful_shutdown();
+        }
+    }
+}
+
+impl<IO, F, R, B> Future for Server<IO, F>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    F: FnMut(Request<RequestBody>) -> R + Unpin,
+    R: Future<Output = Result<Response<B>, BodyError>> + Send + 'static,
+    B: Body<Data = Bytes, Error = BodyError> + Send + 'static,
+{
+    type Output = Result<(), h2::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.state {
+                State::Begins(handshake) => {
+                    let mut connection = ready!(Pin::new(handshake).poll(cx))?;
+                    if this.is_ending {
+                        connection.graceful_shutdown();
+                    }
+                    this.state = State::Open(connection);
+                }
+                State::Open(connection) => {
+                    if this.ends.calm.swap(false, Ordering::Relaxed) {
+                        connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    }
+                    match ready!(connection.poll_accept(cx)) {
+                        None => return Poll::Ready(Ok(())),
+                        Some(Err(error)) => return Poll::Ready(Err(error)),
+                        Some(Ok((request, respond))) => this.begin(request, respond),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<IO, F, R, B> Server<IO, F>
+where
+    F: FnMut(Request<RequestBody>) -> R,
+    R: Future<Output = Result<Response<B>, BodyError>> + Send + 'static,
+    B: Body<Data = Bytes, Error = BodyError> + Send + 'static,
+{
+    fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let is_head = request.method() == hyper::Method::HEAD;
+        let (parts, stream) = request.into_parts();
+        let expects = parts.headers.get(EXPECT).filter(|_| !stream.is_end_stream());
+        let expects = expects.filter(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        let expects: Option<Arc<Expects>> = expects.map(|_| Arc::default());
+        let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let upload = Upload { stream, left: length, expects: expects.clone() };
+        let answer = (self.service)(Request::from_parts(parts, RequestBody::Http2(upload)));
+        let stream = send::Stream { respond, expects, is_head, patience: self.patience };
+        let ends = Arc::clone(&self.ends);
+        tokio::spawn(async move {
+            match stream.run(answer).await {
+                send::End::Answered => drop(ends.answered.fetch_add(1, Ordering::Relaxed)),
+                send::End::Reset => ends.reset(),
+                send::End::Failed => {}
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "http2/tests.rs"]
+mod tests;

@@ -1,0 +1,215 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use h2::client;
+use hyper::{HeaderMap, StatusCode};
+use std::future::poll_fn;
+use std::sync::atomic::AtomicUsize;
+use tokio::io::duplex;
+use tokio::time::Instant;
+
+const SETTINGS: Settings = Settings {
+    streams: 200,
+    head: 16 * 1024,
+    stream_window: 65_535,
+    connection_window: 1 << 20,
+    patience: Duration::from_secs(60),
+};
+
+/// A body of so many pieces of 1000 bytes, and trailers, which counts the bodies that are there.
+struct Pieces(usize, Option<HeaderMap>, Arc<AtomicUsize>);
+
+impl Pieces {
+    fn new(count: usize, trailers: Option<HeaderMap>, alive: &Arc<AtomicUsize>) -> Self {
+        alive.fetch_add(1, Ordering::Relaxed);
+        Self(count, trailers, Arc::clone(alive))
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.2.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Poll::Ready(match self.0.checked_sub(1) {
+            Some(left) => {
+                self.0 = left;
+                Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 1000]))))
+            }
+            None => self.1.take().map(|trailers| Ok(Frame::trailers(trailers))),
+        })
+    }
+}
+
+/// A client of a server that answers `/N` with N pieces, and `/upload` with the size of the body, once it has come.
+async fn connect(settings: Settings, window: u32) -> (client::SendRequest<Bytes>, Arc<AtomicUsize>) {
+    let (near, far) = duplex(1 << 20);
+    let alive = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&alive);
+    let server = serve(far, &settings, move |request: Request<RequestBody>| {
+        let alive = Arc::clone(&counted);
+        async move {
+            let (parts, mut body) = request.into_parts();
+            let path = parts.uri.path().trim_start_matches('/').to_owned();
+            if path == "never" {
+                let _held = Pieces::new(0, None, &alive);
+                return std::future::pending().await;
+            }
+            let mut trailers = HeaderMap::new();
+            for (name, value) in [("grpc-status", "0"), ("connection", "x"), ("content-length", "1")] {
+                trailers.insert(name, HeaderValue::from_static(value));
+            }
+            if path == "upload" {
+                let mut size = 0;
+                while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                    size += frame?.data_ref().map_or(0, Bytes::len);
+                }
+                trailers.insert("x-size", size.into());
+            }
+            let mut response = Response::new(Pieces::new(path.parse().unwrap_or(0), Some(trailers), &alive));
+            response.headers_mut().insert("connection", HeaderValue::from_static("close"));
+            Ok(response)
+        }
+    });
+    tokio::spawn(server);
+    let mut builder = client::Builder::new();
+    builder.initial_window_size(window).max_concurrent_reset_streams(1000);
+    let (sender, connection) = builder.handshake(near).await.unwrap();
+    tokio::spawn(connection);
+    (sender, alive)
+}
+
+use hyper::header::HeaderValue;
+
+fn request(path: &str) -> Request<()> {
+    Request::get(format!("http://a/{path}")).body(()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_is_whole_with_its_trailers() {
+    let (mut client, _) = connect(SETTINGS, 65_535).await;
+    let (response, _) = client.send_request(request("300"), true).unwrap();
+    let mut response = response.await.unwrap();
+    assert!(response.headers().contains_key("date") && !response.headers().contains_key("connection"));
+    let body = response.body_mut();
+    let mut size = 0;
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        size += data.len();
+        body.flow_control().release_capacity(data.len()).unwrap();
+    }
+    assert_eq!(size, 300_000);
+    let trailers = body.trailers().await.unwrap().unwrap();
+    assert_eq!(trailers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["grpc-status"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_opens_no_window_is_given_up_whatever_else_it_does() {
+    let (mut client, alive) = connect(SETTINGS, 0).await;
+    let begun = Instant::now();
+    let stalled: Vec<_> = (0..100).map(|_| client.send_request(request("5"), true).unwrap().0).collect();
+    let mut bodies = Vec::new();
+    for response in stalled {
+        bodies.push(response.await.unwrap().into_body());
+    }
+    assert_eq!(alive.load(Ordering::Relaxed), 100);
+    for body in &mut bodies {
+        let error = body.data().await.unwrap().unwrap_err();
+        assert_eq!(error.reason(), Some(Reason::CANCEL));
+    }
+    assert_eq!(begun.elapsed().as_secs(), 60);
+    assert_eq!(alive.load(Ordering::Relaxed), 0, "what they held is free");
+    // Others of the connection go on.
+    let (response, _) = client.send_request(request("0"), true).unwrap();
+    assert_eq!(response.await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_bytes_now_and_then_are_no_progress_and_a_slow_reader_is_served() {
+    let (mut client, alive) = connect(SETTINGS, 100).await;
+    let mut body = client.send_request(request("5"), true).unwrap().0.await.unwrap().into_body();
+    let begun = Instant::now();
+    let error = loop {
+        match body.data().await.unwrap() {
+            Ok(data) => {
+                tokio::time::sleep(Duration::from_secs(25)).await;
+                let _ = body.flow_control().release_capacity(data.len());
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.reason(), alive.load(Ordering::Relaxed)), (Some(Reason::CANCEL), 0));
+    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+    // 100 bytes a second.
+    let mut body = client.send_request(request("50"), true).unwrap().0.await.unwrap().into_body();
+    let mut size = 0;
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        size += data.len();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        body.flow_control().release_capacity(data.len()).unwrap();
+    }
+    assert_eq!(size, 50_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_waits_for_100_continue_is_asked_for() {
+    let (mut client, _) = connect(SETTINGS, 65_535).await;
+    let post = Request::post("http://a/upload").header("expect", "100-continue").body(()).unwrap();
+    let (mut response, mut body) = client.send_request(post, false).unwrap();
+    let go_on = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
+    assert_eq!(go_on.status(), StatusCode::CONTINUE);
+    body.send_data(Bytes::from_static(b"hello"), true).unwrap();
+    let mut response = response.await.unwrap();
+    while response.body_mut().data().await.is_some() {}
+    assert_eq!(response.body_mut().trailers().await.unwrap().unwrap().get("x-size").unwrap(), "5");
+    // One that is refused without its body gets its status only.
+    let get = Request::get("http://a/0").header("expect", "100-continue").body(()).unwrap();
+    let (response, _body) = client.send_request(get, false).unwrap();
+    assert_eq!(response.await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_only_resets_loses_its_connection() {
+    let (mut client, alive) = connect(SETTINGS, 65_535).await;
+    let mut refused = None;
+    for n in 0..2 * RESETS {
+        client = match client.ready().await {
+            Ok(client) => client,
+            Err(error) => {
+                refused = Some((n, error.reason()));
+                break;
+            }
+        };
+        let (response, mut stream) = client.send_request(request("never"), true).unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        stream.send_reset(Reason::CANCEL);
+        drop(response);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(alive.load(Ordering::Relaxed) <= 1, "what was reset is dropped");
+    }
+    let (n, reason) = refused.unwrap();
+    assert_eq!(reason, Some(Reason::ENHANCE_YOUR_CALM));
+    assert!((RESETS..RESETS + 3).contains(&n), "{n}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_may_reset_now_and_then() {
+    let (mut client, _) = connect(SETTINGS, 65_535).await;
+    for _ in 0..3 * RESETS {
+        client = client.ready().await.unwrap();
+        assert!(client.send_request(request("0"), true).unwrap().0.await.is_ok());
+        let (_, mut stream) = client.send_request(request("never"), true).unwrap();
+        stream.send_reset(Reason::CANCEL);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
