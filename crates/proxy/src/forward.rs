@@ -2,6 +2,7 @@
 
 use crate::body::{Body, full, passing};
 use crate::connector::{Connector, Told, failure};
+use crate::event::Protocol;
 use crate::failure::Failure;
 use crate::headers;
 use crate::shared::Shared;
@@ -80,6 +81,7 @@ impl Forwarder {
         headers::forward_request(&mut head.headers, &server, head.version);
         head.version = Version::HTTP_11;
         head.extensions.clear();
+        let waiting = named(&server).map(|server| self.shared.waiting(Protocol::Http, &server));
         let again = (body.is_end_stream() && !was_early).then(|| head.clone());
         let body = passing(body, self.shared.limits.idle_timeout);
         let mut result = self.send(&self.early, Request::from_parts(head, body)).await;
@@ -88,6 +90,9 @@ impl Forwarder {
         {
             // The server saw the request before it knew the client. Now it does.
             result = self.send(&self.late, Request::from_parts(head, full(""))).await;
+        }
+        if let Some(waiting) = waiting {
+            waiting.over();
         }
         let mut response = match result {
             Ok(response) => self.pass(response),
@@ -110,7 +115,7 @@ impl Forwarder {
         if authority.as_str().contains('@') {
             return Err(bad("the URI has a user's name, which is not sent to servers"));
         }
-        if firstflight::Authority::new(authority.host(), authority.port_u16().unwrap_or(80)).is_err() {
+        if named(authority).is_none() {
             return Err(bad("the URI has no valid host and port"));
         }
         if headers::is_ambiguous(request.headers()) {
@@ -142,6 +147,11 @@ impl Forwarder {
         head.extensions.clear();
         Response::from_parts(head, passing(body, self.shared.limits.idle_timeout))
     }
+}
+
+/// The server that the authority of a URI names.
+fn named(authority: &Authority) -> Option<firstflight::Authority> {
+    firstflight::Authority::new(authority.host(), authority.port_u16().unwrap_or(80)).ok()
 }
 
 /// The server that a CONNECT names.

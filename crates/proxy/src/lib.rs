@@ -18,6 +18,7 @@ mod failure;
 mod first;
 mod forward;
 mod headers;
+mod near;
 mod pac;
 mod pages;
 mod policy;

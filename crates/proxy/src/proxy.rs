@@ -4,11 +4,12 @@ use crate::body::Body;
 use crate::connector::Told;
 use crate::event::Protocol;
 use crate::forward::{Forwarder, connect_target, refusal, told};
+use crate::near::Near;
 use crate::pages;
 use crate::settings::{ADDRESS, ProxyBuilder};
 use crate::shared::{Held, Shared, Stopping};
 use crate::socks;
-use crate::tunnel::{Near, Tunnel};
+use crate::tunnel::{self, Tunnel};
 use bytes::Bytes;
 use firstflight::{Authority, Client, Lingering};
 use http::{Method, Request, Response, StatusCode};
@@ -17,7 +18,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -205,41 +205,47 @@ async fn accept(
 
 /// Serves a connection. The first byte says which protocol it is.
 async fn serve(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
-    // Answers of small messages must not wait for each other.
-    let _ = tcp.set_nodelay(true);
+    let mut near = Near::new(tcp);
     let mut first = [0];
     let peeked = tokio::select! {
         biased;
-        peeked = timeout(site.shared.limits.head_timeout, tcp.peek(&mut first)) => peeked,
+        peeked = timeout(site.shared.limits.head_timeout, near.tcp().peek(&mut first)) => peeked,
         () = site.shared.stopping(Stopping::Draining) => return,
     };
     match (peeked, first) {
-        (Ok(Ok(1..)), [socks::VERSION]) => serve_socks(&site.shared, tcp, &held).await,
+        (Ok(Ok(1..)), [socks::VERSION]) => serve_socks(&site.shared, near, &held).await,
         (Ok(Ok(1..)), [socks::OLD_VERSION]) => {
             site.shared.refused("SOCKS4 is not spoken here: use SOCKS5");
-            let mut tcp = tcp;
-            let _ = tcp.write_all(&socks::OLD_REFUSAL).await;
+            let _ = near.write_all(&socks::OLD_REFUSAL).await;
         }
-        (Ok(Ok(1..)), _) => serve_http(site, tcp, held).await,
+        (Ok(Ok(1..)), _) => serve_http(site, near, held).await,
         _ => {}
     }
 }
 
-async fn serve_http(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
-    let Ok(local) = tcp.local_addr() else { return };
+async fn serve_http(site: Arc<Site>, near: Near, held: Arc<Held>) {
+    let Ok(local) = near.tcp().local_addr() else { return };
     let limits = site.shared.limits;
-    let answering = Arc::clone(&site);
-    let service = service_fn(move |request| {
-        let (site, held) = (Arc::clone(&answering), Arc::clone(&held));
-        async move { Ok::<_, Infallible>(site.answer(request, local, held).await) }
+    let (answering, watched) = (Arc::clone(&site), near.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (site, held, near) = (Arc::clone(&answering), Arc::clone(&held), watched.clone());
+        async move {
+            // hyper sees the end of a client's direction. It does not see a reset behind bytes that it has not read.
+            tokio::select! {
+                answer = site.answer(request, local, held) => Ok(answer),
+                () = near.failed() => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+            }
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
         .max_buf_size(limits.head)
         .max_headers(limits.fields)
-        .half_close(true)
-        .serve_connection(TokioIo::new(Lingering::new(tcp)), service)
+        // A client that ends its direction before it has its answer has left. Behind a CONNECT it has left only if it has
+        // said nothing: what it says waits in hyper's buffer, and then hyper reads no further.
+        .half_close(false)
+        .serve_connection(TokioIo::new(Lingering::new(near)), service)
         .with_upgrades();
     tokio::pin!(connection);
     let mut draining = std::pin::pin!(site.shared.stopping(Stopping::Draining));
@@ -299,15 +305,15 @@ impl Site {
 }
 
 /// The connection of an upgrade.
-fn taken(upgraded: Upgraded) -> Option<Near> {
-    let parts = upgraded.downcast::<TokioIo<Lingering<TcpStream>>>().ok()?;
-    Some(Near { tcp: parts.io.into_inner().into_inner(), read: parts.read_buf })
+fn taken(upgraded: Upgraded) -> Option<tunnel::Told> {
+    let parts = upgraded.downcast::<TokioIo<Lingering<Near>>>().ok()?;
+    Some(tunnel::Told { near: parts.io.into_inner().into_inner(), read: parts.read_buf })
 }
 
-async fn serve_socks(shared: &Arc<Shared>, mut tcp: TcpStream, _held: &Held) {
+async fn serve_socks(shared: &Arc<Shared>, mut near: Near, _held: &Held) {
     let asked = tokio::select! {
         biased;
-        asked = timeout(shared.limits.head_timeout, ask(&mut tcp)) => asked,
+        asked = timeout(shared.limits.head_timeout, ask(&mut near)) => asked,
         () = shared.stopping(Stopping::Draining) => return,
     };
     let (server, read) = match asked {
@@ -315,31 +321,35 @@ async fn serve_socks(shared: &Arc<Shared>, mut tcp: TcpStream, _held: &Held) {
         Ok(Ok(Err(refused))) => {
             shared.refused(refused.to_string());
             if let Some(answer) = refused.answer() {
-                let _ = tcp.write_all(answer).await;
+                let _ = near.write_all(answer).await;
             }
             return;
         }
         // It has gone, or does not go on.
         Ok(Err(_)) | Err(_) => return,
     };
-    let opened = Tunnel::open(shared, server, Protocol::Socks5).await;
+    let opened = tokio::select! {
+        opened = Tunnel::open(shared, server, Protocol::Socks5) => opened,
+        () = near.left(!read.is_empty()) => return,
+        () = shared.stopping(Stopping::Now) => return near.reset(),
+    };
     let code = opened.as_ref().map_or_else(|failure| failure.code(), |_| socks::Code::Succeeded);
-    let answered = tcp.write_all(&socks::reply(code)).await;
+    let answered = near.write_all(&socks::reply(code)).await;
     if let (Ok(tunnel), Ok(())) = (opened, answered) {
-        tunnel.run(Near { tcp, read }).await;
+        tunnel.run(tunnel::Told { near, read }).await;
     }
 }
 
 /// Reads a client's greeting and its request. Returns the server, and what was read behind it.
-async fn ask(tcp: &mut TcpStream) -> io::Result<Result<(Authority, Bytes), socks::SocksError>> {
+async fn ask(near: &mut Near) -> io::Result<Result<(Authority, Bytes), socks::SocksError>> {
     let mut read = Vec::with_capacity(socks::LONGEST);
-    let len = match message(tcp, &mut read, socks::greeting).await? {
+    let len = match message(near, &mut read, socks::greeting).await? {
         Ok(len) => len,
         Err(refused) => return Ok(Err(refused)),
     };
     read.drain(..len);
-    tcp.write_all(&socks::CHOSEN).await?;
-    let (server, len) = match message(tcp, &mut read, socks::request).await? {
+    near.write_all(&socks::CHOSEN).await?;
+    let (server, len) = match message(near, &mut read, socks::request).await? {
         Ok(asked) => asked,
         Err(refused) => return Ok(Err(refused)),
     };
@@ -348,7 +358,7 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<(Authority, Bytes), socks
 
 /// Reads until `parse` has a message. It has one, or refuses, before `LONGEST` bytes are there.
 async fn message<T>(
-    tcp: &mut TcpStream,
+    near: &mut Near,
     read: &mut Vec<u8>,
     parse: impl Fn(&[u8]) -> Result<Option<T>, socks::SocksError>,
 ) -> io::Result<Result<T, socks::SocksError>> {
@@ -356,7 +366,7 @@ async fn message<T>(
         match parse(read) {
             Ok(Some(message)) => return Ok(Ok(message)),
             Err(refused) => return Ok(Err(refused)),
-            Ok(None) if tcp.read_buf(read).await? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(None) if near.read_buf(read).await? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(None) => {}
         }
     }

@@ -45,8 +45,11 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// How long a server may take for the head of its response.
     pub response_timeout: Duration,
-    /// A tunnel, and the body of a request or a response, ends when nothing has passed for this long.
+    /// A tunnel is reset when nothing has passed for this long.
     pub idle_timeout: Duration,
+    /// A tunnel of which one direction has ended is reset when nothing has passed for this long. It looks the same if the
+    /// program at that end is gone.
+    pub half_closed_timeout: Duration,
     /// Status pages that are open at one time.
     pub watchers: usize,
 }
@@ -62,6 +65,7 @@ impl Default for Limits {
             response_timeout: Duration::from_secs(300),
             // Longer than the keep-alives of programs that idle, such as WebSockets.
             idle_timeout: Duration::from_secs(2 * 3600),
+            half_closed_timeout: Duration::from_secs(30),
             watchers: 32,
         }
     }

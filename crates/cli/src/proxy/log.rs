@@ -57,6 +57,9 @@ fn text(event: &Event) -> String {
             let reset = if *reset { "; it was told yes early, so its connection is reset" } else { "" };
             format!("{server} ({}): failed: {error}{reset}", word(*protocol))
         }
+        Event::Left { protocol, server } => {
+            format!("{server} ({}): its client left before it had an answer", word(*protocol))
+        }
         Event::Closed { server, sent, received, error, .. } => {
             let how = error.as_ref().map_or_else(|| "closed".to_owned(), |error| format!("reset: {error}"));
             format!("{server}: {how}, {sent} B sent, {received} B received")
