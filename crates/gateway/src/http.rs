@@ -4,7 +4,6 @@ mod body;
 mod conn;
 mod early;
 mod forward;
-mod framing;
 mod reply;
 mod tunnel;
 
@@ -15,27 +14,30 @@ use crate::config::Listener;
 use crate::connection::Guards;
 use crate::site::Site;
 use arc_swap::ArcSwap;
-use conn::{Io, Watch};
+use conn::{Fresh, Io, Watch};
+use firstflight_http::body::RequestBody;
+use firstflight_http::http2;
 use firstflight_tls::H2;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::fmt::Display;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes of responses that wait in memory for each stream of a client that reads slowly.
-const SEND_BUFFER: usize = 64 * 1024;
 /// How long a connection that is to end may take for it, where nothing else says so.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long a connection of HTTP/1.1 without a request stays open when the listener ends. A request may be on its way, or wait
 /// unread, and its client could not know whether it ran.
 const LAST_CALL: Duration = Duration::from_secs(2);
+/// How soon a connection that may be idle is looked at again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The gateway's own limit is shorter than any idle time that makes sense.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
@@ -52,8 +54,8 @@ pub(crate) struct Context {
     activity: Activity,
     guards: Arc<Guards>,
     draining: watch::Receiver<bool>,
-    /// It speaks HTTP/2, as far as is known.
-    h2: AtomicBool,
+    /// It speaks HTTP/2.
+    is_http2: bool,
 }
 
 impl Context {
@@ -122,74 +124,66 @@ pub(crate) async fn serve(
             (true, name, stream.alpn().map(<[u8]>::to_vec))
         }
     };
-    let (io, watch) = conn::share(io, about.marked, now.config.body_timeout.0);
-    let h2 = AtomicBool::new(protocol.as_deref() == Some(H2));
-    let (site, activity, draining_too) = (Arc::clone(site), Activity::new(), draining.clone());
-    let context = Context { site, about, sni, tls, watch, activity, guards, draining: draining_too, h2 };
-    let (context, io, idle) = (Arc::new(context), TokioIo::new(io), now.config.idle());
-    let service = {
-        let context = Arc::clone(&context);
-        service_fn(move |request| forward::handle(request, Arc::clone(&context)))
-    };
-    match protocol.as_deref() {
-        // What TLS agreed on, and nothing else.
+    let mut fresh = Fresh::new(io, about.marked, &now.config);
+    let is_http2 = match protocol.as_deref() {
         Some(H2) => {
-            let builder = builder(&now).http2_only();
-            let connection = builder.serve_connection(io, service);
-            drive(connection, |it| it.graceful_shutdown(), &context, draining, idle).await;
+            fresh.switch();
+            true
         }
-        _ if tls => {
-            let connection = http1_builder(&now).serve_connection(io, service).with_upgrades();
-            drive(connection, |it| it.graceful_shutdown(), &context, draining, idle).await;
-        }
-        _ => {
-            let builder = builder(&now);
-            let connection = builder.serve_connection_with_upgrades(io, service);
-            drive(connection, |it| it.graceful_shutdown(), &context, draining, idle).await;
-        }
+        _ if tls => false,
+        // Without TLS it is the client's first bytes that tell.
+        _ => match fresh.speaks_http2().await {
+            Some(speaks) => speaks,
+            None => return,
+        },
+    };
+    let (io, watch) = fresh.share();
+    let (site, activity, draining_too) = (Arc::clone(site), Activity::new(), draining.clone());
+    let context =
+        Context { site, about, sni, tls, watch, activity, guards, draining: draining_too, is_http2 };
+    let (context, idle) = (Arc::new(context), now.config.idle());
+    let serving = Arc::clone(&context);
+    if is_http2 {
+        let service = move |request: Request<RequestBody>| forward::handle(request, Arc::clone(&serving));
+        let connection = http2::serve(io, &http2_settings(&now.config), service);
+        drive(connection, (|mut it| it.graceful_shutdown(), |_| false), &context, draining, idle).await;
+    } else {
+        let service = service_fn(move |request: Request<Incoming>| {
+            forward::handle(request.map(RequestBody::Http1), Arc::clone(&serving))
+        });
+        let connection = http1_builder(&now).serve_connection(TokioIo::new(io), service).with_upgrades();
+        // What was sent of a response that has failed must not look whole to a client that waits for the end.
+        let is_cut = |error: &hyper::Error| error.is_user();
+        drive(connection, (|it| it.graceful_shutdown(), is_cut), &context, draining, idle).await;
     }
 }
 
-/// HTTP/1.1 alone.
+/// The connection reads heads itself, with its own limits, and passes them on with lengths in another form.
 fn http1_builder(site: &Site) -> http1::Builder {
     let config = &site.config;
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(config.header_timeout.0)
+        .header_read_timeout(None)
         .half_close(true)
-        .max_headers(config.max_headers)
+        .max_headers(config.max_headers.saturating_add(8))
         .max_buf_size(head_room(*config.max_header_bytes.get_ref()));
     builder
 }
 
-/// hyper needs 8 KiB.
-fn head_room(most: u32) -> usize {
-    (most as usize).max(8192)
+fn http2_settings(config: &Listener) -> http2::Settings {
+    http2::Settings {
+        streams: config.max_streams,
+        head: *config.max_header_bytes.get_ref(),
+        stream_window: *config.stream_window.get_ref(),
+        connection_window: window_of_all(config),
+        patience: config.body_timeout.0,
+    }
 }
 
-fn builder(site: &Site) -> auto::Builder<TokioExecutor> {
-    let config = &site.config;
-    let head = *config.max_header_bytes.get_ref();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.header_timeout.0)
-        .half_close(true)
-        .max_headers(config.max_headers)
-        .max_buf_size(head_room(head));
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(config.max_streams)
-        .max_header_list_size(head)
-        .max_send_buf_size(SEND_BUFFER)
-        // Not hyper's adaptive window: it gives a stream the window of the whole connection, so that one upload that
-        // waits for its backend would stop all others.
-        .initial_stream_window_size(*config.stream_window.get_ref())
-        .initial_connection_window_size(window_of_all(config));
-    builder
+/// hyper needs 8 KiB. A target whose bytes are encoded is three times as long.
+fn head_room(most: u32) -> usize {
+    (most as usize).saturating_mul(3).saturating_add(1024).max(8192)
 }
 
 /// The window of a connection: what may wait for slow backends, and no more than its streams can use. RFC 9113 §6.9.2
@@ -216,7 +210,7 @@ enum Phase {
 
 async fn drive<C, E>(
     connection: C,
-    end: impl Fn(Pin<&mut C>),
+    (end, is_cut): (impl Fn(Pin<&mut C>), impl Fn(&E) -> bool),
     context: &Context,
     mut draining: watch::Receiver<bool>,
     idle: Duration,
@@ -227,8 +221,11 @@ async fn drive<C, E>(
     let (activity, peer) = (&context.activity, context.about.peer);
     let mut connection = pin!(connection);
     let mut phase = Phase::Open;
+    // Such a connection is not idle. The head has its own time.
+    let head_has_begun = || !context.is_http2 && !context.watch.is_between();
     loop {
         let next = match phase {
+            Phase::Open if head_has_begun() => Instant::now() + AGAIN,
             Phase::Open => activity.idle_since().unwrap_or_else(Instant::now) + idle,
             Phase::LastCall(until) | Phase::Ending(until) => until,
         };
@@ -236,12 +233,15 @@ async fn drive<C, E>(
             result = connection.as_mut() => {
                 if let Err(error) = result {
                     tracing::debug!(%peer, %error, "a connection ended");
+                    if is_cut(&error) {
+                        return context.watch.abort();
+                    }
                 }
                 break;
             }
             () = drained(&mut draining), if phase == Phase::Open => {
                 // HTTP/2 says which requests it takes. HTTP/1.1 says with its next response that it ends.
-                phase = match context.h2.load(Ordering::Relaxed) {
+                phase = match context.is_http2 {
                     true => {
                         end(connection.as_mut());
                         Phase::Ending(Instant::now() + FOR_EVER)
@@ -255,7 +255,7 @@ async fn drive<C, E>(
                     end(connection.as_mut());
                     phase = Phase::Ending(Instant::now() + FOR_EVER);
                 }
-                Phase::Open if activity.idle_since().is_some_and(|since| since.elapsed() >= idle) => {
+                Phase::Open if !head_has_begun() && activity.idle_since().is_some_and(|since| since.elapsed() >= idle) => {
                     end(connection.as_mut());
                     phase = Phase::Ending(Instant::now() + FAREWELL);
                 }

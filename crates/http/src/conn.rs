@@ -98,6 +98,11 @@ impl<S> ServerIo<S> {
         self.framing.is_between()
     }
 
+    /// Everything goes on as it is, from now on: HTTP/2.
+    pub fn pass_all(&mut self) {
+        self.framing.switch();
+    }
+
     /// What follows is another protocol, which may close one direction before the other.
     pub fn switch(&mut self) {
         self.framing.switch();
@@ -118,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerIo<S> {
             loop {
                 if let Some(speaks) = self.framing.speaks_http2() {
                     if speaks {
-                        self.framing.switch();
+                        self.pass_all();
                     }
                     return Poll::Ready(Some(speaks));
                 }

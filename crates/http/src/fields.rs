@@ -1,6 +1,6 @@
 //! Fields that concern one hop only (RFC 9110 §7.6.1).
 
-use crate::forwarded;
+use crate::{forwarded, framing};
 use hyper::HeaderMap;
 use hyper::header::{
     self, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
@@ -63,7 +63,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in &HOP_BY_HOP {
+    for name in HOP_BY_HOP.iter().chain(&framing::INTERNAL) {
         headers.remove(name);
     }
     if trailers {
@@ -140,6 +140,13 @@ pub fn drop_odd_names(headers: &mut HeaderMap) {
     for name in odd {
         headers.remove(name);
     }
+}
+
+/// Whether nothing else is expected than `100-continue`, which a server that does not know an expectation must refuse (417,
+/// RFC 9110 §10.1.1).
+#[must_use]
+pub fn expects_only_100(headers: &HeaderMap) -> bool {
+    headers.get_all(EXPECT).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// Prepares a client's request for a backend.

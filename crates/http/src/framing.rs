@@ -17,6 +17,7 @@ mod head;
 
 use chunks::Line;
 use head::Body;
+use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Version};
 use tokio::io::ReadBuf;
@@ -25,6 +26,11 @@ use tokio::io::ReadBuf;
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The field that tells a refusal. Clients' own fields of this name are not passed on.
 const REFUSED: &str = "x-firstflight-refused";
+/// The field that tells a target without a path. The type of a URI cannot.
+const WHOLE: &str = "x-firstflight-whole";
+/// The fields by which [`Framing`] speaks to those behind hyper. They go no further.
+pub(crate) const INTERNAL: [HeaderName; 2] =
+    [HeaderName::from_static(REFUSED), HeaderName::from_static(WHOLE)];
 
 /// Limits of a request's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +96,13 @@ enum State {
 pub fn refusal(parts: &Parts) -> Option<StatusCode> {
     let told = parts.headers.get(REFUSED).filter(|_| parts.version < Version::HTTP_2)?;
     StatusCode::from_bytes(told.as_bytes()).ok()
+}
+
+/// Whether a request is about a server as a whole, in the absolute form: its target has neither path nor query (RFC 9112
+/// §3.2.4).
+#[must_use]
+pub fn is_about_server(parts: &Parts) -> bool {
+    parts.version < Version::HTTP_2 && parts.headers.contains_key(WHOLE)
 }
 
 impl Framing {

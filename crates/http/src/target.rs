@@ -1,66 +1,135 @@
 //! For which host a request is. Ambiguous requests are refused, because another server might read them otherwise.
 
+use crate::framing;
 use hyper::header::HOST;
 use hyper::http::request::Parts;
-use hyper::http::uri::Authority;
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::{Method, StatusCode, Version};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// A name in DNS has no more bytes (RFC 1035 §2.3.4).
+const LONGEST: usize = 255;
 
 /// For which host a request is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Host and port as the client wrote them. `None` for HTTP/1.0 without a host.
     pub authority: Option<Authority>,
-    /// The host in lower case, without port.
+    /// The host in lower case, without port, and without the dot at the end of a name that says that it is whole.
     pub host: Option<String>,
 }
 
+/// For whom the client's TLS has asked.
+#[derive(Clone, Copy)]
+pub enum Asked<'a> {
+    /// There is no TLS.
+    Clear,
+    /// This name, in lower case.
+    Name(&'a str),
+    /// Nobody. The function says whether the certificate that it was shown is for this name.
+    Nobody(&'a dyn Fn(&str) -> bool),
+}
+
 impl Target {
-    /// Reads it. `sni` is the name that TLS asked for.
+    /// Reads it.
     ///
     /// # Errors
     /// The status of the refusal.
-    pub fn of(parts: &Parts, sni: Option<&str>) -> Result<Self, StatusCode> {
+    pub fn of(parts: &Parts, asked: Asked<'_>) -> Result<Self, StatusCode> {
         if parts.method == Method::CONNECT {
             return Err(StatusCode::METHOD_NOT_ALLOWED);
         }
+        let uri = &parts.uri;
         // Only CONNECT has the authority-form, and only OPTIONS the asterisk-form (RFC 9112 §3.2.3, §3.2.4).
-        let bare = parts.uri.scheme().is_none() && parts.uri.authority().is_some();
-        if (bare && parts.version != Version::HTTP_2)
-            || (parts.uri.path() == "*" && parts.method != Method::OPTIONS)
-        {
+        let bare = uri.scheme().is_none() && uri.authority().is_some() && parts.version != Version::HTTP_2;
+        let asterisk = uri.path() == "*" && parts.method != Method::OPTIONS;
+        let foreign = uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS);
+        if bare || asterisk || foreign {
             return Err(StatusCode::BAD_REQUEST);
         }
-        let mut hosts = parts.headers.get_all(HOST).iter();
-        let header = match (hosts.next(), hosts.next()) {
-            (None, _) => None,
-            (Some(_), Some(_)) => return Err(StatusCode::BAD_REQUEST),
-            (Some(host), None) => Some(host),
+        let authority = authority(parts)?;
+        let host = match &authority {
+            Some(authority) => Some(host(authority.as_str()).ok_or(StatusCode::BAD_REQUEST)?),
+            None => None,
         };
-        let header =
-            header.map(|host| Authority::try_from(host.as_bytes()).map_err(|_| StatusCode::BAD_REQUEST));
-        let header = header.transpose()?;
-        let authority = match (parts.uri.authority(), header) {
-            // HTTP/2: both must agree (RFC 9113 §8.3.1). HTTP/1.1: the absolute form counts (RFC 9112 §3.2.2).
-            (Some(uri), Some(header)) if parts.version == Version::HTTP_2 && *uri != header => {
-                return Err(StatusCode::BAD_REQUEST);
-            }
-            (Some(uri), _) => Some(uri.clone()),
-            (None, Some(header)) => Some(header),
-            (None, None) if parts.version == Version::HTTP_10 => None,
-            (None, None) => return Err(StatusCode::BAD_REQUEST),
-        };
-        if authority.as_ref().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(StatusCode::BAD_REQUEST);
-        }
-        let host = authority.as_ref().map(|authority| authority.host().to_ascii_lowercase());
         // A client that asked for one name of the certificate and means another connects again (RFC 9110 §15.5.20).
-        match (sni, host.as_deref()) {
-            (Some(sni), Some(host)) if sni != host.trim_end_matches('.') => {
-                Err(StatusCode::MISDIRECTED_REQUEST)
-            }
-            _ => Ok(Self { authority, host }),
-        }
+        let is_right = match (asked, host.as_deref()) {
+            (Asked::Clear, _) | (_, None) => true,
+            (Asked::Name(sni), Some(host)) => sni.strip_suffix('.').unwrap_or(sni) == host,
+            // Who connects to an address asks for nobody.
+            (Asked::Nobody(is_shown), Some(host)) => is_address(host) || is_shown(host),
+        };
+        if is_right { Ok(Self { authority, host }) } else { Err(StatusCode::MISDIRECTED_REQUEST) }
     }
+
+    /// The target for the next server: the path and the query, or `*` for OPTIONS about a server as a whole, which has no
+    /// path in the absolute form (RFC 9112 §3.2.4).
+    #[must_use]
+    pub fn path(&self, parts: &Parts) -> PathAndQuery {
+        if framing::is_about_server(parts) {
+            return PathAndQuery::from_static("*");
+        }
+        parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
+    }
+}
+
+fn authority(parts: &Parts) -> Result<Option<Authority>, StatusCode> {
+    let bad = StatusCode::BAD_REQUEST;
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let header = match (hosts.next(), hosts.next()) {
+        (None, _) => None,
+        (Some(_), Some(_)) => return Err(bad),
+        (Some(host), None) => Some(Authority::try_from(host.as_bytes()).map_err(|_| bad)?),
+    };
+    match (parts.uri.authority(), header) {
+        // HTTP/2: both must agree (RFC 9113 §8.3.1). HTTP/1.1: the absolute form counts (RFC 9112 §3.2.2).
+        (Some(uri), Some(header)) if parts.version == Version::HTTP_2 && *uri != header => Err(bad),
+        // What does not count must still be one.
+        (Some(uri), Some(header)) if host(header.as_str()).is_some() => Ok(Some(uri.clone())),
+        (Some(_), Some(_)) => Err(bad),
+        (Some(uri), None) => Ok(Some(uri.clone())),
+        (None, Some(header)) => Ok(Some(header)),
+        (None, None) if parts.version == Version::HTTP_10 => Ok(None),
+        (None, None) => Err(bad),
+    }
+}
+
+/// The host of an authority, in lower case, without its port and the dot behind a whole name. `None` if it is none that
+/// every server reads in the same way: an IPv6 address in brackets, or letters, digits, hyphens and underscores with dots
+/// between them, and behind a colon nothing or a port.
+#[must_use]
+pub fn host(authority: &str) -> Option<String> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            address.parse::<Ipv6Addr>().ok()?;
+            (
+                authority.get(..address.len() + 2)?,
+                if port.is_empty() { None } else { Some(port.strip_prefix(':')?) },
+            )
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if let Some(port) = port.filter(|port| !port.is_empty()) {
+        let digits = port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+        port.parse::<u16>().ok().filter(|port| digits && *port != 0)?;
+    }
+    if host.starts_with('[') {
+        return Some(host.to_ascii_lowercase());
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    (name.len() <= LONGEST && name.split('.').all(is_part)).then(|| name.to_ascii_lowercase())
+}
+
+fn is_address(host: &str) -> bool {
+    host.starts_with('[') || host.parse::<IpAddr>().is_ok()
 }
 
 #[cfg(test)]
@@ -76,7 +145,9 @@ mod tests {
             request = request.header(HOST, *host);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        Target::of(&parts, sni).map(|target| target.host).map_err(|status| status.as_u16())
+        Target::of(&parts, sni.map_or(Asked::Clear, Asked::Name))
+            .map(|target| target.host)
+            .map_err(|status| status.as_u16())
     }
 
     #[test]
@@ -104,5 +175,82 @@ mod tests {
         assert_eq!(target(h1, "/", &["b.example"], Some("a.example")), Err(421));
         assert_eq!(target(h2, "https://b.example/", &[], Some("a.example")), Err(421));
         assert_eq!(target(h2, "https://b.example/", &[], None), Ok(Some("b.example".into())));
+    }
+
+    #[test]
+    fn a_host_is_read_in_one_way() {
+        for good in [
+            "a",
+            "a.example",
+            "A.example:80",
+            "a_b.example",
+            "xn--a.example:443",
+            "192.0.2.1:80",
+            "[::1]:80",
+            "[2001:DB8::1]",
+            "a:",
+        ] {
+            assert!(target(Version::HTTP_11, "/", &[good], None).is_ok(), "{good}");
+        }
+        for bad in [
+            "a.example:abc",
+            "a:99999",
+            "a:0",
+            "a:+1",
+            "a,b",
+            "*",
+            "*.example",
+            ":80",
+            "",
+            "a..b",
+            ".a",
+            ".",
+            "a b/c",
+            "a/b",
+            "a%2eb",
+            "user@a",
+            "[::1",
+            "[::g]",
+            "[::1]x",
+            "a:80:80",
+            "a;b",
+            "a'b",
+            "::1",
+        ] {
+            assert_eq!(target(Version::HTTP_11, "/", &[bad], None), Err(400), "{bad}");
+            assert_eq!(target(Version::HTTP_10, "/", &[bad], None), Err(400), "{bad}");
+            assert_eq!(
+                target(Version::HTTP_11, "http://a/", &[bad], None),
+                Err(400),
+                "a Host that does not count: {bad}"
+            );
+        }
+        assert_eq!(target(Version::HTTP_11, "ftp://a/", &["a"], None), Err(400));
+    }
+
+    #[test]
+    fn a_name_with_a_dot_at_its_end_is_the_same_name() {
+        let named = Ok(Some("b.example".to_owned()));
+        for host in ["b.example", "b.example.", "B.Example.:443"] {
+            assert_eq!(target(Version::HTTP_11, "/", &[host], Some("b.example")), named, "{host}");
+            assert_eq!(target(Version::HTTP_11, "/", &[host], None), named, "{host}");
+        }
+        assert_eq!(target(Version::HTTP_2, "https://b.example./", &[], Some("b.example.")), named);
+    }
+
+    #[test]
+    fn a_client_that_asked_for_nobody_gets_what_its_certificate_is_for() {
+        let asked = |host: &str| {
+            let request = Request::builder().uri("/").header(HOST, host).body(()).unwrap();
+            let is_shown = |name: &str| name == "a.example";
+            Target::of(&request.into_parts().0, Asked::Nobody(&is_shown))
+                .map(drop)
+                .map_err(|status| status.as_u16())
+        };
+        assert_eq!(
+            [asked("a.example"), asked("A.example.:443"), asked("192.0.2.1"), asked("[::1]:443")],
+            [Ok(()); 4]
+        );
+        assert_eq!([asked("b.example"), asked("b.example.")], [Err(421); 2]);
     }
 }

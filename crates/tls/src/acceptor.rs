@@ -107,6 +107,12 @@ impl Acceptor {
         AcceptorBuilder::default()
     }
 
+    /// Whether the certificate that clients without a name in their ClientHello get, the first one, is for this name.
+    #[must_use]
+    pub fn shows_by_default(&self, name: &str) -> bool {
+        self.shared.certificates.first_is_for(name)
+    }
+
     /// Accepts TLS on a stream of a [`Server`](firstflight::Server) or a [`Listener`](firstflight::Listener). It turns
     /// Nagle's algorithm off: otherwise the answer would wait for the ACK of the certificate. Drop the future to give up.
     ///

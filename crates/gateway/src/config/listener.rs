@@ -52,6 +52,10 @@ pub struct Listener {
     /// Which of these headers backends get.
     #[serde(default)]
     pub forwarded: Forwarded,
+    /// Whether fields pass whose names have other characters than letters, digits and hyphens. CGI and WSGI make the same
+    /// variables of `X_Real_IP` and of `X-Real-IP`.
+    #[serde(default)]
+    pub odd_field_names: bool,
     /// What runs before the client is confirmed, where no route says otherwise.
     #[serde(default)]
     pub early: Early,

@@ -2,10 +2,11 @@
 
 use super::BoxError;
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use firstflight_http::body::RequestBody;
+use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
@@ -21,24 +22,50 @@ pub(super) enum Fault {
     Client,
 }
 
-/// What others know of a body under way.
+/// What others know of a request under way.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress(Arc<(AtomicU64, AtomicU8)>);
+pub(super) struct Progress(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    bytes: AtomicU64,
+    fault: AtomicU8,
+    is_complete: AtomicBool,
+    is_sent: AtomicBool,
+}
 
 impl Progress {
     /// Bytes that went on.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Why it ended early.
     pub(super) fn fault(&self) -> Option<Fault> {
-        match self.0.1.load(Ordering::Relaxed) {
+        match self.0.fault.load(Ordering::Relaxed) {
             1 => Some(Fault::TooLong),
             2 => Some(Fault::TooSlow),
             3 => Some(Fault::Client),
             _ => None,
         }
+    }
+
+    /// Whether a backend has the request.
+    pub(super) fn is_sent(&self) -> bool {
+        self.0.is_sent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn sent(&self) {
+        self.0.is_sent.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all of the body has come.
+    pub(super) fn is_complete(&self) -> bool {
+        self.0.is_complete.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn complete(&self) {
+        self.0.is_complete.store(true, Ordering::Relaxed);
     }
 
     fn fail(&self, fault: Fault) -> BoxError {
@@ -47,7 +74,7 @@ impl Progress {
             Fault::TooSlow => 2,
             Fault::Client => 3,
         };
-        self.0.1.store(code, Ordering::Relaxed);
+        self.0.fault.store(code, Ordering::Relaxed);
         fault.into()
     }
 }
@@ -79,7 +106,7 @@ impl Patience {
 pub(crate) struct Upload(Option<Coming>);
 
 struct Coming {
-    body: Incoming,
+    body: RequestBody,
     patience: Patience,
     /// Bytes that may still come.
     left: Option<u64>,
@@ -93,7 +120,7 @@ impl Upload {
     }
 
     /// This body, of at most `most` bytes.
-    pub(super) fn new(body: Incoming, patience: Duration, most: Option<u64>, progress: Progress) -> Self {
+    pub(super) fn new(body: RequestBody, patience: Duration, most: Option<u64>, progress: Progress) -> Self {
         Self(Some(Coming { body, patience: Patience::new(patience), left: most, progress }))
     }
 }
@@ -112,7 +139,10 @@ impl Body for Upload {
                 return Poll::Ready(Some(Err(coming.progress.fail(Fault::TooSlow))));
             }
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(None) => {
+                coming.progress.complete();
+                return Poll::Ready(None);
+            }
             Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(coming.progress.fail(Fault::Client)))),
             Poll::Ready(Some(Ok(frame))) => frame,
         };
@@ -124,7 +154,10 @@ impl Body for Upload {
                 None => return Poll::Ready(Some(Err(coming.progress.fail(Fault::TooLong)))),
             }
         }
-        coming.progress.0.0.fetch_add(count, Ordering::Relaxed);
+        coming.progress.0.bytes.fetch_add(count, Ordering::Relaxed);
+        if coming.body.is_end_stream() {
+            coming.progress.complete();
+        }
         Poll::Ready(Some(Ok(frame)))
     }
 

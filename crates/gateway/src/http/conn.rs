@@ -1,18 +1,17 @@
-//! A connection that hyper reads and writes, and that can still be asked whether its client is confirmed.
+//! A connection that a server of HTTP reads and writes, and that can still be asked whether its client is confirmed.
 
-use super::framing::Framing;
 use crate::client::Client;
-use firstflight::Lingering;
+use crate::config::Listener;
+use firstflight_http::conn::{Left, ServerIo, Times};
+use firstflight_http::framing::Limits;
 use firstflight_tls::TlsStream;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
-use tokio::time::Sleep;
 
 /// The connection, with TLS or without.
 pub(super) enum Io {
@@ -32,6 +31,13 @@ impl Io {
         match self {
             Self::Plain(client) => client.poll_confirmed(cx),
             Self::Tls(stream) => stream.poll_confirmed(cx),
+        }
+    }
+
+    fn client(&self) -> &Client {
+        match self {
+            Self::Plain(client) => client,
+            Self::Tls(stream) => stream.io(),
         }
     }
 }
@@ -82,21 +88,15 @@ impl AsyncWrite for Io {
 }
 
 struct Inner {
-    io: Lingering<Io>,
-    /// Bytes that hyper has read.
-    read: u64,
-    /// Bytes that a proxy in front marked as early.
+    io: ServerIo<Io>,
+    /// Bytes at the beginning that a proxy in front marked as early.
     marked: u64,
     /// Whether the client is confirmed; false if it will never be.
     confirmed: watch::Sender<Option<bool>>,
-    framing: Framing,
-    /// A client that takes nothing for this long is given up.
-    patience: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
 }
 
-/// The end for hyper.
-pub(super) struct ForHyper(Arc<Mutex<Inner>>);
+/// The end for the server of HTTP.
+pub(super) struct ForServer(Arc<Mutex<Inner>>);
 
 /// The end for requests.
 #[derive(Clone)]
@@ -105,15 +105,40 @@ pub(super) struct Watch {
     confirmed: watch::Receiver<Option<bool>>,
 }
 
-/// Both ends of a connection. `marked` bytes at its beginning may be a copy, as a proxy in front says.
-pub(super) fn share(io: Io, marked: u32, patience: Duration) -> (ForHyper, Watch) {
-    let (confirmed, told) = watch::channel((!io.is_early()).then_some(true));
-    // TLS proves more than the proxy can know.
-    let marked = if matches!(io, Io::Tls(_)) { 0 } else { u64::from(marked) };
-    let (io, framing) = (Lingering::new(io), Framing::default());
-    let inner = Inner { io, read: 0, marked, confirmed, framing, patience, stalled: None };
-    let inner = Arc::new(Mutex::new(inner));
-    (ForHyper(Arc::clone(&inner)), Watch { inner, confirmed: told })
+/// A connection before its protocol is known. `marked` bytes at its beginning may be a copy, as a proxy in front says.
+pub(super) struct Fresh {
+    io: ServerIo<Io>,
+    marked: u64,
+}
+
+impl Fresh {
+    pub(super) fn new(io: Io, marked: u32, config: &Listener) -> Self {
+        // TLS proves more than the proxy can know.
+        let marked = if matches!(io, Io::Tls(_)) { 0 } else { u64::from(marked) };
+        let limits =
+            Limits { bytes: *config.max_header_bytes.get_ref() as usize, fields: config.max_headers };
+        // The idle time is that of all requests, which the connection's driver watches.
+        let times = Times { head: config.header_timeout.0, idle: None, stall: Some(config.body_timeout.0) };
+        Self { io: ServerIo::new(io, limits, times).apart(marked), marked }
+    }
+
+    /// Whether the client speaks HTTP/2 with prior knowledge. `None` if the connection is over.
+    pub(super) async fn speaks_http2(&mut self) -> Option<bool> {
+        self.io.speaks_http2().await
+    }
+
+    /// TLS has agreed on HTTP/2.
+    pub(super) fn switch(&mut self) {
+        self.io.pass_all();
+    }
+
+    /// Both ends of the connection.
+    pub(super) fn share(self) -> (ForServer, Watch) {
+        let Self { io, marked } = self;
+        let (confirmed, told) = watch::channel((!io.get_ref().is_early()).then_some(true));
+        let inner = Arc::new(Mutex::new(Inner { io, marked, confirmed }));
+        (ForServer(Arc::clone(&inner)), Watch { inner, confirmed: told })
+    }
 }
 
 fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
@@ -132,32 +157,42 @@ impl Watch {
         !lock(&self.inner).is_marked()
     }
 
-    /// Whether the request of HTTP/1.1 that was just read has two lengths. Asked once for each request, in their order.
-    pub(super) fn is_ambiguous(&self) -> bool {
-        lock(&self.inner).framing.is_ambiguous()
-    }
-
     /// What follows on this connection is another protocol.
     pub(super) fn switches(&self) {
-        let mut inner = lock(&self.inner);
-        inner.framing.stop();
-        inner.io.stop();
+        lock(&self.inner).io.switch();
     }
 
-    /// Closes the connection that hyper has left. hyper drops it without a shutdown after a request for an upgrade that was
-    /// refused, for example.
+    /// Whether no part of a further request of HTTP/1.1 has come.
+    pub(super) fn is_between(&self) -> bool {
+        lock(&self.inner).io.is_between()
+    }
+
+    /// Ends the connection with a RST: what was sent must not look whole.
+    pub(super) fn abort(&self) {
+        lock(&self.inner).io.get_ref().client().abort();
+    }
+
+    /// Closes the connection that its server has left.
     pub(super) async fn close(&self) {
-        let closed = poll_fn(|cx| {
-            let mut inner = lock(&self.inner);
-            match inner.io.is_open() || inner.io.is_lingering() {
-                true => inner.poll_shutdown(cx),
-                // hyper did it, the client has gone, or it is a tunnel now.
-                false => Poll::Ready(Ok(())),
-            }
-        });
-        if let Err(error) = closed.await {
+        if let Err(error) = poll_fn(|cx| lock(&self.inner).io.poll_close(cx)).await {
             tracing::debug!(%error, "a connection was not closed in order");
         }
+    }
+
+    /// Waits until the client has left. Only for the task that drives a connection of HTTP/1.1.
+    pub(super) async fn left(&self) -> Left {
+        poll_fn(|cx| lock(&self.inner).io.poll_left(cx)).await
+    }
+
+    /// Waits until the connection has failed: the client cannot get an answer. Only for the task that drives a connection of
+    /// HTTP/1.1.
+    pub(super) async fn failed(&self) {
+        poll_fn(|cx| match lock(&self.inner).io.poll_left(cx) {
+            Poll::Ready(Left::Failed) => Poll::Ready(()),
+            // A client may close its sending direction and read on.
+            Poll::Ready(Left::Closed) | Poll::Pending => Poll::Pending,
+        })
+        .await;
     }
 
     /// Bytes that came early: of the first flight, with TLS its early data.
@@ -188,7 +223,7 @@ impl Watch {
 
 impl Inner {
     fn is_marked(&self) -> bool {
-        self.marked > 0 && self.read <= self.marked
+        self.marked > 0 && self.io.consumed() <= self.marked
     }
 
     fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -201,62 +236,22 @@ impl Inner {
         self.confirmed.send_replace(Some(result.is_ok()));
         Poll::Ready(result)
     }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.io).poll_shutdown(cx);
-        if self.io.is_lingering() {
-            // It has bounds of its own. The client has taken everything that the system would take.
-            return result;
-        }
-        self.watch_stall(cx, result)
-    }
-
-    /// Gives up a client that takes nothing.
-    fn watch_stall<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_ready() {
-            self.stalled = None;
-            return result;
-        }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        match stalled.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
 }
 
-impl AsyncRead for ForHyper {
+impl AsyncRead for ForServer {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.0);
         if inner.confirmed.borrow().is_none() {
             // It wakes the requests that wait. A failure shows below, after what can still be read.
             let _ = inner.poll_confirmed(cx);
         }
-        let before = buf.filled().len();
-        match inner.marked.saturating_sub(inner.read) {
-            0 => std::task::ready!(Pin::new(&mut inner.io).poll_read(cx, buf))?,
-            // What is marked is read alone, so that it is clear which requests are in it.
-            left => {
-                let most = buf.remaining().min(usize::try_from(left).unwrap_or(usize::MAX));
-                let mut part = ReadBuf::new(buf.initialize_unfilled_to(most));
-                std::task::ready!(Pin::new(&mut inner.io).poll_read(cx, &mut part))?;
-                let count = part.filled().len();
-                buf.advance(count);
-            }
-        }
-        let read = buf.filled().get(before..).unwrap_or_default();
-        inner.framing.read(read);
-        inner.read += read.len() as u64;
-        Poll::Ready(Ok(()))
+        Pin::new(&mut inner.io).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for ForHyper {
+impl AsyncWrite for ForServer {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut inner = lock(&self.0);
-        let result = Pin::new(&mut inner.io).poll_write(cx, bytes);
-        inner.watch_stall(cx, result)
+        Pin::new(&mut lock(&self.0).io).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -264,9 +259,7 @@ impl AsyncWrite for ForHyper {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut inner = lock(&self.0);
-        let result = Pin::new(&mut inner.io).poll_write_vectored(cx, bufs);
-        inner.watch_stall(cx, result)
+        Pin::new(&mut lock(&self.0).io).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -274,12 +267,10 @@ impl AsyncWrite for ForHyper {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut inner = lock(&self.0);
-        let result = Pin::new(&mut inner.io).poll_flush(cx);
-        inner.watch_stall(cx, result)
+        Pin::new(&mut lock(&self.0).io).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        lock(&self.0).poll_shutdown(cx)
+        Pin::new(&mut lock(&self.0).io).poll_shutdown(cx)
     }
 }

@@ -5,29 +5,35 @@ use super::early::{self, Verdict};
 use super::reply::{Coming, Reply, patience};
 use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::{Backend, DialError, Open, Opened, Service};
-use crate::config::{BackendProtocol, Early};
+use crate::config::BackendProtocol;
 use crate::log::{Entry, Event};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
+use firstflight_http::body::RequestBody;
+use firstflight_http::conn::Left;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
-use firstflight_http::target::Target;
+use firstflight_http::framing;
+use firstflight_http::target::{Asked, Target};
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use hyper::http::uri::{Authority, Scheme};
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+
+/// How long a backend is connected to for a client that has closed its sending direction.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// A request under way.
 struct Ask {
     parts: Parts,
-    body: Option<Incoming>,
+    body: Option<RequestBody>,
+    has_body: bool,
     service: Arc<Service>,
     site: Arc<Site>,
     target: Target,
@@ -53,53 +59,91 @@ impl From<StatusCode> for Failure {
     }
 }
 
+/// What is known of a request at the moment at which it has come.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// It may be a copy of another connection's first flight.
+    is_early: bool,
+    /// It can be known later that it is none.
+    can_be_confirmed: bool,
+}
+
 /// Answers a request.
 ///
 /// # Errors
 /// When the client's connection has ended.
-pub(super) async fn handle(
-    request: Request<Incoming>,
+pub(super) fn handle(
+    request: Request<RequestBody>,
     context: Arc<Context>,
+) -> impl Future<Output = Result<Response<Reply>, BoxError>> + Send + 'static {
+    // Now: later, the connection has read more.
+    let watch = &context.watch;
+    let seen = Seen { is_early: watch.is_early(), can_be_confirmed: watch.can_be_confirmed() };
+    handle_seen(request, context, seen)
+}
+
+async fn handle_seen(
+    request: Request<RequestBody>,
+    context: Arc<Context>,
+    seen: Seen,
 ) -> Result<Response<Reply>, BoxError> {
     let site = context.site.load_full();
     let busy = context.activity.begin();
-    let grpc = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let kind = request.headers().get(CONTENT_TYPE);
+    let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let mut entry = begin(&site, &context, &request);
-    let is_h2 = request.version() == Version::HTTP_2;
-    if is_h2 {
-        context.h2.store(true, Ordering::Relaxed);
+    let progress = Progress::default();
+    if request.body().is_end_stream() {
+        progress.complete();
     }
-    let close = |response: &mut Response<Reply>| {
-        response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
+    let answering = answer(request, &context, seen, site, progress.clone(), &mut entry);
+    let answered = match context.is_http2 {
+        true => answering.await,
+        // hyper reads nothing meanwhile, so nobody else would notice.
+        false => tokio::select! {
+            biased;
+            answered = answering => answered,
+            failure = left(&context, &progress) => Err(failure),
+        },
     };
-    match answer(request, &context, site, &mut entry).await {
-        Ok((ask, response)) => {
-            let mut response = finish(ask, response, &context, entry, busy)?;
-            let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-            if !is_h2 && !switches && context.is_ending() {
-                close(&mut response);
-            }
-            Ok(response)
-        }
+    let (mut response, mut ends) = match answered {
+        Ok((ask, response)) => (finish(ask, response, &context, entry, busy)?, false),
         Err(Failure::Status(status)) => {
-            let mut response = Reply::of_status(status, grpc, entry, busy);
-            if !is_h2 && (ends_connection(status) || context.is_ending()) {
-                close(&mut response);
-            }
-            Ok(response)
+            (Reply::of_status(status, grpc, entry, busy), ends_connection(status))
         }
         Err(Failure::Gone(error)) => {
             entry.end = Some("client-left");
-            Err(error)
+            return Err(error);
         }
+    };
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    // hyper closes behind a body that was not read to its end, and the client must know.
+    ends |= context.is_ending() || !progress.is_complete();
+    if !context.is_http2 && !switches && ends {
+        response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
     }
+    Ok(response)
 }
 
-/// Whether nothing behind a request that got this status is read. Where a request ends that is not clear is not clear either,
-/// behind CONNECT there may be a tunnel's bytes, and what is left of a body would be read to its end.
+/// Waits until the client of a connection of HTTP/1.1 has left.
+async fn left(context: &Context, progress: &Progress) -> Failure {
+    if context.watch.left().await == Left::Closed {
+        // It may still read, and gets its answer. But nobody connects for long to a backend for a client that has perhaps
+        // left.
+        tokio::select! {
+            () = context.watch.failed() => {}
+            () = sleep(HALF_CLOSED) => {
+                if progress.is_sent() {
+                    context.watch.failed().await;
+                }
+            }
+        }
+    }
+    Failure::Gone(io::Error::from(io::ErrorKind::ConnectionAborted).into())
+}
+
+/// Whether nothing behind a request that got this status is read: other servers may read it otherwise, and behind CONNECT
+/// there may be a tunnel's bytes.
 fn ends_connection(status: StatusCode) -> bool {
     matches!(
         status,
@@ -111,7 +155,7 @@ fn ends_connection(status: StatusCode) -> bool {
 }
 
 /// Begins the line of the log.
-fn begin(site: &Arc<Site>, context: &Context, request: &Request<Incoming>) -> Entry {
+fn begin(site: &Arc<Site>, context: &Context, request: &Request<RequestBody>) -> Entry {
     let mut entry = Entry::new(site, Event::Request, context.about);
     entry.early_bytes = context.watch.early_bytes();
     entry.method = Some(request.method().clone());
@@ -125,12 +169,14 @@ fn begin(site: &Arc<Site>, context: &Context, request: &Request<Incoming>) -> En
 }
 
 async fn answer(
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     context: &Context,
+    seen: Seen,
     site: Arc<Site>,
+    progress: Progress,
     entry: &mut Entry,
 ) -> Result<(Ask, Answer), Failure> {
-    let mut ask = admit(request, context, site, entry)?;
+    let mut ask = admit(request, context, seen, site, progress, entry)?;
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
@@ -141,7 +187,7 @@ async fn answer(
         let too_early = answer.response.status() == StatusCode::TOO_EARLY;
         // The backend says that it is too early. Only a request that the client did not mark itself, and that has no body, is
         // sent again (RFC 8470 §5.2).
-        if too_early && add_early && ask.body.is_none() && context.watch.can_be_confirmed() {
+        if too_early && add_early && ask.body.is_none() && seen.can_be_confirmed {
             let Answer { response, opened } = answer;
             if keeps(&ask) && response.body().is_end_stream() {
                 opened.sender.keep(opened.lease.backend(), ask.service.config.pool);
@@ -172,19 +218,30 @@ async fn confirmed(ask: &Ask, context: &Context) -> Result<(), Failure> {
 
 /// Finds the service, and decides what may happen now.
 fn admit(
-    mut request: Request<Incoming>,
+    mut request: Request<RequestBody>,
     context: &Context,
+    seen: Seen,
     site: Arc<Site>,
+    progress: Progress,
     entry: &mut Entry,
 ) -> Result<Ask, Failure> {
     let on_upgrade =
         (request.version() == Version::HTTP_11).then(|| fields::upgrade(request.headers())).flatten();
     let tunnel = on_upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
-    if parts.version != Version::HTTP_2 && context.watch.is_ambiguous() {
-        return Err(StatusCode::BAD_REQUEST.into());
+    if let Some(status) = framing::refusal(&parts) {
+        return Err(status.into());
     }
-    let target = Target::of(&parts, context.sni.as_deref())?;
+    if !fields::expects_only_100(&parts.headers) {
+        return Err(StatusCode::EXPECTATION_FAILED.into());
+    }
+    let is_shown = |name: &str| site.acceptor.as_ref().is_some_and(|tls| tls.shows_by_default(name));
+    let asked = match (&context.sni, context.tls) {
+        (Some(sni), _) => Asked::Name(sni),
+        (None, true) => Asked::Nobody(&is_shown),
+        (None, false) => Asked::Clear,
+    };
+    let target = Target::of(&parts, asked)?;
     entry.host.clone_from(&target.host);
     let path = parts.uri.path();
     let found = site.service_for_request(target.host.as_deref(), path, parts.method.as_str());
@@ -199,7 +256,9 @@ fn admit(
     {
         return Err(StatusCode::PAYLOAD_TOO_LARGE.into());
     }
-    let verdict = verdict(context, policy, &parts, has_body, tunnel.is_some());
+    let asked =
+        early::Request { method: &parts.method, uri: &parts.uri, has_body, upgrades: tunnel.is_some() };
+    let verdict = early::decide(seen.is_early, seen.can_be_confirmed, policy, &asked);
     match verdict {
         Verdict::Confirmed => {}
         Verdict::Forward => entry.early = Some("forwarded"),
@@ -211,13 +270,7 @@ fn admit(
     }
     let marked = early::is_marked(&parts.headers);
     let body = has_body.then_some(body);
-    let progress = Progress::default();
-    Ok(Ask { parts, body, service, site, target, verdict, marked, tunnel, progress })
-}
-
-fn verdict(context: &Context, policy: Early, parts: &Parts, has_body: bool, upgrades: bool) -> Verdict {
-    let request = early::Request { method: &parts.method, uri: &parts.uri, has_body, upgrades };
-    early::decide(context.watch.is_early(), context.watch.can_be_confirmed(), policy, &request)
+    Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress })
 }
 
 fn length(parts: &Parts) -> Option<u64> {
@@ -270,6 +323,7 @@ async fn send(
             Some(request) => request,
             None => outgoing(ask, early, context)?,
         };
+        ask.progress.sent();
         let sending = opened.sender.send(whole);
         let failed = match patiently(ask.service.config.response_timeout.0, &ask.progress, sending).await {
             Some(Ok(response)) => {
@@ -353,6 +407,19 @@ fn was_refused(error: &hyper::Error) -> bool {
     false
 }
 
+/// Says how long the body is, in the form of the backend's protocol.
+fn frame(out: &mut HeaderMap, ask: &Ask) {
+    match length(&ask.parts) {
+        // Some servers read 010 as eight.
+        Some(length) => drop(out.insert(CONTENT_LENGTH, length.into())),
+        // Without it hyper takes a GET or a HEAD for one without a body.
+        None if ask.has_body && ask.service.config.protocol == BackendProtocol::Http1 => {
+            out.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        None => {}
+    }
+}
+
 /// The request for the backend, without its body.
 fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>, Failure> {
     let mut request = Request::new(Upload::empty());
@@ -360,10 +427,10 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
     let out = request.headers_mut();
     out.clone_from(&ask.parts.headers);
     fields::clean_request(out);
-    // Some servers read 010 as eight.
-    if let Some(length) = length(&ask.parts) {
-        out.insert(CONTENT_LENGTH, length.into());
+    if !ask.site.config.odd_field_names {
+        fields::drop_odd_names(out);
     }
+    frame(out, ask);
     if ask.service.config.protocol == BackendProtocol::Http1 {
         fields::join_cookies(out);
     }
@@ -380,7 +447,7 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
         out.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
         out.insert(hyper::header::UPGRADE, protocol.clone());
     }
-    let path = ask.parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let path = ask.target.path(&ask.parts);
     let mut uri = hyper::http::uri::Parts::default();
     uri.path_and_query = Some(path);
     match (ask.service.config.protocol, authority) {

@@ -1,6 +1,7 @@
 //! Requests through a gateway, with backends on loopback that the tests write by hand.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod clients;
 mod early;
 mod h2;
 mod plain;

@@ -1,6 +1,6 @@
 //! The head of a request (RFC 9112 §3, §5, §6).
 
-use super::{Limits, REFUSED};
+use super::{Limits, REFUSED, WHOLE};
 use hyper::StatusCode;
 
 /// hyper takes no longer target.
@@ -163,7 +163,7 @@ fn read_into(head: &[u8], lines: usize, out: &mut Vec<u8>) -> Result<Body, Statu
         out.extend_from_slice(part);
     }
     for field in fields.iter() {
-        if ["content-length", "transfer-encoding", REFUSED]
+        if ["content-length", "transfer-encoding", REFUSED, WHOLE]
             .iter()
             .any(|name| field.name.eq_ignore_ascii_case(name))
         {
@@ -172,6 +172,9 @@ fn read_into(head: &[u8], lines: usize, out: &mut Vec<u8>) -> Result<Body, Statu
         for part in [field.name.as_bytes(), b": ", field.value, b"\r\n"] {
             out.extend_from_slice(part);
         }
+    }
+    if method == b"OPTIONS" && is_whole_server(&target) {
+        out.extend_from_slice(format!("{WHOLE}: 1\r\n").as_bytes());
     }
     match body {
         // Whether there was a length matters to those who count bodies.
@@ -182,6 +185,13 @@ fn read_into(head: &[u8], lines: usize, out: &mut Vec<u8>) -> Result<Body, Statu
     }
     out.extend_from_slice(b"\r\n");
     Ok(body)
+}
+
+/// Whether a target in the absolute form ends with its authority.
+fn is_whole_server(target: &[u8]) -> bool {
+    let scheme = target.iter().position(|&byte| byte == b':').and_then(|colon| target.get(colon..));
+    let rest = scheme.and_then(|rest| rest.strip_prefix(b"://"));
+    rest.is_some_and(|authority| !authority.iter().any(|byte| matches!(byte, b'/' | b'?')))
 }
 
 fn has(fields: &[httparse::Header<'_>], name: &str) -> bool {

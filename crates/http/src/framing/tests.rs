@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::fields::strip_hop_by_hop;
+use crate::target::{Asked, Target};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { bytes: 8192, fields: 20 };
@@ -150,6 +152,32 @@ fn what_a_uri_cannot_hold_is_encoded() {
     let sent = [&b"GET /a<b>`\xe4\xff?<\x7c HTTP/1.1\r\nX: \xe4\r\n\r\n"[..]].concat();
     let (out, _) = passed(&sent, 3, LIMITS);
     assert_eq!(out, b"GET /a%3Cb%3E%60%E4%FF?%3C| HTTP/1.1\r\nX: \xe4\r\n\r\n");
+}
+
+/// RFC 9112 §3.2.4.
+#[test]
+fn options_about_a_whole_server_keep_their_form() {
+    let path = |line: &str| {
+        let head = text(&format!("{line} HTTP/1.1\r\nHost: a\r\nX-Firstflight-Whole: 1\r\n\r\n"));
+        let mut fields = [httparse::EMPTY_HEADER; 8];
+        let mut read = httparse::Request::new(&mut fields);
+        assert!(read.parse(head.as_bytes()).unwrap().is_complete());
+        let mut request = hyper::Request::builder().method(read.method.unwrap()).uri(read.path.unwrap());
+        for field in read.headers.iter() {
+            request = request.header(field.name, field.value);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        let target = Target::of(&parts, Asked::Clear).unwrap().path(&parts).to_string();
+        strip_hop_by_hop(&mut parts.headers);
+        assert_eq!(parts.headers.len(), 1, "{:?}", parts.headers);
+        target
+    };
+    assert_eq!(path("OPTIONS http://a"), "*");
+    assert_eq!(path("OPTIONS *"), "*");
+    assert_eq!(path("OPTIONS http://a/"), "/");
+    assert_eq!(path("OPTIONS http://a?b"), "/?b");
+    assert_eq!(path("GET http://a"), "/");
+    assert_eq!(path("GET /b?c"), "/b?c");
 }
 
 #[test]

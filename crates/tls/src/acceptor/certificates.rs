@@ -88,6 +88,12 @@ impl Certificates {
         self.pairs.len()
     }
 
+    /// Whether the certificate for clients that ask for nobody is for this name.
+    pub(super) fn first_is_for(&self, name: &str) -> bool {
+        let name = ServerName::try_from(name);
+        name.is_ok_and(|name| self.pairs.first().is_some_and(|pair| is_for(&pair.key(), &name)))
+    }
+
     /// Whether there is a certificate for this name.
     pub(super) fn are_for(&self, name: &str) -> bool {
         let name = ServerName::try_from(name);
