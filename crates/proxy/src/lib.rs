@@ -12,6 +12,7 @@
 
 mod board;
 mod body;
+mod conn;
 mod connector;
 mod event;
 mod failure;
@@ -22,6 +23,7 @@ mod near;
 mod pac;
 mod pages;
 mod policy;
+mod pool;
 mod proxy;
 mod reach;
 mod relay;

@@ -1,23 +1,28 @@
 //! The proxy: its listeners, its connections, and its end.
 
 use crate::body::Body;
+use crate::conn::{Conn, ForHyper};
 use crate::connector::Told;
 use crate::event::Protocol;
-use crate::forward::{Forwarder, connect_target, refusal, told};
+use crate::forward::{Forwarder, Visitor, connect_target, refusal, told};
 use crate::near::Near;
 use crate::pages;
-use crate::settings::{ADDRESS, ProxyBuilder};
+use crate::pool::Pool;
+use crate::settings::{ADDRESS, Limits, ProxyBuilder};
 use crate::shared::{Held, Shared, Stopping};
 use crate::socks;
 use crate::tunnel::{self, Tunnel};
 use bytes::Bytes;
-use firstflight::{Authority, Client, Lingering};
+use firstflight::{Authority, Client};
+use firstflight_http::target::{self, Asked, Target};
+use firstflight_http::{fields, framing};
+use http::header::{HOST, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::Upgraded;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -226,26 +231,22 @@ async fn serve(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
 async fn serve_http(site: Arc<Site>, near: Near, held: Arc<Held>) {
     let Ok(local) = near.tcp().local_addr() else { return };
     let limits = site.shared.limits;
-    let (answering, watched) = (Arc::clone(&site), near.clone());
+    let conn = Conn::new(near, &limits);
+    let visitor = Visitor { conn: conn.clone(), owned: Pool::default() };
+    let answering = Arc::clone(&site);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (site, held, near) = (Arc::clone(&answering), Arc::clone(&held), watched.clone());
-        async move {
-            // hyper sees the end of a client's direction. It does not see a reset behind bytes that it has not read.
-            tokio::select! {
-                answer = site.answer(request, local, held) => Ok(answer),
-                () = near.failed() => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
-            }
-        }
+        let (site, held, visitor) = (Arc::clone(&answering), Arc::clone(&held), visitor.clone());
+        async move { site.answer(request, local, &visitor, held).await }
     });
+    // The framing has limits and times of its own. What it passes on may be longer: bytes that a URI cannot hold are encoded.
+    let room = limits.head.saturating_mul(3).saturating_add(1024).max(8192);
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
-        .max_buf_size(limits.head)
-        .max_headers(limits.fields)
-        // A client that ends its direction before it has its answer has left. Behind a CONNECT it has left only if it has
-        // said nothing: what it says waits in hyper's buffer, and then hyper reads no further.
-        .half_close(false)
-        .serve_connection(TokioIo::new(Lingering::new(near)), service)
+        .header_read_timeout(None)
+        .max_buf_size(room)
+        .max_headers(limits.fields.saturating_add(2))
+        // Requests watch for the end of the client's direction.
+        .half_close(true)
+        .serve_connection(TokioIo::new(ForHyper(conn.clone())), service)
         .with_upgrades();
     tokio::pin!(connection);
     let mut draining = std::pin::pin!(site.shared.stopping(Stopping::Draining));
@@ -257,44 +258,97 @@ async fn serve_http(site: Arc<Site>, near: Near, held: Arc<Held>) {
                 drained = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = site.shared.stopping(Stopping::Now) => return,
+            () = site.shared.stopping(Stopping::Now) => return conn.near().reset(),
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a client's connection has ended");
+    match ended {
+        Err(error) => {
+            tracing::debug!(%error, "a client's connection has ended");
+            if is_timeout(&error) {
+                // What it has not taken must not look whole.
+                conn.near().reset();
+            }
+        }
+        Ok(()) => tokio::select! {
+            () = conn.close() => {}
+            () = site.shared.stopping(Stopping::Now) => {}
+        },
     }
 }
 
+/// Whether a client took nothing for too long.
+fn is_timeout(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
+}
+
 impl Site {
+    /// # Errors
+    /// When the client has left.
     async fn answer(
-        self: Arc<Self>,
+        &self,
         request: Request<Incoming>,
         local: SocketAddr,
+        visitor: &Visitor,
         held: Arc<Held>,
-    ) -> Response<Body> {
-        if *request.method() == Method::CONNECT {
-            return self.connect(request, held).await;
+    ) -> io::Result<Response<Body>> {
+        let (parts, body) = request.into_parts();
+        let refuse = |status: StatusCode, text: &str| {
+            self.shared.refused(text);
+            Ok(refusal(status, text))
+        };
+        if let Some(status) = framing::refusal(&parts) {
+            let why = status.canonical_reason().unwrap_or("refused").to_ascii_lowercase();
+            return refuse(status, &format!("the request is not forwarded: {why}"));
         }
+        if !fields::expects_only_100(&parts.headers) {
+            return refuse(StatusCode::EXPECTATION_FAILED, "the expectation is not known");
+        }
+        if parts.method == Method::CONNECT {
+            let request = Request::from_parts(parts, body);
+            return tokio::select! {
+                answer = self.connect(request, &visitor.conn, held) => Ok(answer),
+                () = visitor.conn.left() => Err(io::ErrorKind::ConnectionReset.into()),
+            };
+        }
+        let Ok(target) = Target::of(&parts, Asked::Clear) else {
+            return refuse(StatusCode::BAD_REQUEST, "the URI or the Host is not one host and port");
+        };
+        let request = Request::from_parts(parts, body);
         match request.uri().authority() {
-            Some(_) => self.forwarder.forward(request).await,
-            None => pages::answer(&self.shared, &request, local),
+            Some(_) => self.forwarder.forward(visitor, &target, request).await,
+            None => Ok(pages::answer(&self.shared, &request, local)),
         }
     }
 
-    async fn connect(&self, mut request: Request<Incoming>, held: Arc<Held>) -> Response<Body> {
-        let Some(server) = connect_target(request.uri()) else {
-            let text = "CONNECT needs a host and a port";
-            self.shared.refused(text);
-            return refusal(StatusCode::BAD_REQUEST, text);
+    async fn connect(&self, mut request: Request<Incoming>, conn: &Conn, held: Arc<Held>) -> Response<Body> {
+        let wrong = match connect_target(request.uri()) {
+            None => "CONNECT needs a host and a port, and nothing else",
+            Some(_) if !request.body().is_end_stream() => "CONNECT has no body",
+            Some(_) if !has_good_host(request.headers()) => "the Host is not one host and port",
+            Some(server) => return self.open(&mut request, server, conn, held).await,
         };
-        let upgrade = hyper::upgrade::on(&mut request);
+        self.shared.refused(wrong);
+        refusal(StatusCode::BAD_REQUEST, wrong)
+    }
+
+    async fn open(
+        &self,
+        request: &mut Request<Incoming>,
+        server: Authority,
+        conn: &Conn,
+        held: Arc<Held>,
+    ) -> Response<Body> {
+        let upgrade = hyper::upgrade::on(request);
         match Tunnel::open(&self.shared, server, Protocol::Connect).await {
             Err(failure) => told(&Told::of(&failure)),
             Ok(tunnel) => {
+                conn.switch();
+                let (conn, limits) = (conn.clone(), self.shared.limits);
                 tokio::spawn(async move {
                     // Otherwise the client has gone.
-                    if let Ok(Some(near)) = upgrade.await.map(taken) {
-                        tunnel.run(near).await;
+                    if let Ok(upgraded) = upgrade.await {
+                        tunnel.run(taken(upgraded, &conn, &limits)).await;
                     }
                     drop(held);
                 });
@@ -304,10 +358,21 @@ impl Site {
     }
 }
 
-/// The connection of an upgrade.
-fn taken(upgraded: Upgraded) -> Option<tunnel::Told> {
-    let parts = upgraded.downcast::<TokioIo<Lingering<Near>>>().ok()?;
-    Some(tunnel::Told { near: parts.io.into_inner().into_inner(), read: parts.read_buf })
+/// At most one `Host`, and a valid one (RFC 9112 §3.2). CONNECT does not need it.
+fn has_good_host(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => true,
+        (Some(host), None) => host.to_str().is_ok_and(|host| target::host(host).is_some()),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// The connection of an upgrade: what hyper has read of it, and then what waits in front of hyper.
+fn taken(upgraded: Upgraded, conn: &Conn, limits: &Limits) -> tunnel::Told {
+    let hypers = upgraded.downcast::<TokioIo<ForHyper>>().map(|parts| parts.read_buf).unwrap_or_default();
+    let (near, waits) = conn.take(limits);
+    tunnel::Told { near, read: [&hypers[..], &waits].concat().into() }
 }
 
 async fn serve_socks(shared: &Arc<Shared>, mut near: Near, _held: &Held) {

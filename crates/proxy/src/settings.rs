@@ -43,12 +43,14 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long the lookup and the connect to a server may take together.
     pub connect_timeout: Duration,
-    /// How long a server may take for the head of its response.
+    /// How long a server may take for the head of its response, while nothing of the request's body goes on.
     pub response_timeout: Duration,
-    /// A tunnel is reset when nothing has passed for this long.
+    /// A client that sends nothing of its request's body, or takes nothing of its response, for this long is given up.
+    pub body_timeout: Duration,
+    /// A tunnel, and the body of a response, ends when nothing has passed for this long.
     pub idle_timeout: Duration,
-    /// A tunnel of which one direction has ended is reset when nothing has passed for this long. It looks the same if the
-    /// program at that end is gone.
+    /// The same for a tunnel of which one direction has ended, and for a response whose client has ended its direction. It
+    /// looks the same if the program at that end is gone.
     pub half_closed_timeout: Duration,
     /// Status pages that are open at one time.
     pub watchers: usize,
@@ -63,6 +65,8 @@ impl Default for Limits {
             head_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(30),
             response_timeout: Duration::from_secs(300),
+            // A program that plays what it downloads may pause.
+            body_timeout: Duration::from_secs(15 * 60),
             // Longer than the keep-alives of programs that idle, such as WebSockets.
             idle_timeout: Duration::from_secs(2 * 3600),
             half_closed_timeout: Duration::from_secs(30),

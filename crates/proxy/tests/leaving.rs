@@ -149,7 +149,9 @@ async fn taken(listener: &TcpListener) -> TcpStream {
 #[test]
 fn clients_that_leave_before_or_in_the_response_close_their_servers_connection() {
     in_world(|| async {
-        let world = World::new(|proxy| proxy.limits(patient())).await;
+        let mut limits = patient();
+        limits.half_closed_timeout = Duration::from_millis(200);
+        let world = World::new(|proxy| proxy.limits(limits)).await;
         let listener = TcpListener::bind(SocketAddr::from((PUBLIC, 0))).await.unwrap();
         let at = listener.local_addr().unwrap();
         for responds in [false, true] {
