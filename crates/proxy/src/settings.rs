@@ -120,8 +120,8 @@ impl ProxyBuilder {
         self
     }
 
-    /// Lets clients reach private networks (10.0.0.0/8, fc00::/7, …). Addresses of this machine, of the local link, and
-    /// of clouds' metadata services stay refused.
+    /// Lets clients reach private networks (10.0.0.0/8, fc00::/7, …). Addresses of this machine, also private and public
+    /// ones of its interfaces, of the local link, and of clouds' metadata services stay refused.
     pub const fn allow_private(mut self, allow: bool) -> Self {
         self.policy.private = allow;
         self
