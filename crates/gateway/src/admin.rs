@@ -1,5 +1,6 @@
 //! The admin address: `/metrics`, `/healthz` and `/readyz`.
 
+use crate::backend::health::Known;
 use crate::gateway::{Shown, publish};
 use crate::metrics;
 use bytes::Bytes;
@@ -122,9 +123,12 @@ fn ready(shown: &Shown) -> (StatusCode, String) {
     let (stopping, services) = shown.with(|view| (view.stopping, view.services.clone()));
     let mut text = String::new();
     for service in &services {
-        let up = service.backends().iter().filter(|backend| backend.state.is_up()).count();
+        let all = service.backends();
+        let count = |known| all.iter().filter(|backend| service.known(backend) == known).count();
+        let (up, unknown) = (count(Known::Up), count(Known::Unknown));
+        let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}: {up} of {} backends up", service.name(), service.backends().len());
+        let _ = writeln!(text, "{}: {up} of {} backends up{unknown}", service.name(), all.len());
     }
     let available = services.is_empty() || services.iter().any(|service| service.is_available());
     match (stopping, available) {

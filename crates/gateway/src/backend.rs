@@ -1,16 +1,19 @@
 //! Services and their backends: which one gets the next connection, and how it is reached.
 
+mod body;
 mod dial;
+mod h2;
 pub(crate) mod health;
 mod pool;
+mod shared;
 
 pub(crate) use dial::{BackendIo, DialError};
-pub(crate) use pool::{Open, Opened, Sender};
+pub(crate) use pool::{Answered, Open, Opened, Sender};
 
 use crate::config::{self, Address, Balance};
 use crate::metrics;
 use firstflight_tls::{ConfigError, Connector};
-use health::State;
+use health::{Known, State};
 use pool::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +68,7 @@ impl Backend {
 pub(crate) struct Lease(Arc<Backend>);
 
 impl Lease {
-    fn new(backend: &Arc<Backend>) -> Self {
+    pub(crate) fn new(backend: &Arc<Backend>) -> Self {
         backend.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(backend))
     }
@@ -114,7 +117,6 @@ impl Service {
                 // Nobody would ever say that it is up again.
                 backend.state.set_up(true);
             }
-            metrics::backend_up(backend, backend.state.is_up());
         }
     }
 
@@ -131,9 +133,14 @@ impl Service {
         &self.backends
     }
 
-    /// Whether any backend is up, as far as active checks know.
+    /// Whether a backend works, as far as is known.
+    pub(crate) fn known(&self, backend: &Backend) -> Known {
+        backend.state.known(self.config.health.is_some())
+    }
+
+    /// Whether any backend may work.
     pub(crate) fn is_available(&self) -> bool {
-        self.backends.iter().any(|backend| backend.state.is_up())
+        self.backends.iter().any(|backend| self.known(backend) != Known::Down)
     }
 
     /// The next backend that is not in `tried`. Backends that failed lately are used only if there is no other one; one
@@ -186,6 +193,9 @@ impl Service {
         let result = dial::dial(self, backend, header, self.config.connect_timeout.0).await;
         match &result {
             Ok(_) => backend.state.succeeded(),
+            Err(error) if error.is_own() => {
+                tracing::warn!(service = self.name(), backend = backend.label, %error, "cannot connect");
+            }
             Err(error) => {
                 tracing::debug!(service = self.name(), backend = backend.label, %error, "cannot connect");
                 metrics::backend_failed(backend, "connect");

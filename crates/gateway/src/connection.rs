@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::config::Mode;
-use crate::limits::{PerClient, Place};
+use crate::limits::{Clients, Place};
 use crate::site::Site;
 use crate::{http, l4, metrics};
 use arc_swap::ArcSwap;
@@ -43,7 +43,7 @@ impl Guards {
 pub(crate) async fn serve(
     stream: Stream,
     site: Arc<ArcSwap<Site>>,
-    clients: PerClient,
+    clients: Clients,
     permits: Vec<OwnedSemaphorePermit>,
     alive: mpsc::Sender<()>,
     phases: Phases,
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
         }
     }
     if let Some(most) = now.config.max_connections_per_client {
-        match clients.take(client.about().peer.ip(), most) {
+        match clients.connection(client.about().peer.ip(), most) {
             Some(place) => drop(guards.place.set(place)),
             None => {
                 metrics::refused(now.name(), "client-limit");
@@ -75,7 +75,10 @@ pub(crate) async fn serve(
     }
     let serving = async {
         match *now.config.mode.get_ref() {
-            Mode::Http => http::serve(client, &site, phases.draining, Arc::clone(&guards)).await,
+            Mode::Http => {
+                let shared = http::Shared { guards: Arc::clone(&guards), clients };
+                http::serve(client, &site, phases.draining, shared).await;
+            }
             Mode::Tcp | Mode::TlsPassthrough => l4::serve(client, &now).await,
         }
     };

@@ -2,6 +2,7 @@
 
 use crate::admin::Admin;
 use crate::backend::{Service, health};
+use crate::budget;
 use crate::config::Config;
 use crate::listening::{Bound, Listening, read_files};
 use crate::log::Log;
@@ -106,7 +107,7 @@ impl Gateway {
             None => None,
         };
         let log = Log::new(config.gateway.log, log).map_err(GatewayError::Log)?;
-        let places = config.gateway.max_connections.min(Semaphore::MAX_PERMITS);
+        let places = budget::divide(config.gateway.max_connections).min(Semaphore::MAX_PERMITS);
         let mut gateway = Self {
             config: config.clone(),
             services: Services::new(),
@@ -304,8 +305,11 @@ pub(crate) fn publish(shown: &Shown) {
         for (_, publisher) in &mut view.publishers {
             publisher.publish();
         }
-        for backend in view.services.iter().flat_map(|service| service.backends()) {
-            metrics::backend_active(backend);
+        for service in &view.services {
+            for backend in service.backends() {
+                metrics::backend_active(backend);
+                metrics::backend_up(backend, service.known(backend));
+            }
         }
     });
 }

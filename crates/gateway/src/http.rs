@@ -4,7 +4,9 @@ mod body;
 mod conn;
 mod early;
 mod forward;
+mod login;
 mod reply;
+mod resets;
 mod tunnel;
 
 pub(crate) use body::Upload;
@@ -12,24 +14,26 @@ pub(crate) use body::Upload;
 use crate::client::{About, Client};
 use crate::config::Listener;
 use crate::connection::Guards;
+use crate::limits::{Clients, Place};
 use crate::site::Site;
 use arc_swap::ArcSwap;
 use conn::{Fresh, Io, Watch};
 use firstflight_http::body::RequestBody;
-use firstflight_http::http2;
+use firstflight_http::{forwarded, http2};
 use firstflight_tls::H2;
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{HeaderMap, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// How long a connection that is to end may take for it, where nothing else says so.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -38,10 +42,12 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const LAST_CALL: Duration = Duration::from_secs(2);
 /// How soon a connection that may be idle is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long the requests of a client that gave up too many others may still take.
+const CALM: Duration = Duration::from_secs(1);
 /// The gateway's own limit is shorter than any idle time that makes sense.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the requests of one connection share.
 pub(crate) struct Context {
@@ -52,13 +58,28 @@ pub(crate) struct Context {
     tls: bool,
     watch: Watch,
     activity: Activity,
-    guards: Arc<Guards>,
+    shared: Shared,
     draining: watch::Receiver<bool>,
+    /// Connections to backends that belong to this client.
+    logins: login::Logins,
+    /// Requests that it gave up.
+    resets: resets::Resets,
     /// It speaks HTTP/2.
     is_http2: bool,
 }
 
+/// What the connection shares with others, or with a tunnel that it becomes.
+pub(crate) struct Shared {
+    pub(crate) guards: Arc<Guards>,
+    pub(crate) clients: Clients,
+}
+
 impl Context {
+    /// The address of the client whose request has these fields. A trusted proxy may speak for it.
+    fn client(&self, headers: &HeaderMap, config: &Listener) -> IpAddr {
+        forwarded::client(headers, self.about.peer.ip(), |address| config.trusts(address))
+    }
+
     /// Whether the connection is to end after the requests under way.
     fn is_ending(&self) -> bool {
         *self.draining.borrow()
@@ -77,7 +98,7 @@ impl Activity {
     /// A request begins. It ends when the result is dropped.
     fn begin(&self) -> Busy {
         self.0.0.fetch_add(1, Ordering::Relaxed);
-        Busy(self.clone())
+        Busy { activity: self.clone(), place: None }
     }
 
     /// Since when there is no request. `None` if there is one.
@@ -88,12 +109,17 @@ impl Activity {
 }
 
 /// A request under way.
-struct Busy(Activity);
+struct Busy {
+    activity: Activity,
+    /// Its place among those of its client.
+    place: Option<Place>,
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *self.0.0.1.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.0.0.0.fetch_sub(1, Ordering::Relaxed);
+        let (count, since) = &*self.activity.0;
+        *since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -102,7 +128,7 @@ pub(crate) async fn serve(
     client: Client,
     site: &Arc<ArcSwap<Site>>,
     draining: watch::Receiver<bool>,
-    guards: Arc<Guards>,
+    shared: Shared,
 ) {
     let now = site.load_full();
     let about = client.about();
@@ -132,20 +158,51 @@ pub(crate) async fn serve(
         }
         _ if tls => false,
         // Without TLS it is the client's first bytes that tell.
-        _ => match fresh.speaks_http2().await {
-            Some(speaks) => speaks,
-            None => return,
-        },
+        _ => {
+            let mut draining = draining.clone();
+            let last_call = async {
+                drained(&mut draining).await;
+                sleep(LAST_CALL).await;
+            };
+            let speaks = tokio::select! {
+                speaks = fresh.speaks_http2() => speaks,
+                () = sleep(now.config.idle()) => None,
+                () = last_call => None,
+            };
+            match speaks {
+                Some(speaks) => speaks,
+                None => return,
+            }
+        }
     };
     let (io, watch) = fresh.share();
-    let (site, activity, draining_too) = (Arc::clone(site), Activity::new(), draining.clone());
-    let context =
-        Context { site, about, sni, tls, watch, activity, guards, draining: draining_too, is_http2 };
+    let (site, activity) = (Arc::clone(site), Activity::new());
+    let (logins, resets) = Default::default();
+    let draining_too = draining.clone();
+    let context = Context {
+        site,
+        about,
+        sni,
+        tls,
+        watch,
+        activity,
+        shared,
+        draining: draining_too,
+        logins,
+        resets,
+        is_http2,
+    };
     let (context, idle) = (Arc::new(context), now.config.idle());
     let serving = Arc::clone(&context);
     if is_http2 {
         let service = move |request: Request<RequestBody>| forward::handle(request, Arc::clone(&serving));
-        let connection = http2::serve(io, &http2_settings(&now.config), service);
+        let (wanted, client) = (window_of_all(&now.config), context.about.peer.ip());
+        let most = now.config.max_buffered_per_client;
+        // As long as the connection.
+        let reserved = context.shared.clients.reserve(client, wanted.into(), SMALLEST_WINDOW.into(), most);
+        let window =
+            reserved.as_ref().and_then(|place| u32::try_from(place.bytes()).ok()).unwrap_or(SMALLEST_WINDOW);
+        let connection = http2::serve(io, &http2_settings(&now.config, window), service);
         drive(connection, (|mut it| it.graceful_shutdown(), |_| false), &context, draining, idle).await;
     } else {
         let service = service_fn(move |request: Request<Incoming>| {
@@ -171,12 +228,12 @@ fn http1_builder(site: &Site) -> http1::Builder {
     builder
 }
 
-fn http2_settings(config: &Listener) -> http2::Settings {
+fn http2_settings(config: &Listener, connection_window: u32) -> http2::Settings {
     http2::Settings {
         streams: config.max_streams,
         head: *config.max_header_bytes.get_ref(),
         stream_window: *config.stream_window.get_ref(),
-        connection_window: window_of_all(config),
+        connection_window,
         patience: config.body_timeout.0,
     }
 }
@@ -186,11 +243,13 @@ fn head_room(most: u32) -> usize {
     (most as usize).saturating_mul(3).saturating_add(1024).max(8192)
 }
 
-/// The window of a connection: what may wait for slow backends, and no more than its streams can use. RFC 9113 §6.9.2
-/// allows no less than 65,535 bytes.
+/// RFC 9113 §6.9.2 allows no smaller window of a connection.
+const SMALLEST_WINDOW: u32 = 65_535;
+
+/// The window of a connection: what may wait for slow backends, and no more than its streams can use.
 fn window_of_all(config: &Listener) -> u32 {
     let used = config.stream_window.get_ref().saturating_mul(config.max_streams.max(1));
-    used.min(*config.connection_window.get_ref()).max(65_535)
+    used.min(*config.connection_window.get_ref()).max(SMALLEST_WINDOW)
 }
 
 async fn drained(draining: &mut watch::Receiver<bool>) {
@@ -248,6 +307,12 @@ async fn drive<C, E>(
                     }
                     false => Phase::LastCall(Instant::now() + LAST_CALL),
                 };
+            }
+            () = context.resets.too_many(), if phase == Phase::Open => {
+                tracing::debug!(%peer, "a client gave up too many requests");
+                crate::metrics::refused(context.site.load().name(), "resets");
+                end(connection.as_mut());
+                phase = Phase::Ending(Instant::now() + CALM);
             }
             () = sleep_until(next) => match phase {
                 Phase::Ending(_) => return,

@@ -22,6 +22,7 @@
 
 mod admin;
 mod backend;
+mod budget;
 mod client;
 pub mod config;
 mod connection;

@@ -3,7 +3,7 @@
 use crate::config::Listener;
 use crate::connection::{self, Phases};
 use crate::gateway::GatewayError;
-use crate::limits::PerClient;
+use crate::limits::Clients;
 use crate::site::Site;
 use arc_swap::ArcSwap;
 use firstflight::keys::{self, Form, KeyFile};
@@ -20,6 +20,8 @@ use tokio::task::JoinHandle;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often connections that wait are accepted again at the end, if the system refuses: file descriptors may become free.
 const ATTEMPTS: usize = 50;
+/// A client from which nothing has come for this long is asked whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long connections in UDP may take to close in order, after everything else has ended.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -77,7 +79,8 @@ impl Bound {
         let name = config.name.get_ref();
         let (key_file, trust_file) = read_files(config).await?;
         let pending = if config.fast_open { config.pending } else { 0 };
-        let mut builder = Server::builder().pending(pending).share_port(config.reuse_port);
+        let mut builder =
+            Server::builder().keep_alive(KEEP_ALIVE).pending(pending).share_port(config.reuse_port);
         for address in config.address.get_ref() {
             builder = builder.address(*address);
         }
@@ -119,7 +122,7 @@ impl Bound {
         let (alive, gone) = mpsc::channel(1);
         let door = Door {
             site: Arc::clone(&site),
-            clients: PerClient::default(),
+            clients: Clients::default(),
             places,
             alive,
             phases: Phases { draining: drains, killed: kills },
@@ -144,7 +147,7 @@ impl Listening {
 /// What every connection needs.
 struct Door {
     site: Arc<ArcSwap<Site>>,
-    clients: PerClient,
+    clients: Clients,
     places: Arc<Semaphore>,
     alive: mpsc::Sender<()>,
     phases: Phases,

@@ -13,17 +13,21 @@ use std::fmt;
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Lines that wait for a slow reader. Further ones are lost and counted: a log never stops the service.
+/// Lines that wait for a slow reader, and their bytes. Further ones are lost and counted: a log never stops the service.
 const WAITING: usize = 8192;
+const WAITING_BYTES: usize = 4 << 20;
 
 /// Writes lines to a reader that may be slow.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     format: LogFormat,
     lines: SyncSender<Message>,
+    /// Bytes of the lines that wait.
+    bytes: Arc<AtomicUsize>,
 }
 
 enum Message {
@@ -38,8 +42,11 @@ impl Log {
     /// A log into `sink`.
     pub(crate) fn new(format: LogFormat, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         let (lines, written) = sync_channel(WAITING);
-        std::thread::Builder::new().name("access-log".into()).spawn(move || write(&written, sink))?;
-        Ok(Self { format, lines })
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let waiting = Arc::clone(&bytes);
+        let writer = std::thread::Builder::new().name("access-log".into());
+        writer.spawn(move || write(&written, &waiting, sink))?;
+        Ok(Self { format, lines, bytes })
     }
 
     /// Waits until everything is written, but not for a reader that does not read.
@@ -68,17 +75,23 @@ impl Log {
     }
 
     fn send(&self, line: String) {
-        if let Err(TrySendError::Full(_)) = self.lines.try_send(Message::Line(line)) {
+        let length = line.len();
+        let fits = self.bytes.fetch_add(length, Ordering::Relaxed) + length <= WAITING_BYTES;
+        if !fits || self.lines.try_send(Message::Line(line)).is_err() {
+            self.bytes.fetch_sub(length, Ordering::Relaxed);
             metrics::log_lines_lost(1);
         }
     }
 }
 
-fn write(lines: &Receiver<Message>, sink: impl Write) {
+fn write(lines: &Receiver<Message>, waiting: &AtomicUsize, sink: impl Write) {
     let mut sink = BufWriter::new(sink);
     // If nobody reads any more, the lines are lost.
     let mut handle = |message| match message {
-        Message::Line(line) => drop(writeln!(sink, "{line}")),
+        Message::Line(line) => {
+            let _ = writeln!(sink, "{line}");
+            waiting.fetch_sub(line.len(), Ordering::Relaxed);
+        }
         Message::Flush(done) => {
             let _ = sink.flush();
             let _ = done.send(());
@@ -264,5 +277,49 @@ impl Write for Memory {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// A reader that takes nothing until it may.
+    struct Slow(Receiver<()>, Memory);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_for_a_reader_that_reads_nothing_are_bounded_in_bytes() {
+        let (go_on, waits) = sync_channel(0);
+        let memory = Memory::default();
+        let log = Log::new(LogFormat::Text, Slow(waits, memory.clone())).unwrap();
+        let line = "x".repeat(32 * 1024);
+        for _ in 0..9000 {
+            log.status(&line);
+            assert!(log.bytes.load(Ordering::Relaxed) <= WAITING_BYTES);
+        }
+        drop(go_on);
+        // What waited is written, and there is room again.
+        let written = || memory.0.lock().unwrap().len();
+        while log.bytes.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        log.status("last");
+        log.flush().await;
+        assert!(memory.0.lock().unwrap().ends_with(b"last\n"));
+        assert!(written() <= WAITING_BYTES + 3 * line.len(), "{}", written());
+        assert!(written() >= WAITING_BYTES / 2);
     }
 }

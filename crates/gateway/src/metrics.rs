@@ -9,7 +9,7 @@
 //! | `firstflight_gateway_early_total` | `listener`, `verdict` | requests and connections that began before the client was confirmed |
 //! | `firstflight_gateway_bytes_total` | `listener`, `direction` | bytes of bodies and of connections |
 //! | `firstflight_gateway_response_seconds` | `service` | histogram: from the head of a request to the head of its response |
-//! | `firstflight_gateway_backend_up` | `service`, `backend` | gauge: 1 if active checks say that the backend works |
+//! | `firstflight_gateway_backend_up` | `service`, `backend` | gauge: 1 if the backend works, 0 if not, NaN if that is not known |
 //! | `firstflight_gateway_backend_active` | `service`, `backend` | gauge: connections or requests at a backend |
 //! | `firstflight_gateway_backend_failures_total` | `service`, `backend`, `kind` | connects, requests and responses that failed |
 //! | `firstflight_gateway_retries_total` | `service`, `reason` | requests that were sent again |
@@ -17,6 +17,7 @@
 //! | `firstflight_gateway_log_lines_lost_total` | | lines of the access log that nobody took in time |
 
 use crate::backend::Backend;
+use crate::backend::health::Known;
 use crate::client::About;
 use metrics::{
     Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
@@ -69,7 +70,7 @@ fn describe() {
     );
     describe_counter!(BYTES, Unit::Bytes, "Bytes of bodies and of connections");
     describe_histogram!(SECONDS, Unit::Seconds, "From the head of a request to the head of its response");
-    describe_gauge!(UP, Unit::Count, "Whether active checks say that the backend works");
+    describe_gauge!(UP, Unit::Count, "Whether the backend works: 1, 0, or NaN if that is not known");
     describe_gauge!(ACTIVE, Unit::Count, "Connections or requests at a backend");
     describe_counter!(FAILURES, Unit::Count, "Connects, requests and responses that failed");
     describe_counter!(RETRIES, Unit::Count, "Requests that were sent again");
@@ -157,8 +158,13 @@ fn labels(backend: &Backend) -> [(&'static str, String); 2] {
     [("service", backend.service.clone()), ("backend", backend.label.clone())]
 }
 
-pub(crate) fn backend_up(backend: &Backend, up: bool) {
-    gauge!(UP, &labels(backend)).set(f64::from(u8::from(up)));
+/// Sets the gauge, before it is read.
+pub(crate) fn backend_up(backend: &Backend, known: Known) {
+    gauge!(UP, &labels(backend)).set(match known {
+        Known::Up => 1.0,
+        Known::Down => 0.0,
+        Known::Unknown => f64::NAN,
+    });
 }
 
 /// Sets the gauge, before it is read.

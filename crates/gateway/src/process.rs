@@ -6,7 +6,7 @@ use sd_notify::NotifyState;
 use std::time::Duration;
 
 /// File descriptors besides those of connections.
-const OTHERS: u64 = 256;
+pub(crate) const OTHERS: usize = 256;
 
 /// Why the process cannot be what it is to be.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +42,15 @@ pub(crate) fn drop_privileges(user: Option<&str>) -> Result<Option<String>, Proc
     }
 }
 
+/// The limit of open files, if the system says it.
+pub(crate) fn limit_of_files() -> Option<usize> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    Some(usize::try_from(soft).unwrap_or(usize::MAX))
+}
+
 /// Raises the limit of open files as far as connections need it and the system allows it. Returns what was done.
 pub(crate) fn raise_limit_of_files(connections: usize) -> String {
-    let needed = (connections as u64).saturating_mul(2).saturating_add(OTHERS);
+    let needed = (connections as u64).saturating_mul(2).saturating_add(OTHERS as u64);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return "the limit of open files is not known".to_owned();
     };

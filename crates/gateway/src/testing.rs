@@ -3,7 +3,7 @@
 use crate::backend::Service;
 use crate::config::Config;
 use crate::connection::{self, Phases};
-use crate::limits::PerClient;
+use crate::limits::Clients;
 use crate::log::{Log, Memory};
 use crate::site::{Services, Site};
 use arc_swap::ArcSwap;
@@ -79,6 +79,7 @@ pub(crate) struct Place {
     pub(crate) log: Memory,
     pub(crate) drain: watch::Sender<bool>,
     kill: watch::Sender<bool>,
+    clients: Clients,
 }
 
 impl Place {
@@ -95,7 +96,13 @@ impl Place {
         let writes = Log::new(config.gateway.log, log.clone()).unwrap();
         let site = Site::new(&config.listeners[0], &services, &writes, None).unwrap();
         let site = Arc::new(ArcSwap::from_pointee(site));
-        Self { site, log, drain: watch::channel(false).0, kill: watch::channel(false).0 }
+        Self {
+            site,
+            log,
+            drain: watch::channel(false).0,
+            kill: watch::channel(false).0,
+            clients: Clients::default(),
+        }
     }
 
     /// Serves a connection to its end.
@@ -103,7 +110,7 @@ impl Place {
         let phases = Phases { draining: self.drain.subscribe(), killed: self.kill.subscribe() };
         let alive = mpsc::channel(1).0;
         let site = Arc::clone(&self.site);
-        tokio::spawn(connection::serve(stream, site, PerClient::default(), Vec::new(), alive, phases))
+        tokio::spawn(connection::serve(stream, site, self.clients.clone(), Vec::new(), alive, phases))
     }
 
     /// The lines of the access log, once there are so many.

@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::{FORWARDED, HeaderName, HeaderValue};
 use serde::Deserialize;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -38,6 +38,42 @@ pub struct About<'a> {
     pub tls: bool,
     /// The host that it asked for, with its port, as it wrote them.
     pub host: Option<&'a str>,
+}
+
+/// Who the client is: the last address in the fields of a request that no trusted one has added, or the sender's own.
+/// `trusts` says who may speak for others. A mistake in a field ends what it tells.
+pub fn client(headers: &HeaderMap, peer: IpAddr, trusts: impl Fn(IpAddr) -> bool) -> IpAddr {
+    let mut client = peer.to_canonical();
+    if !trusts(client) {
+        return client;
+    }
+    let name = if headers.contains_key(FOR) { FOR } else { FORWARDED };
+    let lines: Vec<_> =
+        headers.get_all(&name).iter().map(|value| value.to_str().unwrap_or_default()).collect();
+    let said = lines.iter().rev().flat_map(|line| line.rsplit(','));
+    for one in said {
+        let one = if name == FOR { Some(one) } else { node(one) };
+        let Some(address) = one.and_then(address) else { break };
+        client = address;
+        if !trusts(client) {
+            break;
+        }
+    }
+    client
+}
+
+/// The node that an element of `Forwarded` is for.
+fn node(element: &str) -> Option<&str> {
+    let pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("for")).map(|(_, value)| value)
+}
+
+/// An address, perhaps in quotation marks, in brackets, or with a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim().trim_matches('"');
+    let bare = text.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|at| at.ip()));
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    bare.ok().or_else(bracketed).map(|address: IpAddr| address.to_canonical())
 }
 
 /// Sets the headers about the client. What the client says about itself stays only if it is `trusted`.
@@ -120,5 +156,31 @@ mod tests {
         assert_eq!(headers.get(FOR).unwrap(), "203.0.113.5, 192.0.2.1");
         assert_eq!(headers.get(PROTO).unwrap(), "https");
         assert!(!headers.contains_key(FORWARDED) && headers.contains_key(REAL_IP));
+    }
+
+    #[test]
+    fn a_client_is_who_no_trusted_one_speaks_for() {
+        let trusts = |address: IpAddr| ["10.0.0.1", "10.0.0.2"].contains(&address.to_string().as_str());
+        let of = |peer: &str, pairs: &[(&'static str, &str)]| {
+            client(&map(pairs), peer.parse().unwrap(), trusts).to_string()
+        };
+        let named = |list| of("10.0.0.1", &[("x-forwarded-for", list)]);
+        assert_eq!(of("192.0.2.1", &[("x-forwarded-for", "203.0.113.5")]), "192.0.2.1", "nobody trusts it");
+        assert_eq!(of("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(named("203.0.113.5"), "203.0.113.5");
+        assert_eq!(
+            named("198.51.100.9, 203.0.113.5"),
+            "203.0.113.5",
+            "what the client says itself does not count"
+        );
+        assert_eq!(named("203.0.113.5, 10.0.0.2"), "203.0.113.5");
+        assert_eq!(named("203.0.113.5:4711, 10.0.0.2"), "203.0.113.5");
+        assert_eq!(named("[2001:db8::1]:4711"), "2001:db8::1");
+        assert_eq!(named("unknown, 10.0.0.2"), "10.0.0.2");
+        let lines = [("x-forwarded-for", "203.0.113.5"), ("x-forwarded-for", "10.0.0.2")];
+        assert_eq!(of("10.0.0.1", &lines), "203.0.113.5");
+        let forwarded = "for=198.51.100.9, for=\"[2001:db8::7]:80\";proto=https, FOR=10.0.0.2";
+        assert_eq!(of("10.0.0.1", &[("forwarded", forwarded)]), "2001:db8::7");
+        assert_eq!(of("::ffff:10.0.0.1", &[("x-forwarded-for", "203.0.113.5")]), "203.0.113.5");
     }
 }

@@ -1,4 +1,7 @@
-//! Counts what passes a stream, so that it is certain after a failure whether a byte of an answer came.
+//! A stream to a server that tells what passed it, so that it is certain after a failure whether a byte of an answer came.
+//!
+//! A server may answer and close before it has read a request: 413, or GOAWAY. Then a write fails while the answer waits to be
+//! read. Such a stream takes further bytes and throws them away, until the reader has come to the end.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +21,7 @@ impl Heard {
         self.0.0.load(Ordering::Acquire)
     }
 
-    /// Bytes that the stream took, sent or not.
+    /// Bytes that the system took.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.0.1.load(Ordering::Acquire)
@@ -30,13 +33,15 @@ impl Heard {
 pub struct Counted<T> {
     inner: T,
     heard: Heard,
+    /// A write failed.
+    broken: bool,
 }
 
 impl<T> Counted<T> {
     /// The stream, and its count.
     pub fn new(inner: T) -> (Self, Heard) {
         let heard = Heard::default();
-        (Self { inner, heard: heard.clone() }, heard)
+        (Self { inner, heard: heard.clone(), broken: false }, heard)
     }
 
     /// The stream inside.
@@ -60,18 +65,36 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Counted<T> {
-    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(count)) = &result {
-            self.heard.0.1.fetch_add(*count as u64, Ordering::Release);
+    /// A write of so many bytes is over.
+    fn wrote(&mut self, result: Poll<io::Result<usize>>, all: usize) -> Poll<io::Result<usize>> {
+        match &result {
+            Poll::Ready(Ok(count)) => {
+                self.heard.0.1.fetch_add(*count as u64, Ordering::Release);
+                result
+            }
+            Poll::Ready(Err(error)) => {
+                tracing::trace!(%error, "a write failed: what the server sent is still read");
+                self.broken = true;
+                Poll::Ready(Ok(all))
+            }
+            Poll::Pending => result,
         }
-        result
+    }
+
+    fn done(&mut self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        let Poll::Ready(Err(_)) = result else { return result };
+        self.broken = true;
+        Poll::Ready(Ok(()))
     }
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.broken {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let result = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.wrote(result)
+        self.wrote(result, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -79,8 +102,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let all = bufs.iter().map(|buf| buf.len()).sum();
+        if self.broken {
+            return Poll::Ready(Ok(all));
+        }
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.wrote(result)
+        self.wrote(result, all)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -88,11 +115,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        if self.broken {
+            return Poll::Ready(Ok(()));
+        }
+        let result = Pin::new(&mut self.inner).poll_flush(cx);
+        self.done(result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        let result = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.done(result)
     }
 }
 
@@ -112,5 +144,18 @@ mod tests {
         assert_eq!((heard.read(), heard.written()), (0, 3));
         near.read_exact(&mut [0; 4]).await.unwrap();
         assert_eq!(heard.read(), 4);
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_although_the_request_cannot_be_written() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let (mut near, heard) = Counted::new(near);
+        far.write_all(b"413").await.unwrap();
+        drop(far);
+        near.write_all(&[0; 1000]).await.unwrap();
+        near.flush().await.unwrap();
+        let mut answer = String::new();
+        near.read_to_string(&mut answer).await.unwrap();
+        assert_eq!((answer.as_str(), heard.written()), ("413", 0));
     }
 }

@@ -35,6 +35,9 @@ pub struct ListenConfig {
     /// A connection is reset when its peer has acknowledged nothing of waiting data for this long
     /// (`TCP_USER_TIMEOUT`). The default is the system's, many minutes.
     pub user_timeout: Option<Duration>,
+    /// A connection on which nothing has come for this long is asked whether its peer is still there, and is reset when
+    /// four questions, each a quarter of this time apart, have no answer (`SO_KEEPALIVE`). The default is never.
+    pub keep_alive: Option<Duration>,
 }
 
 setters! {
@@ -44,12 +47,20 @@ setters! {
         keys: Option<Arc<KeyRing>>,
         share_port: bool,
         user_timeout: Option<Duration>,
+        keep_alive: Option<Duration>,
     }
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
-        Self { pending: 256, backlog: 4096, keys: None, share_port: false, user_timeout: None }
+        Self {
+            pending: 256,
+            backlog: 4096,
+            keys: None,
+            share_port: false,
+            user_timeout: None,
+            keep_alive: None,
+        }
     }
 }
 
@@ -284,6 +295,16 @@ fn prepare(socket: &impl sys::Handle, config: &ListenConfig) -> io::Result<Grant
     if config.user_timeout.is_some() {
         // Connections inherit it.
         socket2::SockRef::from(socket).set_tcp_user_timeout(config.user_timeout)?;
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(after) = config.keep_alive {
+        // The kernel counts in whole seconds, and takes none for an error.
+        let second = Duration::from_secs(1);
+        let keep_alive = socket2::TcpKeepalive::new()
+            .with_time(after.max(second))
+            .with_interval((after / 4).max(second))
+            .with_retries(4);
+        socket2::SockRef::from(socket).set_tcp_keepalive(&keep_alive)?;
     }
     // Without the SYNs' headers the reasons are less exact.
     let _ = sys::save_syns(socket);

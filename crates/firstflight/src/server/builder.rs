@@ -37,6 +37,7 @@ pub struct ServerBuilder {
     backlog: u32,
     pub(super) share_port: bool,
     send_timeout: Option<Duration>,
+    keep_alive: Option<Duration>,
     #[cfg(feature = "udp")]
     pub(super) udp: udp::Settings,
 }
@@ -50,6 +51,7 @@ impl Default for ServerBuilder {
             backlog: crate::ListenConfig::BACKLOG as u32,
             share_port: false,
             send_timeout: None,
+            keep_alive: None,
             #[cfg(feature = "udp")]
             udp: udp::Settings::default(),
         }
@@ -89,6 +91,14 @@ impl ServerBuilder {
     /// is the system's, many minutes. The engine's is in its settings.
     pub const fn send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = Some(timeout);
+        self
+    }
+
+    /// The kernel's TCP: asks a peer from which nothing has come for this long whether it is still there, and resets the
+    /// connection when four questions, each a quarter of this time apart, have no answer. The default is never. The engine's
+    /// is in its settings.
+    pub const fn keep_alive(mut self, after: Duration) -> Self {
+        self.keep_alive = Some(after);
         self
     }
 
@@ -142,7 +152,8 @@ impl ServerBuilder {
                 .backlog(self.backlog)
                 .keys(self.keys.clone())
                 .share_port(self.share_port)
-                .user_timeout(self.send_timeout);
+                .user_timeout(self.send_timeout)
+                .keep_alive(self.keep_alive);
             let listener = match inherited::tcp(at) {
                 Some(listener) => firstflight_kernel::Listener::adopt(listener, config),
                 None => firstflight_kernel::Listener::bind(at, config),

@@ -1,9 +1,11 @@
 //! Connects to backends.
 
 use super::{Backend, Service};
+use crate::budget;
 use crate::config::{self, Address, BackendProtocol};
 use firstflight::{Authority, FirstFlight};
 use firstflight_tls::{ConfigError, ConnectError, Connector, TlsStream};
+use nix::errno::Errno;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 /// How long the addresses of a name are used.
@@ -25,10 +28,59 @@ pub(crate) enum DialError {
     NoBackend,
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
+    /// All descriptors that backends may have are in use.
+    #[error("no descriptor is left for a connection to a backend")]
+    Full,
+    /// This machine, or this process, has nothing left that a connection needs. No backend is at fault.
+    #[error("this machine is short of resources: {0}")]
+    Shortage(io::Error),
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     #[error("TLS: {0}")]
     Tls(#[from] ConnectError),
+}
+
+impl DialError {
+    /// Whether the gateway itself could not connect, so that nothing is known of the backend.
+    pub(crate) const fn is_own(&self) -> bool {
+        matches!(self, Self::NoBackend | Self::Full | Self::Shortage(_))
+    }
+
+    /// The same error, for another request that waited.
+    pub(super) fn again(&self) -> Self {
+        let copy = |error: &io::Error| match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        match self {
+            Self::NoBackend => Self::NoBackend,
+            Self::TimedOut(within) => Self::TimedOut(*within),
+            Self::Full => Self::Full,
+            Self::Shortage(error) => Self::Shortage(copy(error)),
+            Self::Io(error) => Self::Io(copy(error)),
+            Self::Tls(error) => Self::Io(io::Error::other(error.to_string())),
+        }
+    }
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        if is_shortage(&error) { Self::Shortage(error) } else { Self::Io(error) }
+    }
+}
+
+/// Whether an error says that this machine has no descriptor, port or memory left.
+fn is_shortage(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw);
+    matches!(
+        code,
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::EADDRNOTAVAIL | Errno::ENOBUFS | Errno::ENOMEM)
+    )
+}
+
+/// A lookup needs descriptors, too, and does not say that it had none.
+fn is_short_of_files() -> bool {
+    std::fs::File::open("/dev/null").is_err_and(|error| is_shortage(&error))
 }
 
 /// The addresses of a backend's name, as they were lately.
@@ -53,7 +105,10 @@ impl Resolved {
                 Ok(addresses)
             }
             // A resolver that fails for a while does not take the backend away.
-            Err(error) => lock().as_ref().map(|(_, addresses)| addresses.clone()).ok_or(error),
+            Err(error) => {
+                let former = lock().as_ref().map(|(_, addresses)| addresses.clone());
+                former.ok_or_else(|| if is_short_of_files() { Errno::EMFILE.into() } else { error })
+            }
         }
     }
 }
@@ -81,7 +136,8 @@ pub(super) fn connector(config: &config::Service) -> Result<Option<Connector>, C
     builder.build().map(Some)
 }
 
-/// Connects, writes a PROXY header if there is one, and makes TLS if the service has it.
+/// Connects, writes a PROXY header if there is one, and makes TLS if the service has it. The connection has its share of
+/// the process's descriptors.
 ///
 /// # Errors
 /// When any of it fails, or takes longer than `within`.
@@ -91,11 +147,28 @@ pub(super) async fn dial(
     header: Option<&[u8]>,
     within: Duration,
 ) -> Result<BackendIo, DialError> {
+    let close_one = || _ = service.backends.iter().any(|backend| backend.pool.close_one());
+    let permit = budget::take(within, close_one).await.ok_or(DialError::Full)?;
+    dial_with(service, backend, header, within, Some(permit)).await
+}
+
+/// The same for a check, which has one of the descriptors that are left for other purposes.
+///
+/// # Errors
+/// As above.
+pub(super) async fn dial_with(
+    service: &Service,
+    backend: &Backend,
+    header: Option<&[u8]>,
+    within: Duration,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Result<BackendIo, DialError> {
     let connecting = async {
         let mut socket = match &backend.address {
             Address::Unix(path) => unix(path).await?,
             Address::Tcp(host) => tcp(&backend.resolved.addresses(host).await?).await?,
         };
+        socket.permit = permit;
         if let Some(header) = header {
             socket.write_all(header).await?;
         }
@@ -123,7 +196,7 @@ fn authority(service: &Service, address: &Address) -> Option<Authority> {
 }
 
 async fn unix(path: &PathBuf) -> io::Result<Socket> {
-    UnixStream::connect(path).await.map(Socket::Unix)
+    UnixStream::connect(path).await.map(|stream| Socket { stream: Kind::Unix(stream), permit: None })
 }
 
 async fn tcp(addresses: &[SocketAddr]) -> io::Result<Socket> {
@@ -132,7 +205,11 @@ async fn tcp(addresses: &[SocketAddr]) -> io::Result<Socket> {
         match TcpStream::connect(address).await {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                return Ok(Socket::Tcp(stream));
+                return Ok(Socket { stream: Kind::Tcp(stream), permit: None });
+            }
+            // Local ports run out for each address.
+            Err(error) if error.raw_os_error() == Some(Errno::EAGAIN as i32) => {
+                last = Errno::EADDRNOTAVAIL.into();
             }
             Err(error) => last = error,
         }
@@ -142,7 +219,14 @@ async fn tcp(addresses: &[SocketAddr]) -> io::Result<Socket> {
 
 /// A socket to a backend.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub(crate) struct Socket {
+    stream: Kind,
+    /// The descriptor counts until it is closed.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug)]
+enum Kind {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -161,7 +245,7 @@ impl BackendIo {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.io(),
         };
-        if let Socket::Tcp(stream) = socket {
+        if let Kind::Tcp(stream) = &socket.stream {
             // It fails only when the connection is over.
             let _ = stream.set_zero_linger();
         }
@@ -170,14 +254,14 @@ impl BackendIo {
 
 /// Passes reads and writes on to the stream of each variant.
 macro_rules! passes_on {
-    ($kind:ty, $($variant:path),*) => {
+    ($kind:ty, $($variant:pat => $stream:ident),*) => {
         impl AsyncRead for $kind {
             fn poll_read(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
                 buf: &mut ReadBuf<'_>,
             ) -> Poll<io::Result<()>> {
-                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_read(cx, buf),)* }
+                match self.get_mut() { $($variant => Pin::new($stream).poll_read(cx, buf),)* }
             }
         }
 
@@ -187,7 +271,7 @@ macro_rules! passes_on {
                 cx: &mut Context<'_>,
                 bytes: &[u8],
             ) -> Poll<io::Result<usize>> {
-                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_write(cx, bytes),)* }
+                match self.get_mut() { $($variant => Pin::new($stream).poll_write(cx, bytes),)* }
             }
 
             fn poll_write_vectored(
@@ -195,23 +279,24 @@ macro_rules! passes_on {
                 cx: &mut Context<'_>,
                 bufs: &[io::IoSlice<'_>],
             ) -> Poll<io::Result<usize>> {
-                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),)* }
+                match self.get_mut() { $($variant => Pin::new($stream).poll_write_vectored(cx, bufs),)* }
             }
 
             fn is_write_vectored(&self) -> bool {
-                match self { $($variant(stream) => stream.is_write_vectored(),)* }
+                match self { $($variant => $stream.is_write_vectored(),)* }
             }
 
             fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_flush(cx),)* }
+                match self.get_mut() { $($variant => Pin::new($stream).poll_flush(cx),)* }
             }
 
             fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                match self.get_mut() { $($variant(stream) => Pin::new(stream).poll_shutdown(cx),)* }
+                match self.get_mut() { $($variant => Pin::new($stream).poll_shutdown(cx),)* }
             }
         }
     };
 }
 
-passes_on!(Socket, Self::Tcp, Self::Unix);
-passes_on!(BackendIo, Self::Plain, Self::Tls);
+passes_on!(Kind, Self::Tcp(stream) => stream, Self::Unix(stream) => stream);
+passes_on!(Socket, Self { stream, .. } => stream);
+passes_on!(BackendIo, Self::Plain(stream) => stream, Self::Tls(stream) => stream);

@@ -1,8 +1,8 @@
 //! Whether a backend works: what active checks say, and what connections tell.
 
-use super::{Backend, Service};
+use super::{Backend, DialError, Service};
 use crate::config::{BackendProtocol, Health, HealthKind, Passive};
-use crate::{metrics, proxy_header};
+use crate::proxy_header;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
@@ -10,8 +10,9 @@ use hyper::header::{HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -25,6 +26,22 @@ pub(crate) struct State {
     /// Connections in a row that failed.
     failures: AtomicU32,
     paused_until: Mutex<Option<Instant>>,
+    /// A check has succeeded.
+    seen: AtomicBool,
+    born: Instant,
+    /// When it last worked, if nothing failed since: milliseconds since `born`, and 1.
+    good: AtomicU64,
+}
+
+/// How long a connection or request that succeeded says that a backend works.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// Whether a backend works, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    Up,
+    Down,
+    Unknown,
 }
 
 impl Default for State {
@@ -35,6 +52,9 @@ impl Default for State {
             contrary: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             paused_until: Mutex::new(None),
+            seen: AtomicBool::new(false),
+            born: Instant::now(),
+            good: AtomicU64::new(0),
         }
     }
 }
@@ -51,13 +71,32 @@ impl State {
     }
 
     /// Whether it failed lately.
-    pub(super) fn is_paused(&self, now: Instant) -> bool {
+    pub(crate) fn is_paused(&self, now: Instant) -> bool {
         let paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         paused.is_some_and(|until| now < until)
     }
 
+    /// Whether it works: as its active checks say, or else what connections and requests told lately.
+    pub(crate) fn known(&self, checked: bool) -> Known {
+        let good = self.good.load(Ordering::Relaxed);
+        let fresh = good != 0 && self.age() - good < FRESH.as_millis() as u64;
+        match (checked, self.is_up(), self.seen.load(Ordering::Relaxed)) {
+            (true, false, _) => Known::Down,
+            (true, true, true) => Known::Up,
+            (true, true, false) => Known::Unknown,
+            (false, ..) if fresh => Known::Up,
+            (false, ..) if self.is_paused(Instant::now()) => Known::Down,
+            (false, ..) => Known::Unknown,
+        }
+    }
+
+    fn age(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
     /// A connection succeeded.
     pub(crate) fn succeeded(&self) {
+        self.good.store(self.age(), Ordering::Relaxed);
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
@@ -65,6 +104,7 @@ impl State {
 
     /// A connection failed. Returns true if a pause begins.
     pub(super) fn failed(&self, passive: &Passive, now: Instant) -> bool {
+        self.good.store(0, Ordering::Relaxed);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if passive.failures == 0 || failures < passive.failures {
             return false;
@@ -77,6 +117,9 @@ impl State {
     /// An active check is over. Returns the new state if it changes.
     pub(super) fn checked(&self, good: bool, health: &Health) -> Option<bool> {
         let up = self.is_up();
+        if good {
+            self.seen.store(true, Ordering::Relaxed);
+        }
         if good == up {
             self.contrary.store(0, Ordering::Relaxed);
             return None;
@@ -106,29 +149,34 @@ async fn check_again_and_again(service: Arc<Service>, backend: Arc<Backend>, hea
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let late = || Err(io::ErrorKind::TimedOut.into());
+        let late = || Err(DialError::TimedOut(health.timeout.0));
         let result =
             timeout(health.timeout.0, check(&service, &backend, &health)).await.unwrap_or_else(|_| late());
         let (name, label) = (service.name(), &backend.label);
+        // A check that this machine could not make says nothing of the backend.
+        if let Err(error) = &result
+            && error.is_own()
+        {
+            tracing::warn!("service {name}: backend {label} was not checked: {error}");
+            continue;
+        }
         match backend.state.checked(result.is_ok(), &health) {
             Some(true) => tracing::info!("service {name}: backend {label} is up"),
             Some(false) => {
                 let why = result.err().map(|error| error.to_string()).unwrap_or_default();
                 tracing::warn!("service {name}: backend {label} is down: {why}");
             }
-            None => continue,
+            None => {}
         }
-        metrics::backend_up(&backend, backend.state.is_up());
     }
 }
 
 /// One check.
-async fn check(service: &Service, backend: &Backend, health: &Health) -> io::Result<()> {
+async fn check(service: &Service, backend: &Backend, health: &Health) -> Result<(), DialError> {
     let header = if service.config.proxy_protocol { Some(proxy_header::local()?) } else { None };
-    let dialled = super::dial::dial(service, backend, header.as_deref(), health.timeout.0).await;
-    let mut io = dialled.map_err(io::Error::other)?;
+    let mut io = super::dial::dial_with(service, backend, header.as_deref(), health.timeout.0, None).await?;
     if health.kind == HealthKind::Tcp {
-        return io.shutdown().await;
+        return Ok(io.shutdown().await?);
     }
     let host = health.host.clone().unwrap_or_else(|| match &backend.address {
         crate::config::Address::Tcp(at) => at.clone(),
@@ -142,7 +190,7 @@ async fn check(service: &Service, backend: &Backend, health: &Health) -> io::Res
             let sending = sender.send_request(finish(request)?);
             tokio::select! {
                 response = sending => response.map_err(io::Error::other)?.status(),
-                error = connection => return Err(closed(error)),
+                error = connection => return Err(closed(error).into()),
             }
         }
         BackendProtocol::H2 => {
@@ -152,13 +200,13 @@ async fn check(service: &Service, backend: &Backend, health: &Health) -> io::Res
             let sending = sender.send_request(finish(request)?);
             tokio::select! {
                 response = sending => response.map_err(io::Error::other)?.status(),
-                error = connection => return Err(closed(error)),
+                error = connection => return Err(closed(error).into()),
             }
         }
     };
     match status {
         good if good.is_success() || good.is_redirection() => Ok(()),
-        bad => Err(wrong(bad)),
+        bad => Err(wrong(bad).into()),
     }
 }
 

@@ -1,30 +1,37 @@
-//! Connections to backends that are kept open for further requests.
+//! How a request gets a connection to a backend: one that is kept, a place on one that is shared, or a new one.
 
+use super::body::Incoming2;
+use super::h2::{Link, Slot};
+use super::shared::{Dial, Shared};
 use super::{Backend, BackendIo, DialError, Lease, Service};
 use crate::config::BackendProtocol;
-use crate::http::Upload;
-use hyper::client::conn::{TrySendError, http1, http2};
-use hyper::{Request, Response, body::Incoming};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use crate::http::{BoxError, Upload};
+use bytes::Bytes;
+use firstflight_http::again::{Before, Fate};
+use firstflight_http::heard::{Counted, Heard};
+use firstflight_http::idle::Idle;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::sync::Notify;
 
 /// Buffers of one connection to a backend, bytes. The head of a response must fit. What waits for a slow reader is in them.
 const BUFFER: usize = 32 * 1024;
 /// Header lines of a response.
 const HEADERS: usize = 200;
-/// A connection of HTTP/2 is asked this often whether it still works.
-const PING: Duration = Duration::from_secs(20);
 
 /// The open connections of one backend.
 #[derive(Default)]
 pub(crate) struct Pool {
-    idle: Mutex<Vec<(http1::SendRequest<Upload>, Instant)>>,
-    /// One connection of HTTP/2 has all requests.
-    shared: tokio::sync::Mutex<Option<http2::SendRequest<Upload>>>,
+    idle: Idle<Http1>,
+    shared: Arc<Shared>,
 }
 
 impl fmt::Debug for Pool {
@@ -34,76 +41,129 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// A connection that is ready for a request: the one that was used last.
-    fn take(&self, within: Duration) -> Option<http1::SendRequest<Upload>> {
-        let now = Instant::now();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut at = idle.len();
-        while at > 0 {
-            at -= 1;
-            let (sender, since) = idle.get(at)?;
-            if sender.is_closed() || now.saturating_duration_since(*since) >= within {
-                idle.remove(at);
-            } else if sender.is_ready() {
-                return Some(idle.remove(at).0);
-            }
-        }
-        None
-    }
-
-    fn put(&self, sender: http1::SendRequest<Upload>, most: usize) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() >= most && !idle.is_empty() {
-            idle.remove(0);
-        }
-        if idle.len() < most {
-            idle.push((sender, Instant::now()));
-        }
-    }
-
     /// Closes connections that nobody has used for this long.
     pub(crate) fn close_idle(&self, within: Duration) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < within);
+        self.idle.close_idle(within);
+        self.shared.close_idle(within);
+    }
+
+    /// Closes one that nobody uses. Returns false if there is none.
+    pub(super) fn close_one(&self) -> bool {
+        self.idle.close_one() || self.shared.close_one()
+    }
+
+    /// Connections of HTTP/2.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> usize {
+        self.shared.len()
     }
 }
 
-/// Sends requests to a backend.
+/// A connection of HTTP/1.
+pub(crate) struct Http1 {
+    sender: http1::SendRequest<Upload>,
+    heard: Heard,
+}
+
+impl firstflight_http::idle::Kept for Http1 {
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.sender.is_ready()
+    }
+}
+
+/// Sends a request to a backend.
 pub(crate) enum Sender {
-    Http1(http1::SendRequest<Upload>),
-    Http2(http2::SendRequest<Upload>),
+    Http1(Http1),
+    /// `None` when the request is sent.
+    Http2(Option<Slot>),
+}
+
+/// The body of a response.
+pub(crate) enum Answered {
+    Http1(Incoming),
+    Http2(Incoming2),
 }
 
 /// Why a request got no response.
 pub(crate) struct SendError {
-    /// The request, if it was not sent at all.
-    pub(crate) unsent: Option<Request<Upload>>,
-    pub(crate) error: hyper::Error,
-}
-
-impl From<TrySendError<Request<Upload>>> for SendError {
-    fn from(mut error: TrySendError<Request<Upload>>) -> Self {
-        Self { unsent: error.take_message(), error: error.into_error() }
-    }
+    /// Whether it was executed.
+    pub(crate) fate: Fate,
+    pub(crate) error: BoxError,
 }
 
 impl Sender {
     /// Sends a request.
     ///
     /// # Errors
-    /// When the connection failed.
-    pub(crate) async fn send(&mut self, request: Request<Upload>) -> Result<Response<Incoming>, SendError> {
-        Ok(match self {
-            Self::Http1(sender) => sender.try_send_request(request).await?,
-            Self::Http2(sender) => sender.try_send_request(request).await?,
-        })
+    /// When there is no response.
+    pub(crate) async fn send(&mut self, request: Request<Upload>) -> Result<Response<Answered>, SendError> {
+        match self {
+            Self::Http1(Http1 { sender, heard }) => {
+                let before = Before::now(heard);
+                let sent = sender.try_send_request(request).await;
+                sent.map(|response| response.map(Answered::Http1)).map_err(|mut error| {
+                    let unsent = error.take_message().is_some();
+                    let error = error.into_error();
+                    SendError { fate: before.fate(heard, unsent, &error), error: error.into() }
+                })
+            }
+            Self::Http2(slot) => match slot.take() {
+                Some(slot) => slot.send(request).await,
+                None => Err(SendError { fate: Fate::Answered, error: "the place was used".into() }),
+            },
+        }
     }
 
     /// Keeps the connection for further requests. It has them when it is ready, which may take a moment.
     pub(crate) fn keep(self, backend: &Backend, most: usize) {
-        let Self::Http1(sender) = self else { return };
-        if !sender.is_closed() {
-            backend.pool.put(sender, most);
+        if let Self::Http1(connection) = self {
+            backend.pool.idle.put(connection, most);
+        }
+    }
+
+    /// Waits until the connection can have another request. False if it has ended, or is one that is shared.
+    pub(crate) async fn is_ready(&mut self) -> bool {
+        match self {
+            Self::Http1(Http1 { sender, .. }) => sender.ready().await.is_ok(),
+            Self::Http2(_) => false,
+        }
+    }
+
+    /// Whether requests of several clients may share the connection.
+    pub(crate) const fn is_shared(&self) -> bool {
+        matches!(self, Self::Http2(_))
+    }
+}
+
+impl Body for Answered {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Http2(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
         }
     }
 }
@@ -115,6 +175,10 @@ pub(crate) struct Open<'a> {
     pub(crate) header: Option<&'a [u8]>,
     /// A new connection only.
     pub(crate) fresh: bool,
+    /// A connection that no other client's request shares.
+    pub(crate) alone: bool,
+    /// The request has a body.
+    pub(crate) with_body: bool,
     /// Backends at which the request failed already. They are used only if there is no other one.
     pub(crate) avoid: &'a [Arc<Backend>],
 }
@@ -124,7 +188,7 @@ pub(crate) struct Opened {
     pub(crate) sender: Sender,
     pub(crate) lease: Lease,
     /// It had requests before, so the backend may be about to close it.
-    pub(crate) reused: bool,
+    pub(crate) kept: bool,
 }
 
 impl Service {
@@ -132,7 +196,7 @@ impl Service {
     ///
     /// # Errors
     /// The last one.
-    pub(crate) async fn open(&self, how: Open<'_>) -> Result<Opened, DialError> {
+    pub(crate) async fn open(self: &Arc<Self>, how: Open<'_>) -> Result<Opened, DialError> {
         let (mut tried, mut last) = (how.avoid.to_vec(), DialError::NoBackend);
         let mut avoided = tried.len();
         for _ in 0..=self.config.retries {
@@ -142,7 +206,7 @@ impl Service {
             });
             let Some(lease) = lease else { break };
             match self.open_at(lease.backend(), how).await {
-                Ok((sender, reused)) => return Ok(Opened { sender, lease, reused }),
+                Ok((sender, kept)) => return Ok(Opened { sender, lease, kept }),
                 Err(error) => last = error,
             }
             tried.push(Arc::clone(lease.backend()));
@@ -150,51 +214,60 @@ impl Service {
         Err(last)
     }
 
-    async fn open_at(&self, backend: &Backend, how: Open<'_>) -> Result<(Sender, bool), DialError> {
-        match (self.config.protocol, how.header) {
-            (BackendProtocol::Http1, None) => {
-                let kept = (!how.fresh).then(|| backend.pool.take(self.config.pool_idle.0)).flatten();
+    async fn open_at(
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
+        how: Open<'_>,
+    ) -> Result<(Sender, bool), DialError> {
+        match self.config.protocol {
+            BackendProtocol::Http1 => {
+                let pooled = how.header.is_none() && !how.fresh;
+                let kept = pooled.then(|| backend.pool.idle.take(self.config.pool_idle.0)).flatten();
                 match kept {
-                    Some(sender) => Ok((Sender::Http1(sender), true)),
-                    None => self.http1(self.dial(backend, None).await?).await.map(|sender| (sender, false)),
+                    Some(connection) => Ok((Sender::Http1(connection), true)),
+                    None => Ok((http1(self.dial(backend, how.header).await?).await?, false)),
                 }
             }
-            (BackendProtocol::H2, None) => {
-                let mut shared = backend.pool.shared.lock().await;
-                if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed() && !how.fresh) {
-                    return Ok((Sender::Http2(sender.clone()), true));
-                }
-                let sender = http2_over(self.dial(backend, None).await?).await?;
-                *shared = Some(sender.clone());
-                Ok((Sender::Http2(sender), false))
+            BackendProtocol::H2 if how.header.is_none() && !how.alone => {
+                let (most, within) = (self.most_streams(), self.config.connect_timeout.0);
+                let dial = |dial| self.dial_shared(backend, dial);
+                let slot = backend.pool.shared.place(how.with_body, most, within, dial).await?;
+                let kept = slot.kept;
+                Ok((Sender::Http2(Some(slot)), kept))
             }
-            (protocol, Some(header)) => {
-                let io = self.dial(backend, Some(header)).await?;
-                match protocol {
-                    BackendProtocol::Http1 => self.http1(io).await.map(|sender| (sender, false)),
-                    BackendProtocol::H2 => Ok((Sender::Http2(http2_over(io).await?), false)),
-                }
+            BackendProtocol::H2 => {
+                let link = self.link(self.dial(backend, how.header).await?, Arc::default()).await?;
+                Ok((Sender::Http2(link.take()), false))
             }
         }
     }
 
-    async fn http1(&self, io: BackendIo) -> Result<Sender, DialError> {
-        let mut builder = http1::Builder::new();
-        builder.read_buf_exact_size(Some(BUFFER)).max_headers(HEADERS);
-        let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
-        tokio::spawn(connection.with_upgrades());
-        Ok(Sender::Http1(sender))
+    /// Makes a connection that requests share. It goes on if the request that began it ends.
+    fn dial_shared(self: &Arc<Self>, backend: &Arc<Backend>, dial: Dial) {
+        let (service, backend) = (Arc::clone(self), Arc::clone(backend));
+        tokio::spawn(async move {
+            let changed = backend.pool.shared.changed();
+            let making = async { service.link(service.dial(&backend, None).await?, changed).await };
+            dial.done(making.await);
+        });
+    }
+
+    fn most_streams(&self) -> usize {
+        self.config.max_streams as usize
+    }
+
+    async fn link(&self, io: BackendIo, freed: Arc<Notify>) -> Result<Arc<Link>, DialError> {
+        let (io, _) = Counted::new(io);
+        let made = Link::over(io, *self.config.stream_window.get_ref(), self.most_streams(), freed).await;
+        made.map_err(|error| io::Error::other(error).into())
     }
 }
 
-async fn http2_over(io: BackendIo) -> Result<http2::SendRequest<Upload>, DialError> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .max_send_buf_size(BUFFER)
-        .max_header_list_size(BUFFER as u32)
-        .keep_alive_interval(PING);
+async fn http1(io: BackendIo) -> Result<Sender, DialError> {
+    let mut builder = http1::Builder::new();
+    builder.read_buf_exact_size(Some(BUFFER)).max_headers(HEADERS);
+    let (io, heard) = Counted::new(io);
     let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
-    tokio::spawn(connection);
-    Ok(sender)
+    tokio::spawn(connection.with_upgrades());
+    Ok(Sender::Http1(Http1 { sender, heard }))
 }

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::config::Config;
+use std::io;
 
-fn service(settings: &str, former: Option<&Service>) -> Service {
+fn service(settings: &str, former: Option<&Service>) -> Arc<Service> {
     let text = format!(
         "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:1\"]\nmode = \"tcp\"\nservice = \"s\"\n\
          [[service]]\nname = \"s\"\n{settings}"
     );
-    Service::new(&Config::parse(&text).unwrap().services[0], former).unwrap()
+    Arc::new(Service::new(&Config::parse(&text).unwrap().services[0], former).unwrap())
 }
 
 const THREE: &str = "backend = [\"127.0.0.1:11\", \"127.0.0.1:12\", \"127.0.0.1:13\"]\n";
@@ -116,4 +117,92 @@ async fn checks_in_a_row_decide() {
     let results = [false, true, false, false, true, false, true, true];
     let changes: Vec<_> = results.into_iter().map(|good| state.checked(good, &health)).collect();
     assert_eq!(changes, [None, None, None, Some(false), None, None, None, Some(true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_checks_it_is_known_only_what_connections_told() {
+    use health::Known::{Down, Unknown, Up};
+    let service = service(&format!("{THREE}[service.passive]\nfailures = 2\npause = \"10s\"\n"), None);
+    let one = &service.backends()[0];
+    assert_eq!(service.known(one), Unknown, "nobody asked yet");
+    one.state.succeeded();
+    assert_eq!(service.known(one), Up);
+    service.failed(one);
+    assert_eq!(service.known(one), Unknown, "one failure");
+    service.failed(one);
+    assert_eq!(service.known(one), Down);
+    for backend in &service.backends()[1..] {
+        service.failed(backend);
+        service.failed(backend);
+    }
+    assert!(!service.is_available(), "all failed");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(service.known(one), Unknown, "the pause is over");
+    assert!(service.is_available());
+    one.state.succeeded();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(service.known(one), Unknown, "that was long ago");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_is_up_when_its_first_check_says_so() {
+    use health::Known::{Down, Unknown, Up};
+    let service = service(&format!("{THREE}[service.health]\nfall = 1\nrise = 1\n"), None);
+    let (one, health) = (&service.backends()[0], service.config.health.clone().unwrap());
+    one.state.succeeded();
+    assert_eq!(service.known(one), Unknown);
+    one.state.checked(true, &health);
+    assert_eq!(service.known(one), Up);
+    one.state.checked(false, &health);
+    assert_eq!(service.known(one), Down);
+}
+
+/// A dial, and what it says about the backend.
+#[tokio::test]
+async fn a_shortage_of_this_machine_is_no_failure_of_a_backend() {
+    let error = |code: nix::errno::Errno| DialError::from(io::Error::from(code));
+    use nix::errno::Errno::*;
+    for code in [EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, ENOMEM] {
+        assert!(error(code).is_own() && error(code).again().is_own(), "{code}");
+    }
+    for code in [ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, ECONNRESET, EAGAIN] {
+        assert!(!error(code).is_own(), "{code}");
+    }
+    assert!(DialError::Full.is_own());
+}
+
+/// A backend that accepts, and says nothing of TLS: every dial takes `connect_timeout`.
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_backend_share_one_dial() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca.pem");
+    let made = rcgen::generate_simple_self_signed(["app.internal".to_owned()]).unwrap();
+    std::fs::write(&ca, made.cert.pem()).unwrap();
+    let settings = format!(
+        "backend = [\"{}\"]\nprotocol = \"h2\"\nretries = 0\nconnect_timeout = \"2s\"\n\
+         [service.tls]\nname = \"app.internal\"\nca = {ca:?}\n",
+        listener.local_addr().unwrap()
+    );
+    let text = format!(
+        "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:1\"]\nmode = \"http\"\nservice = \"s\"\n\
+         [[service]]\nname = \"s\"\n{settings}"
+    );
+    let service = Arc::new(Service::new(&Config::parse(&text).unwrap().services[0], None).unwrap());
+    let begun = Instant::now();
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let service = Arc::clone(&service);
+        all.spawn(async move { service.open(Open::default()).await.err().map(|error| error.to_string()) });
+    }
+    while let Some(result) = all.join_next().await {
+        assert!(result.unwrap().unwrap().contains("no answer within"));
+    }
+    // In virtual time: not twenty times as long.
+    assert_eq!(begun.elapsed().as_secs(), 2);
+    let mut dials = 0;
+    while tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_ok() {
+        dials += 1;
+    }
+    assert_eq!(dials, 1);
 }

@@ -106,6 +106,15 @@ fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
             return at("TLS on a unix socket needs name: whose certificate is expected");
         }
     }
+    let (streams, window) = (service.max_streams, &service.stream_window);
+    if !(1..=1000).contains(&streams) {
+        return at("max_streams must be from 1 to 1000");
+    }
+    // A window of nothing stops every response, and all of them together have the window of their connection.
+    if *window.get_ref() == 0 || window.get_ref().saturating_mul(streams) > WINDOW {
+        let problem = "must be 1 or more, and with max_streams not above 2147483647 bytes (RFC 9113)";
+        return Err(Mistake::at(text, &window.span(), problem));
+    }
     if let Some(health) = &service.health {
         if health.interval.0.is_zero() || health.timeout.0.is_zero() {
             return at("the interval and the timeout of health checks must be longer than nothing");

@@ -43,6 +43,12 @@ pub struct Listener {
     pub max_connections: Option<usize>,
     /// Connections of one client (IPv4 address, IPv6 /64) at one time. Further ones are reset.
     pub max_connections_per_client: Option<usize>,
+    /// HTTP mode: requests of one client under way at one time. Further ones wait. 0: no limit.
+    #[serde(default = "max_requests_per_client")]
+    pub max_requests_per_client: usize,
+    /// HTTP mode: bytes of bodies of all HTTP/2 connections of one client that may wait for slow backends.
+    #[serde(default = "max_buffered_per_client")]
+    pub max_buffered_per_client: u64,
     /// Networks whose connections begin with a header of the PROXY protocol, version 2.
     #[serde(default)]
     pub proxy_protocol_from: Vec<IpNet>,
@@ -100,6 +106,12 @@ pub struct Listener {
 
 fn yes() -> bool {
     true
+}
+fn max_requests_per_client() -> usize {
+    256
+}
+fn max_buffered_per_client() -> u64 {
+    64 << 20
 }
 fn pending() -> u32 {
     1024

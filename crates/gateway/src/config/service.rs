@@ -47,6 +47,12 @@ pub struct Service {
     /// HTTP mode: how long they are kept.
     #[serde(default = "pool_idle")]
     pub pool_idle: Period,
+    /// HTTP/2: requests of one connection to a backend at one time. More make more connections.
+    #[serde(default = "max_streams")]
+    pub max_streams: u32,
+    /// HTTP/2: bytes of one response that may wait for its client, the window of a stream.
+    #[serde(default = "stream_window")]
+    pub stream_window: Spanned<u32>,
     /// Active checks.
     pub health: Option<Health>,
     /// Passive checks.
@@ -65,6 +71,12 @@ fn response_timeout() -> Period {
 }
 fn retries() -> u32 {
     2
+}
+fn max_streams() -> u32 {
+    32
+}
+fn stream_window() -> Spanned<u32> {
+    Spanned::new(0..0, 256 * 1024)
 }
 fn pool() -> usize {
     64

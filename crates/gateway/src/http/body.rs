@@ -3,10 +3,11 @@
 use super::BoxError;
 use bytes::Bytes;
 use firstflight_http::body::RequestBody;
+use hyper::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
@@ -102,15 +103,74 @@ impl Patience {
     }
 }
 
-/// The body of a request on its way to a backend.
-pub(crate) struct Upload(Option<Coming>);
+/// How much of a body is kept until its answer begins, bytes, so that it can be sent again if a backend did not execute it.
+const KEPT: usize = 64 * 1024;
+
+/// The body of a request. It is read once, and its beginning can be sent several times.
+#[derive(Clone)]
+pub(super) struct Source {
+    coming: Arc<Mutex<Coming>>,
+    progress: Progress,
+}
 
 struct Coming {
     body: RequestBody,
     patience: Patience,
     /// Bytes that may still come.
     left: Option<u64>,
-    progress: Progress,
+    /// What has been read. `None` if that is too much, or not needed any more.
+    kept: Option<Vec<u8>>,
+    trailers: Option<HeaderMap>,
+    ended: bool,
+    /// The upload that may read.
+    turn: u64,
+}
+
+impl Source {
+    /// This body, of at most `most` bytes.
+    pub(super) fn new(body: RequestBody, patience: Duration, most: Option<u64>, progress: Progress) -> Self {
+        let coming = Coming {
+            body,
+            patience: Patience::new(patience),
+            left: most,
+            kept: Some(Vec::new()),
+            trailers: None,
+            ended: false,
+            turn: 0,
+        };
+        Self { coming: Arc::new(Mutex::new(coming)), progress }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Coming> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to send it. An upload that began before gets nothing any more.
+    pub(super) fn begin(&self) -> Upload {
+        let mut coming = self.lock();
+        coming.turn += 1;
+        Upload(Some(Reading { source: self.clone(), turn: coming.turn, at: 0 }))
+    }
+
+    /// Whether all that was read can be sent again.
+    pub(super) fn can_begin_again(&self) -> bool {
+        self.lock().kept.is_some()
+    }
+
+    /// It will not be sent again.
+    pub(super) fn answered(&self) {
+        self.lock().kept = None;
+    }
+}
+
+/// The body of a request on its way to a backend.
+pub(crate) struct Upload(Option<Reading>);
+
+struct Reading {
+    source: Source,
+    turn: u64,
+    /// How much of what is kept has gone on.
+    at: usize,
 }
 
 impl Upload {
@@ -118,10 +178,61 @@ impl Upload {
     pub(super) const fn empty() -> Self {
         Self(None)
     }
+}
 
-    /// This body, of at most `most` bytes.
-    pub(super) fn new(body: RequestBody, patience: Duration, most: Option<u64>, progress: Progress) -> Self {
-        Self(Some(Coming { body, patience: Patience::new(patience), left: most, progress }))
+impl Coming {
+    /// The next frame from the client.
+    fn poll_next(
+        &mut self,
+        progress: &Progress,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.ended {
+            return Poll::Ready(self.trailers.clone().map(|trailers| Ok(Frame::trailers(trailers))));
+        }
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Pending if self.patience.poll_over(cx).is_ready() => {
+                return Poll::Ready(Some(Err(progress.fail(Fault::TooSlow))));
+            }
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(None) => {
+                self.ended = true;
+                progress.complete();
+                return Poll::Ready(None);
+            }
+            Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(progress.fail(Fault::Client)))),
+            Poll::Ready(Some(Ok(frame))) => frame,
+        };
+        self.patience.reset();
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                self.ended = true;
+                progress.complete();
+                // They are clean.
+                let trailers = frame.into_trailers().unwrap_or_default();
+                self.trailers = (!trailers.is_empty()).then_some(trailers);
+                return Poll::Ready(self.trailers.clone().map(|trailers| Ok(Frame::trailers(trailers))));
+            }
+        };
+        if let Some(left) = &mut self.left {
+            match left.checked_sub(data.len() as u64) {
+                Some(rest) => *left = rest,
+                None => return Poll::Ready(Some(Err(progress.fail(Fault::TooLong)))),
+            }
+        }
+        if let Some(kept) = &mut self.kept {
+            if kept.len() + data.len() <= KEPT {
+                kept.extend_from_slice(&data);
+            } else {
+                self.kept = None;
+            }
+        }
+        progress.0.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        if self.body.is_end_stream() {
+            progress.complete();
+        }
+        Poll::Ready(Some(Ok(Frame::data(data))))
     }
 }
 
@@ -133,39 +244,41 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Some(coming) = &mut self.0 else { return Poll::Ready(None) };
-        let frame = match Pin::new(&mut coming.body).poll_frame(cx) {
-            Poll::Pending if coming.patience.poll_over(cx).is_ready() => {
-                return Poll::Ready(Some(Err(coming.progress.fail(Fault::TooSlow))));
-            }
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(None) => {
-                coming.progress.complete();
-                return Poll::Ready(None);
-            }
-            Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(coming.progress.fail(Fault::Client)))),
-            Poll::Ready(Some(Ok(frame))) => frame,
-        };
-        coming.patience.reset();
-        let count = frame.data_ref().map_or(0, |data| data.len() as u64);
-        if let Some(left) = &mut coming.left {
-            match left.checked_sub(count) {
-                Some(rest) => *left = rest,
-                None => return Poll::Ready(Some(Err(coming.progress.fail(Fault::TooLong)))),
-            }
+        let Some(reading) = &mut self.0 else { return Poll::Ready(None) };
+        let mut coming = reading.source.lock();
+        if coming.turn != reading.turn {
+            return Poll::Ready(Some(Err("the request was sent again".into())));
         }
-        coming.progress.0.bytes.fetch_add(count, Ordering::Relaxed);
-        if coming.body.is_end_stream() {
-            coming.progress.complete();
+        if let Some(again) = coming.kept.as_ref().and_then(|kept| kept.get(reading.at..))
+            && !again.is_empty()
+        {
+            let again = Bytes::copy_from_slice(again);
+            reading.at += again.len();
+            return Poll::Ready(Some(Ok(Frame::data(again))));
         }
-        Poll::Ready(Some(Ok(frame)))
+        let next = coming.poll_next(&reading.source.progress, cx);
+        reading.at = coming.kept.as_ref().map_or(0, Vec::len);
+        next
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|coming| coming.body.is_end_stream())
+        self.0.as_ref().is_none_or(|reading| {
+            let coming = reading.source.lock();
+            let sent = coming.kept.as_ref().is_none_or(|kept| kept.len() == reading.at);
+            let ended = coming.ended && coming.trailers.is_none() || coming.body.is_end_stream();
+            sent && ended
+        })
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |coming| coming.body.size_hint())
+        self.0.as_ref().map_or_else(
+            || SizeHint::with_exact(0),
+            |reading| {
+                let coming = reading.source.lock();
+                let again = coming.kept.as_ref().map_or(0, |kept| kept.len().saturating_sub(reading.at));
+                let hint = coming.body.size_hint();
+                hint.exact().map_or_else(SizeHint::default, |rest| SizeHint::with_exact(rest + again as u64))
+            },
+        )
     }
 }

@@ -169,7 +169,9 @@ impl Watch {
 
     /// Ends the connection with a RST: what was sent must not look whole.
     pub(super) fn abort(&self) {
-        lock(&self.inner).io.get_ref().client().abort();
+        let mut inner = lock(&self.inner);
+        inner.io.switch();
+        inner.io.get_ref().client().abort();
     }
 
     /// Closes the connection that its server has left.

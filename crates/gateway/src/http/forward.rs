@@ -1,25 +1,29 @@
 //! One request: where it goes, when it goes, and what comes back.
 
-use super::body::{Fault, Progress, Upload};
+use super::body::{Fault, Progress, Source, Upload};
 use super::early::{self, Verdict};
-use super::reply::{Coming, Reply, patience};
+use super::reply::{After, Coming, Reply, patience};
+use super::resets::Dispatched;
 use super::{BoxError, Busy, Context, tunnel};
-use crate::backend::{Backend, DialError, Open, Opened, Service};
+use crate::backend::{Answered, Backend, DialError, Lease, Open, Opened, Service};
 use crate::config::BackendProtocol;
+use crate::limits::Place;
 use crate::log::{Entry, Event};
 use crate::site::Site;
 use crate::{metrics, proxy_header};
+use firstflight_http::again::{Again, Fate, again};
 use firstflight_http::body::RequestBody;
 use firstflight_http::conn::Left;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
-use firstflight_http::framing;
 use firstflight_http::target::{Asked, Target};
-use hyper::body::{Body, Incoming};
+use firstflight_http::{framing, login, response};
+use hyper::body::Body;
+use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, Scheme};
-use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper::{Request, Response, StatusCode, Uri, Version};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -88,7 +92,7 @@ async fn handle_seen(
     seen: Seen,
 ) -> Result<Response<Reply>, BoxError> {
     let site = context.site.load_full();
-    let busy = context.activity.begin();
+    let mut busy = context.activity.begin();
     let kind = request.headers().get(CONTENT_TYPE);
     let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let mut entry = begin(&site, &context, &request);
@@ -96,7 +100,7 @@ async fn handle_seen(
     if request.body().is_end_stream() {
         progress.complete();
     }
-    let answering = answer(request, &context, seen, site, progress.clone(), &mut entry);
+    let answering = answer(request, &context, seen, site, progress.clone(), (&mut entry, &mut busy));
     let answered = match context.is_http2 {
         true => answering.await,
         // hyper reads nothing meanwhile, so nobody else would notice.
@@ -174,9 +178,10 @@ async fn answer(
     seen: Seen,
     site: Arc<Site>,
     progress: Progress,
-    entry: &mut Entry,
+    (entry, busy): (&mut Entry, &mut Busy),
 ) -> Result<(Ask, Answer), Failure> {
     let mut ask = admit(request, context, seen, site, progress, entry)?;
+    busy.place = place(&ask, context).await?;
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
@@ -188,10 +193,11 @@ async fn answer(
         // The backend says that it is too early. Only a request that the client did not mark itself, and that has no body, is
         // sent again (RFC 8470 §5.2).
         if too_early && add_early && ask.body.is_none() && seen.can_be_confirmed {
-            let Answer { response, opened } = answer;
-            if keeps(&ask) && response.body().is_end_stream() {
-                opened.sender.keep(opened.lease.backend(), ask.service.config.pool);
-            }
+            let Answer { response, opened, keeps, login, mut dispatched } = answer;
+            dispatched.done();
+            let keeps = keeps && response.body().is_end_stream();
+            let (lease, after) = after(&ask, context, opened, keeps, login);
+            after.release(&lease);
             metrics::retried(ask.service.name(), "too-early");
             entry.early = Some("waited");
             confirmed(&ask, context).await?;
@@ -202,6 +208,23 @@ async fn answer(
         entry.backend = Some(Arc::clone(answer.opened.lease.backend()));
         ask.service.responded(entry.elapsed());
         return Ok((ask, answer));
+    }
+}
+
+/// Waits for a place among the requests of the client.
+async fn place(ask: &Ask, context: &Context) -> Result<Option<Place>, Failure> {
+    let config = &ask.site.config;
+    let most = config.max_requests_per_client;
+    if most == 0 {
+        return Ok(None);
+    }
+    let client = context.client(&ask.parts.headers, config);
+    match timeout(config.header_timeout.0, context.shared.clients.request(client, most)).await {
+        Ok(place) => Ok(place),
+        Err(_) => {
+            metrics::refused(ask.site.name(), "client-requests");
+            Err(StatusCode::SERVICE_UNAVAILABLE.into())
+        }
     }
 }
 
@@ -290,50 +313,86 @@ fn connection_header(ask: &Ask, context: &Context) -> Result<Option<Vec<u8>>, Fa
 
 /// A backend's response, with its connection.
 struct Answer {
-    response: Response<Incoming>,
+    response: Response<Answered>,
     opened: Opened,
+    /// Whether the connection may have another request, as far as this response says.
+    keeps: bool,
+    /// The connection belongs to the client, which logs in on it.
+    login: bool,
+    dispatched: Dispatched,
 }
 
-/// Whether the connection may have further requests. One with a PROXY header belongs to this client, and one that was to
-/// switch protocols did not.
-fn keeps(ask: &Ask) -> bool {
-    !ask.service.config.proxy_protocol && ask.tunnel.is_none()
+/// What becomes of a connection after a response.
+fn after(ask: &Ask, context: &Context, opened: Opened, keeps: bool, login: bool) -> (Lease, After) {
+    let Opened { sender, lease, .. } = opened;
+    // One with a PROXY header belongs to this client, and one that was to switch protocols did not.
+    let keeps = keeps && !ask.service.config.proxy_protocol && ask.tunnel.is_none();
+    let after = match (keeps, login) {
+        (false, _) => After::Close,
+        (true, false) => After::Pool(sender, ask.service.config.pool),
+        // HTTP/2 has no such logins: its requests are not in one order, and may be of many.
+        (true, true) if ask.parts.version == Version::HTTP_2 || sender.is_shared() => After::Close,
+        (true, true) => After::Client(sender, context.logins.clone()),
+    };
+    (lease, after)
 }
 
-/// Sends the request, and again if it is certain that it had no effect, or if it may have it twice.
+/// Sends the request, and again if that is allowed: see [`again`].
 async fn send(
     ask: &mut Ask,
     header: Option<&[u8]>,
     early: bool,
     context: &Context,
 ) -> Result<Answer, Failure> {
-    let mut request = Some(outgoing(ask, early, context)?);
-    let bodyless = ask.body.is_none();
-    let body = ask.body.take();
-    if let (Some(request), Some(body)) = (&mut request, body) {
-        let config = &ask.site.config;
-        *request.body_mut() = Upload::new(body, config.body_timeout.0, config.max_body, ask.progress.clone());
-    }
-    let mut fresh = ask.tunnel.is_some();
-    let mut failed_at: Vec<Arc<Backend>> = Vec::new();
-    loop {
-        let how = Open { header, fresh, avoid: &failed_at };
-        let mut opened = ask.service.open(how).await.map_err(|error| unreachable(ask, &error))?;
-        let whole = match request.take() {
-            Some(request) => request,
-            None => outgoing(ask, early, context)?,
-        };
-        ask.progress.sent();
-        let sending = opened.sender.send(whole);
-        let failed = match patiently(ask.service.config.response_timeout.0, &ask.progress, sending).await {
-            Some(Ok(response)) => {
-                opened.lease.backend().state.succeeded();
-                return Ok(Answer { response, opened });
+    let mut dispatched = context.resets.dispatched();
+    let config = &ask.site.config;
+    let source = |body| Source::new(body, config.body_timeout.0, config.max_body, ask.progress.clone());
+    let source = ask.body.take().map(source);
+    let sent = try_send(ask, header, early, context, source.as_ref()).await;
+    // Only the client gives a request up.
+    let (response, opened, mine) = sent.inspect_err(|_| dispatched.done())?;
+    let (mut parts, body) = response.into_parts();
+    match response::settle(&ask.parts.method, parts.status, parts.version, &mut parts.headers) {
+        Ok(settled) => {
+            opened.lease.backend().state.succeeded();
+            if let Some(source) = &source {
+                source.answered();
             }
+            let begins = login::request_begins(&ask.parts.headers) || login::response_begins(&parts.headers);
+            let response = Response::from_parts(parts, body);
+            Ok(Answer { response, opened, keeps: settled.keeps, login: mine || begins, dispatched })
+        }
+        Err(error) => {
+            dispatched.done();
+            tracing::debug!(backend = opened.lease.backend().label, %error, "a response is wrong");
+            failed_at(ask, &opened, "response");
+            Err(StatusCode::BAD_GATEWAY.into())
+        }
+    }
+}
+
+/// The response, its connection, and whether that is the client's own.
+async fn try_send(
+    ask: &Ask,
+    header: Option<&[u8]>,
+    early: bool,
+    context: &Context,
+    source: Option<&Source>,
+) -> Result<(Response<Answered>, Opened, bool), Failure> {
+    let mut tries = Tries::default();
+    loop {
+        let mut request = outgoing(ask, early, context)?;
+        let (mut opened, mine) = open(ask, header, context, &tries, source.is_some()).await?;
+        if let Some(source) = source {
+            *request.body_mut() = source.begin();
+        }
+        ask.progress.sent();
+        let sending = opened.sender.send(request);
+        let failed = match patiently(ask.service.config.response_timeout.0, &ask.progress, sending).await {
+            Some(Ok(response)) => return Ok((response, opened, mine)),
             Some(Err(failed)) => failed,
             None => {
-                metrics::backend_failed(opened.lease.backend(), "response-timeout");
-                ask.service.failed(opened.lease.backend());
+                failed_at(ask, &opened, "response-timeout");
                 return Err(StatusCode::GATEWAY_TIMEOUT.into());
             }
         };
@@ -345,23 +404,68 @@ async fn send(
             });
         }
         tracing::debug!(backend = opened.lease.backend().label, error = %failed.error, "a request failed");
-        let unsent = failed.unsent.is_some();
-        let repeatable = unsent || (bodyless && (was_refused(&failed.error) || is_idempotent(ask)));
-        // A kept connection may close at any moment, also at a backend that works.
-        let most = ask.service.config.retries.max(u32::from(unsent || opened.reused));
-        if !repeatable || failed_at.len() as u64 >= u64::from(most) {
-            metrics::backend_failed(opened.lease.backend(), "request");
-            ask.service.failed(opened.lease.backend());
+        let whole = source.is_none_or(Source::can_begin_again);
+        if !(whole && tries.may_go_again(failed.fate, &opened, ask)) {
+            failed_at(ask, &opened, "request");
             return Err(StatusCode::BAD_GATEWAY.into());
         }
         metrics::retried(ask.service.name(), "closed-connection");
-        if !opened.reused && !unsent {
-            metrics::backend_failed(opened.lease.backend(), "request");
-            ask.service.failed(opened.lease.backend());
+    }
+}
+
+/// A connection for the request. True if it is the client's own.
+async fn open(
+    ask: &Ask,
+    header: Option<&[u8]>,
+    context: &Context,
+    tries: &Tries,
+    with_body: bool,
+) -> Result<(Opened, bool), Failure> {
+    let fresh = ask.tunnel.is_some() || !tries.failed_at.is_empty();
+    if !fresh && let Some(opened) = context.logins.take(&ask.service).await {
+        return Ok((opened, true));
+    }
+    // Credentials of a connection never reach one that others share.
+    let alone = login::request_begins(&ask.parts.headers);
+    let how = Open { header, fresh, alone, with_body, avoid: &tries.failed_at };
+    let opened = ask.service.open(how).await.map_err(|error| unreachable(ask, &error))?;
+    Ok((opened, false))
+}
+
+/// The backend failed, and the request is not sent again.
+fn failed_at(ask: &Ask, opened: &Opened, kind: &'static str) {
+    metrics::backend_failed(opened.lease.backend(), kind);
+    ask.service.failed(opened.lease.backend());
+}
+
+/// How often a request that no backend executed may go again, at least: a backend may end several connections in a row.
+const REFUSALS: u32 = 8;
+
+/// Attempts at one request.
+#[derive(Default)]
+struct Tries {
+    /// Where it failed.
+    failed_at: Vec<Arc<Backend>>,
+    /// It may have been executed by one of them.
+    silent: bool,
+    refusals: u32,
+}
+
+impl Tries {
+    fn may_go_again(&mut self, fate: Fate, opened: &Opened, ask: &Ask) -> bool {
+        match again(fate, opened.kept, &ask.parts.method) {
+            _ if ask.tunnel.is_some() && fate != Fate::NotExecuted => return false,
+            Again::No => return false,
+            Again::Once if self.silent => return false,
+            Again::Once => self.silent = true,
+            Again::Yes if self.refusals >= ask.service.config.retries.max(REFUSALS) => return false,
+            Again::Yes => self.refusals += 1,
         }
-        request = failed.unsent;
-        failed_at.push(Arc::clone(opened.lease.backend()));
-        fresh = true;
+        let backend = opened.lease.backend();
+        if !self.failed_at.iter().any(|one| Arc::ptr_eq(one, backend)) {
+            self.failed_at.push(Arc::clone(backend));
+        }
+        true
     }
 }
 
@@ -383,28 +487,10 @@ async fn patiently<T>(most: Duration, progress: &Progress, work: impl Future<Out
 fn unreachable(ask: &Ask, error: &DialError) -> Failure {
     tracing::warn!(service = ask.service.name(), %error, "no backend was reached");
     match error {
-        DialError::NoBackend => StatusCode::SERVICE_UNAVAILABLE.into(),
+        error if error.is_own() => StatusCode::SERVICE_UNAVAILABLE.into(),
         DialError::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT.into(),
-        DialError::Io(_) | DialError::Tls(_) => StatusCode::BAD_GATEWAY.into(),
+        _ => StatusCode::BAD_GATEWAY.into(),
     }
-}
-
-/// RFC 9110 §9.2.2.
-fn is_idempotent(ask: &Ask) -> bool {
-    ask.tunnel.is_none()
-        && (ask.parts.method.is_safe() || matches!(ask.parts.method, Method::PUT | Method::DELETE))
-}
-
-/// The backend says that it has not executed it (RFC 9113 §8.7).
-fn was_refused(error: &hyper::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if let Some(h2) = cause.downcast_ref::<h2::Error>() {
-            return h2.reason() == Some(h2::Reason::REFUSED_STREAM);
-        }
-        source = cause.source();
-    }
-    false
 }
 
 /// Says how long the body is, in the form of the backend's protocol.
@@ -467,6 +553,11 @@ fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>
     Ok(request)
 }
 
+/// Whether a response asks for credentials.
+fn is_challenge(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED)
+}
+
 /// The response for the client.
 fn finish(
     ask: Ask,
@@ -475,14 +566,23 @@ fn finish(
     entry: Entry,
     busy: Busy,
 ) -> Result<Response<Reply>, BoxError> {
-    let Answer { mut response, opened } = answer;
-    let Opened { sender, lease, .. } = opened;
+    let Answer { mut response, opened, keeps, login, mut dispatched } = answer;
+    if login && ask.parts.version == Version::HTTP_2 && is_challenge(response.status()) {
+        // The client tries again with HTTP/1.1, where it can log in (RFC 9113 §7).
+        if !login::remove_challenges(response.headers_mut()) {
+            dispatched.done();
+            return Err(h2::Error::from(h2::Reason::HTTP_1_1_REQUIRED).into());
+        }
+    }
+    let (lease, after) = after(&ask, context, opened, keeps, login);
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some((_, on_client)) = ask.tunnel else {
             metrics::backend_failed(lease.backend(), "unasked-upgrade");
+            dispatched.done();
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
         };
         context.watch.switches();
+        dispatched.done();
         let protocol = fields::upgrade(response.headers());
         let on_backend = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();
@@ -496,7 +596,7 @@ fn finish(
         line.host.clone_from(&entry.host);
         line.service.clone_from(&entry.service);
         line.backend.clone_from(&entry.backend);
-        let guards = Arc::clone(&context.guards);
+        let guards = Arc::clone(&context.shared.guards);
         let limits = ask.site.config.pump(ask.site.config.tunnel_timeout.0);
         tunnel::start(on_client, on_backend, limits, tunnel::Held { lease, guards, entry: line });
         return Ok(Response::from_parts(parts, Reply::none(entry, busy)));
@@ -504,9 +604,16 @@ fn finish(
     let (mut parts, body) = response.into_parts();
     fields::strip_hop_by_hop(&mut parts.headers);
     parts.version = Version::default();
+    let reason = parts.extensions.remove::<ReasonPhrase>();
     parts.extensions.clear();
-    let sender = keeps(&ask).then_some((sender, ask.service.config.pool));
-    let coming = Coming { body, lease, sender, patience: patience(ask.site.config.body_timeout.0) };
+    // HTTP/2 has none.
+    if let Some(reason) = reason {
+        parts.extensions.insert(reason);
+    }
+    let patience = patience(ask.site.config.body_timeout.0);
+    // HTTP/1.0 knows the end of a response by the end of its connection.
+    let cut = (ask.parts.version == Version::HTTP_10).then(|| context.watch.clone());
+    let coming = Coming { body, lease, after, patience, dispatched, cut };
     Ok(Response::from_parts(parts, Reply::of_backend(coming, entry, ask.progress, busy)))
 }
 

@@ -1,12 +1,16 @@
 //! The body of a response on its way to the client, with what lasts until its end.
 
 use super::body::{Patience, Progress};
+use super::conn::Watch;
+use super::login::Logins;
+use super::resets::Dispatched;
 use super::{BoxError, Busy};
-use crate::backend::{Lease, Sender};
+use crate::backend::{Answered, Lease, Sender};
 use crate::log::Entry;
 use crate::metrics;
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use firstflight_http::fields;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use std::pin::Pin;
@@ -27,20 +31,49 @@ enum Kind {
     Backend(Box<Coming>),
 }
 
+/// What becomes of a connection when its response is complete.
+pub(super) enum After {
+    /// It ends.
+    Close,
+    /// It has the requests of all clients, and so many are kept.
+    Pool(Sender, usize),
+    /// It has those of one client.
+    Client(Sender, Logins),
+}
+
+impl After {
+    pub(super) fn release(self, lease: &Lease) {
+        match self {
+            Self::Close => {}
+            Self::Pool(sender, most) => sender.keep(lease.backend(), most),
+            Self::Client(sender, logins) => logins.put(sender, lease.backend()),
+        }
+    }
+}
+
 /// A backend's body.
 pub(super) struct Coming {
-    pub(super) body: Incoming,
+    pub(super) body: Answered,
     pub(super) lease: Lease,
-    /// The connection, and how many are kept.
-    pub(super) sender: Option<(Sender, usize)>,
+    pub(super) after: After,
     pub(super) patience: Patience,
+    pub(super) dispatched: Dispatched,
+    /// The client's connection, which must not end in order if the body does not.
+    pub(super) cut: Option<Watch>,
 }
 
 impl Coming {
     /// The body is complete, so the connection can have another request.
     fn finish(&mut self) {
-        if let Some((sender, most)) = self.sender.take() {
-            sender.keep(self.lease.backend(), most);
+        self.dispatched.done();
+        std::mem::replace(&mut self.after, After::Close).release(&self.lease);
+    }
+
+    /// The body ends before its end.
+    fn fail(&mut self) {
+        self.dispatched.done();
+        if let Some(watch) = &self.cut {
+            watch.abort();
         }
     }
 }
@@ -112,6 +145,7 @@ impl Body for Reply {
                 Poll::Pending => {
                     std::task::ready!(coming.patience.poll_over(cx));
                     metrics::backend_failed(coming.lease.backend(), "body-timeout");
+                    coming.fail();
                     this.entry.end = Some("body-timeout");
                     return Poll::Ready(Some(Err("the backend paused for too long".into())));
                 }
@@ -122,11 +156,20 @@ impl Body for Reply {
                 }
                 Poll::Ready(Some(Err(error))) => {
                     metrics::backend_failed(coming.lease.backend(), "body");
+                    coming.fail();
                     this.entry.end = Some("backend-error");
-                    return Poll::Ready(Some(Err(error.into())));
+                    // The backend's code of HTTP/2 is not for the client: NO_ERROR could be taken for the end.
+                    return Poll::Ready(Some(Err(error.to_string().into())));
                 }
                 Poll::Ready(Some(Ok(frame))) => {
                     coming.patience.reset();
+                    let frame = match frame.into_trailers() {
+                        Ok(mut trailers) => {
+                            fields::clean_trailers(&mut trailers);
+                            Frame::trailers(trailers)
+                        }
+                        Err(frame) => frame,
+                    };
                     if coming.body.is_end_stream() {
                         coming.finish();
                     }

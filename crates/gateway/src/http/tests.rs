@@ -4,7 +4,9 @@
 mod clients;
 mod early;
 mod h2;
+mod limits;
 mod plain;
+mod retries;
 
 use crate::testing::{Place, accepted, backend};
 use std::net::SocketAddr;

@@ -64,31 +64,6 @@ async fn connections_to_backends_are_kept_and_a_closed_one_costs_no_request() {
 }
 
 #[tokio::test]
-async fn a_get_whose_backend_dies_is_sent_again_and_a_post_is_not() {
-    let (mut client, backend, _place) = pair("", "").await;
-    send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    for _ in 0..2 {
-        let mut far = backend.accept().await;
-        head(&mut far).await;
-    }
-    let mut far = backend.accept().await;
-    head(&mut far).await;
-    send(&mut far, OK).await;
-    assert!(head(&mut client).await.contains("200 ok"));
-
-    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx";
-    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    for (service, request) in [("", post), ("retries = 0", get)] {
-        let (mut client, backend, _place) = pair("", service).await;
-        send(&mut client, request).await;
-        head(&mut backend.accept().await).await;
-        assert!(head(&mut client).await.contains(" 502 "), "{request}");
-        let next = tokio::time::timeout(Duration::from_millis(100), backend.accept()).await;
-        assert!(next.is_err(), "it was sent again: {request}");
-    }
-}
-
-#[tokio::test]
 async fn a_request_with_two_lengths_is_refused_and_ends_its_connection() {
     for lengths in [
         "Content-Length: 40\r\nTransfer-Encoding: chunked",
