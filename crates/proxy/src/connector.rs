@@ -15,8 +15,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
 /// A connection to a server. It is closed when it is dropped.
@@ -24,6 +24,8 @@ pub(crate) struct Link {
     pub server: Authority,
     sender: SendRequest<Upload>,
     heard: Heard,
+    /// Why it was not connected. hyper may ask a stream that has failed once more, and tells the last error only.
+    failed: Arc<Mutex<Option<Failure>>>,
     driver: AbortHandle,
     /// It had a request before.
     pub is_kept: bool,
@@ -63,6 +65,8 @@ impl Link {
         is_connected: &Arc<AtomicBool>,
     ) -> Result<Self, Told> {
         let (connects, to, told) = (Arc::clone(shared), server.clone(), Arc::clone(is_connected));
+        let failed = Arc::<Mutex<Option<Failure>>>::default();
+        let fails = Arc::clone(&failed);
         let lazy = LazyStream::new(move |first: Vec<u8>| async move {
             let connecting = async {
                 let place = Place::find(&connects, &to, Protocol::Http).await?;
@@ -70,20 +74,23 @@ impl Link {
                 told.store(true, Ordering::Relaxed);
                 Ok(stream)
             };
-            connecting.await.map_err(|failure: Failure| io::Error::other(failure))
+            connecting.await.map_err(|failure: Failure| {
+                *fails.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                io::Error::other("not connected")
+            })
         });
         let (io, heard) = Counted::new(ReadsOn::new(lazy));
         let mut builder = Builder::new();
         builder.max_buf_size(shared.limits.head.max(8192)).max_headers(shared.limits.fields);
         let (sender, connection) =
-            builder.handshake(TokioIo::new(io)).await.map_err(|error| failure(&error))?;
+            builder.handshake(TokioIo::new(io)).await.map_err(|error| no_response(&error))?;
         let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a server's connection has ended");
             }
         });
         let (server, driver) = (server.clone(), driver.abort_handle());
-        Ok(Self { server, sender, heard, driver, is_kept: false, is_owned: false })
+        Ok(Self { server, sender, heard, failed, driver, is_kept: false, is_owned: false })
     }
 
     /// Sends a request.
@@ -92,24 +99,20 @@ impl Link {
         self.sender.try_send_request(request).await.map_err(|mut error| {
             let unsent = error.take_message().is_some();
             let error = error.into_error();
-            Unanswered { fate: before.fate(&self.heard, unsent, &error), told: failure(&error) }
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let told = failed.map_or_else(|| no_response(&error), |failure| Told::of(&failure));
+            Unanswered { fate: before.fate(&self.heard, unsent, &error), told }
         })
     }
 }
 
-/// Why a request got no response.
-fn failure(error: &(dyn std::error::Error + 'static)) -> Told {
-    let mut cause = Some(error);
-    let mut last = error.to_string();
-    while let Some(error) = cause {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if let Some(failure) = inner.and_then(|inner| inner.downcast_ref::<Failure>()) {
-            return Told::of(failure);
-        }
-        last = error.to_string();
-        cause = error.source();
+/// Why a request got no response: the innermost cause.
+fn no_response(error: &hyper::Error) -> Told {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(cause) = last.source() {
+        last = cause;
     }
-    Told::of(&Failure::Response(last))
+    Told::of(&Failure::Response(last.to_string()))
 }
 
 /// What a client is told of a failure.

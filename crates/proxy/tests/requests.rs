@@ -113,6 +113,10 @@ fn failures_of_http_are_told_as_what_they_are() {
                 "{server}: {said}"
             );
         }
+        for _ in 0..20 {
+            let said = world.ask(&get("169.254.169.254:80")).await;
+            assert!(said.starts_with("HTTP/1.1 403 "), "{said}");
+        }
         let (at, mut came) = origin(PUBLIC, "nonsense\r\n\r\n").await;
         let said = world.ask(&get(at)).await;
         assert!(said.starts_with("HTTP/1.1 502 ") && said.contains("http_response_incomplete"), "{said}");
