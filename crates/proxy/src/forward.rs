@@ -232,7 +232,8 @@ impl Forwarder {
         if let Some(reason) = reason {
             head.extensions.insert(reason);
         }
-        let home = settled.keeps.then(|| if link.is_owned { &visitor.owned } else { &self.pool }).cloned();
+        let home = if link.is_owned { &visitor.owned } else { &self.pool };
+        let home = settled.keeps.then(|| home.clone());
         let limits = &self.shared.limits;
         let body = Passing::new(body, limits.idle_timeout);
         let body = Download::new(body, link, home, &visitor.conn, limits.half_closed_timeout);
