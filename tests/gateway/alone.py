@@ -2,6 +2,7 @@
 
 import firstflight
 import h2spec
+import harm
 import kills
 import reloads
 import smuggling
@@ -26,6 +27,7 @@ CHECKS = tuple(
         ("backends are killed under load", kills),
         ("the gateway is reloaded and replaced under load", reloads),
         ("ambiguous requests", smuggling),
+        ("clients that misbehave", harm),
         ("h2spec", h2spec),
     )
 )
