@@ -413,8 +413,8 @@ fn finish(
         line.service.clone_from(&entry.service);
         line.backend.clone_from(&entry.backend);
         let guards = Arc::clone(&context.shared.guards);
-        let idle = ask.site.config.tunnel_timeout.0;
-        tunnel::start(on_client, on_backend, idle, tunnel::Held { lease, guards, entry: line });
+        let limits = ask.site.config.pump(ask.site.config.tunnel_timeout.0);
+        tunnel::start(on_client, on_backend, limits, tunnel::Held { lease, guards, entry: line });
         return Ok(Response::from_parts(parts, Reply::none(entry, busy)));
     }
     let (mut parts, body) = response.into_parts();
