@@ -9,15 +9,15 @@ use crate::backend::{Answered, Backend, DialError, Lease, Open, Opened, Service}
 use crate::config::BackendProtocol;
 use crate::limits::Place;
 use crate::log::{Entry, Event};
+use crate::metrics;
 use crate::site::Site;
-use crate::{metrics, proxy_header};
 use firstflight_http::again::{Again, Fate, again};
 use firstflight_http::body::RequestBody;
 use firstflight_http::conn::Left;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
 use firstflight_http::target::{Asked, Target};
-use firstflight_http::{framing, login, response};
+use firstflight_http::{framing, login, proxy_header, response};
 use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
