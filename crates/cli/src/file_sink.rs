@@ -1,7 +1,7 @@
 //! Writes a body to a file.
 
-use crate::file_body::PIECE;
 use bytes::BytesMut;
+use firstflight_http::directory::PIECE;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

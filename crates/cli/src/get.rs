@@ -421,7 +421,7 @@ impl Args {
             }
         }
         if let Some(path) = &self.upload {
-            let open = crate::file_body::FileBody::open(path);
+            let open = firstflight_http::directory::FileBody::open(path);
             open.await.map_err(|error| GetError::Upload(path.clone(), error))?;
         }
         Ok(())

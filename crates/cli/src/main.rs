@@ -15,7 +15,6 @@ mod dns;
 mod doctor;
 mod error;
 mod explain;
-mod file_body;
 mod file_sink;
 #[cfg(feature = "gateway")]
 mod gateway;

@@ -4,11 +4,11 @@ mod answer;
 mod body;
 mod by_system;
 mod certificates;
+mod connections;
 mod counters;
 pub(crate) mod early;
 mod error;
 mod fast_open;
-pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod metrics;
 mod names;
@@ -21,24 +21,23 @@ mod seal;
 #[cfg(feature = "tls")]
 mod tls;
 
+#[cfg(test)]
+pub(crate) use connections::io;
+pub(crate) use connections::{Site, serve};
 pub use error::ServeError;
 
 use crate::at::At;
-use crate::conn::Conn;
 use crate::error::Error;
 use crate::network::{Capture, Network};
-use crate::observed::observe;
 use crate::stop::Stop;
 use clap::ArgGroup;
+use connections::accept;
 use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
-use firstflight::{Config, Endpoint, ListenConfig, Listener, Sharding, SharedStore, Stream, Workers};
+use firstflight::{Config, Endpoint, ListenConfig, Sharding, SharedStore, Workers};
 use firstflight_dns::service::FrontHandle;
+use firstflight_http::directory::{Files, RootError};
 use firstflight_redis::RedisStore;
-use futures_util::FutureExt;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -101,9 +100,13 @@ pub struct Args {
     /// TCP port of the engine to listen on [default: 80, with --udp its port]
     #[arg(long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Directory to serve
+    /// Directory to serve: GET and HEAD, index.html for a directory, parts of files (Range), ETag and Last-Modified. There
+    /// are no listings, and links that lead out of it are refused
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
+    /// Serve names that begin with a dot, as .git or .env, too. Without it only /.well-known/ is
+    #[arg(long)]
+    hidden: bool,
     #[command(flatten)]
     fast_open: FastOpen,
     #[command(flatten)]
@@ -153,8 +156,6 @@ fn busy_poll(text: &str) -> Result<Duration, &'static str> {
     window.filter(sensible).ok_or("write a time between 1us and 1s, as 50us")
 }
 
-/// A connection is closed if its client sends no complete request head within this time.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests under way may take after a signal, and then again the ends of their connections. Together this
 /// is less than the ten seconds after which service managers kill a process.
 const GRACE: Duration = Duration::from_secs(5);
@@ -190,7 +191,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
-    let files = Arc::new(files::Files::new(files::root(&args.root).await?.into()));
+    let files = Arc::new(files(&args).await?);
     let mut signals = Stop::new()?;
     // Bind before creating the device, so that an address in use does not leave a device behind.
     let metrics = match args.metrics {
@@ -286,6 +287,15 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     log.counters(&endpoint.counters(), endpoint.connections());
     capture.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The directory to serve.
+async fn files(args: &Args) -> Result<Files, ServeError> {
+    let files = Files::below(&args.root).await.map_err(|error| match error {
+        RootError::Unreadable(error) => ServeError::Root(args.root.clone(), error),
+        RootError::NotDirectory => ServeError::RootNotDirectory(args.root.clone()),
+    });
+    Ok(files?.hidden(args.hidden))
 }
 
 /// Starts the engines, and connects to the shared store if there is one.
@@ -415,76 +425,6 @@ impl Args {
         let (first_start, per_site) = (self.certificates.is_first_start(), self.certificates.is_per_site());
         self.seal.prepare(port, seal::Memory { first_start, per_site })
     }
-}
-
-/// What every connection needs.
-#[derive(Clone)]
-pub struct Site {
-    pub(crate) files: Arc<files::Files>,
-    pub(crate) early_unsafe: early::EarlyUnsafe,
-    /// How long a client may take for each full segment of a request's body; `None` is no limit.
-    pub(crate) body_timeout: Option<Duration>,
-    pub(crate) log: log::Log,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<firstflight_tls::Acceptor>,
-}
-
-/// Accepts connections until `stopping` closes, and then those that wait.
-async fn accept(
-    listener: Listener,
-    site: Site,
-    graceful: Arc<GracefulShutdown>,
-    mut stopping: watch::Receiver<()>,
-) {
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok(stream) => serve(stream, site.clone(), &graceful),
-                // The engine has stopped because its device failed. The trace says why.
-                Err(_) => return,
-            },
-            _ = stopping.changed() => break,
-        }
-    }
-    while let Some(Ok(stream)) = listener.accept().now_or_never() {
-        serve(stream, site.clone(), &graceful);
-    }
-}
-
-pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
-    let peer = stream.peer_addr();
-    #[cfg(feature = "tls")]
-    let log = site.log;
-    #[cfg(feature = "tls")]
-    let stream = match &site.tls {
-        Some(acceptor) => Conn::tls(stream, acceptor.clone()),
-        None => stream.into(),
-    };
-    #[cfg(not(feature = "tls"))]
-    let stream = Conn::from(stream);
-    let (stream, watch) = observe(stream);
-    #[cfg(feature = "tls")]
-    let seen = watch.clone();
-    let service = service_fn(move |request| answer::answer(site.clone(), request, peer, watch.clone()));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(readers::HTTP_BUFFER)
-        // A client may close its sending direction after its request and still read the response.
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = graceful.watch(connection);
-    tokio::spawn(async move {
-        let ended = connection.await;
-        #[cfg(feature = "tls")]
-        if let Some(seal) = seen.look(Conn::stopped) {
-            log.stopped(peer, seal);
-        }
-        if let Err(error) = ended {
-            // Connections end often. The log says what the client requested.
-            tracing::debug!(%peer, %error, "connection ended");
-        }
-    });
 }
 
 #[cfg(test)]

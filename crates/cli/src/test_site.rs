@@ -4,13 +4,15 @@
 
 use crate::conn::Conn;
 use crate::network::engine_config;
-use crate::observed::{Observed, Watch, observe};
+use crate::observed::{Observed, Served, observe};
 use crate::serve::early::EarlyUnsafe;
-use crate::serve::{Site, log, serve};
+use crate::serve::{Site, io, log, serve};
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Reason, Scheme};
 use firstflight::link::path::Verdict;
 use firstflight::link::{PathConfig, real_time_pair};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use firstflight_http::conn::ServerIo;
+use firstflight_http::directory::Files;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -74,9 +76,9 @@ impl TestSite {
     }
 
     /// A connection that begins with `request`: the client's end, and the server's end with its watch.
-    pub async fn early(&self, request: &[u8]) -> (Stream, Observed<Conn>, Watch<Conn>) {
+    pub async fn early(&self, request: &[u8]) -> (Stream, Observed<ServerIo<Conn>>, Served) {
         let (ours, theirs) = self.connect(FirstFlight::safely_replayable(request)).await;
-        let (observed, watch) = observe(Conn::from(theirs));
+        let (observed, watch) = observe(io(Conn::from(theirs)));
         (ours, observed, watch)
     }
 
@@ -87,10 +89,9 @@ impl TestSite {
 
     /// Serves the next `count` connections.
     pub async fn serve(&self, count: usize, early_unsafe: EarlyUnsafe) {
-        let root = crate::serve::files::root(&std::env::temp_dir()).await.unwrap();
         let log = log::Log::new(true, true);
         let site = Site {
-            files: Arc::new(crate::serve::files::Files::new(root.into())),
+            files: Arc::new(Files::below(&std::env::temp_dir()).await.unwrap()),
             early_unsafe,
             body_timeout: self.body_timeout,
             log,

@@ -6,6 +6,7 @@ mod engine;
 pub(crate) use engine::at_present;
 pub(crate) use engine::{EngineStream, connect, first_data};
 
+use crate::lingering::Lingering;
 use firstflight_credential::Outcome;
 use firstflight_stack::ConnectionInfo;
 use std::future::poll_fn;
@@ -115,6 +116,28 @@ impl Stream {
     #[must_use]
     pub const fn times(&self) -> Option<crate::client::ConnectTimes> {
         self.times
+    }
+
+    /// A server's stream that closes in stages, so that its client gets the whole last response although it still sends.
+    /// Use it wherever a server may answer before it has read everything: a request that is too large, or refused.
+    ///
+    /// ```no_run
+    /// # async fn serve() -> std::io::Result<()> {
+    /// use tokio::io::AsyncWriteExt;
+    /// let server = firstflight::Server::bind("0.0.0.0:8080").await?;
+    /// loop {
+    ///     let mut stream = server.accept().await?.lingering();
+    ///     tokio::spawn(async move {
+    ///         stream.write_all(b"HTTP/1.1 405 Method Not Allowed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await?;
+    ///         // Returns when the client has closed, too, or after five seconds in which it sends nothing.
+    ///         stream.shutdown().await
+    ///     });
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn lingering(self) -> Lingering<Self> {
+        Lingering::new(self)
     }
 
     /// How its segments travel.

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// How long a connection that is to end may take for it, where nothing else says so.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -158,10 +158,22 @@ pub(crate) async fn serve(
         }
         _ if tls => false,
         // Without TLS it is the client's first bytes that tell.
-        _ => match fresh.speaks_http2().await {
-            Some(speaks) => speaks,
-            None => return,
-        },
+        _ => {
+            let mut draining = draining.clone();
+            let last_call = async {
+                drained(&mut draining).await;
+                sleep(LAST_CALL).await;
+            };
+            let speaks = tokio::select! {
+                speaks = fresh.speaks_http2() => speaks,
+                () = sleep(now.config.idle()) => None,
+                () = last_call => None,
+            };
+            match speaks {
+                Some(speaks) => speaks,
+                None => return,
+            }
+        }
     };
     let (io, watch) = fresh.share();
     let (site, activity) = (Arc::clone(site), Activity::new());

@@ -54,6 +54,8 @@ pub struct ServerIo<S> {
     stalled: Option<Pin<Box<Sleep>>>,
     /// Bytes at the beginning of the connection that may be read only by themselves.
     apart: u64,
+    /// Closes at once between requests.
+    is_quick: bool,
     left: Option<Left>,
 }
 
@@ -62,13 +64,33 @@ impl<S> ServerIo<S> {
     pub fn new(stream: S, limits: Limits, times: Times) -> Self {
         let (io, framing) = (Lingering::new(stream), Framing::new(limits));
         let (head, stalled) = (None, None);
-        Self { io, framing, times, head, has_begun: false, has_served: false, stalled, apart: 0, left: None }
+        Self {
+            io,
+            framing,
+            times,
+            head,
+            has_begun: false,
+            has_served: false,
+            stalled,
+            apart: 0,
+            is_quick: false,
+            left: None,
+        }
     }
 
     /// Never reads the first `count` bytes together with others, so that it is clear which requests are among them.
     #[must_use]
     pub const fn apart(mut self, count: u64) -> Self {
         self.apart = count;
+        self
+    }
+
+    /// Closes at once, and not in stages, between requests: when the last one was read whole and nothing of another one is
+    /// there. A response could be lost only to a client that sends requests without waiting for responses. Then a server
+    /// that stops need not wait until idle clients close.
+    #[must_use]
+    pub const fn quick(mut self) -> Self {
+        self.is_quick = true;
         self
     }
 
@@ -308,6 +330,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ServerIo<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.is_quick && this.io.is_open() && this.framing.is_between() {
+            let more_comes = matches!(this.poll_more(cx), Poll::Ready(Ok(1..)));
+            if !more_comes {
+                this.io.stop();
+            }
+        }
         let result = Pin::new(&mut this.io).poll_shutdown(cx);
         if this.io.is_lingering() {
             // It has bounds of its own. The client has taken everything that the system would take.

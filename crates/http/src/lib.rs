@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`conn`] | a connection as hyper gets it: framing, times, and a close in stages |
+//! | [`directory`] | the files of a directory |
 //! | [`fields`] | fields of one hop, trailers, cookies (RFC 9110 §7.6.1) |
 //! | [`framing`] | a reader of requests that leads hyper (RFC 9112) |
 //! | [`forwarded`] | fields about the client (RFC 7239) |
@@ -23,6 +24,7 @@
 pub mod again;
 pub mod body;
 pub mod conn;
+pub mod directory;
 pub mod fields;
 pub mod forwarded;
 pub mod framing;

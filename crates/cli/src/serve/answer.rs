@@ -2,20 +2,25 @@
 
 use super::Site;
 use super::body::{Content, LoggedBody};
-use super::files::Files;
 use super::log::Entry;
 use super::request_body::{BodyError, RequestBody};
 use crate::conn::Conn;
 use crate::digest::Sum;
-use crate::observed::Watch;
+use crate::observed::Served;
+use firstflight_http::directory::Files;
+use firstflight_http::framing::refusal;
+use firstflight_http::target::{Asked, Target};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
 
 /// Why there is no answer: the client ended the connection.
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The answer of `site` to `request`. If it fails, the log line says that there was no answer.
 ///
@@ -25,58 +30,86 @@ pub async fn answer(
     site: Site,
     request: Request<Incoming>,
     peer: SocketAddr,
-    watch: Watch<Conn>,
+    watch: Served,
 ) -> Result<Response<LoggedBody>, BoxError> {
     let entry = site.log.begin(peer, watch.clone(), &request);
-    if names_another(&request, &watch) {
+    let (parts, body) = request.into_parts();
+    if let Some(status) = refused(&parts) {
+        return Ok(last(status, entry));
+    }
+    if names_another(&parts, &watch) {
         return Ok(brief(StatusCode::MISDIRECTED_REQUEST, entry));
     }
-    if !site.early_unsafe.admits(request.method(), &watch).await? {
+    if !site.early_unsafe.admits(&parts.method, &watch).await? {
         return Ok(brief(StatusCode::TOO_EARLY, entry));
     }
-    let (status, kind, content) = match (request.method(), request.uri().path()) {
+    match (&parts.method, parts.uri.path()) {
         (&Method::POST, "/echo") => {
-            let body = RequestBody::new(request.into_body(), site.body_timeout);
-            (StatusCode::OK, "application/octet-stream", Content::Echo(body))
-        }
-        (&Method::PUT, "/sink") => {
-            match swallow(RequestBody::new(request.into_body(), site.body_timeout)).await {
-                Ok(text) => (StatusCode::OK, "application/json", Content::Text(text)),
-                Err(BodyError::TooSlow) => return Ok(too_slow(entry)),
-                Err(broken) => return Err(broken.into()),
+            let mut body = RequestBody::new(body, site.body_timeout);
+            // hyper says "100 Continue" when the body is asked for, but not behind the head of the response.
+            if parts.headers.contains_key(EXPECT)
+                && let Err(error) = body.begin().await
+            {
+                return broken(error, entry);
             }
+            Ok(respond(StatusCode::OK, "application/octet-stream", Content::Echo(body), entry))
         }
-        (&Method::GET | &Method::HEAD, path) => {
-            return Ok(file(&site.files, path, request.method(), entry).await);
-        }
-        (_, path) => return Ok(wrong_method(path, entry)),
-    };
-    Ok(respond(status, kind, content, entry))
+        (&Method::PUT, "/sink") => match swallow(RequestBody::new(body, site.body_timeout)).await {
+            Ok(text) => Ok(respond(StatusCode::OK, "application/json", Content::Text(text), entry)),
+            Err(error) => broken(error, entry),
+        },
+        (&Method::GET | &Method::HEAD, _) => Ok(file(&site.files, &parts, entry).await),
+        (_, path) => Ok(wrong_method(path, entry)),
+    }
+}
+
+/// The status for a request that is not answered: its head was malformed, it is for no host, or it expects what nobody
+/// does.
+fn refused(parts: &Parts) -> Option<StatusCode> {
+    if let Some(status) = refusal(parts).or_else(|| Target::of(parts, Asked::Clear).err()) {
+        return Some(status);
+    }
+    // RFC 9110 §10.1.1.
+    let mut expected = parts.headers.get_all(EXPECT).iter();
+    let another = expected.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    (another && parts.version == Version::HTTP_11).then_some(StatusCode::EXPECTATION_FAILED)
+}
+
+/// The response to a request whose body did not come whole.
+///
+/// # Errors
+/// When the client has gone.
+fn broken(error: BodyError<hyper::Error>, entry: Entry) -> Result<Response<LoggedBody>, BoxError> {
+    match error {
+        // RFC 9110 §15.5.9.
+        BodyError::TooSlow => Ok(last(StatusCode::REQUEST_TIMEOUT, entry)),
+        BodyError::Broken(error) if is_malformed(&error) => Ok(last(StatusCode::BAD_REQUEST, entry)),
+        error @ BodyError::Broken(_) => Err(error.into()),
+    }
+}
+
+/// Whether the framing of a body cannot be read.
+fn is_malformed(error: &hyper::Error) -> bool {
+    let of = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    of.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
 }
 
 /// Whether a request on a connection that began with a sealed flight names another server than the flight did
 /// (`docs/spec/sealed.md` 6.8).
-fn names_another<B>(request: &Request<B>, watch: &Watch<Conn>) -> bool {
-    let Some(name) = watch.look(Conn::sealed_name) else { return false };
-    let field = request.headers().get(HOST).map(|value| value.to_str().unwrap_or_default());
-    let named = request.uri().host().or(field);
+fn names_another(request: &Parts, watch: &Served) -> bool {
+    let Some(name) = watch.conn(Conn::sealed_name) else { return false };
+    let field = request.headers.get(HOST).map(|value| value.to_str().unwrap_or_default());
+    let named = request.uri.host().or(field);
     let Some(named) = named else { return false };
     let port = |(_, port): &(&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
     let host = named.rsplit_once(':').filter(port).map_or(named, |(host, _)| host);
     !host.trim_end_matches('.').eq_ignore_ascii_case(&name)
 }
 
-async fn file(files: &Files, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {
-    let (status, kind, content) = match files.open(path).await {
-        Ok((body, kind)) => (StatusCode::OK, kind, Content::File(body)),
-        Err(status) => (status, "text/plain; charset=utf-8", reason(status)),
-    };
-    let mut response = respond(status, kind, content, entry);
-    if *method == Method::HEAD {
-        // Keep the length of the body that a GET would return (RFC 9110 §9.3.2).
-        response.body_mut().empty();
-    }
-    response
+async fn file(files: &Files, request: &Parts, mut entry: Entry) -> Response<LoggedBody> {
+    let response = files.respond(&request.method, &request.uri, &request.headers).await;
+    entry.answered(response.status());
+    response.map(|body| LoggedBody::new(Content::File(body), entry))
 }
 
 fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
@@ -90,9 +123,9 @@ fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
     response
 }
 
-/// Status 408, after which the server should close the connection (RFC 9110 §15.5.9).
-fn too_slow(entry: Entry) -> Response<LoggedBody> {
-    let mut response = brief(StatusCode::REQUEST_TIMEOUT, entry);
+/// A response that contains only the status, after which the connection closes.
+fn last(status: StatusCode, entry: Entry) -> Response<LoggedBody> {
+    let mut response = brief(status, entry);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -2,20 +2,20 @@
 
 use super::log::Entry;
 use super::request_body::RequestBody;
-use crate::file_body::FileBody;
 use bytes::Bytes;
+use firstflight_http::directory::FilesBody;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// The content of a response body.
 pub enum Content {
-    /// Nothing.
+    /// Nothing more.
     Empty,
     /// A short text.
     Text(String),
-    /// A file.
-    File(FileBody),
+    /// What the directory answers.
+    File(FilesBody),
     /// The request's own body.
     Echo(RequestBody<Incoming>),
 }
@@ -30,11 +30,6 @@ impl LoggedBody {
     /// `content` as the answer to the request of `entry`.
     pub fn new(content: Content, entry: Entry) -> Self {
         Self { content, entry }
-    }
-
-    /// Removes the content.
-    pub fn empty(&mut self) {
-        self.content = Content::Empty;
     }
 }
 

@@ -41,7 +41,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     #[cfg(not(feature = "tls"))]
     let sealed = Vec::new();
     let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
-    let files = Arc::new(files::Files::new(files::root(&args.root).await?.into()));
+    let files = Arc::new(files(&args).await?);
     let mut signals = Stop::new()?;
     let metrics = match args.metrics {
         Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),

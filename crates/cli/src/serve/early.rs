@@ -1,7 +1,7 @@
 //! Requests that arrived before the client's address was proved: "early data" (RFC 8470).
 
 use crate::conn::Conn;
-use crate::observed::Watch;
+use crate::observed::Served;
 use hyper::Method;
 use std::io;
 
@@ -26,9 +26,9 @@ impl EarlyUnsafe {
     ///
     /// # Errors
     /// When the connection ends while the request waits.
-    pub async fn admits(self, method: &Method, watch: &Watch<Conn>) -> io::Result<bool> {
+    pub async fn admits(self, method: &Method, watch: &Served) -> io::Result<bool> {
         // Safe methods: RFC 9110 §9.2.1 has the same four as hyper.
-        if method.is_safe() || !watch.look(Conn::is_early) {
+        if method.is_safe() || !watch.conn(Conn::is_early) {
             return Ok(true);
         }
         match self {

@@ -2,9 +2,10 @@
 
 use super::{counters, names};
 use crate::conn::Conn;
-use crate::observed::Watch;
+use crate::observed::Served;
 use crate::output;
 use firstflight::{Counters, StoreCounters, Stream, Way};
+use firstflight_http::text::Safe;
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use std::fmt;
@@ -156,7 +157,7 @@ impl Log {
     }
 
     /// Starts the entry of a request.
-    pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Conn>, request: &Request<B>) -> Entry {
+    pub fn begin<B>(self, peer: SocketAddr, watch: Served, request: &Request<B>) -> Entry {
         let line = || UnderWay {
             log: self,
             peer,
@@ -222,7 +223,7 @@ pub struct Entry(Option<UnderWay>);
 struct UnderWay {
     log: Log,
     peer: SocketAddr,
-    watch: Watch<Conn>,
+    watch: Served,
     method: Method,
     path: String,
     status: Option<StatusCode>,
@@ -249,7 +250,7 @@ impl Entry {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let outcome = self.watch.outcome();
-        let (seal, seal_reason) = self.watch.look(Conn::seal).unzip();
+        let (seal, seal_reason) = self.watch.conn(Conn::seal).unzip();
         let line = Line {
             peer: self.peer,
             method: self.method.as_str(),
@@ -258,7 +259,7 @@ impl Drop for UnderWay {
             bytes: self.bytes,
             outcome: outcome.as_str(),
             reason: outcome.reason().map(|reason| reason.as_str()),
-            early_bytes: self.watch.look(Conn::early_bytes),
+            early_bytes: self.watch.conn(Conn::early_bytes),
             seal,
             seal_reason,
             duration_ms: output::millis(self.began.elapsed()),
@@ -273,7 +274,7 @@ impl Drop for UnderWay {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} ", self.peer, self.method, self.path)?;
+        write!(f, "{} {} {} ", self.peer, Safe(Some(self.method)), Safe(Some(self.path)))?;
         match self.status {
             Some(status) => write!(f, "{status}")?,
             None => f.write_str("no answer")?,

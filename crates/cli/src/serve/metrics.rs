@@ -2,12 +2,15 @@
 
 use crate::error::Error;
 use bytes::Bytes;
+use firstflight_http::conn::{ServerIo, Times};
+use firstflight_http::framing::{Limits, refusal};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,8 +21,11 @@ use tokio::task::JoinSet;
 
 /// Maximum number of scrapes at the same time. Further ones wait.
 const SCRAPES: usize = 16;
-/// A connection is closed if its scraper sends no complete request head within this time.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limits of a request's head.
+const LIMITS: Limits = Limits { bytes: 16 * 1024, fields: 100 };
+/// A scraper that sends no complete request head, or takes nothing of the response, within this time is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TIMES: Times = Times { head: PATIENCE, idle: Some(PATIENCE), stall: Some(PATIENCE) };
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -81,13 +87,14 @@ impl Source {
 }
 
 async fn answer(stream: TcpStream, source: Arc<Source>) {
+    let stream = ServerIo::new(stream, LIMITS, TIMES).quick();
     let service = service_fn(move |request| {
-        let response = respond(&source, &request);
+        let (parts, _) = Request::into_parts(request);
+        let response = respond(&source, &parts);
         async { Ok::<_, Infallible>(response) }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(None)
         .half_close(true)
         // One scrape per connection: a connection that stays open would keep its place.
         .keep_alive(false)
@@ -97,9 +104,14 @@ async fn answer(stream: TcpStream, source: Arc<Source>) {
     }
 }
 
-fn respond<B>(source: &Source, request: &Request<B>) -> Response<Full<Bytes>> {
+fn respond(source: &Source, request: &Parts) -> Response<Full<Bytes>> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    let (status, kind, text) = match (request.method(), request.uri().path()) {
+    if let Some(status) = refusal(request) {
+        let mut response = Response::new(Full::new(Bytes::from(format!("{status}\n"))));
+        *response.status_mut() = status;
+        return response;
+    }
+    let (status, kind, text) = match (&request.method, request.uri.path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
             let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
             (StatusCode::OK, kind, source.render())

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub enum BodyError<E> {
 pub struct RequestBody<B> {
     body: B,
     pace: Option<Pace>,
+    /// What [`RequestBody::begin`] has read.
+    first: Option<Frame<Bytes>>,
 }
 
 struct Pace {
@@ -45,7 +48,19 @@ impl<B> RequestBody<B> {
     pub fn new(body: B, patience: Option<Duration>) -> Self {
         let pace =
             patience.map(|patience| Pace { patience, left: patience, came: 0, since: None, sleep: None });
-        Self { body, pace }
+        Self { body, pace, first: None }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> RequestBody<B> {
+    /// Waits for the first part.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub async fn begin(&mut self) -> Result<(), BodyError<B::Error>> {
+        let first = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
+        self.first = first.transpose()?;
+        Ok(())
     }
 }
 
@@ -82,6 +97,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
+        if let Some(first) = this.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         let Some(pace) = &mut this.pace else {
             return frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::Broken)));
@@ -98,10 +116,16 @@ impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.first.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (mut hint, first) = (self.body.size_hint(), self.first.as_ref().and_then(Frame::data_ref));
+        let first = first.map_or(0, |data| data.len() as u64);
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper.saturating_add(first));
+        }
+        hint.set_lower(hint.lower().saturating_add(first));
+        hint
     }
 }

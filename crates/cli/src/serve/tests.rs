@@ -156,6 +156,104 @@ async fn a_client_that_sends_its_body_slowly_is_let_go() {
     assert!(!echo.ends_with("0\r\n\r\n"), "{echo}");
 }
 
+/// Sends `request` whole, however early the server answers, and reads to the end of the connection.
+async fn answer_while_sending(site: &TestSite, request: Vec<u8>) -> String {
+    let (first, config) = (FirstFlight::empty(), ConnectConfig::default());
+    let (stream, ()) =
+        tokio::join!(site.client.connect(site.at, first, &config), site.serve(1, EarlyUnsafe::Wait));
+    let (mut reader, mut writer) = tokio::io::split(stream.unwrap());
+    let sending = tokio::spawn(async move {
+        writer.write_all(&request).await.unwrap();
+        writer.shutdown().await.unwrap();
+    });
+    let mut answer = Vec::new();
+    reader.read_to_end(&mut answer).await.unwrap();
+    sending.await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A server that closes with unread data resets the connection, and its client can lose the response.
+#[tokio::test]
+async fn a_client_that_still_sends_gets_the_refusal() {
+    let site = TestSite::new().await;
+    site.confirm();
+    let upload = format!("PUT /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 3 << 20);
+    let upload = [upload.into_bytes(), vec![b'x'; 3 << 20]].concat();
+    let answer = answer_while_sending(&site, upload).await;
+    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.ends_with("405 Method Not Allowed\n"), "{answer}");
+    let field = format!("X-Long: {}\r\n", "x".repeat(1000)).repeat(120);
+    let answer =
+        answer_while_sending(&site, format!("GET / HTTP/1.1\r\nHost: x\r\n{field}\r\n").into_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+}
+
+#[tokio::test]
+async fn requests_that_servers_read_differently_are_refused() {
+    let site = TestSite::new().await;
+    site.confirm();
+    let (host, post) = ("Host: x\r\n", "POST /echo");
+    let chunked = |lines: &str| format!("{host}{lines}\r\n0\r\n\r\n");
+    for (request, rest, status) in [
+        ("GET /nothing-here", "\r\n".to_owned(), "400"),
+        ("GET /nothing-here", format!("{host}{host}\r\n"), "400"),
+        ("GET /nothing-here", "Host: a b/c\r\n\r\n".to_owned(), "400"),
+        ("GET /nothing-here", "Host: a.example:abc\r\n\r\n".to_owned(), "400"),
+        ("GET /nothing-here", "Host: a,b\r\n\r\n".to_owned(), "400"),
+        ("GET /nothing-here", "Host: a.example:8080\r\n\r\n".to_owned(), "404"),
+        ("GET *", format!("{host}\r\n"), "400"),
+        (post, chunked("Transfer-Encoding: chunked\r\n"), "200"),
+        (post, chunked("Transfer-Encoding: gzip, chunked\r\n"), "501"),
+        (post, chunked("Transfer-Encoding: JUNK, chunked\r\n"), "501"),
+        (post, chunked("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"), "501"),
+        (post, chunked("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), "400"),
+        (post, format!("{host}Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx"), "400"),
+        ("PUT /sink", format!("{host}Transfer-Encoding: chunked\r\n\r\nnone"), "400"),
+        ("GET /nothing-here", format!("{host}Expect: a-miracle\r\n\r\n"), "417"),
+    ] {
+        let request = format!("{request} HTTP/1.1\r\n{rest}");
+        let answer = answer_while_sending(&site, request.clone().into_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
+    }
+    let old =
+        answer_while_sending(&site, b"GET /nothing-here HTTP/1.0\r\nExpect: a-miracle\r\n\r\n".to_vec());
+    assert!(old.await.starts_with("HTTP/1.0 404 "));
+}
+
+/// The first line that the server says to a client that waits with its body, and the last one.
+async fn expecting(site: &TestSite, line: &str) -> (String, String) {
+    let head = format!("{line} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    let first = FirstFlight::safely_replayable(head.as_bytes());
+    let config = ConnectConfig::default();
+    let (stream, ()) =
+        tokio::join!(site.client.connect(site.at, first, &config), site.serve(1, EarlyUnsafe::Wait));
+    let mut stream = stream.unwrap();
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).await.unwrap();
+    // After a refusal the client keeps its body.
+    if line.ends_with(b"100") {
+        stream.write_all(b"hi").await.unwrap();
+    }
+    stream.shutdown().await.unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.unwrap();
+    let last = rest.lines().last().unwrap_or_default().to_owned();
+    (String::from_utf8_lossy(&line).into_owned(), last)
+}
+
+#[tokio::test]
+async fn a_body_is_asked_for_only_if_it_is_wanted() {
+    let site = TestSite::new().await;
+    site.confirm();
+    let (first, last) = expecting(&site, "POST /echo").await;
+    assert_eq!((&*first, &*last), ("HTTP/1.1 100", "hi"));
+    let (first, last) = expecting(&site, "PUT /sink").await;
+    assert!(first == "HTTP/1.1 100" && last.contains("\"bytes\":2"), "{last}");
+    let (first, last) = expecting(&site, "PUT /nothing").await;
+    assert_eq!((&*first, &*last), ("HTTP/1.1 405", "405 Method Not Allowed"));
+    let (first, last) = expecting(&site, "GET /nothing-here").await;
+    assert_eq!((&*first, &*last), ("HTTP/1.1 404", "404 Not Found"));
+}
+
 /// A body whose pieces the test sends.
 struct Pieces(mpsc::Receiver<Bytes>);
 

@@ -192,3 +192,33 @@ async fn http_2_is_told_from_http_1() {
         }
     }
 }
+
+/// The other half of a connection is open, as an idle client leaves it.
+#[tokio::test(start_paused = true)]
+async fn a_quick_connection_closes_at_once_between_requests_only() {
+    for (sent, seconds) in [
+        (&b""[..], 0),
+        (GET, 0),
+        (b"GET /one HTTP/1.1\r\nHost: a\r\n\r\nGET", 5),
+        (b"PUT /one HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf", 5),
+        (b"GET /one\r\n\r\n", 5),
+    ] {
+        let (mut client, server) = duplex(64 * 1024);
+        let mut io = ServerIo::new(server, LIMITS, times(None)).quick();
+        client.write_all(sent).await.unwrap();
+        if !sent.is_empty() {
+            let mut head = [0; 4096];
+            assert!(io.read(&mut head).await.unwrap() > 0);
+        }
+        let begun = Instant::now();
+        io.shutdown().await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{}", String::from_utf8_lossy(sent));
+    }
+    // The next request has come, and was not read yet.
+    let (mut client, server) = duplex(64 * 1024);
+    let mut io = ServerIo::new(server, LIMITS, times(None)).quick();
+    client.write_all(GET).await.unwrap();
+    let begun = Instant::now();
+    io.shutdown().await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 5);
+}

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::Pin;
@@ -18,7 +19,8 @@ const FIRST_PIECE: usize = 64 * 1024;
 /// Bytes that must have been sent before pieces become larger.
 const SHORT: u64 = 512 * 1024;
 
-/// The content of a file, with the length that the file had at the beginning.
+/// A part of a file, or all of it, with the length that the file had at the beginning. A file that has become shorter is an
+/// error, which ends the connection.
 ///
 /// What the system has in memory is read at once. Only a read that has to wait for the disk goes to a thread where
 /// blocking is allowed.
@@ -26,6 +28,9 @@ pub struct FileBody {
     file: Arc<File>,
     /// A read that waits for the disk.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
+    /// The byte of the file that is read next.
+    at: u64,
+    /// Bytes that were sent.
     gone: u64,
     left: u64,
     buffer: Bytes,
@@ -42,16 +47,22 @@ impl FileBody {
         elsewhere(move || {
             let file = open_file(&path)?;
             let len = file.metadata()?.len();
-            let mut body = Self::new(Arc::new(file), len);
+            let mut body = Self::new(Arc::new(file), 0..len);
             body.buffer = read(&body.file, piece_of(0, len), 0)?;
             Ok(body)
         })
         .await?
     }
 
-    /// The first `len` bytes of `file`. Nothing is read yet.
-    pub const fn new(file: Arc<File>, len: u64) -> Self {
-        Self { file, reading: None, gone: 0, left: len, buffer: Bytes::new() }
+    /// These bytes of `file`. Nothing is read yet.
+    pub const fn new(file: Arc<File>, part: Range<u64>) -> Self {
+        let left = part.end.saturating_sub(part.start);
+        Self { file, reading: None, at: part.start, gone: 0, left, buffer: Bytes::new() }
+    }
+
+    /// Bytes that are left.
+    pub const fn left(&self) -> u64 {
+        self.left
     }
 
     /// Reads the first piece, so that a small body can ride in one segment with the head of its message.
@@ -70,7 +81,7 @@ impl FileBody {
         let mut reading = match self.reading.take() {
             Some(reading) => reading,
             None => {
-                let (len, from) = (piece_of(self.gone, self.left), self.gone);
+                let (len, from) = (piece_of(self.gone, self.left), self.at);
                 if let Some(piece) = read_from_memory(&self.file, len, from)? {
                     self.buffer = piece;
                     return Poll::Ready(Ok(()));
@@ -92,7 +103,7 @@ impl FileBody {
 ///
 /// # Errors
 /// Errors of the system. [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
-pub fn open_file(path: &Path) -> io::Result<File> {
+fn open_file(path: &Path) -> io::Result<File> {
     // Check before opening, because opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -152,8 +163,10 @@ impl Body for FileBody {
             return Poll::Ready(None);
         }
         let piece = std::mem::take(&mut this.buffer);
-        this.gone += piece.len() as u64;
-        this.left -= piece.len() as u64;
+        let len = piece.len() as u64;
+        this.at += len;
+        this.gone += len;
+        this.left = this.left.saturating_sub(len);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -192,6 +205,20 @@ mod tests {
         assert!(small.iter().all(|len| *len == FIRST_PIECE), "{pieces:?}");
         assert_eq!(rest, [PIECE, PIECE, 900_001 - 8 * FIRST_PIECE - 2 * PIECE]);
         assert!(got == all && body.is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_part_is_the_bytes_that_were_asked_for() {
+        let mut file = tempfile::tempfile().unwrap();
+        let all: Vec<u8> = (0..400_000).map(|n| (n % 251) as u8).collect();
+        io::Write::write_all(&mut file, &all).unwrap();
+        let file = Arc::new(file);
+        for part in [0..0, 0..1, 7..100_000, 399_999..400_000, 0..400_000] {
+            let body = FileBody::new(Arc::clone(&file), part.clone());
+            assert_eq!(body.size_hint().exact(), Some(part.end - part.start));
+            let got = body.collect().await.unwrap().to_bytes();
+            assert!(got == all[part.start as usize..part.end as usize], "{part:?}");
+        }
     }
 
     #[tokio::test]

@@ -1,0 +1,158 @@
+//! Which file the path of a URL names.
+
+use hyper::StatusCode;
+use percent_encoding::percent_decode_str;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The file for a path that names a directory.
+pub(super) const INDEX: &str = "index.html";
+/// The one name with a dot that is served: authorities ask for a file there before they certify a host (RFC 8615, RFC 8555
+/// §8.3).
+const WELL_KNOWN: &[u8] = b".well-known";
+
+/// The path, below the root, of the file for the path of a URL. A path that ends with a slash names the index of a
+/// directory. `hidden` allows names that begin with a dot.
+///
+/// # Errors
+/// 404 for names that no file has or that are hidden. 403 for `..`, before the disk is asked, so that clients do not learn
+/// what exists outside.
+pub(super) fn below_root(url_path: &str, hidden: bool) -> Result<PathBuf, StatusCode> {
+    let decoded: Vec<u8> = percent_decode_str(url_path).collect();
+    if decoded.contains(&0) {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    let mut path = PathBuf::new();
+    let mut is_directory = true;
+    for part in decoded.split(|byte| *byte == b'/') {
+        is_directory = matches!(part, b"" | b".");
+        match part {
+            b"" | b"." => {}
+            b".." => return Err(StatusCode::FORBIDDEN),
+            [b'.', ..] if !hidden && (part != WELL_KNOWN || path != Path::new("")) => {
+                return Err(StatusCode::NOT_FOUND);
+            }
+            name => path.push(OsStr::from_bytes(name)),
+        }
+    }
+    if is_directory {
+        path.push(INDEX);
+    }
+    Ok(path)
+}
+
+/// The content type that browsers expect for a file of this name. Texts are taken for UTF-8.
+pub(super) fn content_type(path: &Path) -> &'static str {
+    let extension = path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
+    match extension.as_deref() {
+        Some("html" | "htm") => "text/html; charset=utf-8",
+        Some("xhtml") => "application/xhtml+xml; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js" | "mjs" | "cjs") => "text/javascript; charset=utf-8",
+        Some("txt" | "text" | "md" | "log") => "text/plain; charset=utf-8",
+        Some("csv") => "text/csv; charset=utf-8",
+        Some("vtt") => "text/vtt; charset=utf-8",
+        Some("ics") => "text/calendar; charset=utf-8",
+        Some("xml" | "xsl") => "text/xml; charset=utf-8",
+        Some("atom") => "application/atom+xml; charset=utf-8",
+        Some("rss") => "application/rss+xml; charset=utf-8",
+        // JSON is always UTF-8 (RFC 8259 §11).
+        Some("json" | "map") => "application/json",
+        Some("jsonld") => "application/ld+json",
+        Some("webmanifest") => "application/manifest+json",
+        Some("svg") => "image/svg+xml",
+        Some("png" | "apng") => "image/png",
+        Some("jpg" | "jpeg") => "image/jpeg",
+        Some("gif") => "image/gif",
+        Some("webp") => "image/webp",
+        Some("avif") => "image/avif",
+        Some("bmp") => "image/bmp",
+        Some("ico") => "image/x-icon",
+        Some("mp4" | "m4v") => "video/mp4",
+        Some("webm") => "video/webm",
+        Some("mov") => "video/quicktime",
+        Some("ogv") => "video/ogg",
+        Some("mp3") => "audio/mpeg",
+        Some("m4a") => "audio/mp4",
+        Some("ogg" | "oga" | "opus") => "audio/ogg",
+        Some("wav") => "audio/wav",
+        Some("flac") => "audio/flac",
+        Some("woff") => "font/woff",
+        Some("woff2") => "font/woff2",
+        Some("ttf") => "font/ttf",
+        Some("otf") => "font/otf",
+        Some("pdf") => "application/pdf",
+        Some("wasm") => "application/wasm",
+        Some("zip") => "application/zip",
+        Some("gz" | "tgz") => "application/gzip",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(url_path: &str) -> Result<PathBuf, u16> {
+        below_root(url_path, false).map_err(|status| status.as_u16())
+    }
+
+    #[test]
+    fn a_path_names_one_file() {
+        for (path, file) in [
+            ("/", "index.html"),
+            ("//", "index.html"),
+            ("/.", "index.html"),
+            ("/a%20b.txt", "a b.txt"),
+            ("/a//./b", "a/b"),
+            ("/a/", "a/index.html"),
+            ("/a/b%2f", "a/b/index.html"),
+            ("/a.b", "a.b"),
+            ("/a./b..c", "a./b..c"),
+        ] {
+            assert_eq!(below(path), Ok(PathBuf::from(file)), "{path}");
+        }
+        assert_eq!(below("/%ff"), Ok(PathBuf::from(OsStr::from_bytes(b"\xff"))));
+        for path in ["/..", "/../x", "/%2e%2e/x", "/a/.%2e", "/a/..%2fx", "/.well-known/../x"] {
+            assert_eq!(below(path), Err(403), "{path}");
+        }
+        assert_eq!(below("/a%00"), Err(404));
+    }
+
+    #[test]
+    fn hidden_names_are_none() {
+        let hidden = [
+            "/.env",
+            "/%2eenv",
+            "/%2Egit/config",
+            "/a/.htpasswd",
+            "/a%2f.git/HEAD",
+            "/...",
+            "//.git/",
+            "/.x/y",
+            "/a/.well-known/x",
+            "/.well-known/.env",
+            "/.well-known/.well-known/x",
+            "/.WELL-KNOWN/x",
+            "/.well-known2/x",
+        ];
+        for path in hidden {
+            assert_eq!(below(path), Err(404), "{path}");
+            assert!(below_root(path, true).is_ok(), "{path}");
+        }
+        for path in
+            ["/.well-known/acme-challenge/token", "/.well-known", "/./.well-known/x", "/%2ewell-known/x"]
+        {
+            assert!(below(path).is_ok(), "{path}");
+        }
+    }
+
+    #[test]
+    fn kinds_do_not_depend_on_the_case_of_a_name() {
+        assert_eq!(content_type(Path::new("a/INDEX.HTML")), "text/html; charset=utf-8");
+        assert_eq!(content_type(Path::new("photo.JPG")), "image/jpeg");
+        assert_eq!(content_type(Path::new("app.min.js")), "text/javascript; charset=utf-8");
+        assert_eq!(content_type(Path::new("html")), "application/octet-stream");
+    }
+}

@@ -1,0 +1,211 @@
+"""`serve --root` beside nginx, with curl; and clients that still send when it answers."""
+
+import os
+import socket
+import time
+
+import nginx
+import pytest
+from firstflight import PORT, Command
+from net import Pair, url
+from process import run
+
+AT = ("127.0.0.1", PORT)
+OURS, THEIRS = f"http://127.0.0.1:{PORT}", "http://127.0.0.1:80"
+#: When `ten.txt` was changed.
+MODIFIED, BEFORE, AFTER = (f"Sun, 06 Nov 1994 08:49:{second} GMT" for second in (37, 36, 38))
+REFUSED = b"PUT /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n" + b"x" * 3_000_000
+LARGE_HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-Long: %s\r\n" % (b"x" * 990) * 120 + b"\r\n"
+
+
+@pytest.fixture
+def ns(testbed):
+    return testbed.namespace("directory")
+
+
+@pytest.fixture
+def root(testbed):
+    root = testbed.root(small=1000)
+    for name in ("sub", "sub/deep", ".well-known", ".git"):
+        os.mkdir(os.path.join(root, name))
+    for name in ("sub/index.html", ".well-known/token", ".git/HEAD", ".env"):
+        with open(os.path.join(root, name), "w") as file:
+            file.write(name)
+    path = os.path.join(root, "ten.txt")
+    with open(path, "w") as file:
+        file.write("0123456789")
+    os.utime(path, (784111777, 784111777))
+    return root
+
+
+def serve(testbed, ns, root, *options):
+    listen = ("--root", root, "--listen", f"127.0.0.1:{PORT}", "--udp-port", 0, "--json-log")
+    return testbed.start(Command(ns, "serve", *listen, *options))
+
+
+def curl(ns, *arguments):
+    """The status, the fields and the content of an answer."""
+    text = run("curl", "-gsSi", "-m", 20, "--path-as-is", *arguments, ns=ns).stdout
+    head, _, content = text.replace("\r\n", "\n").partition("\n\n")
+    status, *lines = head.splitlines()
+    fields = dict(line.lower().split(": ", 1) if ": " in line else (line, "") for line in lines)
+    return int(status.split()[1]), fields, content
+
+
+@pytest.mark.needs("curl", "nginx")
+def test_parts_and_conditions_are_those_of_nginx(testbed, ns, root):
+    nginx.start(testbed, ns, root, "127.0.0.1:80", "listen 127.0.0.1:80;", http="default_type text/plain;")
+    serve(testbed, ns, root)
+    ask = lambda site, *arguments: curl(ns, *arguments, f"{site}/ten.txt")  # noqa: E731
+    wanted = ("content-length", "content-range", "last-modified")
+    shown = lambda answer: (answer[0], {name: answer[1].get(name) for name in wanted}, answer[2])  # noqa: E731
+    for arguments in (
+        (),
+        ("-I",),
+        ("-r", "0-0"),
+        ("-r", "2-4"),
+        ("-r", "7-"),
+        ("-r", "-3"),
+        ("-r", "-30"),
+        ("-r", "0-"),
+        ("-r", "9-100"),
+        ("-H", f"If-Modified-Since: {MODIFIED}"),
+        ("-H", f"If-Modified-Since: {BEFORE}"),
+        ("-H", f"If-Unmodified-Since: {MODIFIED}"),
+        ("-H", f"If-Unmodified-Since: {AFTER}"),
+        ("-H", f"If-Range: {MODIFIED}", "-r", "1-2"),
+        ("-H", f"If-Range: {AFTER}", "-r", "1-2"),
+        ("-H", 'If-Range: "other"', "-r", "1-2"),
+        ("-H", "If-None-Match: *"),
+        ("-H", 'If-None-Match: "other"'),
+        ("-H", "If-Match: *"),
+    ):
+        ours, theirs = (shown(ask(site, *arguments)) for site in (OURS, THEIRS))
+        assert ours == theirs, arguments
+    # Their pages of errors differ.
+    for arguments in (
+        ("-r", "10-"),
+        ("-H", 'If-Match: "other"'),
+        ("-H", f"If-Unmodified-Since: {BEFORE}"),
+    ):
+        ours, theirs = (ask(site, *arguments) for site in (OURS, THEIRS))
+        assert (ours[0], ours[1].get("content-range")) == (theirs[0], theirs[1].get("content-range")), arguments
+    for site in (OURS, THEIRS):
+        # The tag of a file that was changed just now is weak.
+        while (tag := ask(site)[1]["etag"]).startswith("w/"):
+            time.sleep(0.05)
+        assert ask(site, "-H", f"If-None-Match: {tag}")[0] == 304, site
+        assert ask(site, "-H", f"If-None-Match: W/{tag}, \"x\"")[0] == 304, site
+        assert ask(site, "-H", f"If-Match: {tag}")[0] == 200, site
+        assert ask(site, "-H", f"If-Range: {tag}", "-r", "1-2")[::2] == (206, "12"), site
+        several = ask(site, "-r", "0-1,4-4")
+        boundary = several[1]["content-type"].removeprefix("multipart/byteranges; boundary=")
+        part = f"\n--{boundary}\ncontent-type: text/plain%s\ncontent-range: bytes %s/10\n\n%s"
+        kind = "; charset=utf-8" if site == OURS else ""
+        parts = part % (kind, "0-1", "01") + part % (kind, "4-4", "4")
+        assert (several[0], several[2].lower()) == (206, f"{parts}\n--{boundary}--\n"), site
+
+
+@pytest.mark.needs("curl", "nginx")
+def test_directories_and_hidden_names(testbed, ns, root):
+    nginx.start(testbed, ns, root, "127.0.0.1:80", "listen 127.0.0.1:80;")
+    process = serve(testbed, ns, root)
+    leads = lambda site, path: run(  # noqa: E731
+        "curl", "-gsS", "--path-as-is", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", site + path, ns=ns
+    ).stdout
+    for path in ("/sub", "/sub/deep", "/sub?a=b"):
+        ours, theirs = (leads(site, path).replace(site, "") for site in (OURS, THEIRS))
+        theirs = theirs.replace("http://127.0.0.1", "")
+        assert ours == theirs, path
+    os.mkdir(os.path.join(root, "example.com"))
+    # On the same host. curl takes one of the slashes away.
+    assert leads(OURS, "//example.com") == f"301 {OURS}/example.com/"
+    hidden = ("/.env", "/%2eenv", "/.git/HEAD", "/.git", "/sub/../.env")
+    assert [curl(ns, OURS + path)[0] for path in hidden] == [404, 404, 404, 404, 403]
+    assert curl(ns, OURS + "/.well-known/token")[::2] == (200, ".well-known/token")
+    process.terminate()
+    serve(testbed, ns, root, "--hidden")
+    assert [curl(ns, OURS + path)[0] for path in hidden[:3]] == [200, 200, 200]
+
+
+def answer(sent):
+    """What the server says to a client that sends all of this first."""
+    with socket.create_connection(AT, 20) as client:
+        client.sendall(sent)
+        return everything(client)
+
+
+def everything(client):
+    parts = []
+    while part := client.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.needs("curl")
+def test_clients_that_still_send_get_the_refusal(testbed, ns, root):
+    serve(testbed, ns, root)
+    upload = os.path.join(root, "upload")
+    with open(upload, "wb") as file:
+        file.write(bytes(3_000_000))
+    with ns.entered():
+        for _ in range(10):
+            assert answer(REFUSED).startswith(b"HTTP/1.1 405 ")
+            assert answer(LARGE_HEAD).startswith(b"HTTP/1.1 431 ")
+    for expect in ("Expect:", "Expect: 100-continue"):
+        status = run("curl", "-gsS", "-m", 20, "-H", expect, "-T", upload, "-o", "/dev/null", "-w", "%{http_code}",
+                     f"{OURS}/nothing", ns=ns).stdout  # fmt: skip
+        assert status == "405", expect
+
+
+@pytest.mark.needs("curl")
+def test_clients_of_the_engine_that_still_send_get_the_refusal(testbed, root):
+    pair, ns = Pair(78), testbed.namespace("directory")
+    testbed.serve(ns, pair, root)
+    at = (pair.peer[4], PORT)
+    with ns.entered():
+        for sent, status in ((REFUSED, b"405"), (LARGE_HEAD, b"431")) * 10:
+            with socket.create_connection(at, 20) as client:
+                client.sendall(sent)
+                assert everything(client).startswith(b"HTTP/1.1 %s " % status)
+    upload = os.path.join(root, "upload")
+    with open(upload, "wb") as file:
+        file.write(bytes(100_000))
+    shown = run("curl", "-gsSv", "-m", 20, "-H", "Expect: 100-continue", "--expect100-timeout", 19, "-T", upload,
+                url(pair.peer[4], PORT, "/sink"), ns=ns)  # fmt: skip
+    assert "HTTP/1.1 100 Continue" in shown.stderr and '"bytes":100000' in shown.stdout
+
+
+def test_a_server_that_stops_does_not_wait_for_idle_clients(testbed, ns, root):
+    process = serve(testbed, ns, root)
+    with ns.entered(), socket.create_connection(AT, 20) as idle, socket.create_connection(AT, 20) as silent:
+        idle.sendall(b"HEAD /ten.txt HTTP/1.1\r\nHost: x\r\n\r\n")
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += idle.recv(65536)
+        assert head.startswith(b"HTTP/1.1 200 ")
+        # Neither client closes by itself.
+        assert process.terminate() == 0
+        assert idle.recv(1) == silent.recv(1) == b""
+
+
+def test_a_file_without_a_descriptor_is_unavailable(testbed, ns, root):
+    process = serve(testbed, ns, root)
+    with ns.entered(), socket.create_connection(AT, 20) as client:
+
+        def ask(path):
+            client.sendall(b"HEAD %s HTTP/1.1\r\nHost: x\r\n\r\n" % path)
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += client.recv(65536)
+            return head
+
+        assert ask(b"/nothing").startswith(b"HTTP/1.1 404 ")
+        used = {int(name) for name in os.listdir(f"/proc/{process.pid}/fd")}
+        free = min(set(range(len(used) + 1)) - used)
+        limit = lambda most: run("prlimit", f"--nofile={most}:4096", "--pid", process.pid)  # noqa: E731
+        limit(free)
+        head = ask(b"/ten.txt").lower()
+        assert head.startswith(b"http/1.1 503 ") and b"\r\nretry-after: 1\r\n" in head, head
+        limit(4096)
+        assert ask(b"/ten.txt").startswith(b"HTTP/1.1 200 ")
