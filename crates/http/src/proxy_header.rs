@@ -71,7 +71,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<Said>, NoHeader> {
 /// The header about a client. `name` is the name in its ClientHello.
 ///
 /// # Errors
-/// When the name is too long for a header.
+/// When the name is too long for a header that [`read`] takes.
 pub fn about(
     client: SocketAddr,
     local: SocketAddr,
@@ -87,7 +87,8 @@ pub fn about(
     if early_bytes > 0 {
         builder = builder.write_tlv(EARLY_BYTES, &early_bytes.to_be_bytes())?;
     }
-    builder.build()
+    let header = builder.build()?;
+    if header.len() > LONGEST { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(header) }
 }
 
 /// The header of a connection of our own, as those of health checks.
@@ -133,6 +134,19 @@ mod tests {
         let header = local().unwrap();
         assert_eq!(header.len(), 16);
         assert_eq!(read(&header), Ok(Some(Said { addresses: None, early_bytes: 0, length: 16 })));
+    }
+
+    #[test]
+    fn no_header_is_written_that_is_too_long_to_be_read() {
+        let (client, local): (SocketAddr, SocketAddr) =
+            ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:443".parse().unwrap());
+        for length in [0, 255, 4000, LONGEST, 60_000, 70_000] {
+            if let Ok(header) = about(client, local, Some(&"a".repeat(length)), 1) {
+                assert_eq!(read(&header).unwrap().unwrap().length, header.len(), "a name of {length}");
+            } else {
+                assert!(length >= LONGEST, "a name of {length}");
+            }
+        }
     }
 
     #[test]
