@@ -7,6 +7,10 @@
 mod client_hello;
 
 #[allow(unreachable_pub, reason = "public in the fuzz target")]
+#[path = "../../../fuzz/src/http_framing/mod.rs"]
+mod http_framing;
+
+#[allow(unreachable_pub, reason = "public in the fuzz target")]
 #[path = "../../../fuzz/src/proxy_header.rs"]
 mod proxy_header;
 
@@ -25,6 +29,11 @@ fn replay(name: &str, target: fn(&[u8])) {
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+#[test]
+fn http_framing() {
+    replay("http_framing", http_framing::run);
 }
 
 #[test]
