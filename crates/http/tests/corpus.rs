@@ -11,6 +11,10 @@ mod client_hello;
 mod http_framing;
 
 #[allow(unreachable_pub, reason = "public in the fuzz target")]
+#[path = "../../../fuzz/src/http_heads/mod.rs"]
+mod http_heads;
+
+#[allow(unreachable_pub, reason = "public in the fuzz target")]
 #[path = "../../../fuzz/src/proxy_header.rs"]
 mod proxy_header;
 
@@ -34,6 +38,11 @@ fn replay(name: &str, target: fn(&[u8])) {
 #[test]
 fn http_framing() {
     replay("http_framing", http_framing::run);
+}
+
+#[test]
+fn http_heads() {
+    replay("http_heads", http_heads::run);
 }
 
 #[test]
