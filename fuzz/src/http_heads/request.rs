@@ -33,6 +33,10 @@ fn parts(choice: u8, line: &[u8], headers: &HeaderMap) -> Option<Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     let version = [Version::HTTP_11, Version::HTTP_10, Version::HTTP_2][usize::from(choice >> 2) % 3];
     (parts.method, parts.uri, parts.version, parts.headers) = (method, uri, version, headers.clone());
+    if parts.method != Method::OPTIONS {
+        // Only the framing sets it. A client's own has gone.
+        parts.headers.remove("x-firstflight-whole");
+    }
     Some(parts)
 }
 
