@@ -3,6 +3,7 @@
 import firstflight
 import framing
 import h2spec
+import harm
 import kills
 import reloads
 import smuggling
@@ -28,6 +29,7 @@ CHECKS = tuple(
         ("the gateway is reloaded and replaced under load", reloads, False),
         ("ambiguous requests", smuggling, False),
         ("edges of framing, as other servers read them", framing, True),
+        ("clients that misbehave", harm, False),
         ("h2spec", h2spec, False),
     )
 )

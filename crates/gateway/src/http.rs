@@ -19,7 +19,7 @@ use crate::site::Site;
 use arc_swap::ArcSwap;
 use conn::{Fresh, Io, Watch};
 use firstflight_http::body::RequestBody;
-use firstflight_http::{forwarded, http2};
+use firstflight_http::{forwarded, framing, http2};
 use firstflight_tls::H2;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -238,9 +238,9 @@ fn http2_settings(config: &Listener, connection_window: u32) -> http2::Settings 
     }
 }
 
-/// hyper needs 8 KiB. A target whose bytes are encoded is three times as long.
+/// hyper needs 8 KiB, and more than a head that is passed on to it.
 fn head_room(most: u32) -> usize {
-    (most as usize).saturating_mul(3).saturating_add(1024).max(8192)
+    (most as usize).saturating_add(2 * framing::MORE).max(8192)
 }
 
 /// RFC 9113 §6.9.2 allows no smaller window of a connection.

@@ -24,6 +24,8 @@ use tokio::io::ReadBuf;
 
 /// With this HTTP/2 begins (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// A head that is passed on may be longer than it came by this, bytes: a length in another form, for example.
+pub const MORE: usize = 1024;
 /// The field that tells a refusal. Clients' own fields of this name are not passed on.
 const REFUSED: &str = "x-firstflight-refused";
 /// The field that tells a target without a path. The type of a URI cannot.
@@ -255,7 +257,7 @@ impl Framing {
             Ok(None) => return false,
             Ok(Some(end)) => {
                 let bytes = self.input.get(..end).unwrap_or_default();
-                match head::read(bytes, self.scan.lines(), &mut self.output) {
+                match head::read(bytes, self.scan.lines(), self.limits.bytes + MORE, &mut self.output) {
                     Ok(body) => {
                         self.state = match body {
                             Body::None => State::Head,

@@ -3,7 +3,7 @@
 use super::strict::Seen;
 use super::wire::{Sizes, Wire};
 use super::{LONGEST, goes_on};
-use firstflight_http::framing::{self, Limits};
+use firstflight_http::framing::{self, Limits, MORE};
 use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
@@ -59,7 +59,7 @@ fn read(bytes: &[u8], limits: Limits, sizes: &mut Sizes) -> (Vec<Got>, bool) {
     let result = {
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).half_close(true);
-        builder.max_headers(limits.fields + 8).max_buf_size((limits.bytes * 3 + 1024).max(8192));
+        builder.max_headers(limits.fields + 8).max_buf_size((limits.bytes + 2 * MORE).max(8192));
         let sent = RefCell::default();
         let wire = Wire { rest: bytes, sizes, sent: &sent, answers: false };
         let mut connection = pin!(builder.serve_connection(wire, service));

@@ -188,7 +188,8 @@ async fn answer(
     }
     let mut add_early = ask.verdict == Verdict::Forward && !ask.marked;
     loop {
-        let answer = send(&mut ask, header.as_deref(), add_early, context).await?;
+        // In a box: requests that wait for their turn, which may be many, have none of its state.
+        let answer = Box::pin(send(&mut ask, header.as_deref(), add_early, context)).await?;
         let too_early = answer.response.status() == StatusCode::TOO_EARLY;
         // The backend says that it is too early. Only a request that the client did not mark itself, and that has no body, is
         // sent again (RFC 8470 §5.2).

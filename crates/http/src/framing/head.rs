@@ -134,12 +134,17 @@ pub(super) fn line_for_refusal(input: &[u8]) -> String {
     format!("{method} {} HTTP/1.1", String::from_utf8_lossy(&target))
 }
 
-/// Reads a whole head with so many lines of fields, and writes it as it is passed on.
+/// Reads a whole head with so many lines of fields, and writes it as it is passed on, in at most `most` bytes.
 ///
 /// # Errors
 /// How it is refused.
-pub(super) fn read(head: &[u8], lines: usize, out: &mut Vec<u8>) -> Result<Body, Refused> {
-    read_into(head, lines, out).map_err(|status| {
+pub(super) fn read(head: &[u8], lines: usize, most: usize, out: &mut Vec<u8>) -> Result<Body, Refused> {
+    let read = read_into(head, lines, out).and_then(|body| match out.len() <= most {
+        true => Ok(body),
+        // Its target had many bytes that were encoded.
+        false => Err(StatusCode::URI_TOO_LONG),
+    });
+    read.map_err(|status| {
         out.clear();
         Refused { status, line: line_for_refusal(head) }
     })

@@ -172,6 +172,14 @@ fn nothing_goes_on_that_hyper_does_not_take() {
     assert_eq!(refused("GET /a\0b HTTP/1.1\r\nHost: a\r\n\r\n"), Some(400));
 }
 
+#[test]
+fn what_becomes_too_long_when_it_is_encoded_is_refused() {
+    assert_eq!(refused(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "<".repeat(8000))), Some(414));
+    let (out, _) =
+        passed(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "<".repeat(2000)).as_bytes(), 9, LIMITS);
+    assert!(out.starts_with(b"GET /%3C%3C") && out.len() <= LIMITS.bytes + MORE);
+}
+
 /// RFC 9112 §3.2.4.
 #[test]
 fn options_about_a_whole_server_keep_their_form() {
