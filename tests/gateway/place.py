@@ -180,16 +180,19 @@ def judge(result, counted, executed, resets_of_get=0):
     result.must(done >= posts.get("answered", 0), "a POST was answered that no backend has seen")
 
 
-def main(check, text):
-    """The command line of a check that runs alone."""
+def main(check, text, numbers=()):
+    """The command line of a check that runs alone. `numbers` are options of its own: name, default, help."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command `firstflight`")
     parser.add_argument("--quick", action="store_true", help="what ./check runs")
     parser.add_argument("--json", action="store_true", help="one JSON object for each check")
+    for name, default, about in numbers:
+        parser.add_argument(name, type=int, default=default, metavar="N", help=f"{about} [{default}]")
     options = parser.parse_args()
+    of_its_own = {name.strip("-"): getattr(options, name.strip("-")) for name, _, _ in numbers}
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     failed = False
-    for result in check(options.bin, options.quick):
+    for result in check(options.bin, options.quick, **of_its_own):
         failed |= bool(result.failures)
         print(json.dumps(vars(result)) if options.json else result, flush=True)
     sys.exit(failed)

@@ -10,7 +10,7 @@ loss and with 2 %. No case may be slower than plain by more than the delay of a 
 A row fails only if the lower end of our quantile is above the upper end of plain's and what is allowed (95 % each); then it is
 measured once more, and all samples count together. Requests are counted in nginx's log, and first packets are captured. Then
 come checks with curl, raw sockets, and programs in Go and Java, and Chromium, and of the gateway alone: backends killed, reloads,
-drains, ambiguous requests, h2spec. What cannot run on this machine is skipped, and said.
+drains, ambiguous requests, edges of framing, h2spec. What cannot run on this machine is skipped, and said.
 
 --quick is what must hold at any speed, in a minute: six rows at 30 ms, and checks without browser, Go and Java; times are
 printed and not judged. The exit status is 1 after a line for each fault, and 77 if a program is missing without which nothing

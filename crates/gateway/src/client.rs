@@ -1,8 +1,8 @@
 //! A client's connection, with what is known of it.
 
-use crate::proxy_header::{self, NoHeader};
 use firstflight::{Stream, Way};
 use firstflight_credential::Outcome;
+use firstflight_http::proxy_header::{self, NoHeader};
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;

@@ -34,7 +34,6 @@ mod listening;
 mod log;
 mod metrics;
 mod process;
-mod proxy_header;
 mod run;
 mod site;
 #[cfg(test)]

@@ -270,7 +270,8 @@ impl Framing {
                     Err(refused) => self.put_refusal(refused.status, refused.line),
                 }
             }
-            Err(status) => self.refuse(status),
+            // What came behind it makes no difference.
+            Err(status) => self.put_refusal(status, head::line_for_refusal(self.scan.seen(&self.input))),
         }
         self.scan = head::Scan::default();
         true

@@ -19,7 +19,7 @@ pub enum First {
     Hello {
         /// Bytes of the records that carry it.
         length: usize,
-        /// The name that the client asks for, in lower case.
+        /// The name that the client asks for, in lower case, without the dot behind a whole name, which servers leave out.
         name: Option<String>,
     },
     /// Something else.
@@ -90,6 +90,7 @@ fn name(hello: &[u8]) -> Option<String> {
             let (&kind, after) = names.split_first()?;
             names = after;
             let name = std::str::from_utf8(vector16(&mut names)?).ok()?;
+            let name = name.strip_suffix('.').unwrap_or(name);
             return (kind == 0 && !name.is_empty()).then(|| name.to_ascii_lowercase());
         }
     }
@@ -157,6 +158,17 @@ mod tests {
         for length in 0..whole.len() {
             assert_eq!(look(&whole[..length]), First::More, "{length} bytes");
         }
+    }
+
+    /// Servers take both for the same name, so routes must, too.
+    #[test]
+    fn a_name_with_a_dot_at_its_end_is_the_same_name() {
+        let named = |name: &str| match look(&sample(name)) {
+            First::Hello { name, .. } => name,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(named("A.example."), Some("a.example".into()));
+        assert_eq!(named("."), None);
     }
 
     #[test]

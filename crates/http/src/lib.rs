@@ -11,6 +11,7 @@
 //! | [`http2`] | a server's connection of HTTP/2 (RFC 9113) |
 //! | [`body`] | the body of a request |
 //! | [`hello`] | where a ClientHello ends, and the name that it asks for |
+//! | [`proxy_header`] | who the client is, in front of a connection's bytes |
 //! | [`text`] | text from a peer in a line for people |
 //! | [`response`] | what the head of a response says about its body (RFC 9112 §6) |
 //! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
@@ -33,6 +34,7 @@ pub mod hello;
 pub mod http2;
 pub mod idle;
 pub mod login;
+pub mod proxy_header;
 pub mod pump;
 pub mod reads_on;
 pub mod response;

@@ -29,7 +29,9 @@ mod reach;
 mod relay;
 mod settings;
 mod shared;
-mod socks;
+/// Public for the fuzz targets only.
+#[doc(hidden)]
+pub mod socks;
 mod tunnel;
 
 pub use board::Contact;

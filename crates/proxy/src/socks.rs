@@ -7,23 +7,23 @@ use firstflight::{Authority, BadAuthority};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The first byte of each message of a client.
-pub(crate) const VERSION: u8 = 5;
+pub const VERSION: u8 = 5;
 /// The same in SOCKS4, which has no names.
-pub(crate) const OLD_VERSION: u8 = 4;
+pub const OLD_VERSION: u8 = 4;
 /// The longest message of a client: a name of 255 bytes.
-pub(crate) const LONGEST: usize = 262;
+pub const LONGEST: usize = 262;
 /// The answer to SOCKS4: refused.
-pub(crate) const OLD_REFUSAL: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
+pub const OLD_REFUSAL: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
 /// The answer to a greeting: no authentication, or no acceptable method.
-pub(crate) const CHOSEN: [u8; 2] = [VERSION, 0];
-pub(crate) const NO_METHOD: [u8; 2] = [VERSION, 0xff];
+pub const CHOSEN: [u8; 2] = [VERSION, 0];
+pub const NO_METHOD: [u8; 2] = [VERSION, 0xff];
 
 const CONNECT: u8 = 1;
 const NO_AUTHENTICATION: u8 = 0;
 
 /// The code of a reply (RFC 1928 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Code {
+pub enum Code {
     Succeeded = 0,
     Failure = 1,
     NotAllowed = 2,
@@ -37,13 +37,13 @@ pub(crate) enum Code {
 }
 
 /// A reply. The address that the proxy uses means nothing to the client of a CONNECT, so it is not told.
-pub(crate) const fn reply(code: Code) -> [u8; 10] {
+pub const fn reply(code: Code) -> [u8; 10] {
     [VERSION, code as u8, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
 /// Why a message cannot be answered as it asks. The client is at fault.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SocksError {
+pub enum SocksError {
     #[error("it is not SOCKS5")]
     Version,
     #[error("the client wants to authenticate itself, and this proxy has no users")]
@@ -60,7 +60,7 @@ pub(crate) enum SocksError {
 
 impl SocksError {
     /// The answer to the client. `None`: it would not be understood.
-    pub(crate) const fn answer(&self) -> Option<&'static [u8]> {
+    pub const fn answer(&self) -> Option<&'static [u8]> {
         const REFUSED: [&[u8]; 4] = [
             &reply(Code::CommandNotSupported),
             &reply(Code::AddressNotSupported),
@@ -78,7 +78,7 @@ impl SocksError {
 }
 
 /// Reads a greeting. Returns its length, `None` if it is not complete.
-pub(crate) fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
+pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
     match bytes {
         [] | [VERSION] => Ok(None),
         [VERSION, count, methods @ ..] => {
@@ -91,7 +91,7 @@ pub(crate) fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
 }
 
 /// Reads a request. Returns the server and the length of the request, `None` if it is not complete.
-pub(crate) fn request(bytes: &[u8]) -> Result<Option<(Authority, usize)>, SocksError> {
+pub fn request(bytes: &[u8]) -> Result<Option<(Authority, usize)>, SocksError> {
     match bytes {
         [] | [VERSION] => return Ok(None),
         [VERSION, CONNECT, ..] => {}

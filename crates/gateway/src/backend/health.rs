@@ -2,8 +2,8 @@
 
 use super::{Backend, DialError, Service};
 use crate::config::{BackendProtocol, Health, HealthKind, Passive};
-use crate::proxy_header;
 use bytes::Bytes;
+use firstflight_http::proxy_header;
 use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
 use hyper::header::{HOST, USER_AGENT};

@@ -1,9 +1,8 @@
 //! Connections that are early, on an emulated path, and their backends on loopback.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crate::proxy_header;
 use crate::testing::{Path, Place, accepted, backend};
-use firstflight_http::hello;
+use firstflight_http::{hello, proxy_header};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,7 +1,7 @@
 //! The head of a request (RFC 9112 §3, §5, §6).
 
 use super::{Limits, REFUSED, WHOLE};
-use hyper::StatusCode;
+use hyper::{StatusCode, Uri};
 
 /// hyper takes no longer target.
 const LONGEST_TARGET: usize = u16::MAX as usize - 2;
@@ -36,6 +36,11 @@ impl Scan {
     /// Lines of fields, behind the end of a head.
     pub(super) const fn lines(&self) -> usize {
         self.lines.saturating_sub(1)
+    }
+
+    /// What was looked through.
+    pub(super) fn seen<'a>(&self, input: &'a [u8]) -> &'a [u8] {
+        input.get(..self.at).unwrap_or_default()
     }
 
     /// The end of the head. Empty lines in front of it are removed. A bare LF ends a line, too (RFC 9112 §2.2): what is
@@ -121,8 +126,9 @@ pub(super) fn line_for_refusal(input: &[u8]) -> String {
     let named = parts(line_of(input)).and_then(|(method, target, _)| {
         let is_method = !method.is_empty() && method.len() < 32 && method.iter().all(|&byte| is_token(byte));
         let is_path = target.first() == Some(&b'/') && target.len() < 1024 && !target.contains(&b'#');
-        let usable = is_method && is_path && method != b"CONNECT" && method != b"PRI";
-        usable.then(|| (String::from_utf8_lossy(method).into_owned(), encoded(target)))
+        let target = encoded(target);
+        let usable = is_method && is_path && is_uri(&target) && method != b"CONNECT" && method != b"PRI";
+        usable.then(|| (String::from_utf8_lossy(method).into_owned(), target))
     });
     let (method, target) = named.unwrap_or_else(|| ("GET".to_owned(), b"/".to_vec()));
     format!("{method} {} HTTP/1.1", String::from_utf8_lossy(&target))
@@ -163,6 +169,9 @@ fn read_into(head: &[u8], lines: usize, out: &mut Vec<u8>) -> Result<Body, Statu
     if target.len() > LONGEST_TARGET {
         return Err(StatusCode::URI_TOO_LONG);
     }
+    if !is_uri(&target) {
+        return Err(bad);
+    }
     out.reserve(head.len() + 64);
     for part in [method, b" ", &target, b" ", version, b"\r\n"] {
         out.extend_from_slice(part);
@@ -190,6 +199,11 @@ fn read_into(head: &[u8], lines: usize, out: &mut Vec<u8>) -> Result<Body, Statu
     }
     out.extend_from_slice(b"\r\n");
     Ok(body)
+}
+
+/// Whether hyper takes a target. It would answer another one by itself, and nobody would see the request.
+fn is_uri(target: &[u8]) -> bool {
+    Uri::try_from(target).is_ok()
 }
 
 /// Whether a target in the absolute form ends with its authority.

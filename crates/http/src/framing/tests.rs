@@ -154,6 +154,24 @@ fn what_a_uri_cannot_hold_is_encoded() {
     assert_eq!(out, b"GET /a%3Cb%3E%60%E4%FF?%3C| HTTP/1.1\r\nX: \xe4\r\n\r\n");
 }
 
+/// hyper would answer it by itself, and the log would not have it.
+#[test]
+fn nothing_goes_on_that_hyper_does_not_take() {
+    for target in
+        ["/a\0b", "/a\rb", "/a\u{7f}b", "a[", "http://", "http://a b", "?", "a?b", "//\\", "http:///", "[::1"]
+    {
+        for version in ["1.1", "1.0"] {
+            let out = text(&format!("GET {target} HTTP/{version}\r\nHost: a\r\n\r\n{GET}"));
+            let mut fields = [httparse::EMPTY_HEADER; 8];
+            let mut read = httparse::Request::new(&mut fields);
+            assert!(read.parse(out.as_bytes()).unwrap().is_complete(), "{out:?}");
+            assert!(hyper::Uri::try_from(read.path.unwrap()).is_ok(), "{out:?}");
+        }
+    }
+    assert_eq!(refused("GET a[ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(400));
+    assert_eq!(refused("GET /a\0b HTTP/1.1\r\nHost: a\r\n\r\n"), Some(400));
+}
+
 #[test]
 fn what_becomes_too_long_when_it_is_encoded_is_refused() {
     assert_eq!(refused(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "<".repeat(8000))), Some(414));

@@ -98,7 +98,7 @@ async fn what_a_proxy_in_front_marked_is_never_confirmed() {
     let (place, backend) = place("proxy_protocol_from = [\"127.0.0.0/8\"]").await;
     let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     let (from, to) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:80".parse().unwrap());
-    let marked = crate::proxy_header::about(from, to, None, post.len() as u32).unwrap();
+    let marked = firstflight_http::proxy_header::about(from, to, None, post.len() as u32).unwrap();
     let (mut client, stream) = accepted().await;
     place.serve(stream);
     client.write_all(&[&marked[..], post.as_bytes(), post.as_bytes()].concat()).await.unwrap();

@@ -288,7 +288,7 @@ async fn a_backend_with_tls_is_asked_by_its_name() {
     // The PROXY header is in front of TLS.
     let mut far = backend.accept().await;
     let header = exactly(&mut far, 28).await;
-    assert!(crate::proxy_header::read(&header).unwrap().is_some());
+    assert!(firstflight_http::proxy_header::read(&header).unwrap().is_some());
     let mut far = acceptor.accept_over(far).await.unwrap();
     assert!(head(&mut far).await.starts_with("get / "));
     assert_eq!(far.server_name(), Some("app.internal"));

@@ -7,32 +7,37 @@ use std::net::SocketAddr;
 
 /// The type of the entry that marks early bytes: a number of four bytes, in network order. So many bytes behind the header
 /// came before the client was confirmed, and may be a copy. It is the first type for private use (2.2.7).
-pub(crate) const EARLY_BYTES: u8 = 0xe0;
+pub const EARLY_BYTES: u8 = 0xe0;
 /// The longest header that is read, bytes.
-pub(crate) const LONGEST: usize = 4096;
+pub const LONGEST: usize = 4096;
 
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub struct Said {
     /// Client and the address to which it connected. `None` for a connection of the sender's own.
-    pub(crate) addresses: Option<(SocketAddr, SocketAddr)>,
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// Bytes behind the header that may be a copy.
-    pub(crate) early_bytes: u32,
+    pub early_bytes: u32,
     /// The header's length.
-    pub(crate) length: usize,
+    pub length: usize,
 }
 
 /// Why bytes are no header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoHeader {
+pub enum NoHeader {
+    /// Something else.
     #[error("the sender did not begin with a PROXY header of version 2")]
     Wrong,
+    /// It ends behind the first [`LONGEST`] bytes.
     #[error("the PROXY header is longer than {LONGEST} bytes")]
     TooLong,
 }
 
 /// Reads the header at the beginning of `bytes`. `None` if more bytes are needed.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<Said>, NoHeader> {
+///
+/// # Errors
+/// When they begin with something else, or with a header that is too long. The sender is at fault.
+pub fn read(bytes: &[u8]) -> Result<Option<Said>, NoHeader> {
     let header = match Header::try_from(bytes) {
         Ok(header) if header.len() <= LONGEST => header,
         Ok(_) => return Err(NoHeader::TooLong),
@@ -66,8 +71,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Said>, NoHeader> {
 /// The header about a client. `name` is the name in its ClientHello.
 ///
 /// # Errors
-/// When the name is too long for a header.
-pub(crate) fn about(
+/// When the name is too long for a header that [`read`] takes.
+pub fn about(
     client: SocketAddr,
     local: SocketAddr,
     name: Option<&str>,
@@ -82,14 +87,15 @@ pub(crate) fn about(
     if early_bytes > 0 {
         builder = builder.write_tlv(EARLY_BYTES, &early_bytes.to_be_bytes())?;
     }
-    builder.build()
+    let header = builder.build()?;
+    if header.len() > LONGEST { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(header) }
 }
 
 /// The header of a connection of our own, as those of health checks.
 ///
 /// # Errors
 /// Never in practice.
-pub(crate) fn local() -> io::Result<Vec<u8>> {
+pub fn local() -> io::Result<Vec<u8>> {
     Builder::with_addresses(Version::Two | Command::Local, Protocol::Unspecified, Addresses::Unspecified)
         .build()
 }
@@ -128,6 +134,19 @@ mod tests {
         let header = local().unwrap();
         assert_eq!(header.len(), 16);
         assert_eq!(read(&header), Ok(Some(Said { addresses: None, early_bytes: 0, length: 16 })));
+    }
+
+    #[test]
+    fn no_header_is_written_that_is_too_long_to_be_read() {
+        let (client, local): (SocketAddr, SocketAddr) =
+            ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:443".parse().unwrap());
+        for length in [0, 255, 4000, LONGEST, 60_000, 70_000] {
+            if let Ok(header) = about(client, local, Some(&"a".repeat(length)), 1) {
+                assert_eq!(read(&header).unwrap().unwrap().length, header.len(), "a name of {length}");
+            } else {
+                assert!(length >= LONGEST, "a name of {length}");
+            }
+        }
     }
 
     #[test]
