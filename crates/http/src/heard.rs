@@ -50,6 +50,12 @@ impl<T> Counted<T> {
     }
 }
 
+/// Whether the peer has closed.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected)
+}
+
 impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -72,19 +78,24 @@ impl<T: AsyncWrite + Unpin> Counted<T> {
                 self.heard.0.1.fetch_add(*count as u64, Ordering::Release);
                 result
             }
-            Poll::Ready(Err(error)) => {
+            // Other errors are those of a connect that the first write began, for example.
+            Poll::Ready(Err(error)) if is_end(error) => {
                 tracing::trace!(%error, "a write failed: what the server sent is still read");
                 self.broken = true;
                 Poll::Ready(Ok(all))
             }
-            Poll::Pending => result,
+            Poll::Ready(Err(_)) | Poll::Pending => result,
         }
     }
 
     fn done(&mut self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
-        let Poll::Ready(Err(_)) = result else { return result };
-        self.broken = true;
-        Poll::Ready(Ok(()))
+        match &result {
+            Poll::Ready(Err(error)) if is_end(error) => {
+                self.broken = true;
+                Poll::Ready(Ok(()))
+            }
+            _ => result,
+        }
     }
 }
 
@@ -123,6 +134,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.broken {
+            return Poll::Ready(Ok(()));
+        }
         let result = Pin::new(&mut self.inner).poll_shutdown(cx);
         self.done(result)
     }

@@ -9,7 +9,6 @@ use firstflight::{Authority, LazyStream, ReplaySafety};
 use firstflight_http::again::{Before, Fate};
 use firstflight_http::heard::{Counted, Heard};
 use firstflight_http::idle::Kept;
-use firstflight_http::reads_on::ReadsOn;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
@@ -79,7 +78,7 @@ impl Link {
                 io::Error::other("not connected")
             })
         });
-        let (io, heard) = Counted::new(ReadsOn::new(lazy));
+        let (io, heard) = Counted::new(lazy);
         let mut builder = Builder::new();
         builder.max_buf_size(shared.limits.head.max(8192)).max_headers(shared.limits.fields);
         let (sender, connection) =
