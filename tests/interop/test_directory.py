@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 import time
 
 import nginx
@@ -156,6 +157,22 @@ def test_clients_that_still_send_get_the_refusal(testbed, ns, root):
         status = run("curl", "-gsS", "-m", 20, "-H", expect, "-T", upload, "-o", "/dev/null", "-w", "%{http_code}",
                      f"{OURS}/nothing", ns=ns).stdout  # fmt: skip
         assert status == "405", expect
+
+
+@pytest.mark.needs("openssl")
+def test_clients_of_tls_that_still_send_get_the_refusal(testbed, ns, root):
+    name = "www.example.com"
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", 2,
+        "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}", "-keyout", f"{root}/key.pem", "-out",
+        f"{root}/chain.pem")  # fmt: skip
+    os.chmod(f"{root}/key.pem", 0o600)
+    serve(testbed, ns, root, "--tls-cert", f"{root}/chain.pem", "--tls-key", f"{root}/key.pem")
+    context = ssl.create_default_context(cafile=f"{root}/chain.pem")
+    with ns.entered():
+        for sent, status in ((REFUSED, b"405"), (LARGE_HEAD, b"431")) * 5:
+            with context.wrap_socket(socket.create_connection(AT, 20), server_hostname=name) as client:
+                client.sendall(sent)
+                assert everything(client).startswith(b"HTTP/1.1 %s " % status)
 
 
 @pytest.mark.needs("curl")

@@ -369,7 +369,8 @@ rise = 1
     admin = lambda path: curl(ns, f"http://127.0.0.1:{ADMIN}{path}").stdout  # noqa: E731
     for process in (one, two):
         process.wait_until(lambda: "/health" in process.text(), "a check")
-    assert "app: 2 of 2 backends up" in admin("/readyz") and admin("/healthz") == "alive\n"
+    server.wait_until(lambda: "app: 2 of 2 backends up" in admin("/readyz"), "the first checks")
+    assert admin("/healthz") == "alive\n"
     one.kill()
     server.wait_until(lambda: "app: 1 of 2 backends up" in admin("/readyz"), "a backend that is down")
     codes = [curl(ns, f"http://127.0.0.1:{PORT}/{n}").stdout for n in range(6)]

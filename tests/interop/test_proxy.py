@@ -9,6 +9,7 @@ import sys
 
 import firstflight
 import name_server
+import nginx
 import pytest
 from firstflight import Command, check_no_panic, explain
 from net import Pair
@@ -401,3 +402,73 @@ def test_it_stops_in_order(testbed):
     with pytest.raises(ConnectionResetError):
         held.recv(100)
     held.close()
+
+
+MEETS = """
+import http.client, random, sys, threading, time
+host, count = sys.argv[1], int(sys.argv[2])
+wrong = []
+
+def visit(seed):
+    pauses = random.Random(seed)
+    connection = http.client.HTTPConnection("127.0.0.1", 3128, timeout=20)
+    for _ in range(count):
+        # nginx closes a connection that waits for 20 ms.
+        time.sleep(pauses.uniform(0.015, 0.025))
+        connection.request("GET", f"http://{host}/small")
+        answer = connection.getresponse()
+        size = len(answer.read())
+        if (answer.status, size) != (200, 5000):
+            wrong.append((answer.status, size))
+
+threads = [threading.Thread(target=visit, args=(seed,)) for seed in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(wrong), wrong[:5])
+"""
+
+
+@pytest.mark.needs("nginx")
+def test_gets_that_meet_the_end_of_nginx_connections(testbed):
+    """nginx closes kept connections while requests are on their way: none of them fails."""
+    site = Site(testbed)
+    listen = f"listen {SERVER}:80; keepalive_timeout 20ms;"
+    nginx.start(testbed, site.server, site.root, f"{SERVER}:80", listen)
+    done = run(sys.executable, "-c", MEETS, NAME, "150", ns=site.client, timeout=100)
+    assert done.stdout.split()[0] == "0", done.stdout
+
+
+@pytest.mark.needs("curl", "nginx")
+def test_an_upload_that_nginx_refuses_gets_its_answer(testbed):
+    site = Site(testbed)
+    limit = f"listen {SERVER}:80; client_max_body_size 1k; lingering_close off;"
+    nginx.start(testbed, site.server, site.root, f"{SERVER}:80", limit)
+    direct = ("--noproxy", "*", "--resolve", f"{NAME}:80:{SERVER}")
+    for extra in ((), ("-H", "Expect:"), ("-H", "Transfer-Encoding: chunked")):
+        for name in ("small", "large"):
+            upload = ("-T", os.path.join(site.root, name), *extra)
+            answers = [
+                site.curl(f"http://{PROXY}", f"http://{NAME}/upload", *upload, *way, check=False) for way in ((), direct)
+            ]
+            statuses = [answer.stdout for answer in answers]
+            # Without the proxy curl may lose the answer to nginx' reset.
+            assert statuses[0] == statuses[1] or answers[1].returncode == 55, f"{extra} {name}: {answers}"
+            assert statuses[0] in ("413", "405"), f"{extra} {name}: {answers}"
+
+
+@pytest.mark.needs("nginx")
+def test_clients_that_leave_make_room_for_others(testbed):
+    """More clients than there are places ask for a server that is silent, and leave. The next one is served."""
+    site = Site(testbed)
+    site.serve(80)
+    site.client.ip("route", "add", "192.0.2.0/24", "via", PAIR.peer[4])
+    site.server.ip("route", "add", "blackhole", "192.0.2.0/24")
+    ask = b"\x05\x01\x00\x05\x01\x00\x01" + socket.inet_aton("192.0.2.1") + (80).to_bytes(2, "big")
+    with site.client.entered():
+        for _ in range(1100):
+            client = socket.create_connection(("127.0.0.1", 3128), 20)
+            client.sendall(ask)
+            client.close()
+    site.fetch(f"socks5h://{PROXY}", f"http://{NAME}/")
+    descriptors = f"/proc/{site.proxy.pid}/fd"
+    site.proxy.wait_until(lambda: len(os.listdir(descriptors)) < 100, "few open files")

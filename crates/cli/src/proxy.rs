@@ -14,6 +14,7 @@ use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
 use firstflight_proxy::{EarlyData, Proxy};
 use firstflight_verifier::{Group, IssuerAddress};
+use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +49,10 @@ pub struct Args {
     /// and clouds' metadata services stay refused
     #[arg(long)]
     allow_private: bool,
+    /// Allow programs to reach this network, whatever it is, this machine too; can be repeated. Services that trust what comes
+    /// from this machine can then be reached by all programs that use the proxy
+    #[arg(long, value_name = "NET")]
+    allow_net: Vec<IpNet>,
     /// Serve a PAC file at /proxy.pac: browsers then use the proxy for hosts that took a first flight, and for those of
     /// --allow-host. Every program of this machine can read it, and see which of these hosts were visited
     #[arg(long)]
@@ -137,6 +142,9 @@ impl Args {
             .on_event(move |event| log.event(event));
         for at in &self.listen {
             builder = builder.listen(*at);
+        }
+        for net in &self.allow_net {
+            builder = builder.allow_net(*net);
         }
         for host in &self.allow_host {
             builder = builder.allow_host(host).map_err(|_| ProxyError::Host(host.clone()))?;

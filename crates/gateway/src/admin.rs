@@ -4,12 +4,15 @@ use crate::backend::health::Known;
 use crate::gateway::{Shown, publish};
 use crate::metrics;
 use bytes::Bytes;
+use firstflight_http::conn::ServerIo;
+use firstflight_http::framing::refusal;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::io;
@@ -22,8 +25,6 @@ use tokio::task::JoinHandle;
 
 /// Questions at the same time. Further ones wait.
 const QUESTIONS: usize = 16;
-/// A connection is closed if it sends no complete request head within this time.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a question and its answer may take together.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after a failed accept.
@@ -75,24 +76,29 @@ async fn run(listener: TcpListener, shown: Shown) {
 
 async fn answer(stream: TcpStream, shown: Shown) {
     let service = service_fn(move |request| {
-        let response = respond(&shown, &request);
+        let (parts, _) = Request::into_parts(request);
+        let response = respond(&shown, &parts);
         async { Ok::<_, Infallible>(response) }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(None)
         .half_close(true)
         // One question for each connection: one that stays open would keep its place.
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(ServerIo::for_question(stream)), service);
     if let Err(error) = connection.await {
         tracing::debug!(%error, "a question ended");
     }
 }
 
-fn respond<B>(shown: &Shown, request: &Request<B>) -> Response<Full<Bytes>> {
+fn respond(shown: &Shown, request: &Parts) -> Response<Full<Bytes>> {
     let plain = "text/plain; charset=utf-8";
-    let (status, kind, text) = match (request.method(), request.uri().path()) {
+    if let Some(status) = refusal(request) {
+        let mut response = Response::new(Full::new(Bytes::from(format!("{status}\n"))));
+        *response.status_mut() = status;
+        return response;
+    }
+    let (status, kind, text) = match (&request.method, request.uri.path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
             publish(shown);
             match metrics::recorder() {

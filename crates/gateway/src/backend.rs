@@ -6,6 +6,7 @@ mod h2;
 pub(crate) mod health;
 mod pool;
 mod shared;
+mod upload;
 
 pub(crate) use dial::{BackendIo, DialError};
 pub(crate) use pool::{Answered, Open, Opened, Sender};

@@ -3,11 +3,15 @@
 use firstflight::{Stream, Way};
 use firstflight_credential::Outcome;
 use firstflight_http::proxy_header::{self, NoHeader};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+/// What is taken at most of a client while its backend is dialled, bytes.
+const AHEAD: usize = 16 * 1024;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -69,6 +73,23 @@ impl Client {
             }
             if self.stream.read_buf(&mut bytes).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Waits until the client has left: its connection failed, or it ended its direction before it had `said` anything. A client
+    /// that has said something may have ended its direction only. What comes meanwhile is read later.
+    pub(crate) async fn left(&mut self, said: bool) {
+        loop {
+            let room = AHEAD.saturating_sub(self.ahead.len());
+            let mut piece = [0; 2048];
+            let Some(piece) = piece.get_mut(..room.min(2048)).filter(|piece| !piece.is_empty()) else {
+                return pending().await;
+            };
+            match self.stream.read(piece).await {
+                Ok(0) if said || !self.ahead.is_empty() => return pending().await,
+                Ok(0) | Err(_) => return,
+                Ok(count) => self.ahead.extend_from_slice(piece.get(..count).unwrap_or_default()),
             }
         }
     }

@@ -6,7 +6,7 @@ mod early;
 mod forward;
 mod login;
 mod reply;
-mod resets;
+mod send;
 mod tunnel;
 
 pub(crate) use body::Upload;
@@ -42,8 +42,6 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const LAST_CALL: Duration = Duration::from_secs(2);
 /// How soon a connection that may be idle is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the requests of a client that gave up too many others may still take.
-const CALM: Duration = Duration::from_secs(1);
 /// The gateway's own limit is shorter than any idle time that makes sense.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
@@ -62,8 +60,6 @@ pub(crate) struct Context {
     draining: watch::Receiver<bool>,
     /// Connections to backends that belong to this client.
     logins: login::Logins,
-    /// Requests that it gave up.
-    resets: resets::Resets,
     /// It speaks HTTP/2.
     is_http2: bool,
 }
@@ -112,7 +108,7 @@ impl Activity {
 struct Busy {
     activity: Activity,
     /// Its place among those of its client.
-    place: Option<Place>,
+    place: Option<Arc<Place>>,
 }
 
 impl Drop for Busy {
@@ -177,21 +173,10 @@ pub(crate) async fn serve(
     };
     let (io, watch) = fresh.share();
     let (site, activity) = (Arc::clone(site), Activity::new());
-    let (logins, resets) = Default::default();
+    let logins = login::Logins::default();
     let draining_too = draining.clone();
-    let context = Context {
-        site,
-        about,
-        sni,
-        tls,
-        watch,
-        activity,
-        shared,
-        draining: draining_too,
-        logins,
-        resets,
-        is_http2,
-    };
+    let context =
+        Context { site, about, sni, tls, watch, activity, shared, draining: draining_too, logins, is_http2 };
     let (context, idle) = (Arc::new(context), now.config.idle());
     let serving = Arc::clone(&context);
     if is_http2 {
@@ -307,12 +292,6 @@ async fn drive<C, E>(
                     }
                     false => Phase::LastCall(Instant::now() + LAST_CALL),
                 };
-            }
-            () = context.resets.too_many(), if phase == Phase::Open => {
-                tracing::debug!(%peer, "a client gave up too many requests");
-                crate::metrics::refused(context.site.load().name(), "resets");
-                end(connection.as_mut());
-                phase = Phase::Ending(Instant::now() + CALM);
             }
             () = sleep_until(next) => match phase {
                 Phase::Ending(_) => return,

@@ -8,7 +8,7 @@ use crate::metrics;
 use crate::site::Site;
 use firstflight_http::hello::{self, First};
 use firstflight_http::proxy_header;
-use firstflight_http::pump::{self, End, Start};
+use firstflight_http::pump::{self, End, Start, Traffic};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,15 @@ pub(crate) async fn serve(mut client: Client, site: &Arc<Site>) {
             return client.abort();
         }
     };
-    let (mut backend, lease) = match service.connect(header.as_deref()).await {
+    let said = !start.bytes.is_empty();
+    let connected = tokio::select! {
+        connected = service.connect(header.as_deref()) => connected,
+        () = client.left(said) => {
+            entry.end = Some("client-left");
+            return;
+        }
+    };
+    let (mut backend, lease) = match connected {
         Ok(connected) => connected,
         Err(error) => {
             tracing::warn!(listener = site.name(), service = service.name(), %error, "no backend was reached");
@@ -73,7 +81,9 @@ pub(crate) async fn serve(mut client: Client, site: &Arc<Site>) {
     };
     entry.backend = Some(Arc::clone(lease.backend()));
     let confirmed = |client: &Client, cx: &mut std::task::Context<'_>| client.poll_confirmed(cx);
-    let (copied, end) = pump::run(&mut client, &mut backend, start, site.config.idle(), confirmed).await;
+    let (limits, traffic) = (site.config.pump(site.config.idle()), Traffic::default());
+    let end = pump::run(&mut client, &mut backend, start, limits, &traffic, confirmed).await;
+    let copied = traffic.copied();
     (entry.bytes_in, entry.bytes_out) = (copied.up, copied.down);
     entry.end = Some(end.as_str());
     match end {
@@ -87,7 +97,7 @@ pub(crate) async fn serve(mut client: Client, site: &Arc<Site>) {
             tracing::debug!(backend = lease.backend().label, %error, "the backend's connection failed");
             client.abort();
         }
-        End::Idle => {
+        End::Idle | End::HalfClosed => {
             backend.abort();
             client.abort();
         }

@@ -28,6 +28,9 @@ use tokio::sync::Notify;
 /// A client may reset so many streams more than it lets end. A browser that leaves a page resets fewer.
 pub const RESETS: u32 = 128;
 
+/// Bytes of one response that wait in memory for a client that reads slowly. Its window may be larger.
+const SEND_BUFFER: usize = 64 * 1024;
+
 /// Settings of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -139,6 +142,7 @@ where
     let handshake = Builder::new()
         .max_concurrent_streams(settings.streams)
         .max_header_list_size(settings.head)
+        .max_send_buffer_size(SEND_BUFFER)
         .initial_window_size(settings.stream_window)
         .initial_connection_window_size(settings.connection_window)
         .handshake(io);

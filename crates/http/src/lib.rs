@@ -16,6 +16,7 @@
 //! | [`response`] | what the head of a response says about its body (RFC 9112 §6) |
 //! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
 //! | [`heard`] | counts what passes a stream |
+//! | [`reads_on`] | reads a server's answer although it takes no more of the request |
 //! | [`again`] | when a request may be sent again (RFC 9110 §9.2.2) |
 //! | [`idle`] | connections that are kept for further requests |
 //! | [`pump`] | copies both directions of a tunnel |
@@ -35,6 +36,7 @@ pub mod idle;
 pub mod login;
 pub mod proxy_header;
 pub mod pump;
+pub mod reads_on;
 pub mod response;
 pub mod target;
 pub mod text;

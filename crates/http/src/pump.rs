@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -30,6 +31,16 @@ pub struct Start {
     pub passes: Option<usize>,
 }
 
+/// How long nothing may happen in either direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// While both directions are open.
+    pub idle: Duration,
+    /// Once one direction has ended and everything in it was delivered. An end of this kind cannot be told from that of a
+    /// program that has left, so this should be shorter.
+    pub half_closed: Duration,
+}
+
 /// Why a connection is over.
 #[derive(Debug)]
 pub enum End {
@@ -37,6 +48,8 @@ pub enum End {
     Closed,
     /// Nothing happened for too long.
     Idle,
+    /// One direction had ended, and nothing happened in the other one for too long.
+    HalfClosed,
     /// The client's side failed.
     Client(io::Error),
     /// The backend's side failed.
@@ -50,6 +63,7 @@ impl End {
         match self {
             Self::Closed => "closed",
             Self::Idle => "idle",
+            Self::HalfClosed => "half-closed",
             Self::Client(_) => "client-error",
             Self::Backend(_) => "backend-error",
         }
@@ -65,26 +79,49 @@ pub struct Copied {
     pub down: u64,
 }
 
+/// Counts the bytes of a connection while they are copied, so that they are known also if the pump is dropped.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Traffic {
+    /// What was copied until now.
+    #[must_use]
+    pub fn copied(&self) -> Copied {
+        Copied { up: self.up.load(Ordering::Relaxed), down: self.down.load(Ordering::Relaxed) }
+    }
+
+    /// Adds bytes that reached the backend in another way, as those of a first flight.
+    pub fn add_up(&self, bytes: u64) {
+        self.up.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 enum Fault {
     Reader(io::Error),
     Writer(io::Error),
 }
 
 /// One direction.
-#[derive(Default)]
-struct Half {
+struct Half<'a> {
     pending: Vec<u8>,
     sent: usize,
     /// Only so many bytes of `pending` may pass.
     passes: Option<usize>,
-    copied: u64,
+    copied: &'a AtomicU64,
     unflushed: bool,
     eof: bool,
     done: bool,
     progress: bool,
 }
 
-impl Half {
+impl<'a> Half<'a> {
+    const fn new(copied: &'a AtomicU64, pending: Vec<u8>, passes: Option<usize>) -> Self {
+        Self { pending, sent: 0, passes, copied, unflushed: false, eof: false, done: false, progress: false }
+    }
+
     fn poll<R, W>(&mut self, cx: &mut Context<'_>, reader: &mut R, writer: &mut W) -> Poll<Result<(), Fault>>
     where
         R: AsyncRead + Unpin,
@@ -178,7 +215,7 @@ impl Half {
             Poll::Pending => Ok(0),
             Poll::Ready(Ok(0)) => Err(Fault::Writer(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(count)) => {
-                self.copied += count as u64;
+                self.copied.fetch_add(count as u64, Ordering::Relaxed);
                 (self.unflushed, self.progress) = (true, true);
                 Ok(count)
             }
@@ -187,24 +224,24 @@ impl Half {
     }
 }
 
-/// Copies until both directions have ended, one fails, or nothing happened for `idle`. `confirmed` says when the client is
-/// confirmed; it is asked only if [`Start::passes`] says so.
+/// Copies until both directions have ended, one fails, or nothing happened for too long. `confirmed` says when the client is
+/// confirmed; it is asked only if [`Start::passes`] says so. To stop earlier, drop it: `traffic` has what was copied.
 pub async fn run<A, B>(
     client: &mut A,
     backend: &mut B,
     start: Start,
-    idle: Duration,
+    limits: Limits,
+    traffic: &Traffic,
     mut confirmed: impl FnMut(&A, &mut Context<'_>) -> Poll<io::Result<()>>,
-) -> (Copied, End)
+) -> End
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut up = Half { pending: start.bytes, passes: start.passes, ..Half::default() };
-    let mut down = Half::default();
-    let mut timer = pin!(tokio::time::sleep(idle));
-    let mut last = Instant::now();
-    let end = poll_fn(|cx| {
+    let mut up = Half::new(&traffic.up, start.bytes, start.passes);
+    let mut down = Half::new(&traffic.down, Vec::new(), None);
+    let mut idle = Idle { timer: pin!(tokio::time::sleep(limits.idle)), last: Instant::now() };
+    poll_fn(|cx| {
         if up.passes.is_some()
             && let Poll::Ready(result) = confirmed(client, cx)
         {
@@ -231,23 +268,38 @@ where
             return Poll::Ready(End::Closed);
         }
         if std::mem::take(&mut up.progress) | std::mem::take(&mut down.progress) {
-            last = Instant::now();
+            idle.last = Instant::now();
         }
-        poll_idle(timer.as_mut(), cx, last, idle)
+        match up.done || down.done {
+            false => idle.poll(cx, limits.idle).map(|()| End::Idle),
+            true => idle.poll(cx, limits.idle.min(limits.half_closed)).map(|()| End::HalfClosed),
+        }
     })
-    .await;
-    (Copied { up: up.copied, down: down.copied }, end)
+    .await
 }
 
-/// The timer follows the last progress only when it fires, which costs nothing while bytes flow.
-fn poll_idle(mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>, last: Instant, idle: Duration) -> Poll<End> {
-    while timer.as_mut().poll(cx).is_ready() {
-        if last.elapsed() >= idle {
-            return Poll::Ready(End::Idle);
+/// When something happened last.
+struct Idle<'a> {
+    timer: Pin<&'a mut Sleep>,
+    last: Instant,
+}
+
+impl Idle<'_> {
+    /// Ready once nothing has happened for `limit`. The timer follows the last progress only when it fires, or when it would
+    /// fire too late, which costs nothing while bytes flow.
+    fn poll(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        let until = self.last + limit;
+        if self.timer.deadline() > until {
+            self.timer.as_mut().reset(until);
         }
-        timer.as_mut().reset(last + idle);
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if self.last.elapsed() >= limit {
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(until);
+        }
+        Poll::Pending
     }
-    Poll::Pending
 }
 
 #[cfg(test)]

@@ -19,6 +19,20 @@ impl Display for Safe<'_> {
     }
 }
 
+/// Text for people in which text from peers is, as an error that names a host: as [`Safe`], but with its spaces and quotation
+/// marks.
+#[derive(Debug, Clone, Copy)]
+pub struct SafeLine<'a>(pub &'a str);
+
+impl Display for SafeLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            ' ' | '!'..='~' => f.write_char(c),
+            c => write!(f, "{}", c.escape_unicode()),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +48,12 @@ mod tests {
             let text = safe(&String::from(c));
             assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{c:?}");
         }
+    }
+
+    #[test]
+    fn a_line_stays_one_line_in_its_order() {
+        let safe = |text: &str| SafeLine(text).to_string();
+        assert_eq!(safe("no \"a.example\": (1)"), "no \"a.example\": (1)");
+        assert_eq!(safe("a\u{202e}b\u{2028}\n\u{7f}"), r"a\u{202e}b\u{2028}\u{a}\u{7f}");
     }
 }

@@ -1,67 +1,118 @@
-//! Connects for hyper-util's client, to addresses that are allowed.
+//! Connections to servers, for requests of plain HTTP.
 
+use crate::body::Upload;
 use crate::event::Protocol;
 use crate::failure::Failure;
 use crate::reach::Place;
 use crate::shared::Shared;
 use firstflight::{Authority, LazyStream, ReplaySafety};
-use http::Uri;
-use hyper_util::client::legacy::connect::{Connected, Connection};
+use firstflight_http::again::{Before, Fate};
+use firstflight_http::heard::{Counted, Heard};
+use firstflight_http::idle::Kept;
+use firstflight_http::reads_on::ReadsOn;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
-use std::future::{Ready, ready};
 use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tower_service::Service;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::AbortHandle;
 
-/// Connects with the first request of a connection, which is the first flight if it may be.
-#[derive(Clone)]
-pub(crate) struct Connector {
-    pub shared: Arc<Shared>,
-    /// A GET may ride; or nothing.
-    pub safety: ReplaySafety,
+/// A connection to a server. It is closed when it is dropped.
+pub(crate) struct Link {
+    pub server: Authority,
+    sender: SendRequest<Upload>,
+    heard: Heard,
+    /// Why it was not connected. hyper may ask a stream that has failed once more, and tells the last error only.
+    failed: Arc<Mutex<Option<Failure>>>,
+    driver: AbortHandle,
+    /// It had a request before.
+    pub is_kept: bool,
+    /// A login has begun on it (NTLM, Negotiate), so it serves one client only.
+    pub is_owned: bool,
 }
 
-impl Service<Uri> for Connector {
-    type Response = TokioIo<ServerStream>;
-    type Error = io::Error;
-    type Future = Ready<Result<Self::Response, io::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let server = Authority::new(uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
-        let Self { shared, safety } = self.clone();
-        ready(server.map_err(io::Error::other).map(|server| {
-            let stream = LazyStream::new(move |first: Vec<u8>| async move {
-                let connecting = async {
-                    let place = Place::find(&shared, &server, Protocol::Http).await?;
-                    place.request(safety.flight(&first)).await
-                };
-                connecting.await.map_err(|failure: Failure| io::Error::other(failure))
-            });
-            TokioIo::new(ServerStream(stream))
-        }))
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
     }
 }
 
-/// Why a request got no response.
-pub(crate) fn failure(error: &(dyn std::error::Error + 'static)) -> Told {
-    let mut cause = Some(error);
-    let mut last = error.to_string();
-    while let Some(error) = cause {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if let Some(failure) = inner.and_then(|inner| inner.downcast_ref::<Failure>()) {
-            return Told::of(failure);
-        }
-        last = error.to_string();
-        cause = error.source();
+impl Kept for Link {
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
     }
-    Told::of(&Failure::Response(last))
+
+    fn is_ready(&self) -> bool {
+        self.sender.is_ready()
+    }
+}
+
+/// A request that got no response.
+pub(crate) struct Unanswered {
+    pub fate: Fate,
+    pub told: Told,
+}
+
+impl Link {
+    /// A connection that begins with its first request, which is the first flight if it may be. `is_connected` says when there
+    /// is one.
+    pub(crate) async fn open(
+        shared: &Arc<Shared>,
+        server: &Authority,
+        safety: ReplaySafety,
+        is_connected: &Arc<AtomicBool>,
+    ) -> Result<Self, Told> {
+        let (connects, to, told) = (Arc::clone(shared), server.clone(), Arc::clone(is_connected));
+        let failed = Arc::<Mutex<Option<Failure>>>::default();
+        let fails = Arc::clone(&failed);
+        let lazy = LazyStream::new(move |first: Vec<u8>| async move {
+            let connecting = async {
+                let place = Place::find(&connects, &to, Protocol::Http).await?;
+                let stream = place.request(safety.flight(&first)).await?;
+                told.store(true, Ordering::Relaxed);
+                Ok(stream)
+            };
+            connecting.await.map_err(|failure: Failure| {
+                *fails.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                io::Error::other("not connected")
+            })
+        });
+        let (io, heard) = Counted::new(ReadsOn::new(lazy));
+        let mut builder = Builder::new();
+        builder.max_buf_size(shared.limits.head.max(8192)).max_headers(shared.limits.fields);
+        let (sender, connection) =
+            builder.handshake(TokioIo::new(io)).await.map_err(|error| no_response(&error))?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a server's connection has ended");
+            }
+        });
+        let (server, driver) = (server.clone(), driver.abort_handle());
+        Ok(Self { server, sender, heard, failed, driver, is_kept: false, is_owned: false })
+    }
+
+    /// Sends a request.
+    pub(crate) async fn send(&mut self, request: Request<Upload>) -> Result<Response<Incoming>, Unanswered> {
+        let before = Before::now(&self.heard);
+        self.sender.try_send_request(request).await.map_err(|mut error| {
+            let unsent = error.take_message().is_some();
+            let error = error.into_error();
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let told = failed.map_or_else(|| no_response(&error), |failure| Told::of(&failure));
+            Unanswered { fate: before.fate(&self.heard, unsent, &error), told }
+        })
+    }
+}
+
+/// Why a request got no response: the innermost cause.
+fn no_response(error: &hyper::Error) -> Told {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    Told::of(&Failure::Response(last.to_string()))
 }
 
 /// What a client is told of a failure.
@@ -74,50 +125,5 @@ pub(crate) struct Told {
 impl Told {
     pub(crate) fn of(failure: &Failure) -> Self {
         Self { status: failure.status(), error_type: failure.error_type(), text: failure.to_string() }
-    }
-}
-
-/// A connection to a server.
-pub(crate) struct ServerStream(LazyStream);
-
-impl Connection for ServerStream {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl AsyncRead for ServerStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for ServerStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }

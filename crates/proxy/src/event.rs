@@ -48,6 +48,13 @@ pub enum Event {
         /// The client had been told yes, so its connection was reset.
         reset: bool,
     },
+    /// A client left before it had an answer: its server was looked up, connected to, or had not responded.
+    Left {
+        /// How the client asked for it.
+        protocol: Protocol,
+        /// The server.
+        server: String,
+    },
     /// A tunnel has ended.
     Closed {
         /// How the client asked for it.

@@ -1,57 +1,27 @@
-//! Fields that end at a proxy, and those that it adds (RFC 9110 §7.6).
+//! Fields that a proxy adds, and what it does about those of the next hop (RFC 9110 §7.6).
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
-};
-use http::uri::Authority;
+use firstflight_http::fields::{clean_request, strip_hop_by_hop};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, MAX_FORWARDS, TE, VIA};
 use http::{Method, Version};
 
-/// Fields of one connection. `Transfer-Encoding` is among them: each side has its own framing, made from the body.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
 /// The most requests that may pass further proxies is not known to most clients. 0 means that this proxy answers.
 const LAST: HeaderValue = HeaderValue::from_static("0");
 
-/// Removes the fields of one connection: those that are always, and those that it names itself.
-fn strip(headers: &mut HeaderMap) {
-    let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named = named.flat_map(|value| value.split(','));
-    let named: Vec<_> =
-        named.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()).collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
-}
-
-/// Makes the fields of a request those of the next hop. `server` is the authority of its URI, which counts, whatever its
-/// `Host` says (RFC 9112 §3.2.2).
-pub(crate) fn forward_request(headers: &mut HeaderMap, server: &Authority, version: Version) {
-    let trailers = headers.get_all(TE).iter().any(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
-    strip(headers);
-    // The client has got its answer to it from this proxy.
-    headers.remove(EXPECT);
-    if trailers {
-        headers.insert(TE, HeaderValue::from_static("trailers"));
+/// Makes the fields of a request those of the next hop. `host` is the authority of its URI, which counts, whatever its `Host`
+/// says (RFC 9112 §3.2.2).
+pub(crate) fn forward_request(headers: &mut HeaderMap, host: HeaderValue, version: Version) {
+    // The client has got its answer to an expectation from this proxy.
+    clean_request(headers);
+    if headers.contains_key(TE) {
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
     }
-    if let Ok(host) = HeaderValue::from_str(server.as_str()) {
-        headers.insert(HOST, host);
-    }
+    headers.insert(HOST, host);
     via(headers, version);
 }
 
 /// Makes the fields of a response those of the client's connection.
 pub(crate) fn forward_response(headers: &mut HeaderMap, version: Version) {
-    strip(headers);
+    strip_hop_by_hop(headers);
     via(headers, version);
 }
 
@@ -75,17 +45,10 @@ pub(crate) fn is_last(method: &Method, headers: &mut HeaderMap) -> bool {
     false
 }
 
-/// Whether the framing of a request can be read in two ways (RFC 9112 §6.3). hyper refuses most of those itself, and this
-/// proxy frames each body anew.
-pub(crate) fn is_ambiguous(headers: &HeaderMap) -> bool {
-    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
-    let hosts = headers.get_all(HOST).iter().count();
-    lengths > 1 || hosts > 1 || (lengths > 0 && headers.contains_key(TRANSFER_ENCODING))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::header::HeaderName;
 
     fn fields(list: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -112,7 +75,7 @@ mod tests {
             ("expect", "100-continue"),
             ("cookie", "kept"),
         ]);
-        forward_request(&mut headers, &"www.example.com:8080".parse().unwrap(), Version::HTTP_11);
+        forward_request(&mut headers, HeaderValue::from_static("www.example.com:8080"), Version::HTTP_11);
         let expected = fields(&[
             ("cookie", "kept"),
             ("te", "trailers"),
@@ -137,13 +100,5 @@ mod tests {
         for odd in ["x", "-1", "00"] {
             assert!(!is_last(&Method::OPTIONS, &mut fields(&[("max-forwards", odd)])), "{odd}");
         }
-    }
-
-    #[test]
-    fn a_body_with_two_lengths_is_ambiguous() {
-        assert!(!is_ambiguous(&fields(&[("content-length", "1"), ("host", "a")])));
-        assert!(is_ambiguous(&fields(&[("content-length", "1"), ("transfer-encoding", "chunked")])));
-        assert!(is_ambiguous(&fields(&[("content-length", "1"), ("content-length", "1")])));
-        assert!(is_ambiguous(&fields(&[("host", "a"), ("host", "b")])));
     }
 }

@@ -12,15 +12,18 @@
 
 mod board;
 mod body;
+mod conn;
 mod connector;
 mod event;
 mod failure;
 mod first;
 mod forward;
 mod headers;
+mod near;
 mod pac;
 mod pages;
 mod policy;
+mod pool;
 mod proxy;
 mod reach;
 mod relay;

@@ -3,7 +3,7 @@
 //! A name of an attacker's may resolve to any address, so what counts is the address that is connected to, not the name.
 
 use ipnet::IpNet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Which addresses may be connected to.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Forbidden {
-    /// This machine, or the address of no machine.
+    /// This machine: a loopback address, one of its interfaces', or the address of no machine.
     Loopback,
     /// The local link, where cloud services have their metadata, too.
     LinkLocal,
@@ -52,6 +52,11 @@ impl Forbidden {
 impl Policy {
     /// Whether `remote` may be connected to.
     pub(crate) fn check(&self, remote: SocketAddr) -> Result<(), Forbidden> {
+        self.check_with(remote, is_local)
+    }
+
+    /// The same, by what `is_local` says about this machine's interfaces.
+    fn check_with(&self, remote: SocketAddr, is_local: impl Fn(IpAddr) -> bool) -> Result<(), Forbidden> {
         let ip = innermost(remote.ip());
         let own = |own: &SocketAddr| {
             own.port() == remote.port()
@@ -64,9 +69,14 @@ impl Policy {
             return Ok(());
         }
         match class(ip) {
-            Some(Forbidden::Private) if self.private => Ok(()),
-            Some(forbidden) => Err(forbidden),
-            None => Ok(()),
+            Some(Forbidden::Private) if self.private => {}
+            Some(forbidden) => return Err(forbidden),
+            None => {}
+        }
+        // Services of this machine that trust it may listen on any of its addresses.
+        match is_local(ip) || (remote.ip() != ip && is_local(remote.ip())) {
+            true => Err(Forbidden::Loopback),
+            false => Ok(()),
         }
     }
 
@@ -83,6 +93,21 @@ impl Policy {
             _ => Ok(allowed),
         }
     }
+}
+
+/// Whether this machine has the address now, on any interface. The kernel chooses a destination that is its own as the source,
+/// too. No packet is sent.
+fn is_local(ip: IpAddr) -> bool {
+    let any: SocketAddr = match ip {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let source = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    });
+    // An address without a route is not this machine's.
+    source.is_ok_and(|source| source.ip() == ip)
 }
 
 /// What an address is, if it is not one of the public internet.
@@ -150,7 +175,7 @@ mod tests {
     use super::*;
 
     fn check(policy: &Policy, ip: &str) -> Result<(), Forbidden> {
-        policy.check(SocketAddr::new(ip.parse().unwrap(), 443))
+        policy.check_with(SocketAddr::new(ip.parse().unwrap(), 443), |_| false)
     }
 
     #[test]
@@ -223,6 +248,31 @@ mod tests {
         assert_eq!(check(&policy, "127.0.0.1"), Ok(()));
         assert_eq!(check(&policy, "::ffff:127.0.0.1"), Ok(()));
         assert!(check(&policy, "::1").is_err() && check(&policy, "10.0.0.1").is_err());
+    }
+
+    #[test]
+    fn addresses_of_this_machines_interfaces_are_refused_unless_they_are_allowed() {
+        let local =
+            |ip: IpAddr| ["192.0.2.1", "10.0.0.1", "2001:db8::1"].iter().any(|own| ip.to_string() == *own);
+        let check =
+            |policy: &Policy, ip: &str| policy.check_with(SocketAddr::new(ip.parse().unwrap(), 443), local);
+        let private = Policy { private: true, ..Policy::default() };
+        for ip in [
+            "192.0.2.1",
+            "::ffff:192.0.2.1",
+            "2002:c000:201::1",
+            "64:ff9b::c000:201",
+            "2001:db8::1",
+            "10.0.0.1",
+        ] {
+            assert_eq!(check(&private, ip), Err(Forbidden::Loopback), "{ip}");
+        }
+        for ip in ["192.0.2.2", "2001:db8::2", "10.0.0.2"] {
+            assert_eq!(check(&private, ip), Ok(()), "{ip}");
+        }
+        let allowed = Policy { allowed: vec!["192.0.2.0/24".parse().unwrap()], ..Policy::default() };
+        assert_eq!(check(&allowed, "192.0.2.1"), Ok(()));
+        assert!(is_local("127.0.0.1".parse().unwrap()) && !is_local("192.0.2.77".parse().unwrap()));
     }
 
     #[test]

@@ -1,23 +1,28 @@
 //! The proxy: its listeners, its connections, and its end.
 
 use crate::body::Body;
+use crate::conn::{Conn, ForHyper};
 use crate::connector::Told;
 use crate::event::Protocol;
-use crate::forward::{Forwarder, connect_target, refusal, told};
+use crate::forward::{Forwarder, Visitor, connect_target, refusal, told};
+use crate::near::Near;
 use crate::pages;
-use crate::settings::{ADDRESS, ProxyBuilder};
+use crate::pool::Pool;
+use crate::settings::{ADDRESS, Limits, ProxyBuilder};
 use crate::shared::{Held, Shared, Stopping};
 use crate::socks;
-use crate::tunnel::{Near, Tunnel};
+use crate::tunnel::{self, Tunnel};
 use bytes::Bytes;
-use firstflight::{Authority, Client, Lingering};
+use firstflight::{Authority, Client};
+use firstflight_http::target::{self, Asked, Target};
+use firstflight_http::{fields, framing};
+use http::header::{HOST, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::Upgraded;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
+use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -205,41 +210,43 @@ async fn accept(
 
 /// Serves a connection. The first byte says which protocol it is.
 async fn serve(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
-    // Answers of small messages must not wait for each other.
-    let _ = tcp.set_nodelay(true);
+    let mut near = Near::new(tcp);
     let mut first = [0];
     let peeked = tokio::select! {
         biased;
-        peeked = timeout(site.shared.limits.head_timeout, tcp.peek(&mut first)) => peeked,
+        peeked = timeout(site.shared.limits.head_timeout, near.tcp().peek(&mut first)) => peeked,
         () = site.shared.stopping(Stopping::Draining) => return,
     };
     match (peeked, first) {
-        (Ok(Ok(1..)), [socks::VERSION]) => serve_socks(&site.shared, tcp, &held).await,
+        (Ok(Ok(1..)), [socks::VERSION]) => serve_socks(&site.shared, near, &held).await,
         (Ok(Ok(1..)), [socks::OLD_VERSION]) => {
             site.shared.refused("SOCKS4 is not spoken here: use SOCKS5");
-            let mut tcp = tcp;
-            let _ = tcp.write_all(&socks::OLD_REFUSAL).await;
+            let _ = near.write_all(&socks::OLD_REFUSAL).await;
         }
-        (Ok(Ok(1..)), _) => serve_http(site, tcp, held).await,
+        (Ok(Ok(1..)), _) => serve_http(site, near, held).await,
         _ => {}
     }
 }
 
-async fn serve_http(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
-    let Ok(local) = tcp.local_addr() else { return };
+async fn serve_http(site: Arc<Site>, near: Near, held: Arc<Held>) {
+    let Ok(local) = near.tcp().local_addr() else { return };
     let limits = site.shared.limits;
+    let conn = Conn::new(near, &limits);
+    let visitor = Visitor { conn: conn.clone(), owned: Pool::default() };
     let answering = Arc::clone(&site);
-    let service = service_fn(move |request| {
-        let (site, held) = (Arc::clone(&answering), Arc::clone(&held));
-        async move { Ok::<_, Infallible>(site.answer(request, local, held).await) }
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (site, held, visitor) = (Arc::clone(&answering), Arc::clone(&held), visitor.clone());
+        async move { site.answer(request, local, &visitor, held).await }
     });
+    // The framing has limits and times of its own. What it passes on may be longer: bytes that a URI cannot hold are encoded.
+    let room = limits.head.saturating_mul(3).saturating_add(1024).max(8192);
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
-        .max_buf_size(limits.head)
-        .max_headers(limits.fields)
+        .header_read_timeout(None)
+        .max_buf_size(room)
+        .max_headers(limits.fields.saturating_add(2))
+        // Requests watch for the end of the client's direction.
         .half_close(true)
-        .serve_connection(TokioIo::new(Lingering::new(tcp)), service)
+        .serve_connection(TokioIo::new(ForHyper(conn.clone())), service)
         .with_upgrades();
     tokio::pin!(connection);
     let mut draining = std::pin::pin!(site.shared.stopping(Stopping::Draining));
@@ -251,44 +258,97 @@ async fn serve_http(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
                 drained = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = site.shared.stopping(Stopping::Now) => return,
+            () = site.shared.stopping(Stopping::Now) => return conn.near().reset(),
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a client's connection has ended");
+    match ended {
+        Err(error) => {
+            tracing::debug!(%error, "a client's connection has ended");
+            if is_timeout(&error) {
+                // What it has not taken must not look whole.
+                conn.near().reset();
+            }
+        }
+        Ok(()) => tokio::select! {
+            () = conn.close() => {}
+            () = site.shared.stopping(Stopping::Now) => {}
+        },
     }
 }
 
+/// Whether a client took nothing for too long.
+fn is_timeout(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
+}
+
 impl Site {
+    /// # Errors
+    /// When the client has left.
     async fn answer(
-        self: Arc<Self>,
+        &self,
         request: Request<Incoming>,
         local: SocketAddr,
+        visitor: &Visitor,
         held: Arc<Held>,
-    ) -> Response<Body> {
-        if *request.method() == Method::CONNECT {
-            return self.connect(request, held).await;
+    ) -> io::Result<Response<Body>> {
+        let (parts, body) = request.into_parts();
+        let refuse = |status: StatusCode, text: &str| {
+            self.shared.refused(text);
+            Ok(refusal(status, text))
+        };
+        if let Some(status) = framing::refusal(&parts) {
+            let why = status.canonical_reason().unwrap_or("refused").to_ascii_lowercase();
+            return refuse(status, &format!("the request is not forwarded: {why}"));
         }
+        if !fields::expects_only_100(&parts.headers) {
+            return refuse(StatusCode::EXPECTATION_FAILED, "the expectation is not known");
+        }
+        if parts.method == Method::CONNECT {
+            let request = Request::from_parts(parts, body);
+            return tokio::select! {
+                answer = self.connect(request, &visitor.conn, held) => Ok(answer),
+                () = visitor.conn.left() => Err(io::ErrorKind::ConnectionReset.into()),
+            };
+        }
+        let Ok(target) = Target::of(&parts, Asked::Clear) else {
+            return refuse(StatusCode::BAD_REQUEST, "the URI or the Host is not one host and port");
+        };
+        let request = Request::from_parts(parts, body);
         match request.uri().authority() {
-            Some(_) => self.forwarder.forward(request).await,
-            None => pages::answer(&self.shared, &request, local),
+            Some(_) => self.forwarder.forward(visitor, &target, request).await,
+            None => Ok(pages::answer(&self.shared, &request, local)),
         }
     }
 
-    async fn connect(&self, mut request: Request<Incoming>, held: Arc<Held>) -> Response<Body> {
-        let Some(server) = connect_target(request.uri()) else {
-            let text = "CONNECT needs a host and a port";
-            self.shared.refused(text);
-            return refusal(StatusCode::BAD_REQUEST, text);
+    async fn connect(&self, mut request: Request<Incoming>, conn: &Conn, held: Arc<Held>) -> Response<Body> {
+        let wrong = match connect_target(request.uri()) {
+            None => "CONNECT needs a host and a port, and nothing else",
+            Some(_) if !request.body().is_end_stream() => "CONNECT has no body",
+            Some(_) if !has_good_host(request.headers()) => "the Host is not one host and port",
+            Some(server) => return self.open(&mut request, server, conn, held).await,
         };
-        let upgrade = hyper::upgrade::on(&mut request);
+        self.shared.refused(wrong);
+        refusal(StatusCode::BAD_REQUEST, wrong)
+    }
+
+    async fn open(
+        &self,
+        request: &mut Request<Incoming>,
+        server: Authority,
+        conn: &Conn,
+        held: Arc<Held>,
+    ) -> Response<Body> {
+        let upgrade = hyper::upgrade::on(request);
         match Tunnel::open(&self.shared, server, Protocol::Connect).await {
             Err(failure) => told(&Told::of(&failure)),
             Ok(tunnel) => {
+                conn.switch();
+                let (conn, limits) = (conn.clone(), self.shared.limits);
                 tokio::spawn(async move {
                     // Otherwise the client has gone.
-                    if let Ok(Some(near)) = upgrade.await.map(taken) {
-                        tunnel.run(near).await;
+                    if let Ok(upgraded) = upgrade.await {
+                        tunnel.run(taken(upgraded, &conn, &limits)).await;
                     }
                     drop(held);
                 });
@@ -298,16 +358,27 @@ impl Site {
     }
 }
 
-/// The connection of an upgrade.
-fn taken(upgraded: Upgraded) -> Option<Near> {
-    let parts = upgraded.downcast::<TokioIo<Lingering<TcpStream>>>().ok()?;
-    Some(Near { tcp: parts.io.into_inner().into_inner(), read: parts.read_buf })
+/// At most one `Host`, and a valid one (RFC 9112 §3.2). CONNECT does not need it.
+fn has_good_host(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => true,
+        (Some(host), None) => host.to_str().is_ok_and(|host| target::host(host).is_some()),
+        (Some(_), Some(_)) => false,
+    }
 }
 
-async fn serve_socks(shared: &Arc<Shared>, mut tcp: TcpStream, _held: &Held) {
+/// The connection of an upgrade: what hyper has read of it, and then what waits in front of hyper.
+fn taken(upgraded: Upgraded, conn: &Conn, limits: &Limits) -> tunnel::Told {
+    let hypers = upgraded.downcast::<TokioIo<ForHyper>>().map(|parts| parts.read_buf).unwrap_or_default();
+    let (near, waits) = conn.take(limits);
+    tunnel::Told { near, read: [&hypers[..], &waits].concat().into() }
+}
+
+async fn serve_socks(shared: &Arc<Shared>, mut near: Near, _held: &Held) {
     let asked = tokio::select! {
         biased;
-        asked = timeout(shared.limits.head_timeout, ask(&mut tcp)) => asked,
+        asked = timeout(shared.limits.head_timeout, ask(&mut near)) => asked,
         () = shared.stopping(Stopping::Draining) => return,
     };
     let (server, read) = match asked {
@@ -315,31 +386,35 @@ async fn serve_socks(shared: &Arc<Shared>, mut tcp: TcpStream, _held: &Held) {
         Ok(Ok(Err(refused))) => {
             shared.refused(refused.to_string());
             if let Some(answer) = refused.answer() {
-                let _ = tcp.write_all(answer).await;
+                let _ = near.write_all(answer).await;
             }
             return;
         }
         // It has gone, or does not go on.
         Ok(Err(_)) | Err(_) => return,
     };
-    let opened = Tunnel::open(shared, server, Protocol::Socks5).await;
+    let opened = tokio::select! {
+        opened = Tunnel::open(shared, server, Protocol::Socks5) => opened,
+        () = near.left(!read.is_empty()) => return,
+        () = shared.stopping(Stopping::Now) => return near.reset(),
+    };
     let code = opened.as_ref().map_or_else(|failure| failure.code(), |_| socks::Code::Succeeded);
-    let answered = tcp.write_all(&socks::reply(code)).await;
+    let answered = near.write_all(&socks::reply(code)).await;
     if let (Ok(tunnel), Ok(())) = (opened, answered) {
-        tunnel.run(Near { tcp, read }).await;
+        tunnel.run(tunnel::Told { near, read }).await;
     }
 }
 
 /// Reads a client's greeting and its request. Returns the server, and what was read behind it.
-async fn ask(tcp: &mut TcpStream) -> io::Result<Result<(Authority, Bytes), socks::SocksError>> {
+async fn ask(near: &mut Near) -> io::Result<Result<(Authority, Bytes), socks::SocksError>> {
     let mut read = Vec::with_capacity(socks::LONGEST);
-    let len = match message(tcp, &mut read, socks::greeting).await? {
+    let len = match message(near, &mut read, socks::greeting).await? {
         Ok(len) => len,
         Err(refused) => return Ok(Err(refused)),
     };
     read.drain(..len);
-    tcp.write_all(&socks::CHOSEN).await?;
-    let (server, len) = match message(tcp, &mut read, socks::request).await? {
+    near.write_all(&socks::CHOSEN).await?;
+    let (server, len) = match message(near, &mut read, socks::request).await? {
         Ok(asked) => asked,
         Err(refused) => return Ok(Err(refused)),
     };
@@ -348,7 +423,7 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<(Authority, Bytes), socks
 
 /// Reads until `parse` has a message. It has one, or refuses, before `LONGEST` bytes are there.
 async fn message<T>(
-    tcp: &mut TcpStream,
+    near: &mut Near,
     read: &mut Vec<u8>,
     parse: impl Fn(&[u8]) -> Result<Option<T>, socks::SocksError>,
 ) -> io::Result<Result<T, socks::SocksError>> {
@@ -356,7 +431,7 @@ async fn message<T>(
         match parse(read) {
             Ok(Some(message)) => return Ok(Ok(message)),
             Err(refused) => return Ok(Err(refused)),
-            Ok(None) if tcp.read_buf(read).await? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(None) if near.read_buf(read).await? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(None) => {}
         }
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant as Timer, timeout_at};
 pub(crate) struct Place {
     shared: Arc<Shared>,
     pub server: Authority,
-    protocol: Protocol,
+    pub protocol: Protocol,
     addresses: Vec<SocketAddr>,
     /// When the connect is given up.
     until: Timer,

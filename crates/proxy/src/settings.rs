@@ -43,10 +43,15 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long the lookup and the connect to a server may take together.
     pub connect_timeout: Duration,
-    /// How long a server may take for the head of its response.
+    /// How long a server may take for the head of its response, while nothing of the request's body goes on.
     pub response_timeout: Duration,
-    /// A tunnel, and the body of a request or a response, ends when nothing has passed for this long.
+    /// A client that sends nothing of its request's body, or takes nothing of its response, for this long is given up.
+    pub body_timeout: Duration,
+    /// A tunnel, and the body of a response, ends when nothing has passed for this long.
     pub idle_timeout: Duration,
+    /// The same for a tunnel of which one direction has ended, and for a response whose client has ended its direction. It
+    /// looks the same if the program at that end is gone.
+    pub half_closed_timeout: Duration,
     /// Status pages that are open at one time.
     pub watchers: usize,
 }
@@ -60,8 +65,11 @@ impl Default for Limits {
             head_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(30),
             response_timeout: Duration::from_secs(300),
+            // A program that plays what it downloads may pause.
+            body_timeout: Duration::from_secs(15 * 60),
             // Longer than the keep-alives of programs that idle, such as WebSockets.
             idle_timeout: Duration::from_secs(2 * 3600),
+            half_closed_timeout: Duration::from_secs(30),
             watchers: 32,
         }
     }
@@ -112,8 +120,8 @@ impl ProxyBuilder {
         self
     }
 
-    /// Lets clients reach private networks (10.0.0.0/8, fc00::/7, …). Addresses of this machine, of the local link, and
-    /// of clouds' metadata services stay refused.
+    /// Lets clients reach private networks (10.0.0.0/8, fc00::/7, …). Addresses of this machine, also private and public
+    /// ones of its interfaces, of the local link, and of clouds' metadata services stay refused.
     pub const fn allow_private(mut self, allow: bool) -> Self {
         self.policy.private = allow;
         self

@@ -57,6 +57,11 @@ impl Shared {
         });
     }
 
+    /// A client waits for its server. If this is dropped before [`Waiting::over`], the client has left.
+    pub(crate) fn waiting(self: &Arc<Self>, protocol: Protocol, server: &Authority) -> Waiting {
+        Waiting { shared: Some(Arc::clone(self)), protocol, server: server.clone() }
+    }
+
     /// A client was refused.
     pub(crate) fn refused(&self, reason: impl Into<String>) {
         self.listener.tell(&Event::Refused { reason: reason.into() });
@@ -67,5 +72,28 @@ impl Shared {
         let mut stopping = self.stopping.clone();
         // An error means that the proxy is gone.
         let _ = stopping.wait_for(|now| *now >= far).await;
+    }
+}
+
+/// A client that waits for its server.
+pub(crate) struct Waiting {
+    shared: Option<Arc<Shared>>,
+    protocol: Protocol,
+    server: Authority,
+}
+
+impl Waiting {
+    /// It has its answer.
+    pub(crate) fn over(mut self) {
+        self.shared = None;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // At its end the proxy leaves its clients.
+        if let Some(shared) = self.shared.take().filter(|shared| *shared.stopping.borrow() < Stopping::Now) {
+            shared.listener.tell(&Event::Left { protocol: self.protocol, server: self.server.to_string() });
+        }
     }
 }

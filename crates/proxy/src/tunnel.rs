@@ -3,16 +3,15 @@
 use crate::event::{Event, Protocol};
 use crate::failure::Failure;
 use crate::first::First;
+use crate::near::Near;
 use crate::reach::Place;
-use crate::relay::{Traffic, relay, reset};
+use crate::relay::relay;
 use crate::shared::{Shared, Stopping};
 use bytes::Bytes;
 use firstflight::{Authority, Stream};
+use firstflight_http::pump::{Copied, Traffic};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 /// A tunnel to which the client may be told yes.
 pub(crate) struct Tunnel {
@@ -30,9 +29,9 @@ enum State {
     Connected(Stream),
 }
 
-/// The client's end, once it was told yes.
-pub(crate) struct Near {
-    pub tcp: TcpStream,
+/// The client, once it was told yes.
+pub(crate) struct Told {
+    pub near: Near,
     /// What was read of it behind the request.
     pub read: Bytes,
 }
@@ -47,41 +46,45 @@ impl Tunnel {
         server: Authority,
         protocol: Protocol,
     ) -> Result<Self, Failure> {
-        let place = Place::find(shared, &server, protocol).await?;
-        let state = match place.outlook().await.is_good() {
-            true => State::Early(place),
-            false => State::Connected(place.connect(false).await?),
+        let waiting = shared.waiting(protocol, &server);
+        let state = async {
+            let place = Place::find(shared, &server, protocol).await?;
+            match place.outlook().await.is_good() {
+                true => Ok(State::Early(place)),
+                false => Ok(State::Connected(place.connect(false).await?)),
+            }
         };
-        Ok(Self { shared: Arc::clone(shared), server, protocol, state })
+        let state = state.await;
+        waiting.over();
+        Ok(Self { shared: Arc::clone(shared), server, protocol, state: state? })
     }
 
     /// Carries the client's bytes, after the yes. If there is no connection after an early yes, or the connection fails,
     /// the client's is reset: it never gets bytes that the server did not send.
-    pub(crate) async fn run(self, mut near: Near) {
+    pub(crate) async fn run(self, mut client: Told) {
         let Self { shared, server, protocol, state } = self;
         let traffic = Traffic::default();
         let carried = async {
             let mut far = match state {
                 State::Connected(far) => far,
-                State::Early(place) => match begin(&shared, place, &mut near, &traffic).await? {
+                State::Early(place) => match begin(&shared, place, &mut client, &traffic).await? {
                     Some(far) => far,
                     // It is in the log already.
                     None => return Ok(false),
                 },
             };
             // Behind the first flight, or behind a yes that was true.
-            far.write_all(&near.read).await?;
-            traffic.sent.fetch_add(near.read.len() as u64, Ordering::Relaxed);
-            relay(&shared, &mut near.tcp, &mut far, &traffic).await.map(|()| true)
+            let first = std::mem::take(&mut client.read);
+            relay(&shared, &mut client.near, &mut far, first, &traffic).await.map(|()| true)
         };
         let result: io::Result<bool> = carried.await;
         if !matches!(result, Ok(true)) {
-            reset(&near.tcp);
+            client.near.reset();
         }
         if matches!(result, Ok(false)) {
             return;
         }
-        let [sent, received] = [&traffic.sent, &traffic.received].map(|count| count.load(Ordering::Relaxed));
+        let Copied { up: sent, down: received } = traffic.copied();
         shared.board.carried(&server, sent, received, firstflight::unix_ms());
         shared.listener.tell(&Event::Closed {
             protocol,
@@ -93,27 +96,37 @@ impl Tunnel {
     }
 }
 
-/// Connects after an early yes, with what the client says first. What did not ride is left in `near.read`. `None` if the
-/// server is not reached.
+/// Connects after an early yes, with what the client says first. What did not ride is left in `client.read`. `None` if the
+/// server is not reached, or the client has left.
 async fn begin(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     place: Place,
-    near: &mut Near,
+    client: &mut Told,
     traffic: &Traffic,
 ) -> io::Result<Option<Stream>> {
-    let read = std::mem::take(&mut near.read).into();
+    let read = std::mem::take(&mut client.read).into();
     let first = tokio::select! {
-        first = First::read(&mut near.tcp, read, shared.early_data) => first?,
+        first = First::read(&mut client.near, read, shared.early_data) => first?,
         () = shared.stopping(Stopping::Now) => return Ok(None),
     };
-    let Some(first) = first else { return Ok(place.connect(true).await.ok()) };
+    let waiting = shared.waiting(place.protocol, &place.server);
+    let said = first.is_some();
+    let connecting = async {
+        match &first {
+            Some(first) => place.connect_with(first).await,
+            None => place.connect(true).await,
+        }
+    };
     let connected = tokio::select! {
-        connected = place.connect_with(&first) => connected,
+        connected = connecting => connected,
+        () = client.near.left(said) => return Ok(None),
         () = shared.stopping(Stopping::Now) => return Ok(None),
     };
+    waiting.over();
     let Ok(far) = connected else { return Ok(None) };
-    let rest = first.rest();
-    traffic.sent.fetch_add(first.sent() as u64, Ordering::Relaxed);
-    near.read = Bytes::copy_from_slice(rest);
+    if let Some(first) = first {
+        traffic.add_up(first.sent() as u64);
+        client.read = Bytes::copy_from_slice(first.rest());
+    }
     Ok(Some(far))
 }

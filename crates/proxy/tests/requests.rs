@@ -6,6 +6,7 @@ mod world;
 
 use firstflight_proxy::{BindError, Event, Proxy};
 use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -111,6 +112,10 @@ fn failures_of_http_are_told_as_what_they_are() {
                 said.starts_with(&format!("HTTP/1.1 {status} ")) && said.contains(error),
                 "{server}: {said}"
             );
+        }
+        for _ in 0..20 {
+            let said = world.ask(&get("169.254.169.254:80")).await;
+            assert!(said.starts_with("HTTP/1.1 403 "), "{said}");
         }
         let (at, mut came) = origin(PUBLIC, "nonsense\r\n\r\n").await;
         let said = world.ask(&get(at)).await;
@@ -223,13 +228,55 @@ fn names_that_resolve_to_this_machine_are_refused() {
     });
 }
 
+/// Also public addresses, also those that it gets later.
+#[test]
+fn addresses_of_this_machines_interfaces_are_refused() {
+    in_world(|| async {
+        let mut world = World::new(|proxy| proxy).await;
+        let ip = |action: &str, address: &str| {
+            let done = Command::new("ip").args(["addr", action, address, "dev", "void"]).status();
+            assert!(done.unwrap().success(), "{action} {address}");
+        };
+        let inside = TcpListener::bind("[::]:0").await.unwrap();
+        let port = inside.local_addr().unwrap().port();
+        for (address, prefix) in [("192.0.2.7", "192.0.2.7/24"), ("2001:db8::7", "2001:db8::7/64")] {
+            world.zone.set("own.example", &[address.parse().unwrap()]);
+            let host = if address.contains(':') { format!("[{address}]") } else { address.into() };
+            ip("add", prefix);
+            for server in [format!("{host}:{port}"), format!("own.example:{port}")] {
+                let (_, said) = world.tunnel(&server).await;
+                assert!(said.starts_with("HTTP/1.1 403 "), "{server}: {said}");
+                match world.next().await {
+                    Event::Failed { error, .. } => assert!(error.contains("own machine"), "{error}"),
+                    other => panic!("{other:?}"),
+                }
+                assert!(world.ask(&get(&server)).await.starts_with("HTTP/1.1 403 "), "{server}");
+                world.next().await;
+            }
+            ip("del", prefix);
+            // Now it is another machine's, and there is no way to it.
+            let (_, said) = world.tunnel(&format!("{host}:{port}")).await;
+            assert!(said.contains("error=destination_ip_unroutable"), "{said}");
+            world.next().await;
+        }
+        let none = tokio::time::timeout(std::time::Duration::from_millis(50), inside.accept()).await;
+        assert!(none.is_err(), "the service inside was reached");
+    });
+}
+
 #[test]
 fn private_networks_are_an_option_and_the_proxy_itself_is_none() {
     in_world(|| async {
         let (at, _early) = echo(PRIVATE).await;
         let world = World::new(|proxy| proxy).await;
         assert!(world.tunnel(&at.to_string()).await.1.starts_with("HTTP/1.1 403 "));
+        // This one is this machine's, too.
         let world = World::new(|proxy| proxy.allow_private(true)).await;
+        let (_, said) = world.tunnel(&at.to_string()).await;
+        assert!(said.starts_with("HTTP/1.1 403 "), "{said}");
+        let (_, said) = world.tunnel("10.1.2.4:80").await;
+        assert!(said.contains("error=destination_ip_unroutable"), "{said}");
+        let world = World::new(|proxy| proxy.allow_net("10.1.2.0/24".parse().unwrap())).await;
         drop(world.open(&at.to_string()).await);
         let world = World::new(|proxy| proxy.allow_net("127.0.0.0/8".parse().unwrap())).await;
         assert!(world.tunnel(&world.at.to_string()).await.1.starts_with("HTTP/1.1 403 "));

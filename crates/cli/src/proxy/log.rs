@@ -1,6 +1,7 @@
 //! What the proxy prints.
 
 use crate::output;
+use firstflight_http::text::SafeLine;
 use firstflight_proxy::{Contact, Event, Protocol, Proxy};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -43,7 +44,8 @@ impl Log {
     pub fn event(self, event: &Event) {
         match self.json {
             true => output::json(event),
-            false => output::line(&text(event)),
+            // Names and errors are partly a client's or a server's text.
+            false => output::line(&SafeLine(&text(event))),
         }
     }
 }
@@ -56,6 +58,9 @@ fn text(event: &Event) -> String {
         Event::Failed { protocol, server, error, reset, .. } => {
             let reset = if *reset { "; it was told yes early, so its connection is reset" } else { "" };
             format!("{server} ({}): failed: {error}{reset}", word(*protocol))
+        }
+        Event::Left { protocol, server } => {
+            format!("{server} ({}): its client left before it had an answer", word(*protocol))
         }
         Event::Closed { server, sent, received, error, .. } => {
             let how = error.as_ref().map_or_else(|| "closed".to_owned(), |error| format!("reset: {error}"));
@@ -128,5 +133,14 @@ mod tests {
             reset: true,
         };
         assert!(text(&failed).ends_with("so its connection is reset"));
+    }
+
+    /// Names of SOCKS may have any characters.
+    #[test]
+    fn an_event_cannot_turn_or_break_its_line() {
+        let server = "a\u{202e}b\u{2028}c\nd:1".to_owned();
+        let left = text(&Event::Left { protocol: Protocol::Socks5, server });
+        let line = SafeLine(&left).to_string();
+        assert_eq!(line, r"a\u{202e}b\u{2028}c\u{a}d:1 (SOCKS5): its client left before it had an answer");
     }
 }

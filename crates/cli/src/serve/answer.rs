@@ -34,8 +34,10 @@ pub async fn answer(
 ) -> Result<Response<LoggedBody>, BoxError> {
     let entry = site.log.begin(peer, watch.clone(), &request);
     let (parts, body) = request.into_parts();
-    if let Some(status) = refused(&parts) {
-        return Ok(last(status, entry));
+    match refused(&parts) {
+        Some(StatusCode::METHOD_NOT_ALLOWED) => return Ok(wrong_method(parts.uri.path(), entry)),
+        Some(status) => return Ok(last(status, entry)),
+        None => {}
     }
     if names_another(&parts, &watch) {
         return Ok(brief(StatusCode::MISDIRECTED_REQUEST, entry));

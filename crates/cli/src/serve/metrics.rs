@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use bytes::Bytes;
-use firstflight_http::conn::{ServerIo, Times};
-use firstflight_http::framing::{Limits, refusal};
+use firstflight_http::conn::ServerIo;
+use firstflight_http::framing::refusal;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
@@ -21,11 +21,6 @@ use tokio::task::JoinSet;
 
 /// Maximum number of scrapes at the same time. Further ones wait.
 const SCRAPES: usize = 16;
-/// Limits of a request's head.
-const LIMITS: Limits = Limits { bytes: 16 * 1024, fields: 100 };
-/// A scraper that sends no complete request head, or takes nothing of the response, within this time is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
-const TIMES: Times = Times { head: PATIENCE, idle: Some(PATIENCE), stall: Some(PATIENCE) };
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -87,7 +82,7 @@ impl Source {
 }
 
 async fn answer(stream: TcpStream, source: Arc<Source>) {
-    let stream = ServerIo::new(stream, LIMITS, TIMES).quick();
+    let stream = ServerIo::for_question(stream);
     let service = service_fn(move |request| {
         let (parts, _) = Request::into_parts(request);
         let response = respond(&source, &parts);
@@ -172,5 +167,31 @@ mod tests {
         }
         assert!(ask(at, "/").await.starts_with("HTTP/1.1 404 "));
         running.abort();
+    }
+
+    /// The scraper still sends when the answer comes.
+    #[tokio::test]
+    async fn a_refused_upload_is_answered() {
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let handle = PrometheusBuilder::new().build_recorder().handle();
+        let source = Arc::new(Source { publish: Mutex::new(Box::new(|| {})), handle });
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(answer(stream, Arc::clone(&source)));
+            }
+        });
+        let upload = format!("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 3 << 20);
+        let upload = [upload.into_bytes(), vec![b'x'; 3 << 20]].concat();
+        let long =
+            format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(120_000)).into_bytes();
+        for (request, status) in [(upload, "405"), (long, "431")] {
+            let mut stream = TcpStream::connect(at).await.unwrap();
+            stream.write_all(&request).await.unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.unwrap();
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+        }
     }
 }

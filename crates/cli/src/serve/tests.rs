@@ -138,7 +138,7 @@ async fn answer_to_a_slow_body(request: &[u8]) -> String {
         }
     });
     let mut answer = Vec::new();
-    // An error is expected: the server answers data that arrives after its response with a RST.
+    // An error is expected where the response breaks off.
     let _ = reader.read_to_end(&mut answer).await;
     dripping.abort();
     String::from_utf8_lossy(&answer).into_owned()
@@ -201,6 +201,8 @@ async fn requests_that_servers_read_differently_are_refused() {
         ("GET /nothing-here", "Host: a,b\r\n\r\n".to_owned(), "400"),
         ("GET /nothing-here", "Host: a.example:8080\r\n\r\n".to_owned(), "404"),
         ("GET *", format!("{host}\r\n"), "400"),
+        ("CONNECT x:80", format!("{host}\r\n"), "405"),
+        ("OPTIONS *", format!("{host}Connection: close\r\n\r\n"), "405"),
         (post, chunked("Transfer-Encoding: chunked\r\n"), "200"),
         (post, chunked("Transfer-Encoding: gzip, chunked\r\n"), "501"),
         (post, chunked("Transfer-Encoding: JUNK, chunked\r\n"), "501"),

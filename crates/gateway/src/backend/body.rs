@@ -1,6 +1,7 @@
 //! The body of a response of HTTP/2, and what becomes of it if its client has left.
 
-use super::h2::{Slot, Task};
+use super::h2::Slot;
+use super::upload::Task;
 use crate::http::BoxError;
 use bytes::Bytes;
 use h2::RecvStream;
@@ -10,10 +11,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How much of a response, bytes, and for how long it is read for a client that has left. A reset would be sooner, but a
-/// backend that counts resets would end the connection, which others use.
+/// How much of a response, bytes, and for how long it is read for a client that has left, if its stream must not be reset.
 const REST: u64 = 64 * 1024;
-const REST_FOR: Duration = Duration::from_secs(5);
+const REST_FOR: Duration = Duration::from_secs(60);
 
 /// The body of a response.
 pub(crate) struct Incoming2 {
@@ -73,13 +73,16 @@ impl Drop for Incoming2 {
     fn drop(&mut self) {
         let Some((body, upload, slot)) = self.inner.take() else { return };
         let whole = upload.as_ref().is_none_or(Task::is_finished);
-        if !body.is_end_stream() && whole && self.left.is_none_or(|left| left <= REST) {
+        if body.is_end_stream() {
+            slot.answered();
+        } else if !slot.may_reset() && whole {
             Abandoned::new(slot).read_to_end(async move { Some(body) });
         }
     }
 }
 
-/// A response whose client has left.
+/// A request whose client has left, on a connection that should have no more resets: the backend would end it, and the
+/// requests of others with it (ENHANCE_YOUR_CALM).
 pub(super) struct Abandoned(Slot);
 
 impl Abandoned {
@@ -87,22 +90,42 @@ impl Abandoned {
         Self(slot)
     }
 
-    /// Reads it to its end, if that is near. Otherwise its stream is reset. A connection has as many of them as it has
-    /// requests, because they keep their places.
+    /// Keeps a request that cannot be completed until the others of its connection have ended.
+    pub(super) fn keep(self, request: impl Send + 'static) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let _count = self.0.abandon();
+            self.0.until_nobody_is_left().await;
+            drop(request);
+        });
+    }
+
+    /// Reads the response to its end, if that is near. Otherwise its connection has no further requests, and the stream is
+    /// reset when those of others have ended. Meanwhile it keeps its place, and that of its client.
     pub(super) fn read_to_end(self, body: impl Future<Output = Option<RecvStream>> + Send + 'static) {
         // There is no runtime any more when a program ends.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(timeout(REST_FOR, async move {
-            let _slot = self.0;
-            let Some(mut body) = body.await else { return };
-            let mut left = REST;
-            while let Some(Ok(data)) = body.data().await {
-                let _ = body.flow_control().release_capacity(data.len());
-                match left.checked_sub(data.len() as u64) {
-                    Some(rest) => left = rest,
-                    None => return,
+        runtime.spawn(async move {
+            let slot = self.0;
+            let _count = slot.abandon();
+            let mut body = Box::pin(body);
+            let mut begun = None;
+            let reading = async {
+                begun = body.as_mut().await;
+                let Some(body) = &mut begun else { return true };
+                let mut left = REST;
+                while let Some(Ok(data)) = body.data().await {
+                    let _ = body.flow_control().release_capacity(data.len());
+                    match left.checked_sub(data.len() as u64) {
+                        Some(rest) => left = rest,
+                        None => return false,
+                    }
                 }
+                true
+            };
+            if timeout(REST_FOR, reading).await != Ok(true) {
+                slot.until_nobody_is_left().await;
             }
-        }));
+        });
     }
 }

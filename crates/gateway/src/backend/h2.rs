@@ -5,29 +5,35 @@
 
 use super::body::{Abandoned, Incoming2};
 use super::pool::{Answered, SendError};
-use crate::http::{BoxError, Upload};
+use super::upload::Task;
+use crate::http::Upload;
 use bytes::Bytes;
 use firstflight_http::again::{Fate, fate_of_h2};
+use firstflight_http::heard::{Counted, Heard};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, Reason, SendStream};
+use h2::{Ping, PingPong, SendStream};
 use hyper::body::Body;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{Request, Response};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Bytes of requests that wait in memory for each stream, and the longest list of fields of a response.
 const BUFFER: usize = 32 * 1024;
+/// How often it is looked whether a connection has other requests yet.
+const AGAIN: Duration = Duration::from_secs(1);
 /// A connection with requests is asked this often whether it still works, and must say so within as long.
 const PING: Duration = Duration::from_secs(20);
+
+/// Resets that a connection may have, in tenths: eight, and one more for ten answers.
+const RESETS: u32 = 80;
 
 /// What the requests of a connection share.
 pub(super) struct Link {
@@ -36,9 +42,15 @@ pub(super) struct Link {
     most: usize,
     taken: AtomicUsize,
     /// Uploads that wait until the backend takes more. They may hold the whole window of its connection.
-    stuck: AtomicUsize,
+    pub(super) stuck: AtomicUsize,
     /// It has answered a request.
     answered: AtomicBool,
+    /// Tenths of resets that it may have. Backends end connections on which many streams are reset (RFC 9113 §10.5).
+    resets: AtomicU32,
+    /// Requests whose client has left.
+    abandoned: AtomicUsize,
+    /// It has no more requests, and ends with the last one.
+    retired: AtomicBool,
     /// Hears when a stream ends.
     freed: Arc<Notify>,
     /// Wakes the connection, which ends when nobody has it any more.
@@ -50,7 +62,12 @@ pub(crate) struct Slot {
     link: Arc<Link>,
     /// The connection has answered other requests, so the backend may be about to close it.
     pub(super) kept: bool,
+    /// What the request holds until it is over at the backend.
+    held: Option<Held>,
 }
+
+/// What a request holds until it is over at the backend, also if its client has left.
+pub(crate) type Held = Arc<dyn Send + Sync>;
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -82,6 +99,7 @@ impl Link {
         let streams = u32::try_from(most).unwrap_or(u32::MAX);
         // No stream can take from the others: together they have what each may use.
         let whole = window.saturating_mul(streams).clamp(65_535, (1 << 31) - 1);
+        let (io, heard) = Counted::new(io);
         let (sender, mut connection) = Builder::new()
             .initial_window_size(window)
             .initial_connection_window_size(whole)
@@ -89,6 +107,9 @@ impl Link {
             .max_header_list_size(BUFFER as u32)
             .max_send_buffer_size(BUFFER)
             .enable_push(false)
+            // Otherwise what still comes for a stream that was reset is answered with a second reset.
+            .max_concurrent_reset_streams(most)
+            .reset_stream_duration(PING)
             .handshake(io)
             .await?;
         let left = Arc::new(Notify::new());
@@ -98,6 +119,9 @@ impl Link {
             taken: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
             answered: AtomicBool::new(false),
+            resets: AtomicU32::new(RESETS),
+            abandoned: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
             freed: Arc::clone(&freed),
             left: Arc::clone(&left),
         });
@@ -111,7 +135,7 @@ impl Link {
                         tracing::debug!(%error, "a connection to a backend ended");
                     }
                 }
-                () = is_dead(pings, busy) => tracing::debug!("a backend does not answer a PING"),
+                () = is_dead(pings, &heard, busy) => tracing::debug!("a backend does not answer a PING"),
             }
             freed.notify_waiters();
         });
@@ -120,6 +144,9 @@ impl Link {
 
     /// Whether it takes further requests: it has not ended, and the backend has not said that it will.
     pub(super) fn is_open(&self) -> bool {
+        if self.retired.load(Ordering::Acquire) {
+            return false;
+        }
         let mut sender = self.sender.clone();
         matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())))
     }
@@ -144,7 +171,7 @@ impl Link {
         let most = self.room();
         let more = |taken: usize| (taken < most).then_some(taken + 1);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Slot { link: Arc::clone(self), kept: self.answered.load(Ordering::Acquire) })
+        Some(Slot { link: Arc::clone(self), kept: self.answered.load(Ordering::Acquire), held: None })
     }
 }
 
@@ -159,18 +186,50 @@ where
     }
 }
 
-/// Ends when a connection with requests does not answer.
-async fn is_dead(pings: Option<PingPong>, busy: impl Fn() -> bool) {
+/// Ends when a connection with requests does not answer. Backends do not like to be asked while they send.
+async fn is_dead(pings: Option<PingPong>, heard: &Heard, busy: impl Fn() -> bool) {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {
+        let before = heard.read();
         sleep(PING).await;
-        if busy() && !matches!(timeout(PING, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
+        let silent = heard.read() == before;
+        if silent && busy() && !matches!(timeout(PING, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
             return;
         }
     }
 }
 
 impl Slot {
+    pub(super) fn hold(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
+    /// Whether a stream may be reset.
+    pub(super) fn may_reset(&self) -> bool {
+        let less = |tenths: u32| tenths.checked_sub(10);
+        self.link.resets.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    }
+
+    /// The response is whole.
+    pub(super) fn answered(&self) {
+        let more = |tenths: u32| (tenths < RESETS).then_some(tenths + 1);
+        let _ = self.link.resets.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
+    /// The client has left. It counts until the result is dropped.
+    pub(super) fn abandon(&self) -> AbandonedCount {
+        self.link.abandoned.fetch_add(1, Ordering::AcqRel);
+        AbandonedCount(Arc::clone(&self.link))
+    }
+
+    /// Waits until all requests of the connection are such whose clients have left. There are no new ones.
+    pub(super) async fn until_nobody_is_left(&self) {
+        self.link.retired.store(true, Ordering::Release);
+        while self.link.taken.load(Ordering::Acquire) > self.link.abandoned.load(Ordering::Acquire) {
+            sleep(AGAIN).await;
+        }
+    }
+
     /// Sends a request.
     ///
     /// # Errors
@@ -183,12 +242,17 @@ impl Slot {
         let mut sender = self.link.sender.clone();
         let (response, stream) =
             sender.send_request(Request::from_parts(parts, ()), whole).map_err(refused)?;
-        let upload = (!whole).then(|| Task(tokio::spawn(upload(body, stream, Arc::clone(&self.link)))));
-        let mut flight = Flight { inner: Some((response, upload, self)) };
+        let upload = (!whole).then(|| Task::new(body, stream, &self.link));
+        let mut flight = Flight { inner: Some((response, upload, self)), failed: None };
         let (result, interim) = flight.response().await;
-        let Some((_, upload, slot)) = flight.inner.take() else { unreachable!("taken once") };
+        if flight.failed.is_some() {
+            let error = "the body of the request ended early".into();
+            return Err(SendError { fate: Fate::Answered, error });
+        }
+        let inner = flight.inner.take();
         match result {
             Ok(response) => {
+                let Some((_, upload, slot)) = inner else { return Err(over()) };
                 slot.link.answered.store(true, Ordering::Release);
                 let length = response.headers().get(CONTENT_LENGTH);
                 let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -198,136 +262,74 @@ impl Slot {
                     Answered::Http2(Incoming2::new(body, upload, slot, length))
                 }))
             }
-            Err(error) => Err(SendError { fate: fate_of_h2(&error, !interim), error: error.into() }),
+            Err(Some(error)) => Err(SendError { fate: fate_of_h2(&error, !interim), error: error.into() }),
+            Err(None) => Err(over()),
         }
+    }
+}
+
+fn over() -> SendError {
+    SendError { fate: Fate::Answered, error: "the request is over".into() }
+}
+
+/// Requests whose client has left.
+pub(super) struct AbandonedCount(Arc<Link>);
+
+impl Drop for AbandonedCount {
+    fn drop(&mut self) {
+        self.0.abandoned.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// A request whose response has not begun.
 struct Flight {
     inner: Option<(ResponseFuture, Option<Task>, Slot)>,
+    /// The client did not send the whole body. The stream is not reset yet.
+    failed: Option<SendStream<Bytes>>,
 }
 
 impl Flight {
-    /// The response, and whether an interim one came before it.
-    async fn response(&mut self) -> (Result<Response<h2::RecvStream>, h2::Error>, bool) {
+    /// The response, and whether an interim one came before it. There is none if the body failed.
+    async fn response(&mut self) -> (Result<Response<h2::RecvStream>, Option<h2::Error>>, bool) {
         let mut interim = false;
         let result = poll_fn(|cx| {
-            let Some((response, ..)) = &mut self.inner else { return Poll::Pending };
-            while let Poll::Ready(Some(Ok(_))) = response.poll_informational(cx) {
-                interim = true;
+            let Some((response, upload, _)) = &mut self.inner else { return Poll::Ready(Err(None)) };
+            // Once more behind the failure of a body: the backend may have answered meanwhile.
+            for again in [false, true] {
+                while let Poll::Ready(Some(Ok(_))) = response.poll_informational(cx) {
+                    interim = true;
+                }
+                if let Poll::Ready(result) = Pin::new(&mut *response).poll(cx) {
+                    return Poll::Ready(result.map_err(Some));
+                }
+                match upload.as_mut().map(|upload| upload.poll_failed(cx)) {
+                    Some(Poll::Ready(Some(stream))) if !again => self.failed = Some(stream),
+                    _ => break,
+                }
             }
-            Pin::new(response).poll(cx)
+            if self.failed.is_some() { Poll::Ready(Err(None)) } else { Poll::Pending }
         });
-        (result.await, interim)
+        let result = result.await;
+        if result.is_ok() {
+            self.failed = None;
+        }
+        (result, interim)
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         let Some((response, upload, slot)) = self.inner.take() else { return };
-        if upload.as_ref().is_none_or(Task::is_finished) {
-            Abandoned::new(slot).read_to_end(async move { response.await.map(Response::into_body).ok() });
+        let failed = self.failed.take();
+        if slot.may_reset() {
+            return;
+        }
+        let whole = failed.is_none() && upload.as_ref().is_none_or(Task::is_finished);
+        match whole {
+            true => {
+                Abandoned::new(slot).read_to_end(async move { response.await.map(Response::into_body).ok() })
+            }
+            false => Abandoned::new(slot).keep((response, upload, failed)),
         }
     }
-}
-
-/// A task that ends when it is dropped.
-pub(super) struct Task(JoinHandle<()>);
-
-impl Task {
-    pub(super) fn is_finished(&self) -> bool {
-        self.0.is_finished()
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// An upload that waits for its backend. It counts until it is dropped.
-struct Stuck<'a>(&'a Link);
-
-impl<'a> Stuck<'a> {
-    fn new(link: &'a Link) -> Self {
-        link.stuck.fetch_add(1, Ordering::AcqRel);
-        Self(link)
-    }
-}
-
-impl Drop for Stuck<'_> {
-    fn drop(&mut self) {
-        self.0.stuck.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Sends the body of a request.
-async fn upload(mut body: Upload, mut stream: SendStream<Bytes>, link: Arc<Link>) {
-    if let Err(error) = pipe(&mut body, &mut stream, &link).await {
-        tracing::debug!(%error, "the body of a request ended early");
-        stream.send_reset(Reason::CANCEL);
-    }
-}
-
-async fn pipe(body: &mut Upload, stream: &mut SendStream<Bytes>, link: &Link) -> Result<(), BoxError> {
-    loop {
-        let next = poll_fn(|cx| {
-            // The backend may have had enough.
-            if let Poll::Ready(result) = stream.poll_reset(cx) {
-                return Poll::Ready(Err(
-                    result.map_or_else(BoxError::from, |reason| h2::Error::from(reason).into())
-                ));
-            }
-            Pin::new(&mut *body).poll_frame(cx).map(Ok)
-        });
-        let frame = match next.await? {
-            Some(frame) => frame?,
-            None => return Ok(stream.send_data(Bytes::new(), true)?),
-        };
-        match frame.into_data() {
-            Ok(data) => {
-                let last = body.is_end_stream();
-                send_all(data, stream, link, last).await?;
-                if last {
-                    return Ok(());
-                }
-            }
-            Err(frame) => {
-                if let Ok(trailers) = frame.into_trailers() {
-                    return Ok(stream.send_trailers(trailers)?);
-                }
-            }
-        }
-    }
-}
-
-/// Sends a part of a body, as far as the backend takes it.
-async fn send_all(
-    mut data: Bytes,
-    stream: &mut SendStream<Bytes>,
-    link: &Link,
-    last: bool,
-) -> Result<(), BoxError> {
-    while !data.is_empty() {
-        stream.reserve_capacity(data.len());
-        let mut stuck = None;
-        let capacity = poll_fn(|cx| {
-            loop {
-                match stream.poll_capacity(cx) {
-                    Poll::Ready(Some(Ok(0))) => {}
-                    Poll::Ready(other) => return Poll::Ready(other),
-                    Poll::Pending => {
-                        stuck.get_or_insert_with(|| Stuck::new(link));
-                        return Poll::Pending;
-                    }
-                }
-            }
-        });
-        let capacity = capacity.await.ok_or("the stream is closed")??;
-        let part = data.split_to(capacity.min(data.len()));
-        stream.send_data(part, last && data.is_empty())?;
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! How a request gets a connection to a backend: one that is kept, a place on one that is shared, or a new one.
 
 use super::body::Incoming2;
-use super::h2::{Link, Slot};
+use super::h2::{Held, Link, Slot};
 use super::shared::{Dial, Shared};
 use super::{Backend, BackendIo, DialError, Lease, Service};
 use crate::config::BackendProtocol;
@@ -50,12 +50,6 @@ impl Pool {
     /// Closes one that nobody uses. Returns false if there is none.
     pub(super) fn close_one(&self) -> bool {
         self.idle.close_one() || self.shared.close_one()
-    }
-
-    /// Connections of HTTP/2.
-    #[cfg(test)]
-    pub(crate) fn shared(&self) -> usize {
-        self.shared.len()
     }
 }
 
@@ -122,6 +116,13 @@ impl Sender {
     pub(crate) fn keep(self, backend: &Backend, most: usize) {
         if let Self::Http1(connection) = self {
             backend.pool.idle.put(connection, most);
+        }
+    }
+
+    /// Holds this until the request is over at the backend. A client that has left may still have it.
+    pub(crate) fn hold(&mut self, held: Option<Held>) {
+        if let Self::Http2(Some(slot)) = self {
+            slot.hold(held);
         }
     }
 
@@ -257,7 +258,6 @@ impl Service {
     }
 
     async fn link(&self, io: BackendIo, freed: Arc<Notify>) -> Result<Arc<Link>, DialError> {
-        let (io, _) = Counted::new(io);
         let made = Link::over(io, *self.config.stream_window.get_ref(), self.most_streams(), freed).await;
         made.map_err(|error| io::Error::other(error).into())
     }

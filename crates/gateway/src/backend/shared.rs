@@ -78,12 +78,11 @@ impl Shared {
         if let Some((link, _)) = state.links.last() {
             state.room = Some(link.room());
         }
-        let found = state.links.iter_mut().find_map(|(link, used)| {
+        state.links.iter_mut().find_map(|(link, used)| {
             let slot = Some(&link).filter(|link| !(with_body && link.is_stuck()))?.take()?;
             *used = now;
             Some(slot)
-        });
-        found
+        })
     }
 
     /// A place, on a connection that there is, or on a new one. Requests that wait share one dial, as far as its connection will have room for them; `dial` begins another one. If it fails, all
@@ -119,7 +118,9 @@ impl Shared {
                     return Err(why.unwrap_or(DialError::NoBackend));
                 }
                 let room = state.room.map_or(most, |room| room.clamp(1, most.max(1)));
-                let begins = state.dials.saturating_mul(room) < state.waiting;
+                // One without requests and without room is a backend that takes none. Another one would be the same.
+                let useless = state.links.iter().any(|(link, _)| link.is_unused());
+                let begins = !useless && state.dials.saturating_mul(room) < state.waiting;
                 state.dials += usize::from(begins);
                 begins
             };
@@ -142,11 +143,5 @@ impl Shared {
         let mut state = self.lock();
         let at = state.links.iter().position(|(link, _)| link.is_unused());
         at.map(|at| state.links.remove(at)).is_some()
-    }
-
-    /// How many there are.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.lock().links.len()
     }
 }

@@ -72,6 +72,9 @@ pub struct Listener {
     pub routes: Vec<Spanned<Route>>,
     /// Nothing in either direction for this long ends a connection.
     pub idle_timeout: Option<Period>,
+    /// Nothing in either direction for this long ends a connection of which one direction has ended.
+    #[serde(default = "half_closed_timeout")]
+    pub half_closed_timeout: Period,
     /// Idle time of an upgraded connection (WebSocket).
     #[serde(default = "tunnel_timeout")]
     pub tunnel_timeout: Period,
@@ -115,6 +118,9 @@ fn pending() -> u32 {
 }
 fn tunnel_timeout() -> Period {
     Period::seconds(3600)
+}
+fn half_closed_timeout() -> Period {
+    Period::seconds(30)
 }
 fn header_timeout() -> Period {
     Period::seconds(30)
@@ -239,6 +245,11 @@ impl Listener {
             Mode::Tcp | Mode::TlsPassthrough => Period::seconds(600),
         };
         self.idle_timeout.unwrap_or(default).0
+    }
+
+    /// When a connection whose bytes are copied ends without progress. `idle` counts while both directions are open.
+    pub(crate) fn pump(&self, idle: std::time::Duration) -> firstflight_http::pump::Limits {
+        firstflight_http::pump::Limits { idle, half_closed: self.half_closed_timeout.0 }
     }
 
     /// Whether connections from this address begin with a PROXY header.

@@ -146,3 +146,21 @@ fn windows_have_limits() {
     let least = with("stream_window = 1\nconnection_window = 65535");
     assert_eq!(*Config::parse(&least).unwrap().listeners[0].connection_window.get_ref(), 65_535);
 }
+
+#[test]
+fn what_backends_with_http2_may_have_is_bounded() {
+    let with = |lines: &str| {
+        let key = "balance = \"least-connections\"\n";
+        GOOD.replace(key, &format!("{key}{lines}\n"))
+    };
+    let good = with("max_streams = 1\nstream_window = 1");
+    assert_eq!(Config::parse(&good).unwrap().services[0].max_streams, 1);
+    for wrong in ["max_streams = 0", "max_streams = 1001"] {
+        assert!(mistake(&with(wrong)).contains("max_streams must be from 1 to 1000"), "{wrong}");
+    }
+    for wrong in
+        ["stream_window = 0", "stream_window = 2147483647", "max_streams = 1000\nstream_window = 3000000"]
+    {
+        assert!(mistake(&with(wrong)).contains("stream_window: must be 1 or more"), "{wrong}");
+    }
+}

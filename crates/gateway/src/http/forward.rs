@@ -1,23 +1,22 @@
 //! One request: where it goes, when it goes, and what comes back.
 
-use super::body::{Fault, Progress, Source, Upload};
+use super::body::{Progress, Upload};
 use super::early::{self, Verdict};
-use super::reply::{After, Coming, Reply, patience};
-use super::resets::Dispatched;
+use super::reply::{Coming, Reply, patience};
+use super::send::{Answer, after, send};
 use super::{BoxError, Busy, Context, tunnel};
-use crate::backend::{Answered, Backend, DialError, Lease, Open, Opened, Service};
+use crate::backend::Service;
 use crate::config::BackendProtocol;
 use crate::limits::Place;
 use crate::log::{Entry, Event};
 use crate::metrics;
 use crate::site::Site;
-use firstflight_http::again::{Again, Fate, again};
 use firstflight_http::body::RequestBody;
 use firstflight_http::conn::Left;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
 use firstflight_http::target::{Asked, Target};
-use firstflight_http::{framing, login, proxy_header, response};
+use firstflight_http::{framing, login, proxy_header};
 use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
@@ -25,7 +24,6 @@ use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, Scheme};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -34,23 +32,25 @@ use tokio::time::{sleep, timeout};
 const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// A request under way.
-struct Ask {
-    parts: Parts,
-    body: Option<RequestBody>,
-    has_body: bool,
-    service: Arc<Service>,
-    site: Arc<Site>,
-    target: Target,
-    verdict: Verdict,
+pub(super) struct Ask {
+    pub(super) parts: Parts,
+    pub(super) body: Option<RequestBody>,
+    pub(super) has_body: bool,
+    pub(super) service: Arc<Service>,
+    pub(super) site: Arc<Site>,
+    pub(super) target: Target,
+    pub(super) verdict: Verdict,
     /// The client's request said that it is early.
-    marked: bool,
+    pub(super) marked: bool,
     /// The client asks for another protocol, and becomes one end of a tunnel.
-    tunnel: Option<(HeaderValue, hyper::upgrade::OnUpgrade)>,
-    progress: Progress,
+    pub(super) tunnel: Option<(HeaderValue, hyper::upgrade::OnUpgrade)>,
+    pub(super) progress: Progress,
+    /// Its place among those of its client.
+    pub(super) place: Option<Arc<Place>>,
 }
 
 /// Why there is no response of a backend.
-enum Failure {
+pub(super) enum Failure {
     /// The client gets this status.
     Status(StatusCode),
     /// The client's connection is over.
@@ -181,7 +181,8 @@ async fn answer(
     (entry, busy): (&mut Entry, &mut Busy),
 ) -> Result<(Ask, Answer), Failure> {
     let mut ask = admit(request, context, seen, site, progress, entry)?;
-    busy.place = place(&ask, context).await?;
+    busy.place = place(&ask, context).await?.map(Arc::new);
+    ask.place.clone_from(&busy.place);
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
@@ -194,8 +195,7 @@ async fn answer(
         // The backend says that it is too early. Only a request that the client did not mark itself, and that has no body, is
         // sent again (RFC 8470 §5.2).
         if too_early && add_early && ask.body.is_none() && seen.can_be_confirmed {
-            let Answer { response, opened, keeps, login, mut dispatched } = answer;
-            dispatched.done();
+            let Answer { response, opened, keeps, login } = answer;
             let keeps = keeps && response.body().is_end_stream();
             let (lease, after) = after(&ask, context, opened, keeps, login);
             after.release(&lease);
@@ -294,7 +294,7 @@ fn admit(
     }
     let marked = early::is_marked(&parts.headers);
     let body = has_body.then_some(body);
-    Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress })
+    Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress, place: None })
 }
 
 fn length(parts: &Parts) -> Option<u64> {
@@ -310,188 +310,6 @@ fn connection_header(ask: &Ask, context: &Context) -> Result<Option<Vec<u8>>, Fa
     // What is early is said by the header of the request.
     let made = proxy_header::about(about.peer, about.local, context.sni.as_deref(), 0);
     made.map(Some).map_err(|_| StatusCode::BAD_GATEWAY.into())
-}
-
-/// A backend's response, with its connection.
-struct Answer {
-    response: Response<Answered>,
-    opened: Opened,
-    /// Whether the connection may have another request, as far as this response says.
-    keeps: bool,
-    /// The connection belongs to the client, which logs in on it.
-    login: bool,
-    dispatched: Dispatched,
-}
-
-/// What becomes of a connection after a response.
-fn after(ask: &Ask, context: &Context, opened: Opened, keeps: bool, login: bool) -> (Lease, After) {
-    let Opened { sender, lease, .. } = opened;
-    // One with a PROXY header belongs to this client, and one that was to switch protocols did not.
-    let keeps = keeps && !ask.service.config.proxy_protocol && ask.tunnel.is_none();
-    let after = match (keeps, login) {
-        (false, _) => After::Close,
-        (true, false) => After::Pool(sender, ask.service.config.pool),
-        // HTTP/2 has no such logins: its requests are not in one order, and may be of many.
-        (true, true) if ask.parts.version == Version::HTTP_2 || sender.is_shared() => After::Close,
-        (true, true) => After::Client(sender, context.logins.clone()),
-    };
-    (lease, after)
-}
-
-/// Sends the request, and again if that is allowed: see [`again`].
-async fn send(
-    ask: &mut Ask,
-    header: Option<&[u8]>,
-    early: bool,
-    context: &Context,
-) -> Result<Answer, Failure> {
-    let mut dispatched = context.resets.dispatched();
-    let config = &ask.site.config;
-    let source = |body| Source::new(body, config.body_timeout.0, config.max_body, ask.progress.clone());
-    let source = ask.body.take().map(source);
-    let sent = try_send(ask, header, early, context, source.as_ref()).await;
-    // Only the client gives a request up.
-    let (response, opened, mine) = sent.inspect_err(|_| dispatched.done())?;
-    let (mut parts, body) = response.into_parts();
-    match response::settle(&ask.parts.method, parts.status, parts.version, &mut parts.headers) {
-        Ok(settled) => {
-            opened.lease.backend().state.succeeded();
-            if let Some(source) = &source {
-                source.answered();
-            }
-            let begins = login::request_begins(&ask.parts.headers) || login::response_begins(&parts.headers);
-            let response = Response::from_parts(parts, body);
-            Ok(Answer { response, opened, keeps: settled.keeps, login: mine || begins, dispatched })
-        }
-        Err(error) => {
-            dispatched.done();
-            tracing::debug!(backend = opened.lease.backend().label, %error, "a response is wrong");
-            failed_at(ask, &opened, "response");
-            Err(StatusCode::BAD_GATEWAY.into())
-        }
-    }
-}
-
-/// The response, its connection, and whether that is the client's own.
-async fn try_send(
-    ask: &Ask,
-    header: Option<&[u8]>,
-    early: bool,
-    context: &Context,
-    source: Option<&Source>,
-) -> Result<(Response<Answered>, Opened, bool), Failure> {
-    let mut tries = Tries::default();
-    loop {
-        let mut request = outgoing(ask, early, context)?;
-        let (mut opened, mine) = open(ask, header, context, &tries, source.is_some()).await?;
-        if let Some(source) = source {
-            *request.body_mut() = source.begin();
-        }
-        ask.progress.sent();
-        let sending = opened.sender.send(request);
-        let failed = match patiently(ask.service.config.response_timeout.0, &ask.progress, sending).await {
-            Some(Ok(response)) => return Ok((response, opened, mine)),
-            Some(Err(failed)) => failed,
-            None => {
-                failed_at(ask, &opened, "response-timeout");
-                return Err(StatusCode::GATEWAY_TIMEOUT.into());
-            }
-        };
-        if let Some(fault) = ask.progress.fault() {
-            return Err(match fault {
-                Fault::TooLong => StatusCode::PAYLOAD_TOO_LARGE.into(),
-                Fault::TooSlow => StatusCode::REQUEST_TIMEOUT.into(),
-                Fault::Client => Failure::Gone(fault.into()),
-            });
-        }
-        tracing::debug!(backend = opened.lease.backend().label, error = %failed.error, "a request failed");
-        let whole = source.is_none_or(Source::can_begin_again);
-        if !(whole && tries.may_go_again(failed.fate, &opened, ask)) {
-            failed_at(ask, &opened, "request");
-            return Err(StatusCode::BAD_GATEWAY.into());
-        }
-        metrics::retried(ask.service.name(), "closed-connection");
-    }
-}
-
-/// A connection for the request. True if it is the client's own.
-async fn open(
-    ask: &Ask,
-    header: Option<&[u8]>,
-    context: &Context,
-    tries: &Tries,
-    with_body: bool,
-) -> Result<(Opened, bool), Failure> {
-    let fresh = ask.tunnel.is_some() || !tries.failed_at.is_empty();
-    if !fresh && let Some(opened) = context.logins.take(&ask.service).await {
-        return Ok((opened, true));
-    }
-    // Credentials of a connection never reach one that others share.
-    let alone = login::request_begins(&ask.parts.headers);
-    let how = Open { header, fresh, alone, with_body, avoid: &tries.failed_at };
-    let opened = ask.service.open(how).await.map_err(|error| unreachable(ask, &error))?;
-    Ok((opened, false))
-}
-
-/// The backend failed, and the request is not sent again.
-fn failed_at(ask: &Ask, opened: &Opened, kind: &'static str) {
-    metrics::backend_failed(opened.lease.backend(), kind);
-    ask.service.failed(opened.lease.backend());
-}
-
-/// How often a request that no backend executed may go again, at least: a backend may end several connections in a row.
-const REFUSALS: u32 = 8;
-
-/// Attempts at one request.
-#[derive(Default)]
-struct Tries {
-    /// Where it failed.
-    failed_at: Vec<Arc<Backend>>,
-    /// It may have been executed by one of them.
-    silent: bool,
-    refusals: u32,
-}
-
-impl Tries {
-    fn may_go_again(&mut self, fate: Fate, opened: &Opened, ask: &Ask) -> bool {
-        match again(fate, opened.kept, &ask.parts.method) {
-            _ if ask.tunnel.is_some() && fate != Fate::NotExecuted => return false,
-            Again::No => return false,
-            Again::Once if self.silent => return false,
-            Again::Once => self.silent = true,
-            Again::Yes if self.refusals >= ask.service.config.retries.max(REFUSALS) => return false,
-            Again::Yes => self.refusals += 1,
-        }
-        let backend = opened.lease.backend();
-        if !self.failed_at.iter().any(|one| Arc::ptr_eq(one, backend)) {
-            self.failed_at.push(Arc::clone(backend));
-        }
-        true
-    }
-}
-
-/// Waits for a response. While the body is on its way, only a pause in it counts. `None` if it took too long.
-async fn patiently<T>(most: Duration, progress: &Progress, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    let mut sent = progress.bytes();
-    loop {
-        if let Ok(done) = timeout(most, work.as_mut()).await {
-            return Some(done);
-        }
-        let now = progress.bytes();
-        if now == std::mem::replace(&mut sent, now) {
-            return None;
-        }
-    }
-}
-
-fn unreachable(ask: &Ask, error: &DialError) -> Failure {
-    tracing::warn!(service = ask.service.name(), %error, "no backend was reached");
-    match error {
-        error if error.is_own() => StatusCode::SERVICE_UNAVAILABLE.into(),
-        DialError::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT.into(),
-        _ => StatusCode::BAD_GATEWAY.into(),
-    }
 }
 
 /// Says how long the body is, in the form of the backend's protocol.
@@ -511,7 +329,7 @@ fn frame(out: &mut HeaderMap, ask: &Ask) {
 const NOBODY: &str = "localhost";
 
 /// The request for the backend, without its body.
-fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>, Failure> {
+pub(super) fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>, Failure> {
     let mut request = Request::new(Upload::empty());
     *request.method_mut() = ask.parts.method.clone();
     let out = request.headers_mut();
@@ -571,11 +389,10 @@ fn finish(
     entry: Entry,
     busy: Busy,
 ) -> Result<Response<Reply>, BoxError> {
-    let Answer { mut response, opened, keeps, login, mut dispatched } = answer;
+    let Answer { mut response, opened, keeps, login } = answer;
     if login && ask.parts.version == Version::HTTP_2 && is_challenge(response.status()) {
         // The client tries again with HTTP/1.1, where it can log in (RFC 9113 §7).
         if !login::remove_challenges(response.headers_mut()) {
-            dispatched.done();
             return Err(h2::Error::from(h2::Reason::HTTP_1_1_REQUIRED).into());
         }
     }
@@ -583,11 +400,9 @@ fn finish(
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some((_, on_client)) = ask.tunnel else {
             metrics::backend_failed(lease.backend(), "unasked-upgrade");
-            dispatched.done();
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
         };
         context.watch.switches();
-        dispatched.done();
         let protocol = fields::upgrade(response.headers());
         let on_backend = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();
@@ -602,8 +417,8 @@ fn finish(
         line.service.clone_from(&entry.service);
         line.backend.clone_from(&entry.backend);
         let guards = Arc::clone(&context.shared.guards);
-        let idle = ask.site.config.tunnel_timeout.0;
-        tunnel::start(on_client, on_backend, idle, tunnel::Held { lease, guards, entry: line });
+        let limits = ask.site.config.pump(ask.site.config.tunnel_timeout.0);
+        tunnel::start(on_client, on_backend, limits, tunnel::Held { lease, guards, entry: line });
         return Ok(Response::from_parts(parts, Reply::none(entry, busy)));
     }
     let (mut parts, body) = response.into_parts();
@@ -616,9 +431,7 @@ fn finish(
         parts.extensions.insert(reason);
     }
     let patience = patience(ask.site.config.body_timeout.0);
-    // HTTP/1.0 knows the end of a response by the end of its connection.
-    let cut = (ask.parts.version == Version::HTTP_10).then(|| context.watch.clone());
-    let coming = Coming { body, lease, after, patience, dispatched, cut };
+    let coming = Coming { body, lease, after, patience };
     Ok(Response::from_parts(parts, Reply::of_backend(coming, entry, ask.progress, busy)))
 }
 

@@ -8,7 +8,9 @@ const MOST: usize = 8;
 
 /// Those of one connection of a client with HTTP/1. They end with it.
 #[derive(Clone, Default)]
-pub(super) struct Logins(Arc<Mutex<Vec<(Sender, Arc<Backend>)>>>);
+pub(super) struct Logins(Arc<Mutex<Vec<Login>>>);
+
+type Login = (Sender, Arc<Backend>);
 
 impl Logins {
     /// The connection on which the client logs in to this service.

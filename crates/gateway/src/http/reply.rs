@@ -1,9 +1,7 @@
 //! The body of a response on its way to the client, with what lasts until its end.
 
 use super::body::{Patience, Progress};
-use super::conn::Watch;
 use super::login::Logins;
-use super::resets::Dispatched;
 use super::{BoxError, Busy};
 use crate::backend::{Answered, Lease, Sender};
 use crate::log::Entry;
@@ -57,24 +55,12 @@ pub(super) struct Coming {
     pub(super) lease: Lease,
     pub(super) after: After,
     pub(super) patience: Patience,
-    pub(super) dispatched: Dispatched,
-    /// The client's connection, which must not end in order if the body does not.
-    pub(super) cut: Option<Watch>,
 }
 
 impl Coming {
     /// The body is complete, so the connection can have another request.
     fn finish(&mut self) {
-        self.dispatched.done();
         std::mem::replace(&mut self.after, After::Close).release(&self.lease);
-    }
-
-    /// The body ends before its end.
-    fn fail(&mut self) {
-        self.dispatched.done();
-        if let Some(watch) = &self.cut {
-            watch.abort();
-        }
     }
 }
 
@@ -145,7 +131,6 @@ impl Body for Reply {
                 Poll::Pending => {
                     std::task::ready!(coming.patience.poll_over(cx));
                     metrics::backend_failed(coming.lease.backend(), "body-timeout");
-                    coming.fail();
                     this.entry.end = Some("body-timeout");
                     return Poll::Ready(Some(Err("the backend paused for too long".into())));
                 }
@@ -156,7 +141,6 @@ impl Body for Reply {
                 }
                 Poll::Ready(Some(Err(error))) => {
                     metrics::backend_failed(coming.lease.backend(), "body");
-                    coming.fail();
                     this.entry.end = Some("backend-error");
                     // The backend's code of HTTP/2 is not for the client: NO_ERROR could be taken for the end.
                     return Poll::Ready(Some(Err(error.to_string().into())));

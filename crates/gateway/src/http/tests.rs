@@ -1,12 +1,14 @@
 //! Requests through a gateway, with backends on loopback that the tests write by hand.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod backends;
 mod clients;
 mod early;
 mod h2;
 mod limits;
 mod plain;
 mod retries;
+mod shared;
 
 use crate::testing::{Place, accepted, backend};
 use std::net::SocketAddr;

@@ -3,12 +3,11 @@
 use crate::backend::Lease;
 use crate::connection::Guards;
 use crate::log::Entry;
-use firstflight_http::pump::{self, Start};
+use firstflight_http::pump::{self, Limits, Start, Traffic};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 /// What lasts as long as the tunnel.
 pub(super) struct Held {
@@ -18,17 +17,17 @@ pub(super) struct Held {
 }
 
 /// Copies in both directions, from the moment at which both ends have switched.
-pub(super) fn start(on_client: OnUpgrade, on_backend: OnUpgrade, idle: Duration, held: Held) {
+pub(super) fn start(on_client: OnUpgrade, on_backend: OnUpgrade, limits: Limits, held: Held) {
     let guards = Arc::clone(&held.guards);
     tokio::spawn(async move {
         tokio::select! {
-            () = copy(on_client, on_backend, idle, held) => {}
+            () = copy(on_client, on_backend, limits, held) => {}
             () = guards.killed() => {}
         }
     });
 }
 
-async fn copy(on_client: OnUpgrade, on_backend: OnUpgrade, idle: Duration, held: Held) {
+async fn copy(on_client: OnUpgrade, on_backend: OnUpgrade, limits: Limits, held: Held) {
     let Held { lease, guards: _guards, mut entry } = held;
     let (client, backend) = match tokio::try_join!(on_client, on_backend) {
         Ok(both) => both,
@@ -39,8 +38,10 @@ async fn copy(on_client: OnUpgrade, on_backend: OnUpgrade, idle: Duration, held:
         }
     };
     let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
-    let (copied, end) =
-        pump::run(&mut client, &mut backend, Start::default(), idle, |_, _| Poll::Ready(Ok(()))).await;
+    let (start, traffic) = (Start::default(), Traffic::default());
+    let ended = pump::run(&mut client, &mut backend, start, limits, &traffic, |_, _| Poll::Ready(Ok(())));
+    let end = ended.await;
+    let copied = traffic.copied();
     (entry.bytes_in, entry.bytes_out) = (copied.up, copied.down);
     entry.end = Some(end.as_str());
 }

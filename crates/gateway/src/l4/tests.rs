@@ -3,7 +3,11 @@
 
 use crate::testing::{Path, Place, accepted, backend};
 use firstflight_http::{hello, proxy_header};
+use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 const TCP: &str = "mode = \"tcp\"";
 const TLS: &str = "mode = \"tls-passthrough\"";
@@ -139,6 +143,85 @@ async fn a_backend_that_speaks_first_is_dialled_at_the_accept() {
     drop(far);
     assert_eq!(read(&mut client, 7).await, b"221 bye");
     serving.await.unwrap();
+}
+
+/// A port that answers no SYN any more, because its queue is full. The connections hold it.
+async fn deaf() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let at = socket.local_addr().unwrap();
+    let listener = socket.listen(1).unwrap();
+    let mut held = Vec::new();
+    let patience = Duration::from_millis(300);
+    while let Ok(connected) = timeout(patience, TcpStream::connect(at)).await {
+        held.push(connected.unwrap());
+    }
+    (listener, held, at)
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_its_backend_is_dialled_is_let_go() {
+    let (_listener, _held, at) = deaf().await;
+    let hour = "connect_timeout = \"1h\"\nretries = 0";
+    // It closes or resets before it has said anything; it resets after that.
+    for (service, says, resets) in [
+        ("server_first = true", false, false),
+        ("server_first = true", false, true),
+        ("", true, true),
+        ("server_first = true", true, true),
+    ] {
+        let place = Place::new(TCP, &format!("{service}\n{hour}"), at);
+        let (mut client, stream) = accepted().await;
+        let serving = place.serve(stream);
+        if says {
+            client.write_all(b"x").await.unwrap();
+            // Until the byte is read, which the reset would throw away.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if resets {
+            client.set_zero_linger().unwrap();
+        }
+        assert!(!serving.is_finished());
+        drop(client);
+        // The dial would take an hour.
+        serving.await.unwrap();
+        assert_eq!(place.lines(1).await[0]["end"], "client-left", "{service} {says} {resets}");
+    }
+}
+
+/// What comes during the dial is not lost, and an end behind it ends that direction only.
+#[tokio::test]
+async fn what_a_client_says_while_its_backend_is_dialled_arrives() {
+    let (listener, at) = backend().await;
+    let place = Place::new(TCP, "server_first = true", at);
+    let (mut client, stream) = accepted().await;
+    client.write_all(&[7; 100_000]).await.unwrap();
+    client.shutdown().await.unwrap();
+    let serving = place.serve(stream);
+    let (mut far, _) = listener.accept().await.unwrap();
+    let mut all = Vec::new();
+    far.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all, [7; 100_000]);
+    far.write_all(b"done").await.unwrap();
+    drop(far);
+    assert_eq!(read(&mut client, 4).await, b"done");
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_half_closed_connection_ends_soon_when_nothing_passes() {
+    let (listener, at) = backend().await;
+    let place = Place::new(&format!("{TCP}\nhalf_closed_timeout = \"100ms\"\nidle_timeout = \"1h\""), "", at);
+    let (mut client, stream) = accepted().await;
+    let serving = place.serve(stream);
+    client.write_all(b"x").await.unwrap();
+    let (mut far, _) = listener.accept().await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(read(&mut far, 1).await, b"x");
+    serving.await.unwrap();
+    assert_eq!(place.lines(1).await[0]["end"], "half-closed");
+    assert!(client.read(&mut [0]).await.is_err(), "what was cut is reset");
+    drop(far);
 }
 
 #[tokio::test]

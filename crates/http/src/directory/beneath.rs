@@ -203,4 +203,32 @@ mod tests {
         fs::rename(scratch.path().join("new"), &site).unwrap();
         assert_eq!(both(&root, "page"), [Ok("new".to_owned()), Ok("new".to_owned())]);
     }
+
+    /// The directory `turn` and a link out of the root change places all the time.
+    #[test]
+    fn neither_way_leaves_the_root_while_names_change() {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let scratch = tempfile::tempdir().unwrap();
+        let site = scratch.path().join("site");
+        fs::create_dir_all(site.join("turn")).unwrap();
+        fs::write(site.join("turn/page"), "page").unwrap();
+        fs::write(scratch.path().join("page"), "secret").unwrap();
+        symlink("..", site.join("link")).unwrap();
+        let root = Root::new(&site).unwrap();
+        let stop = AtomicBool::new(false);
+        let exchange =
+            || renameat_with(CWD, site.join("turn"), CWD, site.join("link"), RenameFlags::EXCHANGE);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) && exchange().is_ok() {
+                    std::thread::yield_now();
+                }
+            });
+            let read = (0..3_000).flat_map(|_| both(&root, "turn/page"));
+            let secrets = read.filter(|text| text.as_deref() == Ok("secret")).count();
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(secrets, 0);
+        });
+    }
 }

@@ -50,7 +50,9 @@ impl Stream {
             Some(Ok(response)) => response,
             Some(Err(error)) => {
                 tracing::debug!(%error, "a stream has no response");
-                self.respond.send_reset(Reason::INTERNAL_ERROR);
+                // Only a code that the service itself has chosen.
+                let code = error.downcast_ref::<h2::Error>().filter(|error| !error.is_remote());
+                self.respond.send_reset(code.and_then(h2::Error::reason).unwrap_or(Reason::INTERNAL_ERROR));
                 return End::Failed;
             }
         };

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
-const IDLE: Duration = Duration::from_secs(60);
+const LIMITS: Limits = Limits { idle: Duration::from_secs(60), half_closed: Duration::from_secs(10) };
 
 struct Scene {
     client: DuplexStream,
@@ -34,7 +34,9 @@ fn scene(start: Start, size: usize) -> Scene {
             });
             Poll::Pending
         };
-        run(&mut near, &mut far, start, IDLE, confirmed).await
+        let traffic = Traffic::default();
+        let end = run(&mut near, &mut far, start, LIMITS, &traffic, confirmed).await;
+        (traffic.copied(), end)
     });
     Scene { client, backend, confirmed, pump }
 }
@@ -108,14 +110,73 @@ async fn a_slow_reader_costs_one_piece() {
 async fn an_idle_connection_ends_and_a_busy_one_does_not() {
     let mut scene = scene(Start::default(), 1024);
     for _ in 0..5 {
-        tokio::time::sleep(IDLE * 3 / 4).await;
+        tokio::time::sleep(LIMITS.idle * 3 / 4).await;
         scene.client.write_all(b"x").await.unwrap();
         assert_eq!(read(&mut scene.backend, 1).await, b"x");
     }
     let begun = Instant::now();
     let (copied, end) = scene.pump.await.unwrap();
     assert!(matches!(end, End::Idle) && copied.up == 5);
-    assert!(begun.elapsed() >= IDLE - Duration::from_millis(1));
+    assert!(begun.elapsed() >= LIMITS.idle - Duration::from_millis(1));
+}
+
+/// A program that has closed its connection looks like one that has closed its direction.
+#[tokio::test(start_paused = true)]
+async fn a_half_closed_connection_ends_when_nothing_passes_for_a_while() {
+    for client_closes in [true, false] {
+        let Scene { mut client, mut backend, pump, .. } = scene(Start::default(), 1024);
+        let (closes, stays) =
+            if client_closes { (&mut client, &mut backend) } else { (&mut backend, &mut client) };
+        // With both directions open the short limit does not count.
+        tokio::time::sleep(LIMITS.half_closed * 3).await;
+        closes.shutdown().await.unwrap();
+        assert_eq!(stays.read(&mut [0; 9]).await.unwrap(), 0);
+        // What passes in the other direction keeps it.
+        for _ in 0..5 {
+            tokio::time::sleep(LIMITS.half_closed * 3 / 4).await;
+            stays.write_all(b"x").await.unwrap();
+            assert_eq!(read(closes, 1).await, b"x");
+        }
+        let begun = Instant::now();
+        let (copied, end) = pump.await.unwrap();
+        assert!(matches!(end, End::HalfClosed), "{end:?}");
+        assert_eq!(copied.up + copied.down, 5);
+        assert!(
+            (LIMITS.half_closed..LIMITS.half_closed * 2)
+                .contains(&(begun.elapsed() + Duration::from_millis(1)))
+        );
+    }
+}
+
+/// What is on its way to a slow reader is no end of its direction yet.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_not_delivered_has_the_long_limit() {
+    let mut scene = scene(Start::default(), 64);
+    scene.client.write_all(&[7; 150]).await.unwrap();
+    scene.client.shutdown().await.unwrap();
+    tokio::time::sleep(LIMITS.half_closed * 3).await;
+    assert_eq!(read(&mut scene.backend, 150).await, [7; 150]);
+    scene.backend.write_all(b"done").await.unwrap();
+    assert_eq!(read(&mut scene.client, 4).await, b"done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_copied_is_known_also_if_the_pump_is_dropped() {
+    let ((mut client, mut near), (mut backend, mut far)) = (duplex(64), duplex(64));
+    let traffic = Traffic::default();
+    traffic.add_up(3);
+    let start = Start { bytes: b"four".to_vec(), passes: None };
+    let pumping = run(&mut near, &mut far, start, LIMITS, &traffic, |_, _| Poll::Ready(Ok(())));
+    let peers = async {
+        backend.write_all(b"answer").await.unwrap();
+        assert_eq!(read(&mut client, 6).await, b"answer");
+        assert_eq!(read(&mut backend, 4).await, b"four");
+    };
+    tokio::select! {
+        end = pumping => panic!("{end:?}"),
+        () = peers => {}
+    }
+    assert_eq!(traffic.copied(), Copied { up: 7, down: 6 });
 }
 
 #[tokio::test(start_paused = true)]

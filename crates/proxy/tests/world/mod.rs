@@ -17,9 +17,11 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
-/// A public address, on this machine.
+/// A public address, on this machine. The proxies of the tests are allowed to reach it.
 pub(crate) const PUBLIC: [u8; 4] = [198, 51, 100, 1];
 pub(crate) const OTHER: [u8; 4] = [198, 51, 100, 2];
+/// A server that answers nothing: its packets vanish.
+pub(crate) const SILENT: [u8; 4] = [203, 0, 113, 9];
 /// A private one, on this machine.
 pub(crate) const PRIVATE: [u8; 4] = [10, 1, 2, 3];
 
@@ -31,7 +33,6 @@ pub(crate) fn in_world<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send +
     }
     let thread = std::thread::spawn(move || {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-        let ip = |args: &[&str]| Command::new("ip").args(args).status().is_ok_and(|status| status.success());
         if !ip(&["link", "set", "lo", "up"]) {
             eprintln!("skipped: there is no ip command");
             return;
@@ -39,11 +40,20 @@ pub(crate) fn in_world<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send +
         for address in [PUBLIC, OTHER, PRIVATE] {
             assert!(ip(&["addr", "add", &format!("{}/32", IpAddr::from(address)), "dev", "lo"]));
         }
+        // Nobody at its other end answers.
+        assert!(ip(&["link", "add", "void", "type", "veth", "peer", "name", "beyond"]));
+        assert!(ip(&["link", "set", "void", "up", "arp", "off"]) && ip(&["link", "set", "beyond", "up"]));
+        assert!(ip(&["route", "add", &format!("{}/32", IpAddr::from(SILENT)), "dev", "void"]));
         std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test()).await.unwrap() });
     });
     thread.join().unwrap();
+}
+
+/// Runs `ip` in the namespace.
+pub(crate) fn ip(args: &[&str]) -> bool {
+    Command::new("ip").args(args).status().is_ok_and(|status| status.success())
 }
 
 /// A resolver whose answers can change.
@@ -117,6 +127,7 @@ impl World {
         let client = client(Client::builder().network(network).resolver(names)).build().unwrap();
         let (tell, events) = unbounded_channel();
         let builder = Proxy::builder(client).listen("127.0.0.1:0".parse().unwrap());
+        let builder = builder.allow_net("198.51.100.0/24".parse().unwrap());
         let builder = settings(builder).on_event(move |event| drop(tell.send(event.clone())));
         let proxy = builder.bind().await.unwrap();
         let (at, status) = (proxy.local_addrs()[0], proxy.status_url());
