@@ -12,19 +12,150 @@ Case = collections.namedtuple("Case", "number sent damage count")
 METHODS = ("GET", "GET", "POST", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "M-SEARCH", "TRACE")
 HOSTS = ("a", "a.example", "A.example:8443", "a.example.", "[::1]", "[2001:db8::1]:80", "127.0.0.1", "a_b.example", "a:")
 BAD_HOSTS = ("a b", "a,b", "a/b", "user@a", "*", "a:99999", "a:x", ".", "a..b", "", "a\tb", "[::1", "a%2eb", "ä")
-PATHS = ("", "/", "/b%20c", "?x=y", "?x=%0d%0a", "/%2e%2e/b", "/a//b", "/.", "/b;c=d", "?a=b?c", "/~_-", "/a:b@c", "/|", "/{x}", '/"', "/^", "?[]", "/\\")
+PATHS = (
+    "",
+    "/",
+    "/b%20c",
+    "?x=y",
+    "?x=%0d%0a",
+    "/%2e%2e/b",
+    "/a//b",
+    "/.",
+    "/b;c=d",
+    "?a=b?c",
+    "/~_-",
+    "/a:b@c",
+    "/|",
+    "/{x}",
+    '/"',
+    "/^",
+    "?[]",
+    "/\\",
+)
 ODD_PATHS = ("/<b>", "/`", "/\xe4", "/\xff?<", "#x", "/#?y", "/a b", "/\0", "/\r", "/\x7f", "/\t", "/%zz", "/%")
-NAMES = ("X-A", "x-b", "X_Odd", "X.Odd", "!#$%&'*+-.^_`|~", "Content_Length", "Transfer_Encoding", "Cookie", "Accept", "Via", "Keep-Alive", "TE", "Trailer")
+NAMES = (
+    "X-A",
+    "x-b",
+    "X_Odd",
+    "X.Odd",
+    "!#$%&'*+-.^_`|~",
+    "Content_Length",
+    "Transfer_Encoding",
+    "Cookie",
+    "Accept",
+    "Via",
+    "Keep-Alive",
+    "TE",
+    "Trailer",
+)
 VALUES = ("y", "", "a, b", "\xe4\xf6", '"a\\"b"', " \t x \t ", "5", "chunked", "a;b=c", "x" * 300, "trailers")
 SPACES = ("", " ", "\t", "  ", " \t ", "\x0b", "\x0c", "\xa0", "\0", "\r", "\r\n ", "\n ")
-CODINGS = ("chunked", "Chunked", "CHUNKED", "identity", "gzip", "gzip, chunked", "chunked, gzip", "chunked, chunked", ", chunked", "chunked,", "xchunked", "chunked;q=1", '"chunked"', "chunked x", "\x0bchunked", "chunked\0", "", ",", "chun ked", "deflate,chunked", "chunked, identity")
-LENGTHS = ("{n}", "0{n}", "000{n}", " {n} ", "\t{n}", "+{n}", "-{n}", "{n}.0", "0x{n}", "{n}, {n}", "{n},{n}", "{n};x", "{n} {n}", "", "{m}", "{n}\0", "{n}_0", "18446744073709551616", "18446744073709551615", "9223372036854775808", "1e1", "{n}\r", "²")
-SIZES = ("{n:x}", "{n:X}", "0{n:x}", "00000000{n:x}", "{n:x};a", '{n:x};a="b;c"', "{n:x} ;a=b", "{n:x} ", "{n:x}\t", "0x{n:x}", "+{n:x}", "-{n:x}", " {n:x}", "{n:x};\0", "{n:x};a\n", "{n:x};a\r", "{n:x} x", "", "{n:x}g", "{m:x}", "ffffffffffffffff", "8000000000000000", "10000000000000000{n:x}", "{n:x},{n:x}", "{n:x}\0", "{n:x};" + "x" * 1100, "00000000000000000{n:x}")
+CODINGS = (
+    "chunked",
+    "Chunked",
+    "CHUNKED",
+    "identity",
+    "gzip",
+    "gzip, chunked",
+    "chunked, gzip",
+    "chunked, chunked",
+    ", chunked",
+    "chunked,",
+    "xchunked",
+    "chunked;q=1",
+    '"chunked"',
+    "chunked x",
+    "\x0bchunked",
+    "chunked\0",
+    "",
+    ",",
+    "chun ked",
+    "deflate,chunked",
+    "chunked, identity",
+)
+LENGTHS = (
+    "{n}",
+    "0{n}",
+    "000{n}",
+    " {n} ",
+    "\t{n}",
+    "+{n}",
+    "-{n}",
+    "{n}.0",
+    "0x{n}",
+    "{n}, {n}",
+    "{n},{n}",
+    "{n};x",
+    "{n} {n}",
+    "",
+    "{m}",
+    "{n}\0",
+    "{n}_0",
+    "18446744073709551616",
+    "18446744073709551615",
+    "9223372036854775808",
+    "1e1",
+    "{n}\r",
+    "²",
+)
+SIZES = (
+    "{n:x}",
+    "{n:X}",
+    "0{n:x}",
+    "00000000{n:x}",
+    "{n:x};a",
+    '{n:x};a="b;c"',
+    "{n:x} ;a=b",
+    "{n:x} ",
+    "{n:x}\t",
+    "0x{n:x}",
+    "+{n:x}",
+    "-{n:x}",
+    " {n:x}",
+    "{n:x};\0",
+    "{n:x};a\n",
+    "{n:x};a\r",
+    "{n:x} x",
+    "",
+    "{n:x}g",
+    "{m:x}",
+    "ffffffffffffffff",
+    "8000000000000000",
+    "10000000000000000{n:x}",
+    "{n:x},{n:x}",
+    "{n:x}\0",
+    "{n:x};" + "x" * 1100,
+    "00000000000000000{n:x}",
+)
 ENDS = ("\n", "\r", "\r\r\n", "\n\r", "\0\r\n", " \r\n", "\r \n")
-TRAILERS = ("", "X-Sum: 1\r\n", "X-Sum: 1\r\nHost: b\r\nContent-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", "X : y\r\n", " X: y\r\n", "X: y\n", "nothing\r\n", "X: y\r\n z\r\n", "X: \0\r\n")
+TRAILERS = (
+    "",
+    "X-Sum: 1\r\n",
+    "X-Sum: 1\r\nHost: b\r\nContent-Length: 3\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "X : y\r\n",
+    " X: y\r\n",
+    "X: y\n",
+    "nothing\r\n",
+    "X: y\r\n z\r\n",
+    "X: \0\r\n",
+)
 CONNECTIONS = ("keep-alive", "close", "X-A, host", "content-length", "transfer-encoding", "upgrade", "te", "\xe4, x-b")
 EXPECTS = ("100-continue", "100-Continue", "200-ok", "100-continue, x")
-VERSIONS = ("HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "http/1.1", "HTTP/1.1 ", "HTTP/01.1", "HTTP/1.10", "HTTP/0.9", "", "HTTP/1,1", "HTTP 1.1", "HTTP/1.1\0")
+VERSIONS = (
+    "HTTP/1.0",
+    "HTTP/1.2",
+    "HTTP/2.0",
+    "http/1.1",
+    "HTTP/1.1 ",
+    "HTTP/01.1",
+    "HTTP/1.10",
+    "HTTP/0.9",
+    "",
+    "HTTP/1,1",
+    "HTTP 1.1",
+    "HTTP/1.1\0",
+)
 SMUGGLED = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -69,7 +200,12 @@ class Request:
             form = (number == odd and size) or random.choice(SIZES[:6])
             behind = end if number == odd else "\r\n"
             self.body += form.format(n=n, m=n + random.choice((1, 2, 9))) + behind + part + random.choice(("\r\n", behind))
-        self.body += random.choice(("0", "0", "000", "0;x")) + "\r\n" + (random.choice(TRAILERS[:3]) if trailers is None else trailers) + "\r\n"
+        self.body += (
+            random.choice(("0", "0", "000", "0;x"))
+            + "\r\n"
+            + (random.choice(TRAILERS[:3]) if trailers is None else trailers)
+            + "\r\n"
+        )
         self.fields.append(("Transfer-Encoding", ": ", random.choice(CODINGS[:3])))
 
     def sent(self):
@@ -91,7 +227,15 @@ def _field_space(request):
     at = request.random.randrange(len(request.fields))
     name, _, value = request.fields[at]
     around = request.random.choice(SPACES)
-    request.fields[at] = request.random.choice(((name, around + ":", value), (name, ":" + around, value), (around + name, ":", value), (name, ": ", value + around), (name, "", value)))
+    request.fields[at] = request.random.choice(
+        (
+            (name, around + ":", value),
+            (name, ":" + around, value),
+            (around + name, ":", value),
+            (name, ": ", value + around),
+            (name, "", value),
+        )
+    )
 
 
 def _host(request):
@@ -107,12 +251,28 @@ def _hosts(request):
 
 
 def _target(request):
-    forms = (f"/{request.name}", request.name, "*", "a:80", f"http:/{request.name}", f"http:///{request.name}", f"ftp://a/{request.name}", f"http://u@a/{request.name}", "http://a", "http://a?x", "//a/b", "a[", "")
+    forms = (
+        f"/{request.name}",
+        request.name,
+        "*",
+        "a:80",
+        f"http:/{request.name}",
+        f"http:///{request.name}",
+        f"ftp://a/{request.name}",
+        f"http://u@a/{request.name}",
+        "http://a",
+        "http://a?x",
+        "//a/b",
+        "a[",
+        "",
+    )
     request.target = request.random.choice((request.target + request.random.choice(ODD_PATHS), request.random.choice(forms)))
 
 
 def _method(request):
-    request.method = request.random.choice(("get", "Get", "CONNECT", "PRI", "G@T", "", "GET\0", "POST/", "!", "X" * 40, "Ä", " GET"))
+    request.method = request.random.choice(
+        ("get", "Get", "CONNECT", "PRI", "G@T", "", "GET\0", "POST/", "!", "X" * 40, "Ä", " GET")
+    )
 
 
 def _version(request):
@@ -140,7 +300,9 @@ def _both(request):
             request.insert("Content-Length", ": ", request.random.choice((str(len(request.body)), "0", "5")))
         else:
             request.length("{n}")
-            request.insert("Transfer-Encoding", request.random.choice((": ", " : ", ":\x0b", ":")), request.random.choice(CODINGS))
+            request.insert(
+                "Transfer-Encoding", request.random.choice((": ", " : ", ":\x0b", ":")), request.random.choice(CODINGS)
+            )
 
     _reframe(request, work)
 
@@ -205,7 +367,27 @@ def _flip(request):
         request.fields[at] = tuple(field)
 
 
-DAMAGE = (_spaces, _field_space, _host, _hosts, _target, _method, _version, _end, _length, _both, _two_lengths, _coding, _size, _chunk_end, _trailers, _connection, _expect, _cut, _flip)  # fmt: skip
+DAMAGE = (
+    _spaces,
+    _field_space,
+    _host,
+    _hosts,
+    _target,
+    _method,
+    _version,
+    _end,
+    _length,
+    _both,
+    _two_lengths,
+    _coding,
+    _size,
+    _chunk_end,
+    _trailers,
+    _connection,
+    _expect,
+    _cut,
+    _flip,
+)
 
 
 def case(random, number):

@@ -22,7 +22,6 @@ import edges
 from place import BACKENDS, GLOBAL, PORT, Gateway, Place, Result, listener, main, service
 from process import Process
 from recorder import Unclear, read_chunks, read_head
-
 from nginx import start as start_nginx  # place.py says where it is
 
 COUNT, QUICK_COUNT, SEED = 4000, 300, 46
@@ -234,10 +233,7 @@ async def campaign(results, references, seed, count):
         servers.append(await asyncio.start_server(backends[port].serve, "127.0.0.1", port))
     await send_cases(results[0], seed, count, backends[BACKENDS[0]])
     reads = backends[BACKENDS[0]].seen
-    work = [
-        compare(result, reference, reads, backends[reference.behind])
-        for result, reference in zip(results[1:], references)
-    ]
+    work = [compare(result, reference, reads, backends[reference.behind]) for result, reference in zip(results[1:], references)]
     await asyncio.gather(*work)
     for server in servers:
         server.close()

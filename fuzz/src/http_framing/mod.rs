@@ -134,7 +134,7 @@ fn stays_ended(mut framing: Framing, end: End) {
     assert!(buf.filled().is_empty());
 }
 
-/// Whether requests may follow this one, by hyper's rules. `None` if that is not as simple as that.
+/// Whether hyper certainly reads requests behind this one.
 fn goes_on(seen: &Seen) -> bool {
     seen.is_new && seen.whole && seen.method != b"CONNECT" && seen.value("connection").is_none()
 }

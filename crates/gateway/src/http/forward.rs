@@ -325,6 +325,9 @@ fn frame(out: &mut HeaderMap, ask: &Ask) {
     }
 }
 
+/// The host of a request that names none.
+const NOBODY: &str = "localhost";
+
 /// The request for the backend, without its body.
 pub(super) fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Request<Upload>, Failure> {
     let mut request = Request::new(Upload::empty());
@@ -360,11 +363,12 @@ pub(super) fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Requ
             let host = HeaderValue::from_str(authority.as_str()).map_err(|_| StatusCode::BAD_REQUEST)?;
             out.insert(HOST, host);
         }
-        (BackendProtocol::Http1, None) => {}
+        // HTTP/1.0 needs no host, but goes on as HTTP/1.1, which does (RFC 9112 §3.2).
+        (BackendProtocol::Http1, None) => drop(out.insert(HOST, HeaderValue::from_static(NOBODY))),
         (BackendProtocol::H2, authority) => {
             out.remove(HOST);
             uri.scheme = Some(if ask.service.config.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP });
-            uri.authority = Some(authority.cloned().unwrap_or_else(|| Authority::from_static("localhost")));
+            uri.authority = Some(authority.cloned().unwrap_or_else(|| Authority::from_static(NOBODY)));
             *request.version_mut() = Version::HTTP_2;
         }
     }

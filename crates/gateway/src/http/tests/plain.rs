@@ -34,6 +34,19 @@ async fn a_request_goes_on_without_what_concerns_one_hop() {
     assert_eq!((&line["bytes_out"], &line["end"]), (&2.into(), &"closed".into()));
 }
 
+/// It goes on as HTTP/1.1, and servers refuse that without a host.
+#[tokio::test]
+async fn a_request_of_http_1_0_without_a_host_gets_one() {
+    let (mut client, backend, _place) = pair("", "").await;
+    send(&mut client, "GET /a HTTP/1.0\r\n\r\n").await;
+    let mut far = backend.accept().await;
+    let asked = head(&mut far).await;
+    assert!(asked.starts_with("get /a http/1.1\r\n") && asked.contains("host: localhost\r\n"), "{asked}");
+    assert!(!asked.contains("x-forwarded-host"), "nobody has said one: {asked}");
+    send(&mut far, OK).await;
+    assert!(head(&mut client).await.contains("200 ok"));
+}
+
 #[tokio::test]
 async fn connections_to_backends_are_kept_and_a_closed_one_costs_no_request() {
     let (mut client, backend, place) = pair("", "").await;
