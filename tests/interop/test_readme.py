@@ -16,6 +16,7 @@ import pytest
 
 import firstflight
 import name_server
+from net import Pair
 from process import Process, run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -39,8 +40,8 @@ DIFFERS = re.compile(
 )
 #: Lines that depend on the machine and its user, and are not shown.
 NOT_SHOWN = re.compile(r"limit of open files: |runs as root: ")
-#: A site with this name and address is in the namespace, because the pages visit it.
-SITE, SITE_AT = "www.example.com", "203.0.113.80"
+#: A site with this name and address is behind a cable, because the pages visit it.
+SITE, SITE_AT, NEAR = "www.example.com", "203.0.113.80", Pair(86)
 #: Ends the background processes. README.md omits the counters that servers then print.
 END = "kill $(jobs -p); wait"
 
@@ -179,13 +180,16 @@ def resolving(ns):
 
 
 def visited_site(testbed, ns):
-    """The site that the pages visit, at an address that is not private."""
-    ns.ip("addr", "add", f"{SITE_AT}/32", "dev", "lo")
+    """The site that the pages visit, on another host, at an address that is not private."""
+    host = testbed.namespace("site")
+    testbed.cable(ns, host, NEAR)
+    host.ip("addr", "add", f"{SITE_AT}/32", "dev", "lo")
+    ns.ip("route", "add", f"{SITE_AT}/32", "via", NEAR.peer[4])
     labels = b"".join(bytes([len(part)]) + part.encode() for part in SITE.split(".")) + b"\0"
     testbed.enter_context(resolving(ns))
     testbed.enter_context(name_server.answering(ns, "127.0.0.1", {(labels, 1): socket.inet_aton(SITE_AT)}))
     command = [firstflight.BINARY, "serve", "--root", testbed.root(**{"index.html": 100}), "--listen", f"{SITE_AT}:80"]
-    server = testbed.start(Process(command, ns=ns))
+    server = testbed.start(Process(command, ns=host))
     server.wait_until(lambda: "listening on" in server.text(), "a site")
 
 

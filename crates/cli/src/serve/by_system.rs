@@ -19,6 +19,8 @@ use tokio::task::JoinSet;
 
 /// The port, if none is given.
 const PORT: u16 = 8080;
+/// A client from which nothing has come for this long is asked whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -153,6 +155,7 @@ fn bind(
     // The kernel has no memory of first flights.
     let by_kernel = fast_open.policy.as_ref().filter(|_| args.replays.allows_copies());
     let mut builder = Server::builder()
+        .keep_alive(KEEP_ALIVE)
         .pending(by_kernel.map_or(0, |_| args.fast_open.pending()))
         .engine(engine)
         .listen(listen);
