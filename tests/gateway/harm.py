@@ -16,6 +16,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -226,24 +227,20 @@ async def visit(port):
 
 
 async def measure(attack, pid, seconds):
-    """Attacks, and visits meanwhile. Returns the times, and memory and files at most."""
-    attacking = asyncio.create_task(attack.run(attack.port, seconds))
+    """Visits while a process of its own attacks. Returns the times, and memory and files at most."""
+    command = (sys.executable, os.path.abspath(__file__), "--run", attack.name, str(seconds))
+    attacking = subprocess.Popen(command)
     times, most, open_files = [], 0.0, 0
-    while not attacking.done():
+    while attacking.poll() is None:
         times.append(await visit(attack.honest))
         most, open_files = max(most, memory(pid)), max(open_files, files(pid))
         await asyncio.sleep(0.05)
-    await attacking
     return times, most, open_files
 
 
 def quantile(values, share):
     values = sorted(values)
     return values[min(int(len(values) * share), len(values) - 1)]
-
-
-def limit_files():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
 
 
 def row(place, attack, seconds):
@@ -261,8 +258,6 @@ def row(place, attack, seconds):
             gateway.stdout.readline()
         if attack.log == "off":
             # Its status lines only.
-            import threading
-
             threading.Thread(target=gateway.stdout.read, daemon=True).start()
         script = [sys.executable, os.path.join(HERE, "harm.py"), "--attack", attack.name, str(gateway.pid), str(seconds)]
         said = subprocess.run(["ip", "netns", "exec", place.ns.name, *script], stdout=subprocess.PIPE, text=True, check=True)
@@ -279,10 +274,13 @@ def row(place, attack, seconds):
     return result
 
 
+def named(name):
+    return next(attack for attack in ATTACKS if attack.name == name)
+
+
 def attack_here(name, pid, seconds):
     """What runs inside the namespace."""
-    attack = next(attack for attack in ATTACKS if attack.name == name)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+    attack = named(name)
     time.sleep(0.5)
     before = memory(pid)
     times, most, open_files = asyncio.run(measure(attack, pid, seconds))
@@ -309,6 +307,9 @@ def check(binary, quick=False, only=""):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--attack"]:
         attack_here(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    elif sys.argv[1:2] == ["--run"]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+        asyncio.run(named(sys.argv[2]).run(named(sys.argv[2]).port, float(sys.argv[3])))
     else:
         only = sys.argv[sys.argv.index("-k") + 1] if "-k" in sys.argv[:-1] else ""
         sys.argv = [word for n, word in enumerate(sys.argv) if word != "-k" and sys.argv[n - 1] != "-k"]
