@@ -3,6 +3,7 @@
 use crate::framing::{Framing, Limits, Passed};
 use firstflight::Lingering;
 use hyper::StatusCode;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,6 +16,10 @@ use tokio::time::{Instant, Sleep, sleep};
 const PIECE: usize = 8 * 1024;
 /// Bytes that are read ahead at most to see whether a client has left.
 const AHEAD: usize = 16 * 1024;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
+}
 
 /// Times of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,8 +185,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerIo<S> {
         }
         let read = self.framing.consumed() + self.framing.waiting() as u64;
         let most = self.apart.checked_sub(read).filter(|left| *left > 0).unwrap_or(u64::MAX);
-        let mut room = [0; PIECE];
-        let room = room.get_mut(..usize::try_from(most).unwrap_or(PIECE).min(PIECE)).unwrap_or_default();
+        let most = usize::try_from(most).unwrap_or(PIECE).min(PIECE);
+        // To fill an array with zeros for each read would cost more than the read.
+        SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+            Ok(mut room) => self.poll_into(cx, room.get_mut(..most).unwrap_or_default()),
+            Err(_) => self.poll_into(cx, &mut vec![0; most]),
+        })
+    }
+
+    fn poll_into(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(room);
         let result = ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf));
         match &result {
