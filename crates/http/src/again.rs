@@ -5,7 +5,8 @@
 //! | nothing of it was written | yes |
 //! | HTTP/2: RST_STREAM with REFUSED_STREAM, or its stream is above the last one of GOAWAY | yes |
 //! | a kept connection ended before one byte of an answer, and the method is idempotent | once |
-//! | a new connection ended before one byte of an answer | no |
+//! | a new connection ended before one byte of an answer, and the method is safe | once, at another server |
+//! | a new connection ended before one byte of an answer, and the method is not safe | no |
 //! | a byte of an answer came: a part of a head, one that is wrong or too long, an interim response | no |
 //! | HTTP/2: RST_STREAM with another code, or a wrong frame | no |
 //! | no answer in time | no |
@@ -33,6 +34,8 @@ pub enum Again {
     Yes,
     /// Once, and on a new connection.
     Once,
+    /// Once, if there is another server: this one has died, perhaps, and a safe method asks for nothing but an answer.
+    Elsewhere,
     /// It has its answer.
     No,
 }
@@ -44,6 +47,7 @@ pub fn again(fate: Fate, kept: bool, method: &Method) -> Again {
     match fate {
         Fate::NotExecuted => Again::Yes,
         Fate::Silence if kept && is_idempotent(method) => Again::Once,
+        Fate::Silence if !kept && method.is_safe() => Again::Elsewhere,
         Fate::Silence | Fate::Answered => Again::No,
     }
 }
@@ -115,14 +119,15 @@ mod tests {
 
     #[test]
     fn a_request_goes_again_only_by_the_table() {
-        use Again::{No, Once, Yes};
+        use Again::{Elsewhere, No, Once, Yes};
         let custom = Method::from_bytes(b"PURGE").unwrap_or_default();
         for method in [Method::GET, Method::POST, Method::DELETE, custom.clone()] {
             for kept in [true, false] {
                 assert_eq!(again(Fate::NotExecuted, kept, &method), Yes, "{method} {kept}");
                 assert_eq!(again(Fate::Answered, kept, &method), No, "{method} {kept}");
             }
-            assert_eq!(again(Fate::Silence, false, &method), No, "{method}");
+            let expected = if method == Method::GET { Elsewhere } else { No };
+            assert_eq!(again(Fate::Silence, false, &method), expected, "{method}");
         }
         for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE]
         {

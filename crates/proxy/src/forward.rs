@@ -181,7 +181,8 @@ impl Forwarder {
                 // A new connection has tried all that there is.
                 Again::Yes => link.is_kept,
                 Again::Once => true,
-                Again::No => false,
+                // It has no other server.
+                Again::Elsewhere | Again::No => false,
             };
             if !goes_again || !ask.upload.is_whole() {
                 return Err(told);

@@ -157,6 +157,8 @@ struct Tries {
     failed_at: Vec<Arc<Backend>>,
     /// It may have been executed by one of them.
     silent: bool,
+    /// The same, of a request that is safe.
+    elsewhere: bool,
     refusals: u32,
 }
 
@@ -167,6 +169,8 @@ impl Tries {
             Again::No => return false,
             Again::Once if self.silent => return false,
             Again::Once => self.silent = true,
+            Again::Elsewhere if self.elsewhere || ask.service.backends().len() < 2 => return false,
+            Again::Elsewhere => self.elsewhere = true,
             Again::Yes if self.refusals >= ask.service.config.retries.max(REFUSALS) => return false,
             Again::Yes => self.refusals += 1,
         }
