@@ -397,7 +397,6 @@ impl Connection {
         if followed {
             self.arm_retransmit(now);
         }
-        self.quick.opened(now, first_flight);
         self.totals.delivered += 1;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);
