@@ -531,6 +531,7 @@ fn a_farm_hears_what_is_used_up() {
 fn a_plain_syn_overtakes_the_question_to_a_farm() {
     let mut s = farm();
     let job = asked(&mut s, right(5));
+    s.p.pass(6);
     s.p.send(seg().syn().mss(1460));
     s.p.expect().syn_ack().ack(1);
     answer(&mut s, job, JobResult::Accept);

@@ -339,10 +339,11 @@ impl Client {
             self.credentials.learn_path_mss(network, server, SMALL_SEGMENT, now);
         }
         self.no_answer(flows, first, now);
-        if was_open {
+        // Here the plain SYN on the same four-tuple got no answer either, so chance is less likely than a path that bars
+        // the four-tuple.
+        let passed = sent.is_some_and(|sent| self.credentials.passed_since(network, server, sent));
+        if was_open || !(slow || passed) {
             self.credentials.note_failure(network, server, now);
-        } else if !slow {
-            self.credentials.note_lost(network, server, sent, now);
         }
         let id = flows.id(first);
         flows.journal.trace(Trace::Outcome(id, outcome));

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
 use crate::recovery::Recovery;
-use crate::state::State;
+use crate::state::{Hedge, State};
 use crate::transition::StateName;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -151,7 +151,7 @@ impl Connection {
     #[must_use]
     pub fn handshake_retransmits(&self) -> u8 {
         match &self.state {
-            State::SynSent(s) => s.retransmits,
+            State::SynSent(s) => s.retransmits - u8::from(s.hedge == Hedge::Sent),
             State::SynRcvd(s) => s.retransmits,
             _ => self.handshake_retransmits,
         }
