@@ -168,6 +168,25 @@ impl Stream {
         self.tcp.nodelay()
     }
 
+    /// The same connection in another descriptor. It stays open until both are dropped.
+    ///
+    /// # Errors
+    /// The system's, for example when the process has too many files open.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let socket = socket2::SockRef::from(&self.tcp).try_clone()?;
+        Ok(Self {
+            tcp: TcpStream::from_std(socket.into())?,
+            remote: self.remote,
+            outcome: self.outcome,
+            early: self.early,
+            confirmed: AtomicBool::new(self.confirmed.load(Ordering::Relaxed)),
+            ended: None,
+        })
+    }
+
     /// Tokio's stream, which knows nothing of the first flight.
     #[must_use]
     pub fn into_inner(self) -> TcpStream {
