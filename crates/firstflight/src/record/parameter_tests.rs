@@ -52,7 +52,7 @@ async fn serve(udp: &'static [Make], tcp: Option<Make>) -> Names {
 }
 
 async fn ask(udp: &'static [Make], tcp: Option<Make>) -> io::Result<Option<Parameter>> {
-    serve(udp, tcp).await.parameter("www.example.com", 443, KEY).await
+    serve(udp, tcp).await.trust_ad(true).parameter("www.example.com", 443, KEY).await
 }
 
 fn found(message: &mut Message) {
@@ -65,11 +65,15 @@ fn validated(message: &mut Message) {
 }
 
 #[tokio::test]
-async fn the_ad_bit_of_a_resolver_on_loopback_counts() {
+async fn the_ad_bit_of_a_declared_resolver_counts() {
     let plain = ask(&[found], None).await.unwrap().unwrap();
     assert_eq!(plain, Parameter { value: b"value".to_vec(), ttl: 300, validated: Validated::No });
     let signed = ask(&[validated], None).await.unwrap().unwrap();
-    assert_eq!((signed.validated, &signed.value[..]), (Validated::Loopback, &b"value"[..]));
+    assert_eq!((signed.validated, &signed.value[..]), (Validated::TrustedPath, &b"value"[..]));
+    let near = serve(&[validated], None).await;
+    assert!(near.are_local());
+    let passed_on = near.parameter("www.example.com", 443, KEY).await.unwrap().unwrap();
+    assert_eq!(passed_on.validated, Validated::Other);
 }
 
 #[tokio::test]
@@ -92,7 +96,7 @@ async fn a_long_answer_comes_by_tcp() {
         message.metadata.truncation = true;
     }
     let found = ask(&[truncated], Some(validated)).await.unwrap().unwrap();
-    assert_eq!(found.validated, Validated::Loopback);
+    assert_eq!(found.validated, Validated::TrustedPath);
 }
 
 #[tokio::test]
