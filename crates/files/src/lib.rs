@@ -6,6 +6,7 @@
 //!   full disk, there is the old file or the new one, and no temporary file after an error ([`create`], [`replace`]).
 //! - Every file that this crate writes has the mode 0600. A file is removed or renamed for good when the call returns:
 //!   its directory is flushed too ([`remove`], [`set_aside`]).
+//! - A secret that must not come back is overwritten before its blocks are free ([`replace_secret`]).
 //! - A file that one process may use is locked: by a second file beside it ([`StateFile`]), or itself if it is written
 //!   in place ([`FixedFile`]).
 //! - A file in JSON has a version, and a file of another version is not read as one of this version ([`Format`]).
@@ -30,7 +31,7 @@ pub use key_file::KeyFileError;
 pub use problem::LastProblem;
 pub use read::{OpenMode, ReadError, read, read_secret};
 pub use state::{LockError, StateFile};
-pub use write::{check_writable, create, remove, replace, set_aside};
+pub use write::{check_writable, create, remove, replace, replace_secret, set_aside};
 
 #[cfg(test)]
 mod tests;

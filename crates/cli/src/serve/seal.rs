@@ -4,7 +4,7 @@ use super::ServeError;
 use crate::error::Error;
 use crate::seal::SealError;
 use firstflight::credential::asap::Identity;
-use firstflight_files::LastProblem;
+use firstflight_files::{LastProblem, check_writable};
 use firstflight_redis::RedisStore;
 use firstflight_seal::{HostName, KeyFile, KeySet};
 use firstflight_tls::SealServer;
@@ -127,7 +127,7 @@ fn read(path: &Path, now: u64) -> Result<(KeyFile, KeySet), SealError> {
     if let KeyFile::Farm(farm) = &mut file
         && farm.advance(now).map_err(chain)?
     {
-        file.replace(path).map_err(|error| SealError::Write(path.to_owned(), error))?;
+        file.replace(path).map_err(|error| SealError::Stays(path.to_owned(), error))?;
     }
     let keys = file.keys(now).map_err(chain)?;
     match keys.is_empty() {
@@ -155,6 +155,10 @@ impl Seal {
             // Before the file is read, so that no change is missed.
             let stamp = stamp(path);
             let (file, keys) = read(path, now())?;
+            if matches!(file, KeyFile::Farm(_)) {
+                // Found now, and not when the first period ends.
+                check_writable(path).map_err(|error| SealError::Stays(path.clone(), error))?;
+            }
             let public = file.name().clone();
             if sources.iter().any(|source| source.public == public) {
                 return Err(ServeError::Seal(SealOptions::Twice(public)).into());
