@@ -160,6 +160,7 @@ impl Network {
         let (mut config, name) = match &self.tun {
             Some(name) if !udp => {
                 let mut config = engine_config(self.ip.clone())?;
+                config.broadcasts = self.host_ip.iter().filter_map(broadcast).collect();
                 config.mtu = usize::from(self.mtu);
                 config.tcp.mss = self.mtu.saturating_sub(40);
                 (config, name.as_str())
@@ -178,6 +179,14 @@ impl Network {
             .mtu(self.mtu)
             .queue(QUEUE)
             .offload(!self.no_offload)
+    }
+}
+
+/// The address that means all hosts of an IPv4 network. Networks with two addresses or one have none (RFC 3021).
+fn broadcast(net: &IpNet) -> Option<Ipv4Addr> {
+    match net {
+        IpNet::V4(net) if net.prefix_len() < 31 => Some(net.broadcast()),
+        _ => None,
     }
 }
 

@@ -15,3 +15,11 @@ pub(crate) fn possible_source(ip: IpAddr) -> bool {
         IpAddr::V6(ip) => !(ip.is_multicast() || ip.is_unspecified()),
     }
 }
+
+/// Whether `ip` can be the source of an IP packet on a link. Loopback addresses, those of no network (0.0.0.0/8) and reserved
+/// ones (240.0.0.0/4) cannot, beside those that are of no host (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3). A UDP socket may well
+/// have a peer at a loopback address.
+pub(crate) fn possible_on_link(ip: IpAddr) -> bool {
+    let reserved = matches!(ip, IpAddr::V4(ip) if matches!(ip.octets(), [0 | 240..=255, ..]));
+    possible_source(ip) && !reserved && !ip.is_loopback()
+}

@@ -5,7 +5,7 @@ use crate::flows::fragments::FragmentLimits;
 use crate::shard::ShardConfig;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
@@ -129,6 +129,9 @@ impl Default for Limits {
 pub struct Config {
     /// The addresses it answers for.
     pub addresses: Vec<IpAddr>,
+    /// The broadcast addresses of the link's networks, as 192.0.2.255 of 192.0.2.0/24. A packet from there is dropped: its
+    /// answer would go to all hosts (RFC 1122 §3.2.1.3).
+    pub broadcasts: Vec<Ipv4Addr>,
     /// Largest IP packet of the link, bytes.
     pub mtu: usize,
     /// Settings of its connections.
@@ -160,6 +163,7 @@ pub struct Config {
 setters! {
     Config {
         addresses: Vec<IpAddr>,
+        broadcasts: Vec<Ipv4Addr>,
         mtu: usize,
         tcp: firstflight_tcp::Config,
         secret: [u8; 32],
@@ -199,6 +203,7 @@ impl Config {
     pub fn new(addresses: Vec<IpAddr>, secret: [u8; 32]) -> Self {
         Self {
             addresses,
+            broadcasts: Vec::new(),
             mtu: 1500,
             tcp: firstflight_tcp::Config::default(),
             secret,

@@ -49,8 +49,11 @@ fn nobody_connects_to_broadcast_multicast_or_nowhere() {
 //= rfc9293 MUST-63 test
 #[test]
 fn a_syn_from_an_address_that_nobody_has_is_ignored() {
-    for source in ["255.255.255.255", "224.0.0.1", "0.0.0.0", "10.0.0.1"] {
-        let mut p = Peer::new();
+    let nobodys = ["255.255.255.255", "224.0.0.1", "0.0.0.0", "10.0.0.1"];
+    // RFC 1122 §3.2.1.3: this host's inside, this network, reserved, and all hosts of the subnet.
+    let not_on_a_link = ["127.0.0.1", "127.9.9.9", "0.1.2.3", "240.0.0.1", "254.1.1.1", "10.0.0.255"];
+    for source in nobodys.into_iter().chain(not_on_a_link) {
+        let mut p = Peer::with(|config| config.broadcasts = vec!["10.0.0.255".parse().unwrap()]);
         p.listen();
         p.moves_to(source);
         p.send(seg().syn().mss(1460));

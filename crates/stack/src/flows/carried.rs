@@ -1,6 +1,6 @@
 //! TCP in UDP: messages of the carrier, and connections that begin and end between two UDP ports.
 
-use crate::addresses::possible_source;
+use crate::addresses::{possible_on_link, possible_source};
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
@@ -24,7 +24,11 @@ impl Flows {
         }
         // Another program on the same host may have another UDP port.
         let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.is_ours(src));
-        if ourselves || key.outer_remote() == 0 || !possible_source(src) {
+        // The system has checked what comes through its socket. A program on this host may be at a loopback address.
+        let from_socket = self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
+        let possible =
+            if from_socket { possible_source(src) } else { possible_on_link(src) && !self.is_broadcast(src) };
+        if ourselves || key.outer_remote() == 0 || !possible {
             self.journal.drop_packet(Drop::BadSource);
             return false;
         }

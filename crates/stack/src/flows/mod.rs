@@ -17,7 +17,7 @@ pub(crate) mod starved;
 pub(crate) mod time_wait;
 pub(crate) mod wheel;
 
-use crate::addresses::possible_source;
+use crate::addresses::possible_on_link;
 use crate::config::Config;
 use crate::event::{ConnId, Drop, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
@@ -188,6 +188,11 @@ impl Flows {
         self.config.addresses.contains(&ip)
     }
 
+    /// Whether `ip` means all hosts of a network of the link.
+    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V4(ip) if self.config.broadcasts.contains(&ip))
+    }
+
     /// Largest payload of a flow's segment that the link takes, options not counted. In UDP it is what fits into a
     /// datagram of the size that every path takes.
     #[inline]
@@ -256,7 +261,7 @@ impl Flows {
             return false;
         }
         //= rfc9293 MUST-63
-        if unlikely(!possible_source(src) || self.is_ours(src)) {
+        if unlikely(!possible_on_link(src) || self.is_ours(src) || self.is_broadcast(src)) {
             self.journal.drop_packet(Drop::BadSource);
             return false;
         }
