@@ -13,7 +13,7 @@ use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
 use ipnet::IpNet;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
