@@ -30,6 +30,7 @@ mod proxy;
 mod reach;
 mod seal;
 mod serve;
+mod span;
 mod stop;
 mod subnet;
 #[cfg(test)]

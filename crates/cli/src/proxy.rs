@@ -7,6 +7,7 @@ pub use error::ProxyError;
 
 use crate::error::Error;
 use crate::output;
+use crate::span;
 use crate::stop::Stop;
 use clap::ValueEnum;
 use firstflight::Client;
@@ -82,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
     /// How long connections may go on after SIGTERM; then they are reset
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span::parse)]
     drain: Duration,
     /// Print one JSON object for each event
     #[arg(long)]

@@ -29,6 +29,7 @@ pub use error::ServeError;
 use crate::at::At;
 use crate::error::Error;
 use crate::network::{Capture, Network};
+use crate::span;
 use crate::stop::Stop;
 use clap::ArgGroup;
 use connections::accept;
@@ -151,9 +152,8 @@ pub struct Args {
 
 /// For how long a thread may stay awake.
 fn busy_poll(text: &str) -> Result<Duration, &'static str> {
-    let window = humantime::parse_duration(text).ok();
-    let sensible = |window: &Duration| (1_000..=1_000_000_000).contains(&window.as_nanos());
-    window.filter(sensible).ok_or("write a time between 1us and 1s, as 50us")
+    let window = span::within(Duration::from_micros(1)..=Duration::from_secs(1))(text);
+    window.map_err(|_| "write a time between 1us and 1s, as 50us")
 }
 
 /// How long requests under way may take after a signal, and then again the ends of their connections. Together this
