@@ -19,7 +19,6 @@ mod file_sink;
 #[cfg(feature = "gateway")]
 mod gateway;
 mod get;
-mod key_fault;
 mod keys;
 mod measure;
 mod network;
@@ -30,7 +29,6 @@ mod proxy;
 mod reach;
 mod seal;
 mod serve;
-mod stop;
 mod subnet;
 #[cfg(test)]
 mod test_site;

@@ -9,6 +9,7 @@
 //! - A file that one process may use is locked: by a second file beside it ([`StateFile`]), or itself if it is written
 //!   in place ([`FixedFile`]).
 //! - A file in JSON has a version, and a file of another version is not read as one of this version ([`Format`]).
+//! - A key file of lines is read, and written, in one way ([`lines`]).
 //! - Secrets are hexadecimal digits in a file, and no copy of them stays in memory ([`to_hex`], [`from_hex`]).
 //! - A problem with a file that is read every second is reported once ([`LastProblem`]).
 //! - No error quotes the content of a file.
@@ -18,6 +19,7 @@ mod fixed;
 mod format;
 mod hex;
 mod key_file;
+pub mod lines;
 mod problem;
 mod read;
 mod state;

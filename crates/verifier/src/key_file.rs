@@ -12,8 +12,8 @@
 
 use crate::token::TokenKey;
 use firstflight_credential::asap::{PrivateKey, PublicKey};
-use firstflight_service::key_file::{create, from_hex, lines, read, to_hex};
-use firstflight_service::{KeyFileError, LineError};
+use firstflight_files::lines::{KeyFileError, LineError, create, lines, read};
+use firstflight_files::{from_hex, to_hex};
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
