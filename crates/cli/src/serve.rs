@@ -79,7 +79,7 @@ Examples:
 
 Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: (umask 077; sysctl -n net.ipv4.tcp_fastopen_key > key), then --key-file key on every member.
-Key files must have the mode 0600.
+Key files have the mode 0600, or root owns them and they have 0640.
 Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
 
 Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]

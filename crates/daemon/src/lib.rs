@@ -1,7 +1,7 @@
 //! What every command that stays running does alike, once: `serve`, `dns`, `verifier`, `gateway` and `proxy` use it.
 //!
 //! - [`Signals`] and [`Hangup`]: SIGHUP reads files again, SIGTERM and SIGINT end, SIGUSR1 and SIGUSR2 do nothing.
-//! - [`become_user`]: gives up root once the ports are bound.
+//! - [`become_user`]: gives up root once the ports are bound; [`will_become`]: that user's key files are read before, too.
 //! - [`open_files`]: the limit of open files.
 //! - [`manager`]: what the service manager gets to know: readiness, reloads, the end, the watchdog.
 //! - [`Admin`]: the one listener of `/metrics`, `/healthz` and `/readyz`.
@@ -24,4 +24,4 @@ pub use admin::{Admin, Ready, Shows};
 pub use followed::{Seen, Stamp, open_regular};
 pub use key_fault::{KeyFault, unusable};
 pub use signals::{Asked, Hangup, Signals};
-pub use user::{UserError, become_user, drop_privileges};
+pub use user::{UserError, become_user, drop_privileges, will_become};

@@ -15,14 +15,27 @@ pub enum UserError {
     Become(String, io::Error),
 }
 
+/// Says that the process becomes this user later, so that key files of that user are read before, too.
+///
+/// # Errors
+/// When there is no such user, or the system refuses.
+pub fn will_become(name: &str) -> Result<(), UserError> {
+    firstflight_files::set_service_user(find(name)?.uid.as_raw());
+    Ok(())
+}
+
+fn find(name: &str) -> Result<User, UserError> {
+    let found = User::from_name(name).map_err(|error| UserError::Become(name.to_owned(), error.into()))?;
+    found.ok_or_else(|| UserError::NoUser(name.to_owned()))
+}
+
 /// Becomes this user, with only its main group, in all threads.
 ///
 /// # Errors
 /// When there is no such user, or the system refuses.
 pub fn become_user(name: &str) -> Result<(), UserError> {
     let failed = |error: nix::Error| UserError::Become(name.to_owned(), error.into());
-    let found = User::from_name(name).map_err(failed)?;
-    let user = found.ok_or_else(|| UserError::NoUser(name.to_owned()))?;
+    let user = find(name)?;
     // Set the groups first: only root can change them.
     setgroups(&[user.gid]).map_err(failed)?;
     setgid(user.gid).map_err(failed)?;

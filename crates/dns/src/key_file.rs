@@ -220,7 +220,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         create_relay_key(&path, 1, &RelayKey::from_bytes(&[3; 32])).unwrap();
-        for mode in [0o640, 0o604, 0o620, 0o601] {
+        for mode in [0o604, 0o620, 0o601] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = read_relay_keys(&path).unwrap_err();
             assert!(matches!(error, KeyFileError::Read(ReadError::Open(found)) if found == mode), "{error}");

@@ -68,9 +68,9 @@ mod tests {
         };
         read(&path, read_lines).unwrap();
         assert_eq!(create(&path, "").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let refused = read(&path, |_| Ok(())).unwrap_err();
-        assert!(matches!(refused, KeyFileError::Read(ReadError::Open(0o640))), "{refused}");
+        assert!(matches!(refused, KeyFileError::Read(ReadError::Open(0o644))), "{refused}");
         let long = directory.path().join("long");
         create(&long, &"x".repeat(LARGEST + 1)).unwrap();
         let refused = read(&long, |_| Ok(())).unwrap_err();

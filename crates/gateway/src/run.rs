@@ -3,7 +3,7 @@
 use crate::config::{Config, ConfigError};
 use crate::gateway::{self, Gateway, GatewayError};
 use crate::metrics;
-use firstflight_daemon::{Asked, Signals, UserError, drop_privileges, manager, open_files};
+use firstflight_daemon::{Asked, Signals, UserError, drop_privileges, manager, open_files, will_become};
 use std::io;
 use std::path::Path;
 
@@ -44,8 +44,14 @@ impl RunError {
 /// The first mistake.
 pub async fn check(path: &Path) -> Result<(), RunError> {
     let config = Config::read(path)?;
+    announce_user(&config)?;
     gateway::check(&config).await?;
     Ok(())
+}
+
+/// The keys belong to the user that the gateway becomes, if it can become another one.
+fn announce_user(config: &Config) -> Result<(), UserError> {
+    config.gateway.user.as_deref().map_or(Ok(()), will_become)
 }
 
 /// Runs a gateway until SIGTERM or SIGINT. SIGHUP reads the configuration again.
@@ -59,6 +65,7 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
     let mut signals = Signals::new().map_err(RunError::Signals)?;
     let config = Config::read(path)?;
     let user = config.gateway.user.clone();
+    announce_user(&config)?;
     let limit = open_files::raise_limit(config.gateway.max_connections);
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     gateway.say(&limit);
