@@ -5,7 +5,6 @@ mod forward;
 mod keygen;
 mod keys;
 mod names;
-mod user;
 mod zones;
 
 pub use error::DnsError;
@@ -13,13 +12,13 @@ pub use forward::Forward;
 pub use keygen::published;
 pub use keys::{Forward as ForwardKeyFile, KeyFiles, Starts};
 pub use names::{Carriage, name};
-pub use zones::{Hangup, ZoneFiles};
+pub use zones::ZoneFiles;
 
 use crate::error::Error;
 use crate::output;
 use crate::serve::metrics::Exporter;
-use crate::stop::Stop;
 use clap::Subcommand;
+use firstflight_daemon::{Hangup, Signals, become_user};
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{STREAM_LIMITS, Sockets};
@@ -179,7 +178,8 @@ impl Run {
 }
 
 async fn serve(run: Run, carriage: Carriage, forward: Forward) -> Result<ExitCode, Error> {
-    let (mut stop, hangup) = (Stop::new()?, Hangup::new()?);
+    let (mut signals, hangup) =
+        (Signals::new().map_err(Error::Runtime)?, Hangup::new().map_err(Error::Runtime)?);
     let sockets = Sockets::bind(&run.listen).await;
     let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
     let fronts = forward.bind(&mut sockets).await.map_err(Error::Dns)?;
@@ -188,7 +188,7 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward) -> Result<ExitCod
         None => None,
     };
     if let Some(user) = &run.user {
-        user::become_user(user).map_err(Error::Dns)?;
+        become_user(user).map_err(DnsError::User)?;
     }
     // Files that can be read now can be read again while the server runs.
     let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
@@ -213,7 +213,7 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward) -> Result<ExitCod
     let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
     let zones = zones.follow(handle.clone(), hangup, |line| output::line(&line));
     let zones = Some(tokio::spawn(zones));
-    service.run(stop.asked()).await;
+    service.run(signals.end()).await;
     for task in exporting.into_iter().chain(following).chain(zones) {
         task.abort();
     }

@@ -7,7 +7,6 @@ use crate::demo::DemoError;
 use crate::dns::DnsError;
 use crate::explain::ExplainError;
 use crate::get::GetError;
-use crate::key_fault;
 use crate::keys::KeysError;
 use crate::measure::MeasureError;
 use crate::network::NetworkError;
@@ -18,6 +17,7 @@ use crate::verifier::VerifierError;
 use firstflight::CacheError;
 use firstflight::ListenError;
 use firstflight::keys::KeyFileError;
+use firstflight_daemon::unusable;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -78,7 +78,7 @@ pub enum Error {
     #[error("--metrics {0}: {1}; give an address of this machine and a port that is free")]
     Metrics(SocketAddr, io::Error),
     /// The key file cannot be read or is not valid.
-    #[error("{}", key_fault::unusable(.0, .1, "firstflight keys new -o FILE"))]
+    #[error("{}", unusable(.0, .1, "firstflight keys new -o FILE"))]
     KeyFile(PathBuf, KeyFileError),
     /// The resolver has no address for a name.
     #[error("cannot look up {0}: {1}; check the name, or write the server's address")]

@@ -19,7 +19,6 @@ mod file_sink;
 #[cfg(feature = "gateway")]
 mod gateway;
 mod get;
-mod key_fault;
 mod keys;
 mod measure;
 mod network;
@@ -31,7 +30,6 @@ mod reach;
 mod seal;
 mod serve;
 mod span;
-mod stop;
 mod subnet;
 #[cfg(test)]
 mod test_site;

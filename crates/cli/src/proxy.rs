@@ -8,11 +8,11 @@ pub use error::ProxyError;
 use crate::error::Error;
 use crate::output;
 use crate::span;
-use crate::stop::Stop;
 use clap::ValueEnum;
 use firstflight::Client;
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
+use firstflight_daemon::Signals;
 use firstflight_proxy::{EarlyData, Proxy};
 use firstflight_verifier::{Group, IssuerAddress};
 use ipnet::IpNet;
@@ -157,7 +157,7 @@ impl Args {
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let client = args.client()?;
-    let mut signals = Stop::new()?;
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
     let proxy = args.proxy(client.clone()).await?;
     if let Some(at) = proxy.local_addrs().iter().find(|at| !at.ip().is_loopback()) {
         output::complain(&format_args!("everybody who reaches {at} can use this proxy"));
@@ -168,12 +168,12 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     tokio::pin!(running);
     tokio::select! {
         () = &mut running => {}
-        () = signals.asked() => drop(stop),
+        () = signals.end() => drop(stop),
     }
     tokio::select! {
         () = running => {}
         // A second signal stops it at once.
-        () = signals.asked() => {}
+        () = signals.end() => {}
     }
     client.close().await;
     Ok(ExitCode::SUCCESS)

@@ -30,12 +30,12 @@ use crate::at::At;
 use crate::error::Error;
 use crate::network::{Capture, Network};
 use crate::span;
-use crate::stop::Stop;
 use clap::ArgGroup;
 use connections::accept;
 use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::{Config, Endpoint, ListenConfig, Sharding, SharedStore, Workers};
+use firstflight_daemon::Signals;
 use firstflight_dns::service::FrontHandle;
 use firstflight_http::directory::{Files, RootError};
 use firstflight_redis::RedisStore;
@@ -80,7 +80,7 @@ Examples:
 
 Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: (umask 077; sysctl -n net.ipv4.tcp_fastopen_key > key), then --key-file key on every member.
-Key files must have the mode 0600.
+Key files have the mode 0600, or root owns them and they have 0640.
 Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
 
 Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
@@ -192,7 +192,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let files = Arc::new(files(&args).await?);
-    let mut signals = Stop::new()?;
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
     // Bind before creating the device, so that an address in use does not leave a device behind.
     let metrics = match args.metrics {
         Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
@@ -263,7 +263,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
 
-    signals.asked().await;
+    signals.end().await;
     drop(stop);
     #[cfg(feature = "tls")]
     drop(followed);
@@ -273,7 +273,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     tokio::select! {
         () = end(listening, names, graceful, Some(&endpoint), store) => {}
         // A second signal stops the server at once.
-        () = signals.asked() => {}
+        () = signals.end() => {}
     }
     if let Some(exporting) = exporting {
         exporting.abort();

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::output;
 use crate::serve::metrics::Exporter;
 use crate::span;
-use crate::stop::Stop;
 use clap::Subcommand;
+use firstflight_daemon::Signals;
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
     Config, Group, Issuer, KeyFileError, LineError, STREAM_LIMITS, Service, TokenKey, VantagePoint,
@@ -143,7 +143,7 @@ fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
 
 async fn serve(run: Run) -> Result<ExitCode, Error> {
     let config = run.config().map_err(Error::Verifier)?;
-    let mut stop = Stop::new()?;
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
     let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
     let vantage = config.vantage.as_ref().map(|vantage| vantage.id);
     let service = Service::bind(config, &run.listen, STREAM_LIMITS).await;
@@ -166,7 +166,7 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
         output::line(&format_args!("vantage point {id}"));
     }
     let counters = service.counters();
-    service.run(stop.asked()).await;
+    service.run(signals.end()).await;
     if let Some(exporting) = exporting {
         exporting.abort();
     }

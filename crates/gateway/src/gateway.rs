@@ -1,6 +1,5 @@
 //! A running gateway.
 
-use crate::admin::Admin;
 use crate::backend::{Service, health};
 use crate::budget;
 use crate::config::Config;
@@ -8,6 +7,7 @@ use crate::listening::{Bound, Listening, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
+use firstflight_daemon::Admin;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;

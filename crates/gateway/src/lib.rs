@@ -20,7 +20,6 @@
 //! [`run`] is the whole life of the command, with signals and privileges.
 #![forbid(unsafe_code)]
 
-mod admin;
 mod backend;
 mod budget;
 mod client;
@@ -33,8 +32,8 @@ mod limits;
 mod listening;
 mod log;
 mod metrics;
-mod process;
 mod run;
+mod shown;
 mod site;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
@@ -42,5 +41,4 @@ mod testing;
 
 pub use config::{Config, ConfigError};
 pub use gateway::{Gateway, GatewayError};
-pub use process::ProcessError;
 pub use run::{RunError, check, run};

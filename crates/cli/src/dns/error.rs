@@ -1,6 +1,6 @@
 //! Why a front does not run.
 
-use crate::key_fault::KeyFault;
+use firstflight_daemon::{KeyFault, UserError};
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::ServiceError;
 use firstflight_dns::{BootError, ForwardError, FrontError, KeyFileError, Name, ZoneError};
@@ -58,12 +58,9 @@ pub enum DnsError {
         "--front-id {first} leaves no numbers up to 65535 for {relays} --relay, which take one each: give a smaller one"
     )]
     FrontId { first: u16, relays: usize },
-    /// There is no such user.
-    #[error("there is no user {0:?}: make one, or leave --user out")]
-    NoUser(String),
-    /// Privileges cannot be dropped.
-    #[error("cannot become {0}: {1}; start as root, or leave --user out")]
-    Become(String, io::Error),
+    /// The user of `--user`.
+    #[error("--user: {}{}", .0, user_advice(.0))]
+    User(UserError),
     /// The sockets cannot be served.
     #[error("{0}")]
     Service(ServiceError),
@@ -89,6 +86,14 @@ impl DnsError {
             Self::Random(_) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
             _ => ExitCode::from(2),
         }
+    }
+}
+
+/// What to do about a user that the process cannot become.
+const fn user_advice(error: &UserError) -> &'static str {
+    match error {
+        UserError::NoUser(_) => ": make one, or leave --user out",
+        _ => "; start as root, or leave --user out",
     }
 }
 

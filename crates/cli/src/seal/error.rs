@@ -1,6 +1,6 @@
 //! Why there are no seal keys.
 
-use crate::key_fault::unusable;
+use firstflight_daemon::unusable;
 use firstflight_seal::{ChainFault, FarmError, HostName, KeyFileError};
 use std::io;
 use std::path::{Path, PathBuf};

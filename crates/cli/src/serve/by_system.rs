@@ -3,8 +3,8 @@
 use super::{Args, ServeError, Site, end, export, files, log, metrics, serve};
 use crate::error::Error;
 use crate::network::{NetworkError, engine_config};
-use crate::stop::Stop;
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
+use firstflight_daemon::Signals;
 use firstflight_redis::RedisStore;
 use hyper_util::server::graceful::GracefulShutdown;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -44,7 +44,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let sealed = Vec::new();
     let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
     let files = Arc::new(files(&args).await?);
-    let mut signals = Stop::new()?;
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
     let metrics = match args.metrics {
         Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
         None => None,
@@ -91,7 +91,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
     listening.spawn(accept(server, door, stopping));
 
-    signals.asked().await;
+    signals.end().await;
     drop(stop);
     #[cfg(feature = "tls")]
     drop(followed);
@@ -99,7 +99,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     tokio::select! {
         () = end(listening, None, graceful, endpoint.as_ref(), store) => {}
         // A second signal stops the server at once.
-        () = signals.asked() => {}
+        () = signals.end() => {}
     }
     if let Some(exporting) = exporting {
         exporting.abort();

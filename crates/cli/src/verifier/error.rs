@@ -1,6 +1,6 @@
 //! Why a verifier cannot run, or a certificate cannot be obtained.
 
-use crate::key_fault::KeyFault;
+use firstflight_daemon::KeyFault;
 use firstflight_verifier::pool::PoolFileError;
 use firstflight_verifier::{Fault, GroupError, KeyFileError, ObtainError, ServiceError};
 use std::io;

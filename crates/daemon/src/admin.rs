@@ -1,8 +1,5 @@
 //! The admin address: `/metrics`, `/healthz` and `/readyz`.
 
-use crate::backend::health::Known;
-use crate::gateway::{Shown, publish};
-use crate::metrics;
 use bytes::Bytes;
 use firstflight_http::conn::ServerIo;
 use firstflight_http::framing::refusal;
@@ -14,7 +11,6 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
-use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,20 +26,45 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What a service shows at its admin address.
+pub trait Shows: Send + Sync + 'static {
+    /// The present counters in Prometheus' text format. `None` if they are not this program's to show.
+    fn metrics(&self) -> Option<String>;
+
+    /// Whether new connections should come.
+    fn ready(&self) -> Ready;
+}
+
+/// Whether new connections should come to a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Whether they should.
+    pub is_ready: bool,
+    /// What people may know about it: lines.
+    pub text: String,
+}
+
 /// Answers at the admin address until it is dropped.
-pub(crate) struct Admin {
+#[derive(Debug)]
+pub struct Admin {
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
 impl Admin {
-    pub(crate) async fn bind(at: SocketAddr, shown: Shown) -> io::Result<Self> {
+    /// Listens at `at`, and answers with what `shows` says.
+    ///
+    /// # Errors
+    /// When listening fails.
+    pub async fn bind(at: SocketAddr, shows: impl Shows) -> io::Result<Self> {
         let listener = TcpListener::bind(at).await?;
         let address = listener.local_addr()?;
-        Ok(Self { address, task: tokio::spawn(run(listener, shown)) })
+        Ok(Self { address, task: tokio::spawn(run(listener, Arc::new(shows))) })
     }
 
-    pub(crate) const fn address(&self) -> SocketAddr {
+    /// The address, with the port that was chosen for port 0.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -54,15 +75,15 @@ impl Drop for Admin {
     }
 }
 
-async fn run(listener: TcpListener, shown: Shown) {
+async fn run<S: Shows>(listener: TcpListener, shows: Arc<S>) {
     let places = Arc::new(Semaphore::new(QUESTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let shown = shown.clone();
+                let shows = Arc::clone(&shows);
                 tokio::spawn(async move {
-                    let _ = tokio::time::timeout(TIMEOUT, answer(stream, shown)).await;
+                    let _ = tokio::time::timeout(TIMEOUT, answer(stream, shows)).await;
                     drop(place);
                 });
             }
@@ -74,10 +95,10 @@ async fn run(listener: TcpListener, shown: Shown) {
     }
 }
 
-async fn answer(stream: TcpStream, shown: Shown) {
+async fn answer<S: Shows>(stream: TcpStream, shows: Arc<S>) {
     let service = service_fn(move |request| {
         let (parts, _) = Request::into_parts(request);
-        let response = respond(&shown, &parts);
+        let response = respond(&*shows, &parts);
         async { Ok::<_, Infallible>(response) }
     });
     let connection = http1::Builder::new()
@@ -91,7 +112,7 @@ async fn answer(stream: TcpStream, shown: Shown) {
     }
 }
 
-fn respond(shown: &Shown, request: &Parts) -> Response<Full<Bytes>> {
+fn respond(shows: &impl Shows, request: &Parts) -> Response<Full<Bytes>> {
     let plain = "text/plain; charset=utf-8";
     if let Some(status) = refusal(request) {
         let mut response = Response::new(Full::new(Bytes::from(format!("{status}\n"))));
@@ -99,18 +120,14 @@ fn respond(shown: &Shown, request: &Parts) -> Response<Full<Bytes>> {
         return response;
     }
     let (status, kind, text) = match (&request.method, request.uri.path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => {
-            publish(shown);
-            match metrics::recorder() {
-                Some(recorder) => {
-                    (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", recorder.render())
-                }
-                None => (StatusCode::NOT_FOUND, plain, "this program has a recorder of its own\n".to_owned()),
-            }
-        }
+        (&Method::GET | &Method::HEAD, "/metrics") => match shows.metrics() {
+            Some(text) => (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text),
+            None => (StatusCode::NOT_FOUND, plain, "this program has a recorder of its own\n".to_owned()),
+        },
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, plain, "alive\n".to_owned()),
         (&Method::GET | &Method::HEAD, "/readyz") => {
-            let (status, text) = ready(shown);
+            let Ready { is_ready, text } = shows.ready();
+            let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             (status, plain, text)
         }
         (&Method::GET | &Method::HEAD, _) => {
@@ -122,24 +139,4 @@ fn respond(shown: &Shown, request: &Parts) -> Response<Full<Bytes>> {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
-}
-
-/// Ready: it does not stop, and a service has a backend. One service that is down does not take the others away.
-fn ready(shown: &Shown) -> (StatusCode, String) {
-    let (stopping, services) = shown.with(|view| (view.stopping, view.services.clone()));
-    let mut text = String::new();
-    for service in &services {
-        let all = service.backends();
-        let count = |known| all.iter().filter(|backend| service.known(backend) == known).count();
-        let (up, unknown) = (count(Known::Up), count(Known::Unknown));
-        let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}: {up} of {} backends up{unknown}", service.name(), all.len());
-    }
-    let available = services.is_empty() || services.iter().any(|service| service.is_available());
-    match (stopping, available) {
-        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, format!("stopping\n{text}")),
-        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, format!("no backend is up\n{text}")),
-        (false, true) => (StatusCode::OK, format!("ready\n{text}")),
-    }
 }
