@@ -5,7 +5,6 @@
 //! - [`open_files`]: the limit of open files.
 //! - [`manager`]: what the service manager gets to know: readiness, reloads, the end, the watchdog.
 //! - [`Admin`]: the one listener of `/metrics`, `/healthz` and `/readyz`.
-//! - [`Stamp`] and [`Seen`]: whether a file that is followed may have changed.
 //! - [`KeyFault`]: the messages about key files.
 //!
 //! How key files and state files are read and written is in the crate `files`, which has neither a runtime nor HTTP, so that
@@ -13,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod admin;
-mod followed;
 mod key_fault;
 pub mod manager;
 pub mod open_files;
@@ -21,7 +19,6 @@ mod signals;
 mod user;
 
 pub use admin::{Admin, Ready, Shows};
-pub use followed::{Seen, Stamp, open_regular};
 pub use key_fault::{KeyFault, unusable};
 pub use signals::{Asked, Hangup, Signals};
 pub use user::{UserError, become_user, drop_privileges, will_become};

@@ -1,10 +1,10 @@
 //! The zone files of a front, which are read again when they change and on SIGHUP.
 
 use super::DnsError;
-use firstflight_daemon::{Hangup, Seen, open_regular};
+use firstflight_daemon::Hangup;
 use firstflight_dns::service::FrontHandle;
 use firstflight_dns::{Name, ZoneData};
-use firstflight_files::LastProblem;
+use firstflight_files::{LastProblem, Seen, open_regular};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
