@@ -4,14 +4,15 @@ mod builder;
 mod certificates;
 
 pub use builder::{AcceptorBuilder, ClientCertificates};
+pub use certificates::ServedCertificate;
 
-use crate::error::AcceptError;
+use crate::error::{AcceptError, ConfigError};
 use crate::farm::FarmTickets;
 use crate::machine::Machine;
 use crate::sealed::{Arrival, Decline, Rejection, SealServer, SealedInfo, ServedSeal};
 use crate::store::{self, Keeping, OfConnection, SessionStore};
 use crate::stream::TlsStream;
-use certificates::Certificates;
+use certificates::{Certificates, Staged};
 use firstflight::{Stream, Time};
 use firstflight_seal::{Flight, Intake, PROTOCOL_PREFIX, REJECT, Refused, Runs, Step, Waiting, is_reserved};
 use rustls::server::{Accepted, AcceptedAlert};
@@ -101,6 +102,20 @@ impl fmt::Debug for Acceptor {
     }
 }
 
+/// Certificates that [`Acceptor::read_again`] has read.
+#[derive(Debug)]
+pub struct NewCertificates {
+    certificates: Arc<Certificates>,
+    staged: Staged,
+}
+
+impl NewCertificates {
+    /// Uses them from the next handshake on.
+    pub fn commit(self) {
+        self.certificates.commit(self.staged);
+    }
+}
+
 impl Acceptor {
     /// An acceptor with these settings.
     pub fn builder() -> AcceptorBuilder {
@@ -111,6 +126,22 @@ impl Acceptor {
     #[must_use]
     pub fn shows_by_default(&self, name: &str) -> bool {
         self.shared.certificates.first_is_for(name)
+    }
+
+    /// The certificates that clients get, as they are now, in their order.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<ServedCertificate> {
+        self.shared.certificates.served()
+    }
+
+    /// Reads the files of all certificates, whether they look changed or not. This blocks. Nothing changes before
+    /// [`NewCertificates::commit`].
+    ///
+    /// # Errors
+    /// When a file is not right.
+    pub fn read_again(&self) -> Result<NewCertificates, ConfigError> {
+        let staged = self.shared.certificates.read_again()?;
+        Ok(NewCertificates { certificates: Arc::clone(&self.shared.certificates), staged })
     }
 
     /// Accepts TLS on a stream of a [`Server`](firstflight::Server) or a [`Listener`](firstflight::Listener). It turns
