@@ -61,7 +61,7 @@ Examples:
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
   firstflight doctor www.example.com:80  what this machine, this network and a server do with first flights
 
-Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has
+Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has \
 precedence. Each log statement writes at most ten lines at once, then one a second; DEBUG and TRACE are not limited.
 
 Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot do what was asked.";

@@ -17,6 +17,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The longest configuration, bytes.
+const LONGEST: usize = 4 << 20;
+
 /// The configuration of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,12 +89,12 @@ pub enum LogFormat {
 #[non_exhaustive]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("{} {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        error: std::io::Error,
+        error: firstflight_files::ReadError,
     },
     /// It has a mistake.
     #[error("{}, {mistake}", path.display())]
@@ -109,7 +112,7 @@ impl Config {
     /// # Errors
     /// When it cannot be read, or has a mistake.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
+        let text = firstflight_files::read(path, LONGEST)
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Self::parse(&text).map_err(|mistake| ConfigError::Mistake { path: path.to_owned(), mistake })
     }

@@ -2,12 +2,14 @@
 
 use crate::backend::{Service, health};
 use crate::budget;
-use crate::config::Config;
-use crate::listening::{Bound, Listening, read_files};
+use crate::config::{self, Config};
+use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
 use firstflight_daemon::Admin;
+use firstflight_tls::metrics::CertificatePublisher;
+use firstflight_tls::{Acceptor, ConfigError, NewCertificates};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -31,7 +33,13 @@ pub enum GatewayError {
     Admin(SocketAddr, io::Error),
     /// A certificate cannot be used.
     #[error("{0}: {1}")]
-    Tls(String, firstflight_tls::ConfigError),
+    Tls(String, ConfigError),
+    /// The system trusts no certificate authority, so no backend's certificate could be valid.
+    #[error(
+        "service {0}: this system has no certificate authorities: name a file with those of the backends as ca in \
+         [service.tls], or install the system's (Debian: ca-certificates)"
+    )]
+    NoAuthorities(String),
     /// A file with keys or verifiers cannot be used.
     #[error("listener {0}: {1}")]
     Files(String, String),
@@ -47,7 +55,7 @@ impl GatewayError {
     /// Whether the configuration, or a file that it names, has a mistake.
     #[must_use]
     pub const fn is_misuse(&self) -> bool {
-        matches!(self, Self::Tls(..) | Self::Files(..) | Self::NeedsRestart(_))
+        matches!(self, Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_))
     }
 }
 
@@ -58,6 +66,8 @@ pub(crate) struct Shown(Arc<Mutex<View>>);
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) services: Vec<Arc<Service>>,
+    pub(crate) acceptors: Vec<Acceptor>,
+    pub(crate) certificates: CertificatePublisher,
     pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
     pub(crate) stopping: bool,
 }
@@ -84,7 +94,7 @@ pub struct Gateway {
 /// A configuration whose files are read and whose ports are bound, but which is not in use yet.
 struct Prepared {
     services: Services,
-    kept: Vec<(String, Site)>,
+    kept: Vec<(String, Site, Option<NewCertificates>)>,
     new: Vec<(Bound, Site)>,
 }
 
@@ -166,10 +176,13 @@ impl Gateway {
             };
             match former {
                 Some(former) if former.config.same_sockets(listener) => {
-                    kept.push((name.clone(), site(Some(&former))?));
+                    // They are followed; here they are only looked at.
+                    read_files(listener).await?;
+                    let (site, certificates) = site(Some(&former))?;
+                    kept.push((name.clone(), site, certificates));
                 }
                 Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
-                None => new.push((Bound::bind(listener).await?, site(None)?)),
+                None => new.push((Bound::bind(listener).await?, site(None)?.0)),
             }
         }
         Ok(Prepared { services, kept, new })
@@ -179,7 +192,8 @@ impl Gateway {
     fn commit(&mut self, config: Config, prepared: Prepared) {
         let Prepared { services, kept, new } = prepared;
         services.values().for_each(|service| service.begin());
-        for (name, site) in kept {
+        for (name, site, certificates) in kept {
+            certificates.into_iter().for_each(NewCertificates::commit);
             if let Some(listening) = self.listening.get(&name) {
                 listening.site.store(Arc::new(site));
             }
@@ -204,7 +218,12 @@ impl Gateway {
             self.listening.insert(name, listening);
         }
         self.checks = services.values().map(health::watch).collect();
-        self.shown.with(|view| view.services = services.values().cloned().collect());
+        let sites = self.listening.values().map(|listening| listening.site.load());
+        let acceptors: Vec<_> = sites.filter_map(|site| site.acceptor.clone()).collect();
+        self.shown.with(|view| {
+            view.services = services.values().cloned().collect();
+            view.acceptors = acceptors;
+        });
         (self.services, self.config) = (services, config);
     }
 
@@ -238,6 +257,11 @@ impl Gateway {
         self.shown.with(|view| view.stopping = true);
     }
 
+    /// What is wrong with certificates in use.
+    pub(crate) fn certificate_problems(&self) -> Vec<String> {
+        self.listening.values().flat_map(|listening| listening.site.load().problems()).collect()
+    }
+
     pub(crate) const fn config(&self) -> &Config {
         &self.config
     }
@@ -266,25 +290,57 @@ fn services(config: &Config, former: &Services) -> Result<Services, GatewayError
         let name = service.name.get_ref();
         match Service::new(service, former.get(name).map(|former| &**former)) {
             Ok(service) => Ok((name.clone(), Arc::new(service))),
-            Err(error) => Err(GatewayError::Tls(format!("service {name}"), error)),
+            Err(error) => Err(of_service(service, error)),
         }
     });
     made.collect()
 }
 
-/// Reads everything that a configuration names, without binding a port.
-///
-/// # Errors
-/// When a certificate or a file cannot be used.
-pub(crate) async fn check(config: &Config) -> Result<(), GatewayError> {
-    let log = Log::new(config.gateway.log, io::sink()).map_err(GatewayError::Log)?;
-    services(config, &Services::new())?;
-    for listener in &config.listeners {
-        let fail = |error| GatewayError::Tls(format!("listener {}", listener.name.get_ref()), error);
-        Site::new(listener, &Services::new(), &log, None).map_err(fail)?;
-        read_files(listener).await?;
+/// An error of the TLS of a service, with what to do about it.
+fn of_service(service: &config::Service, error: ConfigError) -> GatewayError {
+    let name = service.name.get_ref();
+    let authorities = service.tls.as_ref().is_some_and(|tls| tls.get_ref().ca.is_none());
+    match error {
+        ConfigError::NoPlatformRoots if authorities => GatewayError::NoAuthorities(name.clone()),
+        error => GatewayError::Tls(format!("service {name}"), error),
     }
-    Ok(())
+}
+
+/// What is found in the files that a configuration names.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Why a gateway would not start.
+    pub(crate) errors: Vec<GatewayError>,
+    /// What is wrong with certificates that it would use.
+    pub(crate) certificates: Vec<String>,
+}
+
+/// Reads everything that a configuration names, without binding a port.
+pub(crate) async fn read_all(config: &Config) -> Found {
+    let mut found = Found::default();
+    for service in &config.services {
+        let made = Service::new(service, None).map_err(|error| of_service(service, error));
+        found.errors.extend(made.err());
+    }
+    let log = match Log::new(config.gateway.log, io::sink()) {
+        Ok(log) => log,
+        Err(error) => {
+            found.errors.push(GatewayError::Log(error));
+            return found;
+        }
+    };
+    for listener in &config.listeners {
+        let name = format!("listener {}", listener.name.get_ref());
+        match Site::new(listener, &Services::new(), &log, None) {
+            Ok((site, _)) => found.certificates.extend(site.problems()),
+            Err(error) => found.errors.push(GatewayError::Tls(name, error)),
+        }
+        match read_files(listener).await {
+            Ok((keys, _)) => found.errors.extend(current_keys(listener, keys.as_ref()).err()),
+            Err(error) => found.errors.push(error),
+        }
+    }
+    found
 }
 
 /// Closes connections to backends that nobody uses.
@@ -305,6 +361,8 @@ pub(crate) fn publish(shown: &Shown) {
         for (_, publisher) in &mut view.publishers {
             publisher.publish();
         }
+        let View { certificates, acceptors, .. } = view;
+        certificates.publish(&*acceptors);
         for service in &view.services {
             for backend in service.backends() {
                 metrics::backend_active(backend);

@@ -41,4 +41,4 @@ mod testing;
 
 pub use config::{Config, ConfigError};
 pub use gateway::{Gateway, GatewayError};
-pub use run::{RunError, check, run};
+pub use run::{Checked, RunError, check, run};
