@@ -44,7 +44,7 @@ use std::process::ExitCode;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
 #[derive(Parser)]
-#[command(name = "firstflight", version, propagate_version = true, after_help = EXAMPLES)]
+#[command(name = "firstflight", version = env!("FIRSTFLIGHT_VERSION"), propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
     /// Show more on stderr: -v the engine's events, -vv everything [default: what RUST_LOG sets, else warnings]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
