@@ -74,9 +74,6 @@ pub enum Error {
     /// The UDP socket cannot be used.
     #[error("cannot use UDP {0}: {1}")]
     Udp(SocketAddr, io::Error),
-    /// `--metrics` cannot be listened on.
-    #[error("--metrics {0}: {1}; give an address of this machine and a port that is free")]
-    Metrics(SocketAddr, io::Error),
     /// The key file cannot be read or is not valid.
     #[error("{}", unusable(.0, .1, "firstflight keys new -o FILE"))]
     KeyFile(PathBuf, KeyFileError),

@@ -1,197 +1,157 @@
-//! `--metrics`: counters in Prometheus' text format, over the operating system's own TCP.
+//! The life of a command that stays running, as the service manager and the admin address (`--metrics`) get to know it.
 
-use crate::error::Error;
-use bytes::Bytes;
-use firstflight_http::conn::ServerIo;
-use firstflight_http::framing::refusal;
-use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::http::request::Parts;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use firstflight_daemon::{Admin, Ready, Shows, manager};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::JoinHandle;
 
-/// Maximum number of scrapes at the same time. Further ones wait.
-const SCRAPES: usize = 16;
-/// Pause after a failed accept, which may be caused by a lack of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// Describes the series of a server.
-pub fn describe() {
-    firstflight::metrics::describe();
-    #[cfg(feature = "tls")]
-    firstflight_tls::metrics::describe();
+/// The options of the admin address.
+#[derive(clap::Args)]
+pub struct Metrics {
+    /// Answer Prometheus at http://ADDR/metrics, and probes at /healthz and /readyz, through the operating system's TCP, as
+    /// 127.0.0.1:7413. While ADDR is in use, the command runs without it and tries it again
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// Answer questions for this host at --metrics, too; can be repeated. IP addresses and names without a dot need no such
+    /// option. Other names get no answer, because a web page of anybody's can have one
+    #[arg(long, value_name = "NAME", requires = "metrics")]
+    metrics_host: Vec<String>,
 }
 
-/// Answers scrapes.
-pub struct Exporter {
-    listener: TcpListener,
-    handle: PrometheusHandle,
+/// Where a command is in its life.
+#[derive(Default)]
+struct State {
+    /// Updates the recorder with the present counters, once the command serves.
+    publish: Option<Box<dyn FnMut() + Send>>,
+    is_stopping: bool,
 }
 
-impl Exporter {
-    /// Listens at `at`, and installs the recorder of this process. `describe` gives the recorder the descriptions of
-    /// the series.
-    pub async fn bind(at: SocketAddr, describe: fn()) -> Result<Self, Error> {
-        let fail = |error| Error::Metrics(at, error);
-        let listener = TcpListener::bind(at).await.map_err(fail)?;
-        let recorder = PrometheusBuilder::new().install_recorder();
-        let handle = recorder.map_err(|error| fail(std::io::Error::other(error)))?;
-        describe();
-        Ok(Self { listener, handle })
-    }
+/// What is told of the command's life, until this is dropped.
+pub struct Life {
+    state: Arc<Mutex<State>>,
+    watchdog: JoinHandle<()>,
+    _admin: Option<Admin>,
+}
 
-    /// Answers until it is dropped. `publish` updates the recorder with the present counters.
-    pub async fn run(self, publish: impl FnMut() + Send + 'static) {
-        let source = Arc::new(Source { publish: Mutex::new(Box::new(publish)), handle: self.handle });
-        let mut scrapes = JoinSet::new();
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => scrapes.spawn(answer(stream, Arc::clone(&source))),
-                Err(error) => {
-                    tracing::debug!(%error, "a scrape was not accepted");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
+impl Metrics {
+    /// Begins to answer at the admin address, if there is one. `describe` gives the recorder the descriptions of the series.
+    pub async fn start(&self, describe: fn()) -> Life {
+        let state = Arc::<Mutex<State>>::default();
+        let admin = match self.metrics {
+            Some(at) => match PrometheusBuilder::new().install_recorder() {
+                Ok(recorder) => {
+                    describe();
+                    let shown = Shown { state: Arc::clone(&state), recorder };
+                    Some(Admin::start(at, self.metrics_host.clone(), shown).await)
                 }
-            };
-            while scrapes.len() >= SCRAPES && scrapes.join_next().await.is_some() {}
-            while scrapes.try_join_next().is_some() {}
+                Err(error) => {
+                    tracing::warn!(%error, "there are no metrics");
+                    None
+                }
+            },
+            None => None,
+        };
+        Life::new(state, admin)
+    }
+}
+
+impl Life {
+    fn new(state: Arc<Mutex<State>>, admin: Option<Admin>) -> Self {
+        Self { state, watchdog: tokio::spawn(manager::keep_watchdog_quiet()), _admin: admin }
+    }
+
+    /// Of a command without an admin address.
+    pub fn unobserved() -> Self {
+        Self::new(Arc::default(), None)
+    }
+
+    /// The command serves from now on: its addresses are bound and its files are read. `publish` updates the recorder with the
+    /// present counters.
+    pub fn serving(&self, publish: impl FnMut() + Send + 'static) {
+        lock(&self.state).publish = Some(Box::new(publish));
+        manager::ready();
+    }
+
+    /// No new connections should come.
+    pub fn stopping(&self) {
+        lock(&self.state).is_stopping = true;
+        manager::stopping();
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.watchdog.abort();
+    }
+}
+
+/// What the admin address shows.
+struct Shown {
+    state: Arc<Mutex<State>>,
+    recorder: PrometheusHandle,
+}
+
+impl Shows for Shown {
+    fn metrics(&self) -> Option<String> {
+        if let Some(publish) = &mut lock(&self.state).publish {
+            publish();
         }
+        Some(self.recorder.render())
+    }
+
+    fn ready(&self) -> Ready {
+        let state = lock(&self.state);
+        let (is_ready, text) = match (state.is_stopping, state.publish.is_some()) {
+            (true, _) => (false, "stopping\n"),
+            (false, false) => (false, "starting\n"),
+            (false, true) => (true, "ready\n"),
+        };
+        Ready { is_ready, text: text.to_owned() }
     }
 }
 
-struct Source {
-    publish: Mutex<Box<dyn FnMut() + Send>>,
-    handle: PrometheusHandle,
-}
-
-impl Source {
-    /// The present counters.
-    fn render(&self) -> String {
-        self.publish.lock().unwrap_or_else(PoisonError::into_inner)();
-        self.handle.render()
-    }
-}
-
-async fn answer(stream: TcpStream, source: Arc<Source>) {
-    let stream = ServerIo::for_question(stream);
-    let service = service_fn(move |request| {
-        let (parts, _) = Request::into_parts(request);
-        let response = respond(&source, &parts);
-        async { Ok::<_, Infallible>(response) }
-    });
-    let connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .half_close(true)
-        // One scrape per connection: a connection that stays open would keep its place.
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = connection.await {
-        tracing::debug!(%error, "a scrape ended");
-    }
-}
-
-fn respond(source: &Source, request: &Parts) -> Response<Full<Bytes>> {
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    if let Some(status) = refusal(request) {
-        let mut response = Response::new(Full::new(Bytes::from(format!("{status}\n"))));
-        *response.status_mut() = status;
-        return response;
-    }
-    let (status, kind, text) = match (&request.method, request.uri.path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => {
-            let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-            (StatusCode::OK, kind, source.render())
-        }
-        (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, plain, "the counts are at /metrics\n".to_owned())
-        }
-        _ => (StatusCode::METHOD_NOT_ALLOWED, plain, "GET /metrics\n".to_owned()),
-    };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight::Endpoint;
     use firstflight::link::{PathConfig, real_time_pair};
     use firstflight::metrics::{Publisher, describe};
-    use firstflight::{ConnectConfig, FirstFlight, ListenConfig};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    async fn ask(at: SocketAddr, path: &str) -> String {
-        let mut stream = TcpStream::connect(at).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    }
+    use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig};
 
     #[tokio::test]
-    async fn a_scrape_shows_what_happened_just_before() {
+    async fn the_admin_address_shows_what_happened_just_before() {
         let path = PathConfig::default();
         let (a, b) = real_time_pair(path.clone(), path, 1).unwrap();
         let client = Endpoint::new(firstflight::config(vec!["10.0.0.1".parse().unwrap()]).unwrap(), a);
         let server = Endpoint::new(firstflight::config(vec!["10.0.0.2".parse().unwrap()]).unwrap(), b);
         let port = SocketAddr::from(([10, 0, 0, 2], 80));
         let listener = server.listen(ListenConfig::new(port)).unwrap();
-        let exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0)), describe).await.unwrap();
-        let at = exporter.listener.local_addr().unwrap();
+        let recorder = PrometheusBuilder::new().install_recorder().unwrap();
+        describe();
+        let state = Arc::<Mutex<State>>::default();
+        let (shown, life) = (Shown { state: Arc::clone(&state), recorder }, Life::new(state, None));
+        assert_eq!(shown.ready(), Ready { is_ready: false, text: "starting\n".to_owned() });
         let mut publisher = Publisher::new(server.clone());
-        let running = tokio::spawn(exporter.run(move || publisher.publish()));
+        life.serving(move || publisher.publish());
+        assert!(shown.ready().is_ready);
 
         let fast = ConnectConfig::default().fast_open(true);
         for expected in 1..=3 {
             let first = FirstFlight::empty();
             let (ours, theirs) = tokio::join!(client.connect(port, first, &fast), listener.accept());
             let _held = (ours.unwrap(), theirs.unwrap());
-            let text = ask(at, "/metrics").await;
-            assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+            let text = shown.metrics().unwrap();
             let line = format!(
                 "firstflight_first_flights_total{{side=\"server\",outcome=\"handshake\",reason=\"policy\"}} {expected}\n"
             );
             assert!(text.contains(&line), "{text}");
         }
-        assert!(ask(at, "/").await.starts_with("HTTP/1.1 404 "));
-        running.abort();
-    }
-
-    /// The scraper still sends when the answer comes.
-    #[tokio::test]
-    async fn a_refused_upload_is_answered() {
-        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-        let at = listener.local_addr().unwrap();
-        let handle = PrometheusBuilder::new().build_recorder().handle();
-        let source = Arc::new(Source { publish: Mutex::new(Box::new(|| {})), handle });
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(answer(stream, Arc::clone(&source)));
-            }
-        });
-        let upload = format!("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 3 << 20);
-        let upload = [upload.into_bytes(), vec![b'x'; 3 << 20]].concat();
-        let long =
-            format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(120_000)).into_bytes();
-        for (request, status) in [(upload, "405"), (long, "431")] {
-            let mut stream = TcpStream::connect(at).await.unwrap();
-            stream.write_all(&request).await.unwrap();
-            let mut text = String::new();
-            stream.read_to_string(&mut text).await.unwrap();
-            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
-        }
+        life.stopping();
+        assert_eq!(shown.ready(), Ready { is_ready: false, text: "stopping\n".to_owned() });
+        assert!(shown.metrics().unwrap().contains("firstflight_first_flights_total"));
     }
 }

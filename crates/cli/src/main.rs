@@ -20,6 +20,7 @@ mod file_sink;
 mod gateway;
 mod get;
 mod keys;
+mod life;
 mod measure;
 mod network;
 mod observed;

@@ -390,10 +390,10 @@ fn mistakes_of_serve() {
     serve(&["--root", "/", "--scheme", "md5"], "linux, paper");
     serve(&["--root", "/", "--no-fast-open", "--no-cookie"], "cannot be used with");
     serve(&["--root", "/", "--early-unsafe", "maybe"], "reject, wait, allow");
-    serve(&["--root", "/", "--metrics", "9100"], "invalid socket address");
+    serve(&["--root", "/", "--metrics", "7413"], "invalid socket address");
     serve(&["--root", "/", "--busy-poll", "10ns"], "between 1us and 1s");
     serve(&["--root", "/", "--busy-poll", "50"], "between 1us and 1s");
-    serve(&["--root", "/", "--metrics", "192.0.2.1:9100"], "--metrics 192.0.2.1:9100: ");
+    serve(&["--root", "/", "--metrics-host", "x.example"], "--metrics <ADDR>");
 }
 
 #[test]

@@ -255,7 +255,6 @@ fn mistakes_are_told_in_one_line() {
         &["--zone", &zone, "--origin", "xyz.com", "--user", "no-such-user"],
         "there is no user \"no-such-user\"",
     );
-    with(&["--zone", &zone, "--origin", "xyz.com", "--metrics", "192.0.2.1:1"], "192.0.2.1:1");
 
     let (to, state) = (format!("192.0.2.80:4454={relay}"), dir.path("boot"));
     let carriage = |changes: &[(&str, &str)], says: &str| {
