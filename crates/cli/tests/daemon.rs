@@ -5,7 +5,7 @@ mod dir;
 mod program;
 
 use dir::Dir;
-use program::{Running, prints, until};
+use program::{Running, fails, prints, until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -108,4 +108,70 @@ fn signals_that_are_not_for_the_end_end_nothing() {
         // It ends with 0 by SIGTERM, and did not by another signal.
         running.stop();
     }
+}
+
+/// A service manager starts it again after 1, and not after 2.
+#[test]
+fn an_address_that_comes_later_is_no_mistake() {
+    let files = Files::new("addresses");
+    let taken = TcpListener::bind(LOCAL).unwrap();
+    let (in_use, elsewhere) = (taken.local_addr().unwrap().to_string(), "192.0.2.1:8080");
+    for (at, code, says) in [(&*in_use, 1, "Address already in use"), (elsewhere, 1, "Cannot assign")] {
+        for args in files.commands(at, LOCAL) {
+            // Its addresses are those of this machine only.
+            if args[0] == "proxy" && at == elsewhere {
+                continue;
+            }
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            fails(&args, code, says);
+        }
+    }
+    let zone = files.0.path("zone");
+    let front = [
+        &["dns", "--listen", LOCAL, "--zone", &zone, "--origin", "xyz.com"][..],
+        &[
+            "--forward-listen",
+            "192.0.2.1:9",
+            "--forward-to",
+            "127.0.0.1:9",
+            "--forward-key",
+            "x",
+            "--state",
+            "x",
+        ],
+        &[
+            "--carriage-zone",
+            "f.xyz.com",
+            "--carriage-address",
+            "192.0.2.80",
+            "--key",
+            "x",
+            "--relay",
+            "192.0.2.80:1=x",
+        ],
+        &["--front-id", "1"],
+    ];
+    fails(&front.concat(), 1, "cannot listen on 192.0.2.1:9 for other fronts");
+    // What another process has.
+    let (root, state) = (files.0.path(""), files.0.path("state"));
+    let once = [
+        "serve",
+        "--root",
+        &root,
+        "--listen",
+        LOCAL,
+        "--udp-port",
+        "0",
+        "--one-time",
+        "--one-time-state",
+        &state,
+    ];
+    let mut running = Running::start(&once);
+    serves(&mut running);
+    fails(&once, 1, "another process uses it");
+    running.stop();
+    // What the text of options decides.
+    fails(&["serve", "--root", "/nonexistent"], 2, "cannot serve /nonexistent");
+    fails(&["verifier", "--listen", LOCAL, "--key", "/nonexistent"], 2, "cannot be read");
+    fails(&["gateway", "/nonexistent"], 2, "cannot read");
 }

@@ -6,6 +6,7 @@
 //! - [`manager`]: what the service manager gets to know: readiness, reloads, the end, the watchdog.
 //! - [`Admin`]: the one listener of `/metrics`, `/healthz` and `/readyz`.
 //! - [`Stamp`] and [`Seen`]: whether a file that is followed may have changed.
+//! - [`ExitKind`]: exit codes: 2 for what the text of options and files decides, 1 for what may be otherwise in a minute.
 //! - [`KeyFault`]: the messages about key files.
 //!
 //! How key files and state files are read and written is in the crate `files`, which has neither a runtime nor HTTP, so that
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod exit;
 mod followed;
 mod key_fault;
 pub mod manager;
@@ -21,6 +23,7 @@ mod signals;
 mod user;
 
 pub use admin::{Admin, Ready, Shows};
+pub use exit::ExitKind;
 pub use followed::{Seen, Stamp, open_regular};
 pub use key_fault::{KeyFault, unusable};
 pub use signals::{Asked, Hangup, Signals};

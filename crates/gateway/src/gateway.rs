@@ -7,7 +7,7 @@ use crate::listening::{Bound, Listening, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
-use firstflight_daemon::Admin;
+use firstflight_daemon::{Admin, ExitKind};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -43,8 +43,12 @@ pub enum GatewayError {
 impl GatewayError {
     /// Whether the configuration, or a file that it names, has a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
-        matches!(self, Self::Tls(..) | Self::Files(..) | Self::NeedsRestart(_))
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Bind(_, error) => ExitKind::of_address(error),
+            Self::Tls(..) | Self::Files(..) | Self::NeedsRestart(_) => ExitKind::Mistake,
+            Self::Log(_) => ExitKind::Failure,
+        }
     }
 }
 

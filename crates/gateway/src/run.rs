@@ -3,7 +3,9 @@
 use crate::config::{Config, ConfigError};
 use crate::gateway::{self, Gateway, GatewayError};
 use crate::metrics;
-use firstflight_daemon::{Asked, Signals, UserError, drop_privileges, manager, open_files, will_become};
+use firstflight_daemon::{
+    Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,
+};
 use std::io;
 use std::path::Path;
 
@@ -26,14 +28,15 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether the configuration, or a file that it names, has a mistake.
+    /// Whether it is a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Config(_) => true,
-            Self::Gateway(error) => error.is_misuse(),
-            Self::User(error) => matches!(error, UserError::NoUser(_)),
-            Self::Signals(_) => false,
+            Self::Config(ConfigError::Read { error, .. }) => ExitKind::of_file(error),
+            Self::Config(_) => ExitKind::Mistake,
+            Self::Gateway(error) => error.exit_kind(),
+            Self::User(error) => error.exit_kind(),
+            Self::Signals(_) => ExitKind::Failure,
         }
     }
 }
