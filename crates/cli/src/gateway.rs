@@ -3,6 +3,7 @@
 use crate::error::{Error, one_line};
 use crate::output;
 use clap::Subcommand;
+use firstflight_daemon::ExitKind;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ struct Verdict<'a> {
 
 async fn check(args: &Check) -> ExitCode {
     let found = firstflight_gateway::check(&args.file).await;
-    let code = match found.errors.iter().any(firstflight_gateway::RunError::is_misuse) {
+    let code = match found.errors.iter().any(|error| error.exit_kind() == ExitKind::Mistake) {
         true => 2,
         false if found.errors.is_empty() && found.warnings.is_empty() => 0,
         false => 1,

@@ -6,6 +6,7 @@ mod log;
 pub use error::ProxyError;
 
 use crate::error::Error;
+use crate::life::Life;
 use crate::output;
 use crate::span;
 use clap::ValueEnum;
@@ -163,12 +164,17 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         output::complain(&format_args!("everybody who reaches {at} can use this proxy"));
     }
     log::Log { json: args.json }.listening(&proxy);
+    let life = Life::unobserved();
+    life.serving(|| {});
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = proxy.run(async { drop(stopped.await) });
     tokio::pin!(running);
     tokio::select! {
         () = &mut running => {}
-        () = signals.end() => drop(stop),
+        () = signals.end() => {
+            life.stopping();
+            drop(stop);
+        }
     }
     tokio::select! {
         () = running => {}

@@ -6,8 +6,8 @@ mod keygen;
 pub use error::VerifierError;
 
 use crate::error::Error;
+use crate::life::Metrics;
 use crate::output;
-use crate::serve::metrics::Exporter;
 use crate::span;
 use clap::Subcommand;
 use firstflight_daemon::Signals;
@@ -43,6 +43,9 @@ pub struct Args {
     command: Option<Command>,
     #[command(flatten)]
     run: Option<Run>,
+    // This is not in `Run`, because clap does not find optional arguments that contain other arguments.
+    #[command(flatten)]
+    metrics: Metrics,
 }
 
 #[derive(Subcommand)]
@@ -79,9 +82,6 @@ struct Run {
     /// Send probes from this address and port, to which no client sends (see firstflight reach)
     #[arg(long, value_name = "ADDR:PORT")]
     probe_from: Vec<SocketAddr>,
-    /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9100
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<SocketAddr>,
 }
 
 /// Whole seconds of a duration as `30m` or `1d`.
@@ -101,7 +101,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             keygen::run(&args).map_err(Error::Verifier)?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(run)) => serve(run).await,
+        (None, Some(run)) => serve(run, args.metrics).await,
         (None, None) => Err(Error::Verifier(VerifierError::Nothing)),
     }
 }
@@ -141,21 +141,14 @@ fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
     keys.into_iter().next().ok_or_else(|| fail(KeyFileError::Content(LineError::NoKey)))
 }
 
-async fn serve(run: Run) -> Result<ExitCode, Error> {
+async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     let config = run.config().map_err(Error::Verifier)?;
     let mut signals = Signals::new().map_err(Error::Runtime)?;
     let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
     let vantage = config.vantage.as_ref().map(|vantage| vantage.id);
     let service = Service::bind(config, &run.listen, STREAM_LIMITS).await;
     let service = service.map_err(|error| Error::Verifier(VerifierError::Service(error)))?;
-    let exporting = match run.metrics {
-        Some(at) => {
-            let exporter = Exporter::bind(at, describe).await?;
-            let mut publisher = Publisher::new(service.counters());
-            Some(tokio::spawn(exporter.run(move || publisher.publish())))
-        }
-        None => None,
-    };
+    let life = metrics.start(describe).await;
     for address in service.addresses() {
         output::line(&format_args!("listening on {address}"));
     }
@@ -166,10 +159,13 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
         output::line(&format_args!("vantage point {id}"));
     }
     let counters = service.counters();
-    service.run(signals.end()).await;
-    if let Some(exporting) = exporting {
-        exporting.abort();
-    }
+    let mut publisher = Publisher::new(service.counters());
+    life.serving(move || publisher.publish());
+    let end = async {
+        signals.end().await;
+        life.stopping();
+    };
+    service.run(end).await;
     let counts = counters.get();
     output::line(&format_args!(
         "certificates: {} ({} refreshed); tokens: {}; probes: {}; refused: {}",

@@ -1,5 +1,6 @@
 //! Errors of key files.
 
+use crate::ExitKind;
 use firstflight_files::lines::LineError;
 use firstflight_files::{KeyFileError, ReadError};
 use std::fmt;
@@ -33,6 +34,16 @@ impl KeyFault {
         match error.kind() {
             io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),
             _ => Self::Write(path.to_owned(), error),
+        }
+    }
+
+    /// Whether it is a mistake.
+    #[must_use]
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Unusable(_, error, _) => ExitKind::of_key_file(error),
+            Self::Exists(_) => ExitKind::Mistake,
+            Self::Write(_, error) => ExitKind::of_file(error),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! - [`open_files`]: the limit of open files.
 //! - [`manager`]: what the service manager gets to know: readiness, reloads, the end, the watchdog.
 //! - [`Admin`]: the one listener of `/metrics`, `/healthz` and `/readyz`.
+//! - [`ExitKind`]: exit codes: 2 for what the text of options and files decides, 1 for what may be otherwise in a minute.
 //! - [`KeyFault`]: the messages about key files.
 //!
 //! How key files and state files are read and written is in the crate `files`, which has neither a runtime nor HTTP, so that
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod exit;
 mod key_fault;
 pub mod manager;
 pub mod open_files;
@@ -19,6 +21,7 @@ mod signals;
 mod user;
 
 pub use admin::{Admin, Ready, Shows};
+pub use exit::ExitKind;
 pub use key_fault::{KeyFault, unusable};
 pub use signals::{Asked, Hangup, Signals};
 pub use user::{UserError, become_user, drop_privileges, will_become};

@@ -44,7 +44,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Replaces the system's default handling of these signals for the life of the process.
+    /// Replaces the system's default handling of these signals for the life of the process. SIGUSR1 and SIGUSR2 do nothing
+    /// from then on.
     ///
     /// # Errors
     /// When the system refuses.
@@ -52,6 +53,10 @@ impl Signals {
     /// # Panics
     /// Outside a tokio runtime with I/O.
     pub fn new() -> io::Result<Self> {
+        // Others use these to have logs opened again, and end by default what does not know them.
+        for ignored in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+            drop(signal(ignored)?);
+        }
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -1,5 +1,6 @@
 //! The user of the process.
 
+use crate::ExitKind;
 use nix::unistd::{Uid, User, setgid, setgroups, setuid};
 use std::io;
 
@@ -13,6 +14,17 @@ pub enum UserError {
     /// The system refuses.
     #[error("cannot become the user {0:?}: {1}")]
     Become(String, io::Error),
+}
+
+impl UserError {
+    /// Whether it is a mistake.
+    #[must_use]
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::NoUser(_) => ExitKind::Mistake,
+            Self::Become(_, error) => ExitKind::of_file(error),
+        }
+    }
 }
 
 /// Says that the process becomes this user later, so that key files of that user are read before, too.

@@ -7,7 +7,7 @@ use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
-use firstflight_daemon::Admin;
+use firstflight_daemon::{Admin, ExitKind};
 use firstflight_tls::metrics::CertificatePublisher;
 use firstflight_tls::{Acceptor, ConfigError, NewCertificates};
 use std::collections::HashMap;
@@ -28,9 +28,6 @@ pub enum GatewayError {
     /// An address cannot be used.
     #[error("listener {0}: cannot listen: {1}")]
     Bind(String, io::Error),
-    /// The address of metrics and health cannot be used.
-    #[error("gateway.admin: cannot listen at {0}: {1}")]
-    Admin(SocketAddr, io::Error),
     /// A certificate cannot be used.
     #[error("{0}: {1}")]
     Tls(String, ConfigError),
@@ -54,8 +51,14 @@ pub enum GatewayError {
 impl GatewayError {
     /// Whether the configuration, or a file that it names, has a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
-        matches!(self, Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_))
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Bind(_, error) => ExitKind::of_address(error),
+            Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_) => {
+                ExitKind::Mistake
+            }
+            Self::Log(_) => ExitKind::Failure,
+        }
     }
 }
 
@@ -111,9 +114,7 @@ impl Gateway {
         metrics::recorder();
         let shown = Shown::default();
         let admin = match config.gateway.admin {
-            Some(at) => {
-                Some(Admin::bind(at, shown.clone()).await.map_err(|error| GatewayError::Admin(at, error))?)
-            }
+            Some(at) => Some(Admin::start(at, config.gateway.admin_hosts.clone(), shown.clone()).await),
             None => None,
         };
         let log = Log::new(config.gateway.log, log).map_err(GatewayError::Log)?;
@@ -146,6 +147,9 @@ impl Gateway {
         let restart = |key: &str| Err(GatewayError::NeedsRestart(format!("gateway.{key}")));
         if old.admin != new.admin {
             return restart("admin");
+        }
+        if old.admin_hosts != new.admin_hosts {
+            return restart("admin_hosts");
         }
         if old.user != new.user {
             return restart("user");
@@ -241,10 +245,10 @@ impl Gateway {
         self.listening.get(listener).map(|listening| listening.addresses.clone()).unwrap_or_default()
     }
 
-    /// The address of metrics and health.
+    /// The address of metrics and health. `None` without one, and if it cannot be used yet.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Admin::address)
+        self.admin.as_ref().and_then(Admin::address)
     }
 
     /// Writes a line into the access log.

@@ -40,5 +40,6 @@ mod site;
 mod testing;
 
 pub use config::{Config, ConfigError};
+pub use firstflight_daemon::ExitKind;
 pub use gateway::{Gateway, GatewayError};
 pub use run::{Checked, RunError, check, run};

@@ -3,7 +3,9 @@
 use crate::config::{Config, ConfigError};
 use crate::gateway::{self, Gateway, GatewayError};
 use crate::metrics;
-use firstflight_daemon::{Asked, Signals, UserError, drop_privileges, manager, open_files, will_become};
+use firstflight_daemon::{
+    Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,
+};
 use std::io;
 use std::path::Path;
 
@@ -29,14 +31,15 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether the configuration, or a file that it names, has a mistake.
+    /// Whether it is a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Config(_) => true,
-            Self::Gateway(error) => error.is_misuse(),
-            Self::User(error) => matches!(error, UserError::NoUser(_)),
-            Self::Signals(_) => false,
+            Self::Config(ConfigError::Read { error, .. }) => ExitKind::of_reading(error),
+            Self::Config(_) => ExitKind::Mistake,
+            Self::Gateway(error) => error.exit_kind(),
+            Self::User(error) => error.exit_kind(),
+            Self::Signals(_) => ExitKind::Failure,
         }
     }
 }
@@ -81,10 +84,10 @@ pub async fn check(path: &Path) -> Checked {
 
 /// Opens every file again, as the user that the process is now. A file that only root can read is used, but never again.
 async fn not_readable(path: &Path, config: &Config) -> Vec<String> {
+    let Some(user) = config.gateway.user.as_deref() else { return Vec::new() };
     let again = Config::read(path).err().map(|error| error.to_string());
     let found = gateway::read_all(config).await;
     let found = found.errors.iter().map(ToString::to_string);
-    let user = config.gateway.user.as_deref().unwrap_or_default();
     again
         .into_iter()
         .chain(found)

@@ -71,7 +71,7 @@ async fn a_reload_takes_effect_on_open_connections_and_a_failed_one_does_not() {
     assert_eq!(ask(&mut client, 3).await, "one");
     // Sockets stay as they are.
     let error = gateway.reload(config(&[("web", free().await)], two)).await.unwrap_err();
-    assert!(error.is_misuse(), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Mistake, "{error}");
 
     let other = free().await;
     gateway.reload(config(&[("web", web), ("other", other)], two)).await.unwrap();
@@ -156,7 +156,8 @@ async fn a_reload_with_a_key_that_is_not_right_is_refused() {
     gateway.reload(config()).await.unwrap();
     files.write_key("");
     let error = gateway.reload(config()).await.unwrap_err();
-    assert!(error.to_string().ends_with("key has no private key in PEM") && error.is_misuse(), "{error}");
+    assert!(error.to_string().ends_with("key has no private key in PEM"), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Mistake);
     std::fs::remove_file(files.path("key")).unwrap();
     let error = gateway.reload(config()).await.unwrap_err();
     assert!(error.to_string().contains("key cannot be read: "), "{error}");

@@ -1,13 +1,12 @@
 //! Why a front does not run.
 
-use firstflight_daemon::{KeyFault, UserError};
+use firstflight_daemon::{ExitKind, KeyFault, UserError};
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::ServiceError;
 use firstflight_dns::{BootError, ForwardError, FrontError, KeyFileError, Name, ZoneError};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Why `dns` stopped.
 #[derive(Debug, thiserror::Error)]
@@ -80,11 +79,21 @@ impl DnsError {
         Self::Key(KeyFault::not_written(path, error))
     }
 
-    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
-    pub fn exit_code(&self) -> ExitCode {
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Random(_) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
-            _ => ExitCode::from(2),
+            Self::Random(_) | Self::Service(ServiceError::System(_)) | Self::State(_, BootError::Held) => {
+                ExitKind::Failure
+            }
+            Self::Service(ServiceError::Listen(_, error) | ServiceError::ListenForFronts(_, error)) => {
+                ExitKind::of_address(error)
+            }
+            Self::ReadZone(_, error) | Self::ReadNearest(_, error) | Self::State(_, BootError::Io(error)) => {
+                ExitKind::of_file(error)
+            }
+            Self::Key(error) => error.exit_kind(),
+            Self::User(error) => error.exit_kind(),
+            _ => ExitKind::Mistake,
         }
     }
 }

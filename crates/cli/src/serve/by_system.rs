@@ -1,6 +1,6 @@
 //! `serve` on the system's sockets: the kernel's TCP and UDP.
 
-use super::{Args, ServeError, Site, end, export, files, log, metrics, serve};
+use super::{Args, ServeError, Site, describe, end, files, log, publish, serve};
 use crate::error::Error;
 use crate::network::{NetworkError, engine_config};
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
@@ -45,10 +45,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
     let files = Arc::new(files(&args).await?);
     let mut signals = Signals::new().map_err(Error::Runtime)?;
-    let metrics = match args.metrics {
-        Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
-        None => None,
-    };
+    let life = args.metrics.start(describe).await;
     let store = match fast_open.policy.is_some() || sealing {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
@@ -66,7 +63,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     #[cfg(feature = "tls")]
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let endpoint = server.endpoint().cloned();
-    let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
     let log = log::Log::new(args.json_log, !args.no_log);
     #[cfg(feature = "tls")]
     let log = log.with_tls(tls.is_some());
@@ -90,8 +86,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let tcp = Arc::new(Mutex::new(log::Tcp::default()));
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
     listening.spawn(accept(server, door, stopping));
+    life.serving(publish(endpoint.as_ref(), None, None));
 
     signals.end().await;
+    life.stopping();
     drop(stop);
     #[cfg(feature = "tls")]
     drop(followed);
@@ -101,9 +99,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         // A second signal stops the server at once.
         () = signals.end() => {}
     }
-    if let Some(exporting) = exporting {
-        exporting.abort();
-    }
+    drop(life);
     if let Some(endpoint) = endpoint.as_ref().filter(|_| asks) {
         log.store(&endpoint.store_counters());
     }
