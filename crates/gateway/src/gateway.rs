@@ -9,7 +9,7 @@ use crate::metrics;
 use crate::site::{Services, Site};
 use firstflight_daemon::{Admin, ExitKind};
 use firstflight_tls::metrics::CertificatePublisher;
-use firstflight_tls::{Acceptor, ConfigError, NewCertificates};
+use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServerCertificates};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -69,8 +69,8 @@ pub(crate) struct Shown(Arc<Mutex<View>>);
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) services: Vec<Arc<Service>>,
-    pub(crate) acceptors: Vec<Acceptor>,
-    pub(crate) certificates: CertificatePublisher,
+    pub(crate) certificates: Vec<ServerCertificates>,
+    pub(crate) ends: CertificatePublisher,
     pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
     pub(crate) stopping: bool,
 }
@@ -223,10 +223,11 @@ impl Gateway {
         }
         self.checks = services.values().map(health::watch).collect();
         let sites = self.listening.values().map(|listening| listening.site.load());
-        let acceptors: Vec<_> = sites.filter_map(|site| site.acceptor.clone()).collect();
+        let certificates: Vec<_> =
+            sites.filter_map(|site| site.acceptor.as_ref().map(Acceptor::certificates)).collect();
         self.shown.with(|view| {
             view.services = services.values().cloned().collect();
-            view.acceptors = acceptors;
+            view.certificates = certificates;
         });
         (self.services, self.config) = (services, config);
     }
@@ -365,8 +366,8 @@ pub(crate) fn publish(shown: &Shown) {
         for (_, publisher) in &mut view.publishers {
             publisher.publish();
         }
-        let View { certificates, acceptors, .. } = view;
-        certificates.publish(&*acceptors);
+        let View { certificates, ends, .. } = view;
+        ends.publish(&*certificates);
         for service in &view.services {
             for backend in service.backends() {
                 metrics::backend_active(backend);

@@ -44,7 +44,7 @@ impl Site {
         };
         let (acceptor, new) = match former.filter(same) {
             Some(former) => {
-                let read = former.acceptor.as_ref().map(Acceptor::read_again).transpose()?;
+                let read = former.acceptor.as_ref().map(|tls| tls.certificates().read_again()).transpose()?;
                 (former.acceptor.clone(), read)
             }
             None => (acceptor(config)?, None),
@@ -74,9 +74,8 @@ impl Site {
     /// What is wrong with the certificates.
     pub(crate) fn problems(&self) -> Vec<String> {
         let now = SystemTime::now();
-        let served = self.acceptor.iter().flat_map(Acceptor::certificates);
-        let told = |problem| format!("listener {}: {problem}", self.name());
-        served.filter_map(|served| served.problem(now)).map(told).collect()
+        let problems = self.acceptor.iter().flat_map(|tls| tls.certificates().problems(now));
+        problems.map(|problem| format!("listener {}: {problem}", self.name())).collect()
     }
 
     /// The service of what no route takes.

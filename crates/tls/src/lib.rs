@@ -67,7 +67,8 @@ mod stream;
 mod tickets;
 
 pub use acceptor::{
-    Acceptor, AcceptorBuilder, ClientCertificates, NewCertificates, ServedCertificate, Tickets,
+    Acceptor, AcceptorBuilder, ClientCertificates, NewCertificates, ServedCertificate, ServerCertificates,
+    Tickets,
 };
 pub use connector::{Connector, ConnectorBuilder, Departure};
 pub use error::{AcceptError, ConfigError, ConnectError, HiddenError};

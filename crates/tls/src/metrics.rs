@@ -8,7 +8,7 @@
 //! `outcome` is the name of an [`Outcome`](crate::seal::Outcome), `reason` that of a [`Reason`](crate::seal::Reason) at the
 //! client, of a [`Why`](crate::seal::Why) or a [`Rejection`](crate::Rejection) at the server.
 
-use crate::Acceptor;
+use crate::ServerCertificates;
 use crate::sealed::{SealReport, ServedSeal};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use std::collections::BTreeSet;
@@ -29,9 +29,9 @@ pub struct CertificatePublisher(BTreeSet<String>);
 
 impl CertificatePublisher {
     /// Publishes the certificates of these servers, as they are now. Certificates without a file are left out.
-    pub fn publish<'a>(&mut self, servers: impl IntoIterator<Item = &'a Acceptor>) {
+    pub fn publish<'a>(&mut self, servers: impl IntoIterator<Item = &'a ServerCertificates>) {
         let mut former = std::mem::take(&mut self.0);
-        for served in servers.into_iter().flat_map(Acceptor::certificates) {
+        for served in servers.into_iter().flat_map(ServerCertificates::now) {
             let Some(chain) = served.chain.map(|chain| chain.to_string_lossy().into_owned()) else {
                 continue;
             };

@@ -180,10 +180,10 @@ async fn files_that_are_read_again_change_nothing_before_all_are_right() {
     let acceptor = builder.build().unwrap();
     files.write(&new);
     fs::write(&others.key, "").unwrap();
-    let error = acceptor.read_again().unwrap_err().to_string();
+    let error = acceptor.certificates().read_again().unwrap_err().to_string();
     assert_eq!(error, format!("{} has no private key in PEM", others.key.display()));
     others.write(&wrong);
-    let read = acceptor.read_again().unwrap();
+    let read = acceptor.certificates().read_again().unwrap();
     assert_eq!(served_serial(&ca, &acceptor).await, *old.chain()[0]);
     read.commit();
     assert_eq!(served_serial(&ca, &acceptor).await, *new.chain()[0]);
@@ -194,7 +194,7 @@ fn what_a_certificate_says_of_its_time_is_told() {
     let ca = Ca::new();
     let files = Files::new(&ca.certify(NAME));
     let acceptor = Acceptor::builder().files(&files.chain, &files.key).build().unwrap();
-    let [served] = acceptor.certificates().try_into().unwrap();
+    let [served] = acceptor.certificates().now().try_into().unwrap();
     assert_eq!(served.chain.as_deref(), Some(files.chain.as_path()));
     assert!(served.begins < served.ends);
     assert_eq!(served.problem(served.begins), None);

@@ -11,7 +11,7 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
@@ -162,7 +162,12 @@ impl Certificates {
             let (chain, key) = pair.files.as_ref()?;
             // Before the files are read, so that no change is missed.
             let seen = [Seen::at(chain), Seen::at(key)];
-            Some(load(chain, key, &self.provider).map(|loaded| (n, seen, loaded)))
+            let loaded = load(chain, key, &self.provider);
+            if let Err(error) = &loaded {
+                // The caller says so; the next look does not say it again.
+                let _ = pair.followed().problem.new_message(error);
+            }
+            Some(loaded.map(|loaded| (n, seen, loaded)))
         });
         read.collect::<Result<_, _>>().map(Staged)
     }
@@ -171,9 +176,14 @@ impl Certificates {
     pub(super) fn commit(&self, Staged(read): Staged) {
         for (n, seen, loaded) in read {
             if let Some(pair) = self.pairs.get(n) {
-                pair.set(&mut pair.followed.lock().unwrap_or_else(PoisonError::into_inner), seen, loaded);
+                pair.set(&mut pair.followed(), seen, loaded);
             }
         }
+    }
+
+    /// Reads each pair of files, whether it looks changed or not. One that is not right stays as it is, and a line says why.
+    pub(super) fn look(&self) {
+        self.pairs.iter().for_each(|pair| pair.follow(&self.provider, true));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -200,7 +210,7 @@ impl Certificates {
         let this = Arc::clone(self);
         let look = tokio::task::spawn_blocking(move || {
             for pair in &this.pairs {
-                pair.follow(&this.provider);
+                pair.follow(&this.provider, false);
             }
             this.looking.store(false, Ordering::Release);
         });
@@ -236,12 +246,20 @@ impl Pair {
         Ok(Self { files, loaded: RwLock::new(Arc::new(loaded)), followed })
     }
 
-    fn follow(&self, provider: &CryptoProvider) {
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `asked`: somebody waits for an answer, so the files are read in any case, and a problem is said once more.
+    fn follow(&self, provider: &CryptoProvider, asked: bool) {
         let Some((chain, key)) = &self.files else { return };
-        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followed = self.followed();
         let [chain_seen, key_seen] = &followed.seen;
-        if !chain_seen.may_have_changed(chain) && !key_seen.may_have_changed(key) {
+        if !asked && !chain_seen.may_have_changed(chain) && !key_seen.may_have_changed(key) {
             return;
+        }
+        if asked {
+            followed.problem.over();
         }
         let seen = [Seen::at(chain), Seen::at(key)];
         match load(chain, key, provider) {
