@@ -189,6 +189,8 @@ def test_keys_that_only_root_can_read_are_told(testbed, ns):
     assert files.key in warning and "the user \"nobody\" needs to read it" in warning, verdict
     server = testbed.start(Gateway(ns, path))
     server.wait_until(lambda: "needs to read it" in server.text("err"), "a warning")
+    # Containers ask so.
+    assert run(firstflight.BINARY, "gateway", "health", path, ns=ns).stdout == ""
     # A check needs no port.
     os.chown(files.key, pwd.getpwnam("nobody").pw_uid, 0)
     assert check(ns, path) == (0, {"file": path, "right": True, "errors": [], "warnings": []})

@@ -43,6 +43,17 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Check(Check),
+    Health(Health),
+}
+
+/// Ask a gateway on this machine whether it lives: 0 if it does
+///
+/// For health checks of containers. Asks for /healthz at `gateway.admin`, and waits three seconds for the answer.
+#[derive(clap::Args)]
+struct Health {
+    /// Configuration of the gateway, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// Do what the start does, without ports, and say what is wrong
@@ -101,6 +112,7 @@ pub fn threads(args: &Args) -> Option<NonZeroUsize> {
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.file) {
         (Some(Command::Check(check)), _) => return Ok(self::check(&check).await),
+        (Some(Command::Health(health)), _) => firstflight_gateway::is_alive(&health.file).await?,
         (None, Some(file)) => firstflight_gateway::run(&file).await?,
         // clap demands one of them.
         (None, None) => return Ok(ExitCode::from(2)),

@@ -11,6 +11,7 @@ pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 
+use firstflight_daemon::ExitKind;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -107,6 +108,17 @@ pub enum ConfigError {
         /// Which.
         mistake: Mistake,
     },
+}
+
+impl ConfigError {
+    /// Whether it is a mistake.
+    #[must_use]
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Read { error, .. } => ExitKind::of_reading(error),
+            Self::Mistake { .. } => ExitKind::Mistake,
+        }
+    }
 }
 
 impl Config {

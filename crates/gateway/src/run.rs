@@ -35,8 +35,7 @@ impl RunError {
     #[must_use]
     pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Config(ConfigError::Read { error, .. }) => ExitKind::of_reading(error),
-            Self::Config(_) => ExitKind::Mistake,
+            Self::Config(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
             Self::User(error) => error.exit_kind(),
             Self::Signals(_) => ExitKind::Failure,

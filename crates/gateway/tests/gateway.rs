@@ -195,3 +195,25 @@ async fn a_check_finds_what_is_not_right() {
     let (errors, _) = files.check("").await;
     assert!(errors[0].contains("has no [[listener]]"), "{errors:?}");
 }
+
+#[tokio::test]
+async fn a_gateway_that_lives_is_known_from_one_that_does_not() {
+    let files = Files::new();
+    let path = files.path("gateway.toml");
+    std::fs::write(&path, files.config("")).unwrap();
+    let error = firstflight_gateway::is_alive(&path).await.unwrap_err();
+    assert!(error.to_string().contains("has no gateway.admin"), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Mistake);
+    // What listens at all addresses is asked at one of them.
+    let asked =
+        |port: u16| std::fs::write(&path, files.config(&format!("admin = \"0.0.0.0:{port}\""))).unwrap();
+    let other = backend("none").await;
+    asked(other.port());
+    firstflight_gateway::is_alive(&path).await.unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    asked(silent.local_addr().unwrap().port());
+    drop(silent);
+    let error = firstflight_gateway::is_alive(&path).await.unwrap_err();
+    assert!(error.to_string().contains("does not answer at 127.0.0.1:"), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Failure);
+}
