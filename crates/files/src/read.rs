@@ -10,7 +10,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// Where systemd puts the credentials of a service.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
-const BYTE_ORDER_MARK: char = '\u{feff}';
+/// With this mark some editors begin a text. [`read`] and [`read_secret`] leave it out.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
 /// The user that can do everything anyway.
 const ROOT: u32 = 0;
 
@@ -129,7 +130,6 @@ pub(crate) fn text(file: File, longest: usize) -> Result<Zeroizing<String>, Read
         error.into_bytes().zeroize();
         ReadError::NotText
     })?;
-    // Some editors begin a text with this mark, which is no part of it.
     if text.starts_with(BYTE_ORDER_MARK) {
         text.remove(0);
     }

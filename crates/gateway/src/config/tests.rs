@@ -67,6 +67,11 @@ fn a_mistake_names_line_and_key() {
         ("mode = \"http\"", "mode = \"tcp\"", "line 11, [listener.tls]: only mode \"http\" terminates TLS"),
         ("service = \"files\"", "service = \"flies\"", "line 17, service: there is no service \"flies\""),
         ("interval = \"500ms\"", "interval = \"soon\"", "line 26, interval: \"soon\" is no span of time"),
+        (
+            "interval = \"500ms\"",
+            "interval = 5",
+            "line 26, interval: invalid type: integer `5`, expected a span of time",
+        ),
         ("\"[::]:443\"", "\"[::]:444\"", "line 8, address: all addresses of a listener need the same port"),
         ("name = \"files\"", "name = \"app\"", "line 29, name: there is another service \"app\""),
         ("unix:/run/app.sock", "unix:app.sock", "line 21, backend: \"unix:app.sock\" is no backend"),
