@@ -26,7 +26,8 @@ use std::time::Duration;
 ///
 /// Speaks HTTP (CONNECT, and plain http://) and SOCKS5 on one port of the loopback address. What a program sends first, a
 /// ClientHello or a GET, leaves in the first packet if the server takes that: with Fast Open (from the second connection
-/// on), or with a certificate (--verifier). It needs no privileges.
+/// on), or with a certificate (--verifier). It needs no privileges. SIGTERM and SIGINT end it; it has no file that SIGHUP could
+/// have it read again.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -10,11 +10,11 @@ use crate::life::Metrics;
 use crate::output;
 use crate::span;
 use clap::Subcommand;
-use firstflight_daemon::Signals;
+use firstflight_daemon::{Asked, Signals, manager};
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
-    Config, Group, Issuer, KeyFileError, LineError, STREAM_LIMITS, Service, TokenKey, VantagePoint,
-    VerifierKeys, read_token_keys,
+    Config, ConfigHandle, Group, Issuer, KeyFileError, LineError, STREAM_LIMITS, Service, ServiceError,
+    TokenKey, VantagePoint, VerifierKeys, read_token_keys,
 };
 use firstflight_wire::asap::message::VantageId;
 use ipnet::IpNet;
@@ -25,7 +25,8 @@ use std::process::ExitCode;
 /// Run a provenance verifier, which certifies that clients are at their addresses (ASAP)
 ///
 /// Answers over UDP and TCP on the same ports. Servers that trust its key take data in the first packet of the
-/// clients that it certified. It needs no privileges.
+/// clients that it certified. It needs no privileges. SIGHUP reads its keys and the group file again; a mistake changes
+/// nothing. SIGINT and SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -141,6 +142,12 @@ fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
     keys.into_iter().next().ok_or_else(|| fail(KeyFileError::Content(LineError::NoKey)))
 }
 
+/// Reads the files again. On an error nothing changes.
+fn reload(run: &Run, service: &ConfigHandle) -> Result<(), VerifierError> {
+    let config = run.config()?;
+    service.set(config).map_err(|error| VerifierError::Service(ServiceError::Config(error)))
+}
+
 async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     let config = run.config().map_err(Error::Verifier)?;
     let mut signals = Signals::new().map_err(Error::Runtime)?;
@@ -161,8 +168,16 @@ async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     let counters = service.counters();
     let mut publisher = Publisher::new(service.counters());
     life.serving(move || publisher.publish());
+    let handle = service.config();
     let end = async {
-        signals.end().await;
+        while signals.next().await == Asked::Reload {
+            manager::reloading();
+            match reload(&run, &handle) {
+                Ok(()) => output::line(&"the files were read again"),
+                Err(error) => tracing::warn!("keys and vantage points stay as they are: {error}"),
+            }
+            manager::ready();
+        }
         life.stopping();
     };
     service.run(end).await;

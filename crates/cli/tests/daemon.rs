@@ -5,9 +5,11 @@ mod dir;
 mod program;
 
 use dir::Dir;
-use program::{Running, fails, prints, until};
+use program::{Running, command, fails, prints, until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 const LOCAL: &str = "127.0.0.1:0";
 
@@ -174,4 +176,29 @@ fn an_address_that_comes_later_is_no_mistake() {
     fails(&["serve", "--root", "/nonexistent"], 2, "cannot serve /nonexistent");
     fails(&["verifier", "--listen", LOCAL, "--key", "/nonexistent"], 2, "cannot be read");
     fails(&["gateway", "/nonexistent"], 2, "cannot read");
+}
+
+/// systemd waits for this: `Type=notify`.
+#[test]
+fn all_of_them_say_when_they_are_ready_and_when_they_end() {
+    let files = Files::new("notify");
+    let path = files.0.path("notify");
+    let notices = UnixDatagram::bind(&path).unwrap();
+    // For a command that says nothing.
+    notices.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let notice = || {
+        let mut buffer = [0; 256];
+        let length = notices.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    for args in files.commands(LOCAL, LOCAL) {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut command = command(&args);
+        command.env("NOTIFY_SOCKET", &path);
+        let running = Running::spawn(command);
+        assert_eq!(notice(), "READY=1\n", "{args:?}");
+        running.signal("TERM");
+        assert_eq!(notice(), "STOPPING=1\n", "{args:?}");
+        running.stop();
+    }
 }

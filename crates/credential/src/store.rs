@@ -58,6 +58,9 @@ pub struct Prospect {
     pub mss: Option<u16>,
     /// See [`CredentialStore::path_mss`].
     pub path_mss: Option<u16>,
+    /// The latest first flight got no answer, so a plain SYN follows the next one at once: see
+    /// [`CredentialStore::note_lost`].
+    pub doubtful: bool,
 }
 
 impl Prospect {
@@ -67,6 +70,7 @@ impl Prospect {
         timeout: path::SYN_TIMEOUT_MAX,
         mss: None,
         path_mss: None,
+        doubtful: false,
     };
 }
 
@@ -275,6 +279,7 @@ impl CredentialStore {
             timeout: entry.rtt.and_then(|rtt| rtt.syn_timeout(now)).unwrap_or(path::SYN_TIMEOUT_MAX),
             mss: entry.mss,
             path_mss: entry.path_mss.and_then(|mss| mss.current(now)),
+            doubtful: entry.failures.lost() > 0,
         }
     }
 
@@ -514,12 +519,16 @@ impl CredentialStore {
         self.tell(network, server, || What::Failure(now));
     }
 
-    /// A SYN with a Fast Open option that left at `sent` got no answer, and a plain SYN behind it did. Like
-    /// [`CredentialStore::note_failure`], unless a first flight that left at that moment or later was accepted: then
-    /// the path takes first flights, and the SYN fell victim to congestion, of the path or of the server.
+    /// A SYN with a Fast Open option that left at `sent` got no answer, and a plain SYN behind it did. One such SYN was
+    /// probably lost by chance: first flights go on, each followed by a plain SYN at once, which is answered even if the
+    /// path takes nothing else. Four of them in a row are a failure, as in [`CredentialStore::note_failure`].
+    ///
+    /// It does not count if a first flight that left at that moment or later was accepted: then the path takes first
+    /// flights, and the SYN fell victim to congestion, of the path or of the server.
     pub fn note_lost(&mut self, network: NetworkId, server: IpAddr, sent: Option<Instant>, now: Instant) {
         if !sent.is_some_and(|sent| self.passed_since(network, server, sent)) {
-            self.note_failure(network, server, now);
+            self.learn(network, server, |entry| entry.failures.lose(sent, now));
+            self.tell(network, server, || What::Lost(sent, now));
         }
     }
 

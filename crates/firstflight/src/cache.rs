@@ -46,8 +46,16 @@ pub struct CachedServer {
     pub path_mss: Option<CachedPathMss>,
     /// First flights that failed in a row.
     pub failures: u32,
+    /// First flights that got no answer since one was accepted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u8,
     /// Set while the server is avoided.
     pub avoided: Option<Avoided>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(count: &u8) -> bool {
+    *count == 0
 }
 
 /// A cookie in the file.
@@ -119,6 +127,7 @@ impl CachedServer {
             }),
             path_mss: entry.path_mss.map(|path| CachedPathMss { mss: path.mss(), at: unix(path.at()) }),
             failures: failures.count,
+            lost: failures.lost(),
             avoided: (left > 0).then(|| Avoided {
                 until: clock.unix_ms.saturating_add(left),
                 asking: failures.permits == Permission::Request,
@@ -150,7 +159,8 @@ impl CachedServer {
             None => (Permission::Everything, 0),
         };
         let left = left.saturating_sub(clock.unix_ms).min(LONGEST_PAUSE);
-        entry.failures = Failures::restore(self.failures, permits, clock.mono + Duration::from_millis(left));
+        entry.failures =
+            Failures::restore(self.failures, permits, clock.mono + Duration::from_millis(left), self.lost);
         entry
     }
 }

@@ -534,6 +534,7 @@ fn cached(server: &str, network: NetworkId) -> CachedServer {
         rtt: None,
         path_mss: None,
         failures: 0,
+        lost: 0,
         avoided: None,
     }
 }

@@ -1,5 +1,6 @@
 //! Times and choices in which the stack does what Linux does, found with packetdrill's scripts.
 
+use crate::peer::primed::{AFTER, DATA, primed_by, with_cookie};
 use crate::peer::{PORT, Peer, key, policy, seg};
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -61,6 +62,97 @@ fn an_answer_at_once_takes_the_first_acknowledgement_along() {
     p.expect().is_ack().ack(9).data(b"answer");
     p.pass(QUICK);
     p.quiet();
+}
+
+/// The peer answers a request with three full segments, or with three short ones, 10 ms later. Each is acknowledged
+/// before the next one comes. `behind` is the number after the request.
+fn each_segment_of_a_response_is_acknowledged(p: &mut Peer, behind: u32, len: u32) {
+    for n in 0..3 {
+        p.pass(10);
+        p.send(seg().seq(1 + n * len).ack(behind).bytes(len as usize));
+        p.pass(QUICK);
+        p.expect().is_ack().seq(behind).ack(1 + (n + 1) * len).empty();
+        p.quiet();
+    }
+}
+
+/// Linux' client acknowledges each of a response's first segments at once, whatever carried the request: the peer's
+/// window is small, and its next short segment may wait for the acknowledgement. Google's scripts
+/// `fastopen/client/*` have these packets.
+#[test]
+fn a_response_is_acknowledged_segment_by_segment_however_the_request_left() {
+    let quick = |config: &mut firstflight_stack::Config| {
+        config.tcp.quick_acks = 16;
+        config.tcp.timestamps = false;
+    };
+    let granted = || {
+        let mut p = primed_by(Peer::with(quick), seg().mss(1460), 10);
+        p.pass(10);
+        p
+    };
+    for len in [1_460, 500] {
+        // It was written behind the handshake.
+        let mut p = Peer::with(quick);
+        let id = p.open_active(seg().mss(1460));
+        p.write(id, DATA);
+        p.expect().is_ack().data(DATA);
+        each_segment_of_a_response_is_acknowledged(&mut p, AFTER, len);
+
+        // It waited for the handshake, which asked for a cookie.
+        let mut p = Peer::with(quick);
+        p.connect(DATA, true);
+        p.expect().is_syn().empty();
+        p.pass(10);
+        p.send(seg().syn().ack(1).mss(1460));
+        p.expect().is_ack().data(DATA);
+        each_segment_of_a_response_is_acknowledged(&mut p, AFTER, len);
+
+        // It left in the SYN, and was accepted.
+        let mut p = granted();
+        p.connect(DATA, true);
+        with_cookie(p.expect()).data(DATA);
+        p.pass(10);
+        p.send(seg().syn().ack(AFTER).mss(1460));
+        p.expect().is_ack().seq(AFTER).ack(1).empty();
+        each_segment_of_a_response_is_acknowledged(&mut p, AFTER, len);
+
+        // It left in the SYN, and was refused.
+        let mut p = granted();
+        p.connect(DATA, true);
+        with_cookie(p.expect()).data(DATA);
+        p.pass(10);
+        p.send(seg().syn().ack(1).mss(1460));
+        p.expect().is_ack().seq(1).data(DATA);
+        each_segment_of_a_response_is_acknowledged(&mut p, AFTER, len);
+
+        // A part of it left in the SYN. The rest waited for the SYN-ACK.
+        let mut p = granted();
+        let request = [7; 2_000];
+        p.connect(&request, true);
+        let rode = with_cookie(p.expect()).data.len() as u32;
+        assert!((1_000..1_500).contains(&rode));
+        p.pass(10);
+        p.send(seg().syn().ack(1 + rode).mss(1460));
+        p.expect().is_ack().seq(1 + rode).ack(1);
+        each_segment_of_a_response_is_acknowledged(&mut p, 2_001, len);
+    }
+}
+
+/// A server may send the beginning of its response with the SYN-ACK and right behind it (Google's `synack-data`).
+#[test]
+fn a_response_with_the_syn_ack_is_acknowledged_segment_by_segment() {
+    let mut p = primed_by(Peer::with(|config| config.tcp.quick_acks = 16), seg().mss(1460), 10);
+    p.connect(DATA, true);
+    with_cookie(p.expect()).data(DATA);
+    p.pass(10);
+    p.send(seg().syn().ack(AFTER).mss(1460).bytes(1_400));
+    p.expect().is_ack().seq(AFTER).ack(1_401).empty();
+    p.send(seg().seq(1_401).ack(AFTER).bytes(1_400));
+    p.pass(QUICK);
+    p.expect().is_ack().ack(2_801).empty();
+    p.send(seg().seq(2_801).ack(AFTER).bytes(200));
+    p.pass(QUICK);
+    p.expect().is_ack().ack(3_001).empty();
 }
 
 #[test]

@@ -362,8 +362,11 @@ fn a_lost_syn_is_sent_again_plain() {
     p.expect().is_ack().seq(1).ack(1).data(DATA);
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::SynTimedOut));
     end(&mut p, flight.id);
+    // One is lost by chance. A plain SYN directly follows the next one.
     let next = visit(&mut p, |_| {});
-    assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
+    assert_eq!(offer(&next.syn), Some(true));
+    p.expect().is_syn().empty().no_fast_open();
+    p.quiet();
 }
 
 /// If the data may run twice, a SYN from another port follows soon. The data waits for the handshake.

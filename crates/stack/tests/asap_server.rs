@@ -82,6 +82,7 @@ fn a_plain_syn_overtakes_a_parked_block() {
     let mut s = server();
     s.p.send(flight(5));
     let flights = s.p.stack.poll_verifications().unwrap();
+    s.p.pass(6);
     s.p.send(plain());
     let got = s.p.expect().syn_ack().ack(1);
     assert_eq!(reply(&got), None, "the SYN that is answered offers nothing");

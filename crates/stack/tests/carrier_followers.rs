@@ -213,6 +213,8 @@ fn a_plain_syn_takes_what_is_held_away() {
     let mut s = server();
     s.p.send(flight(1, 1));
     s.p.send(follower(&data, 0, 1000));
+    // It does not directly follow.
+    s.p.pass(6);
     s.p.send(seg().syn().mss(1176));
     s.p.expect().syn_ack().ack(1);
     s.verify();

@@ -1,7 +1,7 @@
 //! What a client remembers of servers, packet by packet: cookies for one use, failures, times (the Fast
 //! Open paper §4.1, RFC 7413 §4.1.3).
 
-use crate::peer::primed::{AFTER, DATA, end, outcome, primed, primed_by, with_cookie};
+use crate::peer::primed::{AFTER, DATA, end, failures, outcome, primed, primed_by, with_cookie};
 use crate::peer::{PORT, Peer, seg};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, ConnId};
@@ -183,20 +183,30 @@ fn a_packet_too_big_is_remembered_for_ten_minutes() {
 
 // --- failures ------------------------------------------------------------------------------------
 
-/// The paper's §4.1: if a SYN with data was lost and the plain one came through, Fast Open is switched off for a
-/// while, for this server and no other.
+/// Four visits whose SYN with an option is lost, and whose plain SYN is answered. The first one waits for a timeout, the
+/// others do not.
+fn four_are_lost(p: &mut Peer, timeout: u64) {
+    for wait in [timeout, 0, 0, 0] {
+        let id = p.connect(DATA, true);
+        assert!(p.expect().is_syn().fast_open.is_some());
+        p.pass(wait);
+        p.expect().is_syn().empty().no_fast_open();
+        p.quiet();
+        p.pass(10);
+        p.send(seg().syn().ack(1).mss(1460));
+        p.expect().is_ack().seq(1).data(DATA);
+        assert_eq!(outcome(p, id), Outcome::Handshake(Reason::SynTimedOut));
+        end(p, id);
+    }
+}
+
+/// The paper's §4.1: if SYNs with data are lost and plain ones come through, Fast Open is switched off for a while, for
+/// this server and no other.
 //= rfc7413 4.1.3.1-a 4.1.3.1-b test
 #[test]
 fn failures_are_remembered_per_server() {
     let mut p = primed();
-    let id = p.connect(DATA, true);
-    with_cookie(p.expect());
-    // The plain SYN leaves after 50 ms.
-    p.pass(80);
-    p.drain();
-    p.send(seg().syn().ack(1).mss(1460));
-    p.expect().data(DATA);
-    end(&mut p, id);
+    four_are_lost(&mut p, 80);
     let id = p.connect(DATA, true);
     p.expect().is_syn().empty().no_fast_open();
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::FailureMemory));
@@ -224,17 +234,52 @@ fn next_syn(p: &mut Peer) -> Option<FastOpen> {
     syn.fast_open
 }
 
+/// The plain SYN that directly follows a first flight changes nothing if the first flight arrives: it is accepted, its
+/// round trip is measured, and the next one is alone again. If the server refuses it, nothing was lost.
+#[test]
+fn a_first_flight_with_a_plain_syn_behind_it() {
+    for refused in [false, true] {
+        let mut p = primed();
+        let id = p.connect(DATA, true);
+        with_cookie(p.expect());
+        p.pass(80);
+        p.expect().is_syn().empty();
+        p.send(seg().syn().ack(1).mss(1460));
+        p.expect().data(DATA);
+        end(&mut p, id);
+        let id = p.connect(DATA, true);
+        let first = with_cookie(p.expect()).data(DATA).ts.unwrap().value;
+        let second = p.expect().is_syn().empty().ts.unwrap().value;
+        assert_ne!(first, second, "the answer tells which of them arrived");
+        p.pass(30);
+        if refused {
+            p.send(seg().syn().ack(1).mss(1460).ts_echo(1, first));
+            p.expect().is_ack().data(DATA);
+            assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::DataNotAcknowledged));
+        } else {
+            p.send(seg().syn().ack(AFTER).mss(1460).ts_echo(1, first));
+            p.expect().is_ack().seq(AFTER).empty();
+            // The server's answer to the second one.
+            p.send(seg().syn().ack(AFTER).mss(1460).ts_echo(1, first));
+            p.expect().is_ack().seq(AFTER).empty();
+            assert_eq!(outcome(&p, id), Outcome::Accepted);
+            assert_eq!(p.stack.info(id).unwrap().handshake_retransmits, 0);
+        }
+        assert_eq!(failures(&p), 0);
+        end(&mut p, id);
+        p.connect(DATA, true);
+        with_cookie(p.expect()).data(DATA);
+        if !refused {
+            p.quiet();
+        }
+    }
+}
+
 /// A SYN with only a cookie request may be dropped because of it, too.
 #[test]
 fn a_request_that_is_not_answered_is_a_failure() {
     let mut p = Peer::new();
-    let id = p.connect(DATA, true);
-    p.pass(1_100);
-    assert_eq!(p.drain().len(), 2);
-    p.send(seg().syn().ack(1).mss(1460));
-    p.expect().data(DATA);
-    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
-    end(&mut p, id);
+    four_are_lost(&mut p, 1_100);
     assert_eq!(next_syn(&mut p), None);
     p.pass(61_000);
     assert_eq!(next_syn(&mut p), Some(FastOpen::Request(FastOpenForm::Standard)));

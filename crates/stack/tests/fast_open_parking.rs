@@ -141,10 +141,42 @@ fn a_duplicate_of_a_parked_syn_is_dropped() {
     p.nothing_to_accept(listener);
 }
 
+/// Longer than a SYN that directly follows another one takes, ms.
+const BEHIND: u64 = 6;
+
+/// A client that does not know whether the path passes its first flight sends a plain SYN directly behind it. The first
+/// one is here, so the verdict answers both.
+#[test]
+fn a_plain_syn_directly_behind_it_waits_for_the_verdict() {
+    for accept in [true, false] {
+        let (mut p, listener, pending) = server();
+        let job = parked(&mut p);
+        p.send(seg().syn().mss(1460));
+        p.quiet();
+        assert_eq!(pending.pending(), 1);
+        let verdict = if accept { JobResult::Accept } else { JobResult::Refuse(Reason::Replay) };
+        answer(&mut p, job, verdict);
+        let got = p.expect().syn_ack();
+        if accept {
+            got.ack(1 + DATA.len() as u32);
+            let id = p.accept(listener);
+            assert_eq!(p.read(id), DATA);
+        } else {
+            got.ack(1);
+        }
+        // A third one gets the first answer again.
+        p.pass(1_000);
+        p.drain();
+        p.send(seg().syn().mss(1460));
+        p.expect().syn_ack();
+    }
+}
+
 #[test]
 fn a_plain_syn_overtakes_the_verdict() {
     let (mut p, listener, pending) = server();
     let job = parked(&mut p);
+    p.pass(BEHIND);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack().ack(1);
     assert_eq!(pending.pending(), 0);

@@ -158,7 +158,7 @@ fn fast_open_where_syns_with_data_are_dropped() {
         .visit("the first visit", By::FastOpen)
         .meets(dropping(|_, segment| segment.flags.contains(Flags::SYN) && !segment.payload.is_empty()))
         .visit("SYNs with data are dropped", By::FastOpen)
-        .visit("the client remembers that", By::FastOpen)
+        .visit("a plain SYN directly follows the next one", By::FastOpen)
         .is("fast-open-dropped");
 }
 

@@ -102,7 +102,7 @@ fn the_path_and_the_client_s_memory_are_seen_by_the_client_only() {
         let with_data = packet.windows(DATA.len()).any(|part| part == DATA) && packet[33] & 2 != 0;
         if with_data { Verdict::Drop } else { Verdict::Forward }
     }));
-    both(&mut p, listener, DATA, true, SynTimedOut, NotRequested);
+    (0..4).for_each(|_| both(&mut p, listener, DATA, true, SynTimedOut, NotRequested));
     p.wire.a_to_b.clear_filter();
     both(&mut p, listener, DATA, true, FailureMemory, NotRequested);
 }

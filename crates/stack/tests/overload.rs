@@ -177,13 +177,18 @@ fn a_plain_syn_that_is_as_slow_clears_the_first_flight() {
 }
 
 #[test]
-fn a_lost_first_flight_and_a_quick_plain_syn_are_a_failure() {
+fn lost_first_flights_and_quick_plain_syns_are_a_failure() {
     let mut world = World::new(Duration::from_millis(80));
-    let mut first = true;
-    world.pair.middlebox =
-        Some(Box::new(move |end, packet| drop_data_in_syns(end, packet) || !core::mem::take(&mut first)));
-    let mut lost = world.phase(1, 1);
-    world.until(world.pair.now + Duration::from_secs(3), &mut lost);
-    assert_eq!(lost.lost, 1, "{lost:?}");
+    let mut left = 4;
+    world.pair.middlebox = Some(Box::new(move |end, packet| {
+        let passes = left == 0 || drop_data_in_syns(end, packet);
+        left -= u32::from(!passes);
+        passes
+    }));
+    for _ in 0..4 {
+        let mut lost = world.phase(1, 1);
+        world.until(world.pair.now + Duration::from_secs(3), &mut lost);
+        assert_eq!(lost.lost, 1, "{lost:?}");
+    }
     assert_eq!(world.phase(1, 1).withheld, 1);
 }

@@ -302,6 +302,16 @@ fn a_plain_syn_follows_a_first_flight_that_is_dropped_in_udp() {
     p.expect().is_ack().data(crate::visitor::DATA);
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
     end(&mut p, id);
+    // A plain SYN directly follows the next ones.
+    for _ in 0..3 {
+        let Visit { id, syn, .. } = visit(&mut p, |config| config.carrier = Some(5_000));
+        assert!(!syn.data.is_empty());
+        assert_eq!(p.expect().is_syn().empty().raw_seq, syn.raw_seq);
+        p.send(syn_ack(1));
+        p.expect().is_ack().data(crate::visitor::DATA);
+        assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
+        end(&mut p, id);
+    }
     let Visit { id, syn, .. } = visit(&mut p, |config| config.carrier = Some(5_000));
     assert!(syn.data.is_empty());
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::FailureMemory));

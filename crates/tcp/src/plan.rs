@@ -19,6 +19,9 @@ pub struct SynPlan {
     pub repeats: u8,
     /// Time until the first retransmission of the SYN; [`Config::initial_rto`](crate::Config::initial_rto) if absent.
     pub first_timeout: Option<Duration>,
+    /// Whether a plain SYN follows the first one at once, because the path may not pass what the first one carries. The
+    /// two differ in their timestamps, so an answer tells which of them arrived.
+    pub hedged: bool,
     /// Largest payload of the segments without ACK that directly follow the SYN's data, in bytes, within the
     /// initial window and [`FOLLOWERS`](firstflight_wire::carrier::FOLLOWERS). With 0, which is always used on
     /// raw IP, no such segments are sent, because RFC 9293 §3.10.7 drops them.

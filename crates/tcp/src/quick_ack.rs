@@ -2,7 +2,9 @@
 //!
 //! A sender in slow start needs acknowledgements to grow its window, so the first segments are acknowledged one
 //! by one. So are the first segments after a pause that made the sender start again. Once answers follow data,
-//! the answers carry the acknowledgements.
+//! the answers carry the acknowledgements. A request is no answer to the handshake: whether it waited for the SYN-ACK
+//! or left in the SYN, the response's first segments are acknowledged at once. Its sender has a small window, and a
+//! sender that writes head and body apart holds the body back until the head is acknowledged (Nagle's algorithm).
 
 use core::time::Duration;
 use firstflight_wire::Instant;
@@ -17,8 +19,6 @@ pub(crate) struct QuickAck {
     left: u32,
     /// When data last arrived; [`Instant::FAR_FUTURE`] before the first data.
     heard: Instant,
-    /// When our handshake completed; [`Instant::FAR_FUTURE`] before that.
-    opened: Instant,
     /// Our data has followed the peer's data as an answer.
     interactive: bool,
 }
@@ -26,7 +26,7 @@ pub(crate) struct QuickAck {
 impl Default for QuickAck {
     #[inline]
     fn default() -> Self {
-        Self { left: 0, heard: Instant::FAR_FUTURE, opened: Instant::FAR_FUTURE, interactive: false }
+        Self { left: 0, heard: Instant::FAR_FUTURE, interactive: false }
     }
 }
 
@@ -54,18 +54,9 @@ impl QuickAck {
         self.interactive = false;
     }
 
-    /// The handshake is complete. If the peer took a `first_flight`, the request has left already, and what follows
-    /// answers it, as behind a handshake with data that waited for it.
-    pub(crate) fn opened(&mut self, now: Instant, first_flight: bool) {
-        self.opened = now;
-        self.interactive |= first_flight;
-    }
-
     /// Data leaves. If it leaves within `delay` after data arrived, it probably answers that data.
     pub(crate) fn answered(&mut self, now: Instant, delay: Duration) {
-        // Data that waited for the handshake answers the handshake.
-        self.interactive |=
-            (self.heard != Instant::FAR_FUTURE && now < self.heard + delay) || self.opened == now;
+        self.interactive |= self.heard != Instant::FAR_FUTURE && now < self.heard + delay;
     }
 
     /// An acknowledgement was delayed, and no data left in that time to carry it.
@@ -127,23 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_first_flight_asks_as_data_behind_a_handshake_does() {
+    fn a_request_is_no_answer_to_the_handshake() {
         let at = Instant::from_millis;
-        let (mut behind, mut first) = (QuickAck::default(), QuickAck::default());
-        behind.opened(at(20), false);
-        behind.answered(at(20), DELAY);
-        first.opened(at(20), true);
-        for quick in [&mut behind, &mut first] {
-            quick.data(at(40), RTO, || 44, QUICK);
-            assert!(!quick.is_quick(), "every second segment of the response is acknowledged");
-            quick.trouble(44, QUICK);
-            assert!(quick.is_quick(), "a hole ends that");
-        }
-        // Without a request the peer speaks first.
-        let mut listens = QuickAck::default();
-        listens.opened(at(20), false);
-        listens.data(at(21), RTO, || 44, QUICK);
-        assert!(listens.is_quick());
+        let mut quick = QuickAck::default();
+        // The request waited for the SYN-ACK, or left in the SYN: no data has come yet.
+        quick.answered(at(20), DELAY);
+        quick.data(at(40), RTO, || 44, QUICK);
+        assert!(quick.is_quick(), "the response's first segments are acknowledged at once");
     }
 
     #[test]

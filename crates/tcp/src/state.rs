@@ -11,6 +11,19 @@ use core::time::Duration;
 use firstflight_wire::tcp::OptionBytes;
 use firstflight_wire::{Instant, SeqNum};
 
+/// A plain SYN directly behind the first one: [`crate::SynPlan::hedged`].
+///
+/// The timestamp of the first SYN is a millisecond older then, so that the two differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hedge {
+    /// There is none.
+    No,
+    /// It is still to be sent.
+    Due,
+    /// It was sent.
+    Sent,
+}
+
 /// A SYN was sent.
 #[derive(Debug)]
 pub struct SynSent {
@@ -28,6 +41,8 @@ pub struct SynSent {
     pub segment: u16,
     /// SYNs sent after the first.
     pub retransmits: u8,
+    /// The plain SYN that directly follows the first one.
+    pub hedge: Hedge,
     /// One of them was sent because the first SYN was too big for the path.
     pub too_big: bool,
     /// A SYN met an earlier connection of the four-tuple, and was sent again at once.

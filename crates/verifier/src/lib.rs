@@ -40,5 +40,5 @@ pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};
 pub use pool::{CertificatePool, PoolConfig, Site};
-pub use service::{CounterHandle, STREAM_LIMITS, Service, ServiceError};
+pub use service::{ConfigHandle, CounterHandle, STREAM_LIMITS, Service, ServiceError};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

@@ -41,6 +41,8 @@ pub(super) enum What {
     NoCookies,
     Unanswered(FastOpenForm),
     Failure(Instant),
+    /// A first flight that left at the first time got no answer, which was noted at the second.
+    Lost(Option<Instant>, Instant),
     /// The first flight of a SYN that left at this time was accepted.
     Passed(Instant),
     Success,
@@ -96,6 +98,7 @@ impl CredentialStore {
             What::NoCookies => self.forget_cookies(network, server),
             What::Unanswered(form) => self.note_unanswered(network, server, form),
             What::Failure(at) => self.note_failure(network, server, at),
+            What::Lost(sent, at) => self.note_lost(network, server, sent, at),
             What::Passed(sent) => self.note_passed(network, server, sent),
             What::Success => self.note_success(network, server),
             What::Mss(mss) => self.learn_mss(network, server, mss),

@@ -195,12 +195,39 @@ fn a_lost_syn_is_no_failure_if_a_later_first_flight_was_accepted() {
     store.note_passed(HOME, SERVER, at(3));
     store.note_lost(HOME, SERVER, Some(at(5)), at(6));
     assert_eq!(store.permission(HOME, SERVER, at(6)), Permission::Everything, "what passed is still known");
+    let lost = |store: &mut CredentialStore, network, server| {
+        store.lookup(network, server).map_or(0, |entry| entry.failures.lost())
+    };
+    assert_eq!(lost(&mut store, HOME, SERVER), 0);
     store.note_lost(CAFE, SERVER, Some(at(5)), at(6));
-    assert_eq!(store.permission(CAFE, SERVER, at(6)), Permission::Nothing, "it belongs to the network");
+    assert_eq!(lost(&mut store, CAFE, SERVER), 1, "it belongs to the network");
     store.note_lost(HOME, SERVER, Some(at(6)), at(7));
-    assert_eq!(store.permission(HOME, SERVER, at(7)), Permission::Nothing);
     store.note_lost(HOME, OTHER, None, at(7));
-    assert_eq!(store.permission(HOME, OTHER, at(7)), Permission::Nothing);
+    assert_eq!((lost(&mut store, HOME, SERVER), lost(&mut store, HOME, OTHER)), (1, 1));
+}
+
+#[test]
+fn four_lost_syns_in_a_row_are_a_failure_and_those_that_left_together_count_once() {
+    let mut store = CredentialStore::new(8);
+    let mut cookie = None;
+    for n in 0..3 {
+        for _ in 0..10 {
+            store.note_lost(HOME, SERVER, Some(at(10 * n)), at(10 * n + 1));
+        }
+        assert_eq!(store.permission(HOME, SERVER, at(10 * n + 2)), Permission::Everything);
+        assert!(store.prospect(HOME, SERVER, &mut cookie, at(10 * n + 2)).doubtful);
+    }
+    // One that is accepted ends the row.
+    store.note_passed(HOME, SERVER, at(40));
+    assert!(!store.prospect(HOME, SERVER, &mut cookie, at(41)).doubtful);
+    for n in 5..9 {
+        assert_eq!(store.permission(HOME, SERVER, at(10 * n)), Permission::Everything);
+        store.note_lost(HOME, SERVER, Some(at(10 * n)), at(10 * n + 1));
+    }
+    assert_eq!(store.permission(HOME, SERVER, at(82)), Permission::Nothing);
+    assert_eq!(store.permission(HOME, SERVER, at(82 + 60)), Permission::Everything);
+    // After the pause the first one waits for its answer again.
+    assert!(!store.prospect(HOME, SERVER, &mut cookie, at(82 + 60)).doubtful);
 }
 
 #[test]
@@ -379,7 +406,7 @@ fn what_was_saved_is_restored() {
     let mut entry = Entry::new();
     let cookies = [(cookie(2), Experimental, at(2)), (cookie(1), Standard, at(1))];
     entry.cookies = CookieSet::restore(&cookies, true);
-    entry.failures = Failures::restore(2, Permission::Request, at(50));
+    entry.failures = Failures::restore(2, Permission::Request, at(50), 0);
     let mut store = CredentialStore::new(8);
     store.restore(HOME, SERVER, entry);
     assert_eq!(held(&mut store), [2, 1]);

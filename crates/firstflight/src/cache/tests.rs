@@ -44,6 +44,7 @@ fn server(network: NetworkId, last: u8) -> CachedServer {
         rtt: Some(CachedRtt { srtt_us: 20_000, rttvar_us: 1_500, at: START.unix_ms - 500 }),
         path_mss: Some(CachedPathMss { mss: 1_024, at: START.unix_ms - 2_000 }),
         failures: 3,
+        lost: 2,
         avoided: Some(Avoided { until: START.unix_ms + 60_000, asking: true }),
     }
 }

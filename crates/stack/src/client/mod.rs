@@ -194,6 +194,7 @@ impl Client {
             };
             plan.options.append_fast_open(&option);
         }
+        plan.hedged = known.doubtful && (config.replay_safe || !key.is_carried());
         // The server's replay guard detects a copy of a block, even if the copy comes from another port.
         plan.repeats = u8::from(key.is_carried() && !config.replay_safe && !plan.preamble.is_empty());
         asked.plain = if bare || cookie.is_some() {

@@ -106,6 +106,11 @@ impl Server {
                 }
                 return Verdict::Waits;
             }
+            if stays && self.parked.is_directly_behind(job, now) {
+                // Its client did not know whether the path would pass the first one, which is here: see
+                // `SynPlan::hedged`. The verdict answers both.
+                return Verdict::Waits;
+            }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
             self.overtaken(flows, job, now);
         }

@@ -54,6 +54,9 @@ impl Parked {
     }
 }
 
+/// Time after a SYN within which another one directly follows it: the client did not wait for an answer.
+const DIRECTLY: Duration = Duration::from_millis(5);
+
 /// The place where first flights wait for a verdict.
 #[derive(Debug)]
 pub(crate) struct ParkingLot {
@@ -155,6 +158,12 @@ impl ParkingLot {
         if let Some(parked) = self.entries.get_mut(id.index) {
             parked.relayed = Some(returned);
         }
+    }
+
+    /// Whether what arrives now directly follows a waiting SYN.
+    #[must_use]
+    pub(crate) fn is_directly_behind(&self, id: JobId, now: Instant) -> bool {
+        self.entries.get(id.index).is_some_and(|parked| now + self.lasts <= parked.deadline + DIRECTLY)
     }
 
     /// Whether a front delivered this SYN.

@@ -8,7 +8,7 @@ use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
 use crate::plpmtud::Search;
 use crate::receive::AckNeed;
-use crate::state::{Origin, State, SynSent};
+use crate::state::{Hedge, Origin, State, SynSent};
 use crate::timers::Timer;
 use crate::transition::{StateName, Transition, Trigger};
 use alloc::boxed::Box;
@@ -91,6 +91,7 @@ impl Connection {
             follow,
             segment,
             retransmits: 0,
+            hedge: if plan.hedged && !plan.elsewhere { Hedge::Due } else { Hedge::No },
             too_big: false,
             met_old: false,
             refused: false,
@@ -305,8 +306,13 @@ impl Connection {
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
         let unknown = syn.elsewhere || syn.first_sent == Instant::FAR_FUTURE;
         let Some(echo) = echo.filter(|echo| *echo != 0 && !unknown) else { return false };
-        let (first, last) = (self.ts_now(syn.first_sent), self.ts_now(self.last_sent));
+        let (first, last) = (self.ts_of_first(syn), self.ts_now(self.last_sent));
         echo.wrapping_sub(first) > last.wrapping_sub(first)
+    }
+
+    /// The timestamp of the first SYN.
+    fn ts_of_first(&self, syn: &SynSent) -> u32 {
+        self.ts_now(syn.first_sent).wrapping_sub((syn.hedge == Hedge::Sent).into())
     }
 
     /// Whether a SYN-ACK shows that the first SYN arrived: it acknowledges data that only the first SYN
@@ -317,7 +323,7 @@ impl Connection {
         segment.ack.gt(self.snd.iss + 1)
             || echo.is_some_and(|echo| {
                 syn.first_sent != Instant::FAR_FUTURE
-                    && self.ts_now(syn.first_sent) == echo
+                    && self.ts_of_first(syn) == echo
                     && self.ts_now(self.last_sent) != echo
             })
     }
@@ -337,18 +343,23 @@ impl Connection {
             self.die(CloseReason::PeerMisbehaved, pool);
             return Disposition::Reset;
         }
-        let timed = syn.retransmits == 0 && !syn.elsewhere && syn.first_sent != Instant::FAR_FUTURE;
+        let hedged = syn.hedge == Hedge::Sent;
+        let early = self.first_syn_arrived(syn, segment);
+        let only = syn.retransmits == 0 || (hedged && syn.timeouts == 0 && early);
+        let timed = only && !syn.elsewhere && syn.first_sent != Instant::FAR_FUTURE;
         let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
+        let repeated = retransmits - u8::from(hedged);
         let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
         // One lost SYN with a first flight says more about the path's middleboxes than about congestion. A SYN
         // that was too big, or that met an earlier connection, says nothing about congestion, and one that was sent
         // again before its answer could come was not lost.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
-        let spared =
-            u8::from(syn.too_big) + u8::from(syn.hastened) + u8::from(unusual || syn.met_old || syn.refused);
-        let early = self.first_syn_arrived(syn, segment);
+        let spared = u8::from(syn.too_big)
+            + u8::from(syn.hastened)
+            + u8::from(hedged)
+            + u8::from(unusual || syn.met_old || syn.refused);
         let congested = retransmits > spared && !early;
-        self.handshake_retransmits = retransmits;
+        self.handshake_retransmits = repeated;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
         self.rcv.begin(segment.seq);
         self.snd.first_flight_end = self.snd.nxt;
@@ -366,7 +377,7 @@ impl Connection {
         self.snd.acknowledge(pool, segment.ack);
         self.totals.bytes_acked += (stream_acked - self.snd.buffered()) as u64;
         let followed = whole && self.snd.outstanding();
-        if followed && retransmits > 0 {
+        if followed && repeated > 0 {
             // These segments left with the first SYN, a timeout ago. Their loss counts together with the SYN's.
             self.snd.flight.mark(|_| Some(true));
         } else if !followed {
@@ -397,7 +408,6 @@ impl Connection {
         if followed {
             self.arm_retransmit(now);
         }
-        self.quick.opened(now, first_flight);
         self.totals.delivered += 1;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);

@@ -6,7 +6,7 @@ use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
 use crate::plpmtud::{BASE, BLACK_HOLE, Search};
 use crate::receive::AckNeed;
-use crate::state::State;
+use crate::state::{Hedge, State};
 use crate::timers::Timer;
 use alloc::boxed::Box;
 use core::mem::take;
@@ -62,6 +62,7 @@ impl Connection {
                 let answered = u8::from(syn.met_old)
                     + u8::from(syn.refused)
                     + u8::from(syn.hastened)
+                    + u8::from(syn.hedge == Hedge::Sent)
                     + u8::from(syn.too_big);
                 if syn.retransmits.saturating_sub(answered) >= self.config.syn_retries {
                     return self.die(CloseReason::TimedOut, pool);
@@ -71,7 +72,7 @@ impl Connection {
                 syn.pending = true;
                 let initial = self.config.timeout_at_first();
                 let short = syn.first_timeout.is_some_and(|timeout| timeout < initial);
-                if syn.retransmits == 1 && short {
+                if syn.retransmits - u8::from(syn.hedge == Hedge::Sent) == 1 && short {
                     // The first timeout came from an old measurement. From here on the timeouts are those of an unknown
                     // path: 1, 2, 4 … s.
                     self.rtt.set_initial(initial);

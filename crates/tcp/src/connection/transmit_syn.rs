@@ -6,7 +6,7 @@ use crate::buffer::Pool;
 use crate::chunk::{Chunk, Kind, Small};
 use crate::congestion::CongestionControl;
 use crate::receive::AckNeed;
-use crate::state::{State, SynSent};
+use crate::state::{Hedge, State, SynSent};
 use crate::timers::Timer;
 use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{Flags, Header, SynOptions};
@@ -30,6 +30,9 @@ impl Connection {
             if let Some(timeout) = syn.first_timeout {
                 self.timers.set(Timer::Retransmit, now + timeout);
             }
+            if syn.hedge == Hedge::Due {
+                (syn.hedge, syn.pending, syn.retransmits) = (Hedge::Sent, true, 1);
+            }
         }
         // A SYN without data must not lower NXT: the first SYN sent the data.
         self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1 + carried);
@@ -44,7 +47,7 @@ impl Connection {
     /// Writes a SYN; with `full`, it has all its options, preamble and data.
     pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
-            value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
+            value: self.ts_now(now).wrapping_sub((syn.hedge == Hedge::Due).into()),
             //= rfc7323 3.2-a
             echo: 0,
         });
