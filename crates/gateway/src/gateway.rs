@@ -9,12 +9,12 @@ use crate::metrics;
 use crate::site::{Services, Site};
 use firstflight_daemon::{Admin, ExitKind};
 use firstflight_tls::metrics::CertificatePublisher;
-use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServerCertificates};
+use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServedCertificate, ServerCertificates};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -264,7 +264,8 @@ impl Gateway {
 
     /// What is wrong with certificates in use.
     pub(crate) fn certificate_problems(&self) -> Vec<String> {
-        self.listening.values().flat_map(|listening| listening.site.load().problems()).collect()
+        let servers = self.listening.values().flat_map(|listening| listening.site.load().problems());
+        servers.chain(self.config.services.iter().filter_map(client_certificate_problem)).collect()
     }
 
     pub(crate) const fn config(&self) -> &Config {
@@ -311,6 +312,14 @@ fn of_service(service: &config::Service, error: ConfigError) -> GatewayError {
     }
 }
 
+/// What is wrong with the dates of the certificate that a service shows to its backends.
+fn client_certificate_problem(service: &config::Service) -> Option<String> {
+    let chain = service.tls.as_ref()?.get_ref().chain.as_ref()?;
+    // Errors of reading are told elsewhere.
+    let problem = ServedCertificate::read(chain).ok()?.problem(SystemTime::now())?;
+    Some(format!("service {}: {problem}", service.name.get_ref()))
+}
+
 /// What is found in the files that a configuration names.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -326,6 +335,7 @@ pub(crate) async fn read_all(config: &Config) -> Found {
     for service in &config.services {
         let made = Service::new(service, None).map_err(|error| of_service(service, error));
         found.errors.extend(made.err());
+        found.certificates.extend(client_certificate_problem(service));
     }
     let log = match Log::new(config.gateway.log, io::sink()) {
         Ok(log) => log,

@@ -184,6 +184,10 @@ async fn a_check_finds_what_is_not_right() {
     let (errors, warnings) = files.check(&files.config("")).await;
     assert!(errors.is_empty() && warnings.len() == 1, "{errors:?} {warnings:?}");
     assert!(warnings[0].contains("chain ended at 2001-01-01T00:00:00Z"), "{warnings:?}");
+    let pair = format!("chain = {:?}\nkey = {:?}", files.path("chain"), files.path("key"));
+    let client = format!("[service.tls]\nname = \"localhost\"\nca = {:?}\n{pair}\n", files.path("chain"));
+    let (_, warnings) = files.check(&(files.config("") + &client)).await;
+    assert!(warnings.len() == 2 && warnings[0].starts_with("service s: "), "{warnings:?}");
     files.write(3000, 4000);
     let (_, warnings) = files.check(&files.config("")).await;
     assert!(warnings[0].contains("is not valid before 3000-01-01"), "{warnings:?}");

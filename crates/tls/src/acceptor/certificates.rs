@@ -60,7 +60,7 @@ pub(super) struct Certificates {
     follows: bool,
 }
 
-/// A certificate that a server shows, as it is now.
+/// A certificate that a server, or a client, shows, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServedCertificate {
@@ -73,7 +73,19 @@ pub struct ServedCertificate {
 }
 
 impl ServedCertificate {
-    /// Why clients refuse it at this time, as a sentence. `None` if its dates are right.
+    /// The first certificate of a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no certificate.
+    pub fn read(chain: impl Into<PathBuf>) -> Result<Self, ConfigError> {
+        let chain = chain.into();
+        let certificates = pem::certificates(&chain)?;
+        let parsed = certificates.first().and_then(|first| facts(first));
+        let (_, [begins, ends]) = parsed.ok_or_else(|| not_x509(&chain))?;
+        Ok(Self { chain: Some(chain), begins, ends })
+    }
+
+    /// Why its peers refuse it at this time, as a sentence. `None` if its dates are right.
     #[must_use]
     pub fn problem(&self, now: SystemTime) -> Option<String> {
         let chain =
@@ -105,26 +117,29 @@ fn load(chain: &Path, key: &Path, provider: &CryptoProvider) -> Result<Loaded, C
             error => format!("cannot be used: {error}"),
         },
     })?;
-    Loaded::new(loaded).ok_or_else(|| ConfigError::File {
-        file: chain.to_owned(),
-        problem: "has no valid X.509 certificate".to_owned(),
-    })
+    Loaded::new(loaded).ok_or_else(|| not_x509(chain))
+}
+
+fn not_x509(chain: &Path) -> ConfigError {
+    ConfigError::File { file: chain.to_owned(), problem: "has no valid X.509 certificate".to_owned() }
+}
+
+/// The extension with the names of a certificate, and since when and until when it is valid. `None` if it cannot be read.
+fn facts(certificate: &CertificateDer<'_>) -> Option<(Vec<u8>, [SystemTime; 2])> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let names = parsed.extensions().iter().find(|one| one.oid == OID_X509_EXT_SUBJECT_ALT_NAME);
+    // Dates of X.509 have four digits for the year, so nothing overflows.
+    let time = |time: ASN1Time| {
+        UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default())
+    };
+    let valid = [parsed.validity().not_before, parsed.validity().not_after].map(time);
+    Some((names.map(|names| names.value.to_vec()).unwrap_or_default(), valid))
 }
 
 impl Loaded {
     /// `None` if the certificate cannot be read.
     fn new(key: CertifiedKey) -> Option<Self> {
-        let (names, valid) = {
-            let (_, parsed) = X509Certificate::from_der(key.cert.first()?).ok()?;
-            let names = parsed.extensions().iter().find(|one| one.oid == OID_X509_EXT_SUBJECT_ALT_NAME);
-            let names = names.map(|names| names.value.to_vec()).unwrap_or_default();
-            let time = |time: ASN1Time| {
-                let seconds = u64::try_from(time.timestamp()).unwrap_or_default();
-                // Dates of X.509 have four digits for the year.
-                UNIX_EPOCH + Duration::from_secs(seconds)
-            };
-            (names, [parsed.validity().not_before, parsed.validity().not_after].map(time))
-        };
+        let (names, valid) = facts(key.cert.first()?)?;
         Some(Self { key: Arc::new(key), names, valid })
     }
 
