@@ -19,8 +19,8 @@ mod file_sink;
 #[cfg(feature = "gateway")]
 mod gateway;
 mod get;
-mod key_fault;
 mod keys;
+mod life;
 mod measure;
 mod network;
 mod observed;
@@ -30,7 +30,6 @@ mod proxy;
 mod reach;
 mod seal;
 mod serve;
-mod stop;
 mod subnet;
 #[cfg(test)]
 mod test_site;
@@ -65,7 +64,8 @@ Examples:
 Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has
 precedence. Each log statement writes at most ten lines at once, then one a second; DEBUG and TRACE are not limited.
 
-Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot do what was asked.";
+Exit codes: 0 all went well, 1 something failed on the way or may be otherwise in a minute (an address in use, a full
+disk), 2 the text of options or files is wrong.";
 
 #[derive(Subcommand)]
 enum Command {

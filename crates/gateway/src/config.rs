@@ -42,6 +42,8 @@ pub struct Global {
     pub user: Option<String>,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub admin: Option<SocketAddr>,
+    /// Hosts that questions there may name, besides IP addresses and names that nobody else can have.
+    pub admin_hosts: Vec<String>,
     /// Format of the access log.
     pub log: LogFormat,
     /// Threads that serve. The default is one for each processor.
@@ -59,6 +61,7 @@ impl Default for Global {
         Self {
             user: None,
             admin: None,
+            admin_hosts: Vec::new(),
             log: LogFormat::Text,
             threads: None,
             max_connections: 10_000,

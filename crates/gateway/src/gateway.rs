@@ -1,6 +1,5 @@
 //! A running gateway.
 
-use crate::admin::Admin;
 use crate::backend::{Service, health};
 use crate::budget;
 use crate::config::Config;
@@ -8,6 +7,7 @@ use crate::listening::{Bound, Listening, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
+use firstflight_daemon::{Admin, ExitKind};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -26,9 +26,6 @@ pub enum GatewayError {
     /// An address cannot be used.
     #[error("listener {0}: cannot listen: {1}")]
     Bind(String, io::Error),
-    /// The address of metrics and health cannot be used.
-    #[error("gateway.admin: cannot listen at {0}: {1}")]
-    Admin(SocketAddr, io::Error),
     /// A certificate cannot be used.
     #[error("{0}: {1}")]
     Tls(String, firstflight_tls::ConfigError),
@@ -46,8 +43,12 @@ pub enum GatewayError {
 impl GatewayError {
     /// Whether the configuration, or a file that it names, has a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
-        matches!(self, Self::Tls(..) | Self::Files(..) | Self::NeedsRestart(_))
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Bind(_, error) => ExitKind::of_address(error),
+            Self::Tls(..) | Self::Files(..) | Self::NeedsRestart(_) => ExitKind::Mistake,
+            Self::Log(_) => ExitKind::Failure,
+        }
     }
 }
 
@@ -101,9 +102,7 @@ impl Gateway {
         metrics::recorder();
         let shown = Shown::default();
         let admin = match config.gateway.admin {
-            Some(at) => {
-                Some(Admin::bind(at, shown.clone()).await.map_err(|error| GatewayError::Admin(at, error))?)
-            }
+            Some(at) => Some(Admin::start(at, config.gateway.admin_hosts.clone(), shown.clone()).await),
             None => None,
         };
         let log = Log::new(config.gateway.log, log).map_err(GatewayError::Log)?;
@@ -136,6 +135,9 @@ impl Gateway {
         let restart = |key: &str| Err(GatewayError::NeedsRestart(format!("gateway.{key}")));
         if old.admin != new.admin {
             return restart("admin");
+        }
+        if old.admin_hosts != new.admin_hosts {
+            return restart("admin_hosts");
         }
         if old.user != new.user {
             return restart("user");
@@ -222,10 +224,10 @@ impl Gateway {
         self.listening.get(listener).map(|listening| listening.addresses.clone()).unwrap_or_default()
     }
 
-    /// The address of metrics and health.
+    /// The address of metrics and health. `None` without one, and if it cannot be used yet.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Admin::address)
+        self.admin.as_ref().and_then(Admin::address)
     }
 
     /// Writes a line into the access log.

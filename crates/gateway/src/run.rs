@@ -2,11 +2,12 @@
 
 use crate::config::{Config, ConfigError};
 use crate::gateway::{self, Gateway, GatewayError};
-use crate::{metrics, process};
-use sd_notify::NotifyState;
+use crate::metrics;
+use firstflight_daemon::{
+    Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,
+};
 use std::io;
 use std::path::Path;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -18,23 +19,24 @@ pub enum RunError {
     /// What it names.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// The process.
-    #[error(transparent)]
-    Process(#[from] process::ProcessError),
+    /// The user.
+    #[error("gateway.user: {0}")]
+    User(#[from] UserError),
     /// The system refuses signals.
     #[error("cannot take signals: {0}")]
     Signals(io::Error),
 }
 
 impl RunError {
-    /// Whether the configuration, or a file that it names, has a mistake.
+    /// Whether it is a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Config(_) => true,
-            Self::Gateway(error) => error.is_misuse(),
-            Self::Process(error) => matches!(error, process::ProcessError::NoUser(_)),
-            Self::Signals(_) => false,
+            Self::Config(ConfigError::Read { error, .. }) => ExitKind::of_file(error),
+            Self::Config(_) => ExitKind::Mistake,
+            Self::Gateway(error) => error.exit_kind(),
+            Self::User(error) => error.exit_kind(),
+            Self::Signals(_) => ExitKind::Failure,
         }
     }
 }
@@ -45,49 +47,14 @@ impl RunError {
 /// The first mistake.
 pub async fn check(path: &Path) -> Result<(), RunError> {
     let config = Config::read(path)?;
+    announce_user(&config)?;
     gateway::check(&config).await?;
     Ok(())
 }
 
-/// What a signal asks for.
-#[derive(PartialEq, Eq)]
-enum Asked {
-    Reload,
-    End,
-}
-
-/// The signals of a service.
-struct Signals {
-    hangup: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, RunError> {
-        let of = |kind| signal(kind).map_err(RunError::Signals);
-        Ok(Self {
-            hangup: of(SignalKind::hangup())?,
-            interrupt: of(SignalKind::interrupt())?,
-            terminate: of(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) -> Asked {
-        let Self { hangup, interrupt, terminate } = self;
-        tokio::select! {
-            _ = hangup.recv() => Asked::Reload,
-            _ = interrupt.recv() => Asked::End,
-            _ = terminate.recv() => Asked::End,
-        }
-    }
-
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
+/// The keys belong to the user that the gateway becomes, if it can become another one.
+fn announce_user(config: &Config) -> Result<(), UserError> {
+    config.gateway.user.as_deref().map_or(Ok(()), will_become)
 }
 
 /// Runs a gateway until SIGTERM or SIGINT. SIGHUP reads the configuration again.
@@ -98,21 +65,22 @@ impl Signals {
 /// # Panics
 /// Outside a tokio runtime with I/O and time.
 pub async fn run(path: &Path) -> Result<(), RunError> {
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new().map_err(RunError::Signals)?;
     let config = Config::read(path)?;
     let user = config.gateway.user.clone();
-    let limit = process::raise_limit_of_files(config.gateway.max_connections);
+    announce_user(&config)?;
+    let limit = open_files::raise_limit(config.gateway.max_connections);
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     gateway.say(&limit);
-    if let Some(said) = process::drop_privileges(user.as_deref())? {
+    if let Some(said) = drop_privileges(user.as_deref(), "gateway.user")? {
         gateway.say(&said);
     }
-    process::tell(&[NotifyState::Ready]);
-    let watchdog = tokio::spawn(process::keep_watchdog_quiet());
+    manager::ready();
+    let watchdog = tokio::spawn(manager::keep_watchdog_quiet());
     while signals.next().await == Asked::Reload {
         reload(&mut gateway, path).await;
     }
-    process::tell(&[NotifyState::Stopping]);
+    manager::stopping();
     gateway.stopping();
     let delay = gateway.config().gateway.drain_delay.0;
     let ending = async {
@@ -129,7 +97,7 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
 }
 
 async fn reload(gateway: &mut Gateway, path: &Path) {
-    process::tell_reloading();
+    manager::reloading();
     let result = match Config::read(path) {
         Ok(config) => gateway.reload(config).await.map_err(RunError::from),
         Err(error) => Err(error.into()),
@@ -145,5 +113,5 @@ async fn reload(gateway: &mut Gateway, path: &Path) {
             gateway.say(&format!("the configuration stays as it is: {error}"));
         }
     }
-    process::tell(&[NotifyState::Ready]);
+    manager::ready();
 }

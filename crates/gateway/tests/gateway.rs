@@ -71,7 +71,7 @@ async fn a_reload_takes_effect_on_open_connections_and_a_failed_one_does_not() {
     assert_eq!(ask(&mut client, 3).await, "one");
     // Sockets stay as they are.
     let error = gateway.reload(config(&[("web", free().await)], two)).await.unwrap_err();
-    assert!(error.is_misuse(), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Mistake, "{error}");
 
     let other = free().await;
     gateway.reload(config(&[("web", web), ("other", other)], two)).await.unwrap();

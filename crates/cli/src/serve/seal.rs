@@ -4,6 +4,7 @@ use super::ServeError;
 use crate::error::Error;
 use crate::seal::SealError;
 use firstflight::credential::asap::Identity;
+use firstflight_daemon::Hangup;
 use firstflight_files::LastProblem;
 use firstflight_redis::RedisStore;
 use firstflight_seal::{HostName, KeyFile, KeySet};
@@ -14,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 /// How often the files are looked at.
@@ -92,7 +92,7 @@ pub struct Prepared {
     port: u16,
     openings: Option<NonZeroU32>,
     memory: Memory,
-    reload: Signal,
+    reload: Hangup,
 }
 
 /// A file of keys.
@@ -181,7 +181,7 @@ impl Seal {
             served.add_to(&mut sources).map_err(ServeError::Seal)?;
         }
         let (port, openings) = (self.seal_port.unwrap_or(listened), self.seal_openings);
-        let reload = signal(SignalKind::hangup()).map_err(Error::Runtime)?;
+        let reload = Hangup::new().map_err(Error::Runtime)?;
         Ok(Some(Prepared { sources, port, openings, memory, reload }))
     }
 }
@@ -293,7 +293,7 @@ impl Prepared {
 pub struct Following {
     sources: Vec<Source>,
     server: SealServer,
-    reload: Signal,
+    reload: Hangup,
 }
 
 /// A task that follows the files. It ends when this is dropped: a store waits for all that have it.
@@ -316,7 +316,7 @@ impl Following {
         loop {
             let again = tokio::select! {
                 () = tokio::time::sleep(EVERY) => false,
-                _ = reload.recv() => true,
+                () = reload.asked() => true,
             };
             let server = server.clone();
             let looked = tokio::task::spawn_blocking(move || {

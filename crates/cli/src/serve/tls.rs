@@ -14,7 +14,7 @@ pub struct Tls {
     /// again when it changes; once more for further names
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Vec<PathBuf>,
-    /// PEM file with the private key of the certificate, mode 0600; once for each --tls-cert
+    /// PEM file with the private key of the certificate, mode 0600, or of root with 0640; once for each --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Vec<PathBuf>,
 }
