@@ -41,6 +41,10 @@ pub enum Error {
     #[cfg(feature = "gateway")]
     #[error(transparent)]
     Gateway(#[from] firstflight_gateway::RunError),
+    /// An error of `gateway health`.
+    #[cfg(feature = "gateway")]
+    #[error(transparent)]
+    Health(#[from] firstflight_gateway::HealthError),
     /// An error of `get`.
     #[error(transparent)]
     Get(#[from] GetError),
@@ -108,6 +112,8 @@ impl Error {
             Self::Demo(error) => error.exit_kind(),
             #[cfg(feature = "gateway")]
             Self::Gateway(error) => error.exit_kind(),
+            #[cfg(feature = "gateway")]
+            Self::Health(error) => error.exit_kind(),
             Self::Verifier(error) => error.exit_kind(),
             Self::Dns(error) => error.exit_kind(),
             Self::Network(error) => error.exit_kind(),

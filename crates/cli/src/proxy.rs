@@ -8,6 +8,7 @@ pub use error::ProxyError;
 use crate::error::Error;
 use crate::life::Life;
 use crate::output;
+use crate::span;
 use clap::ValueEnum;
 use firstflight::Client;
 use firstflight::credential::asap::PublicKey;
@@ -84,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
     /// How long connections may go on after SIGTERM; then they are reset
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span::parse)]
     drain: Duration,
     /// Print one JSON object for each event
     #[arg(long)]

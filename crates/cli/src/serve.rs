@@ -29,6 +29,7 @@ use crate::at::At;
 use crate::error::Error;
 use crate::life::Metrics;
 use crate::network::{Capture, Network};
+use crate::span;
 use clap::ArgGroup;
 use connections::accept;
 use fast_open::FastOpen;
@@ -38,6 +39,8 @@ use firstflight_daemon::Signals;
 use firstflight_dns::service::FrontHandle;
 use firstflight_http::directory::{Files, RootError};
 use firstflight_redis::RedisStore;
+#[cfg(feature = "tls")]
+use firstflight_tls::Acceptor;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -150,9 +153,8 @@ pub struct Args {
 
 /// For how long a thread may stay awake.
 fn busy_poll(text: &str) -> Result<Duration, &'static str> {
-    let window = humantime::parse_duration(text).ok();
-    let sensible = |window: &Duration| (1_000..=1_000_000_000).contains(&window.as_nanos());
-    window.filter(sensible).ok_or("write a time between 1us and 1s, as 50us")
+    let window = span::within(Duration::from_micros(1)..=Duration::from_secs(1))(text);
+    window.map_err(|_| "write a time between 1us and 1s, as 50us")
 }
 
 /// How long requests under way may take after a signal, and then again the ends of their connections. Together this
@@ -211,7 +213,11 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let relayed = fronts.as_ref().map(relay::Prepared::counts);
     let log = log::Log::new(args.json_log, !args.no_log);
     #[cfg(feature = "tls")]
-    let log = log.with_tls(tls.is_some());
+    let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
+    #[cfg(feature = "tls")]
+    let _followed = certificates.clone().map(tls::follow).transpose()?;
+    #[cfg(not(feature = "tls"))]
+    let certificates = None;
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();
@@ -256,7 +262,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     fast_open.follow(handles);
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
-    life.serving(publish(Some(&endpoint), naming.as_ref(), relayed));
+    life.serving(publish(Some(&endpoint), naming.as_ref(), relayed, certificates));
 
     signals.end().await;
     life.stopping();
@@ -373,16 +379,30 @@ fn describe() {
     firstflight_tls::metrics::describe();
 }
 
+/// The certificates of TLS.
+#[cfg(feature = "tls")]
+type Certificates = firstflight_tls::ServerCertificates;
+/// There are none.
+#[cfg(not(feature = "tls"))]
+type Certificates = std::convert::Infallible;
+
 /// Publishes the counters of the engine, of the name server if there is one, and of first flights from external fronts.
 fn publish(
     endpoint: Option<&Endpoint>,
     names: Option<&FrontHandle>,
     relayed: Option<relay::Counts>,
+    certificates: Option<Certificates>,
 ) -> impl FnMut() + Send + 'static {
+    #[cfg(feature = "tls")]
+    let mut ends = firstflight_tls::metrics::CertificatePublisher::default();
     let mut publisher = endpoint.cloned().map(firstflight::metrics::Publisher::new);
     let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
     let mut of_relays = relayed.map(|counts| (counts, firstflight_dns::metrics::RelayPublisher::new()));
     move || {
+        #[cfg(feature = "tls")]
+        ends.publish(&certificates);
+        #[cfg(not(feature = "tls"))]
+        let _: &Option<Certificates> = &certificates;
         if let Some(publisher) = &mut publisher {
             publisher.publish();
         }

@@ -8,6 +8,7 @@ pub use error::VerifierError;
 use crate::error::Error;
 use crate::life::Metrics;
 use crate::output;
+use crate::span;
 use clap::Subcommand;
 use firstflight_daemon::{Asked, Signals, manager};
 use firstflight_verifier::metrics::{Publisher, describe};
@@ -20,7 +21,6 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Run a provenance verifier, which certifies that clients are at their addresses (ASAP)
 ///
@@ -63,10 +63,10 @@ struct Run {
     #[arg(long, value_name = "FILE", required_unless_present = "vantage_id")]
     key: Option<PathBuf>,
     /// How long a client's first certificate lasts
-    #[arg(long, value_name = "D", default_value = "30m", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = seconds)]
     first_duration: u32,
     /// Maximum duration of a certificate
-    #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = seconds)]
     max_duration: u32,
     /// Certify addresses of this prefix although they are not global, as 10.0.0.0/8
     #[arg(long, value_name = "P")]
@@ -86,10 +86,9 @@ struct Run {
 }
 
 /// Whole seconds of a duration as `30m` or `1d`.
-pub fn seconds(text: &str) -> Result<u32, &'static str> {
-    let duration: Duration =
-        humantime::parse_duration(text).map_err(|_| "write a duration as 30m, 12h or 1d")?;
-    u32::try_from(duration.as_secs()).map_err(|_| "that is longer than a certificate can last (194 days)")
+pub fn seconds(text: &str) -> Result<u32, String> {
+    u32::try_from(span::parse(text)?.as_secs())
+        .map_err(|_| "that is longer than a certificate can last (194 days)".to_owned())
 }
 
 fn vantage_id(text: &str) -> Result<VantageId, &'static str> {

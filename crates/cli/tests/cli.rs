@@ -327,7 +327,8 @@ fn mistakes_in_options() {
     refused(&["fly"], "unrecognized subcommand 'fly'");
     refused(&["demo", "--loss", "51"], "a number from 0 to 50");
     refused(&["demo", "--loss", "NaN"], "a number from 0 to 50");
-    refused(&["demo", "--rtt", "0"], "1..=10000");
+    refused(&["demo", "--rtt", "0"], "give a time from 1ms to 10s");
+    refused(&["demo", "--rtt", "11s"], "give a time from 1ms to 10s");
     refused(&["demo", "--size", "lots"], "invalid");
     refused(&["demo", "--pcap", "/nonexistent/x"], "--pcap /nonexistent/x: ");
     refused(&["serve"], "--root <DIR>");

@@ -5,7 +5,6 @@
 //! - [`open_files`]: the limit of open files.
 //! - [`manager`]: what the service manager gets to know: readiness, reloads, the end, the watchdog.
 //! - [`Admin`]: the one listener of `/metrics`, `/healthz` and `/readyz`.
-//! - [`Stamp`] and [`Seen`]: whether a file that is followed may have changed.
 //! - [`ExitKind`]: exit codes: 2 for what the text of options and files decides, 1 for what may be otherwise in a minute.
 //! - [`KeyFault`]: the messages about key files.
 //!
@@ -15,7 +14,6 @@
 
 mod admin;
 mod exit;
-mod followed;
 mod key_fault;
 pub mod manager;
 pub mod open_files;
@@ -24,7 +22,6 @@ mod user;
 
 pub use admin::{Admin, Ready, Shows};
 pub use exit::ExitKind;
-pub use followed::{Seen, Stamp, open_regular};
 pub use key_fault::{KeyFault, unusable};
 pub use signals::{Asked, Hangup, Signals};
 pub use user::{UserError, become_user, drop_privileges, will_become};

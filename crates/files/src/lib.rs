@@ -13,11 +13,13 @@
 //! - A file in JSON has a version, and a file of another version is not read as one of this version ([`Format`]).
 //! - A key file of lines is read, and written, in one way ([`lines`]).
 //! - Secrets are hexadecimal digits in a file, and no copy of them stays in memory ([`to_hex`], [`from_hex`]).
+//! - Whether a file that is followed may have changed is seen by more than its size and time, which tools copy ([`Seen`]).
 //! - A problem with a file that is read every second is reported once ([`LastProblem`]).
 //! - No error quotes the content of a file.
 #![forbid(unsafe_code)]
 
 mod fixed;
+mod followed;
 mod format;
 mod hex;
 mod key_file;
@@ -28,11 +30,12 @@ mod state;
 mod write;
 
 pub use fixed::FixedFile;
+pub use followed::{Seen, Stamp, open_regular};
 pub use format::{Format, FormatError, Mistake};
 pub use hex::{from_hex, to_hex};
 pub use key_file::KeyFileError;
 pub use problem::LastProblem;
-pub use read::{OpenMode, OtherOwner, ReadError, read, read_secret, set_service_user};
+pub use read::{BYTE_ORDER_MARK, OpenMode, OtherOwner, ReadError, read, read_secret, set_service_user};
 pub use state::{LockError, StateFile};
 pub use write::{check_writable, create, remove, replace, set_aside};
 

@@ -10,6 +10,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// Where systemd puts the credentials of a service.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+/// With this mark some editors begin a text. [`read`] and [`read_secret`] leave it out.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
 /// The user that can do everything anyway.
 const ROOT: u32 = 0;
 
@@ -129,10 +131,14 @@ pub(crate) fn text(file: File, longest: usize) -> Result<Zeroizing<String>, Read
         return Err(ReadError::TooLong(longest));
     }
     let text = String::from_utf8(std::mem::take(&mut *bytes));
-    text.map(Zeroizing::new).map_err(|error| {
+    let mut text = text.map(Zeroizing::new).map_err(|error| {
         error.into_bytes().zeroize();
         ReadError::NotText
-    })
+    })?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 /// Whether a file with this owner and this mode is secret. `ours` are the users that the process is, or becomes.

@@ -269,3 +269,43 @@ fn a_problem_is_reported_once_until_it_is_over() {
     last.over();
     assert_eq!(last.new_message(&"b"), Some("b"));
 }
+
+#[test]
+fn the_mark_of_some_editors_is_no_part_of_a_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    for (written, expected) in
+        [("\u{feff}# begin\n", "# begin\n"), ("\u{feff}", ""), ("a\u{feff}", "a\u{feff}")]
+    {
+        let _ = fs::remove_file(&path);
+        create(&path, written.as_bytes()).unwrap();
+        assert_eq!(*read(&path, 100).unwrap(), expected);
+        assert_eq!(*read_secret(&path, 100).unwrap(), expected);
+    }
+}
+
+/// Nix, OSTree, `rsync -t` and `cp -p` give a new file the time of the old one, and a key of the same kind has its size.
+#[test]
+fn another_file_of_the_same_size_and_time_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, new] = ["key", "new"].map(|name| directory.path().join(name));
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).unwrap();
+        File::options().append(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    };
+    write(&path, "one");
+    let seen = Seen::at(&path);
+    assert!(!seen.may_have_changed(&path));
+    write(&new, "two");
+    fs::rename(&new, &path).unwrap();
+    assert!(seen.may_have_changed(&path), "replaced");
+    let seen = Seen::at(&path);
+    assert!(!seen.may_have_changed(&path));
+    fs::remove_file(&path).unwrap();
+    assert!(seen.may_have_changed(&path), "gone");
+    let seen = Seen::at(&path);
+    assert!(!seen.may_have_changed(&path));
+    write(&path, "three");
+    assert!(seen.may_have_changed(&path), "back");
+}

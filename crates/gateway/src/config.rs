@@ -11,11 +11,15 @@ pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 
+use firstflight_daemon::ExitKind;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The longest configuration, bytes.
+const LONGEST: usize = 4 << 20;
 
 /// The configuration of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -89,12 +93,12 @@ pub enum LogFormat {
 #[non_exhaustive]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("{} {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        error: std::io::Error,
+        error: firstflight_files::ReadError,
     },
     /// It has a mistake.
     #[error("{}, {mistake}", path.display())]
@@ -106,13 +110,24 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Whether it is a mistake.
+    #[must_use]
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Read { error, .. } => ExitKind::of_reading(error),
+            Self::Mistake { .. } => ExitKind::Mistake,
+        }
+    }
+}
+
 impl Config {
     /// Reads a file.
     ///
     /// # Errors
     /// When it cannot be read, or has a mistake.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
+        let text = firstflight_files::read(path, LONGEST)
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Self::parse(&text).map_err(|mistake| ConfigError::Mistake { path: path.to_owned(), mistake })
     }

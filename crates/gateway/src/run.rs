@@ -9,6 +9,9 @@ use firstflight_daemon::{
 use std::io;
 use std::path::Path;
 
+/// Where the user is named.
+const USER: &str = "gateway.user";
+
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,8 +35,7 @@ impl RunError {
     #[must_use]
     pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Config(ConfigError::Read { error, .. }) => ExitKind::of_file(error),
-            Self::Config(_) => ExitKind::Mistake,
+            Self::Config(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
             Self::User(error) => error.exit_kind(),
             Self::Signals(_) => ExitKind::Failure,
@@ -41,15 +43,59 @@ impl RunError {
     }
 }
 
-/// Reads a configuration and the files that it names, and changes nothing.
+/// What [`check`] has found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Why a gateway would not start.
+    pub errors: Vec<RunError>,
+    /// What a gateway would start with, but is not right: a certificate that has ended, or a file that cannot be read again
+    /// later.
+    pub warnings: Vec<String>,
+}
+
+/// Does what the start does, except for binding ports: reads a configuration and the files that it names, becomes the user
+/// that it names if the process is root's, and reads the files once more.
 ///
-/// # Errors
-/// The first mistake.
-pub async fn check(path: &Path) -> Result<(), RunError> {
-    let config = Config::read(path)?;
-    announce_user(&config)?;
-    gateway::check(&config).await?;
-    Ok(())
+/// # Panics
+/// Outside a tokio runtime.
+pub async fn check(path: &Path) -> Checked {
+    let mut checked = Checked::default();
+    let config = match Config::read(path) {
+        Ok(config) => config,
+        Err(error) => {
+            checked.errors.push(error.into());
+            return checked;
+        }
+    };
+    checked.errors.extend(announce_user(&config).err().map(RunError::from));
+    let found = gateway::read_all(&config).await;
+    checked.errors.extend(found.errors.into_iter().map(RunError::from));
+    checked.warnings = found.certificates;
+    if checked.errors.is_empty() {
+        match drop_privileges(config.gateway.user.as_deref(), USER) {
+            Ok(_) => checked.warnings.extend(not_readable(path, &config).await),
+            Err(error) => checked.errors.push(error.into()),
+        }
+    }
+    checked
+}
+
+/// Opens every file again, as the user that the process is now. A file that only root can read is used, but never again.
+async fn not_readable(path: &Path, config: &Config) -> Vec<String> {
+    let Some(user) = config.gateway.user.as_deref() else { return Vec::new() };
+    let again = Config::read(path).err().map(|error| error.to_string());
+    let found = gateway::read_all(config).await;
+    let found = found.errors.iter().map(ToString::to_string);
+    again
+        .into_iter()
+        .chain(found)
+        .map(|error| {
+            format!(
+                "{error}: the user {user:?} needs to read it, or a change of it is not used before a restart"
+            )
+        })
+        .collect()
 }
 
 /// The keys belong to the user that the gateway becomes, if it can become another one.
@@ -72,9 +118,12 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
     let limit = open_files::raise_limit(config.gateway.max_connections);
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     gateway.say(&limit);
-    if let Some(said) = drop_privileges(user.as_deref(), "gateway.user")? {
+    let mut wrong = gateway.certificate_problems();
+    if let Some(said) = drop_privileges(user.as_deref(), USER)? {
         gateway.say(&said);
+        wrong.extend(not_readable(path, gateway.config()).await);
     }
+    wrong.iter().for_each(|problem| tracing::warn!("{problem}"));
     manager::ready();
     let watchdog = tokio::spawn(manager::keep_watchdog_quiet());
     while signals.next().await == Asked::Reload {
@@ -106,10 +155,10 @@ async fn reload(gateway: &mut Gateway, path: &Path) {
         Ok(()) => {
             metrics::reloaded("done");
             gateway.say("the configuration was read again");
+            gateway.certificate_problems().iter().for_each(|problem| tracing::warn!("{problem}"));
         }
         Err(error) => {
             metrics::reloaded("refused");
-            tracing::error!("the configuration stays as it is: {error}");
             gateway.say(&format!("the configuration stays as it is: {error}"));
         }
     }

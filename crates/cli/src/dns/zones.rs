@@ -1,10 +1,10 @@
 //! The zone files of a front, which are read again when they change and on SIGHUP.
 
 use super::DnsError;
-use firstflight_daemon::{Hangup, Seen, open_regular};
+use firstflight_daemon::Hangup;
 use firstflight_dns::service::FrontHandle;
 use firstflight_dns::{Name, ZoneData};
-use firstflight_files::LastProblem;
+use firstflight_files::{BYTE_ORDER_MARK, LastProblem, Seen, open_regular};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -49,6 +49,9 @@ impl Reading {
         let (mut text, left) = (String::new(), LARGEST.saturating_sub(self.bytes));
         if before.len() > left || file.take(left + 1).read_to_string(&mut text)? as u64 > left {
             return Err(io::Error::other(format!("the zones have more than {} MiB of text", LARGEST >> 20)));
+        }
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.remove(0);
         }
         self.bytes += text.len() as u64;
         self.digest.update((text.len() as u64).to_be_bytes());
@@ -214,6 +217,12 @@ mod tests {
         assert_eq!(files.read().unwrap()[0].len(), 4);
         assert!(!files.may_have_changed() && files.again(false).is_none());
         assert_eq!(serials(files.again(true)), Some(Ok(vec![1])));
+        // An editor's mark is no part of the text, nor is a file without it another one.
+        fs::write(&zone, format!("\u{feff}{HEAD}$INCLUDE hosts\n")).unwrap();
+        assert!(files.again(false).is_none());
+        fs::write(&zone, format!("{HEAD}$INCLUDE hosts\n")).unwrap();
+        age(&zone);
+        assert!(files.again(false).is_none());
         // Included files count. A changed time stamp alone is no change.
         fs::write(&hosts, "a A 192.0.2.1\nb A 192.0.2.2\n").unwrap();
         assert_eq!(files.again(false).unwrap().unwrap()[0].len(), 5);

@@ -6,6 +6,8 @@ use crate::network::{NetworkError, engine_config};
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
 use firstflight_daemon::{Signals, open_files};
 use firstflight_redis::RedisStore;
+#[cfg(feature = "tls")]
+use firstflight_tls::Acceptor;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -65,7 +67,11 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let endpoint = server.endpoint().cloned();
     let log = log::Log::new(args.json_log, !args.no_log);
     #[cfg(feature = "tls")]
-    let log = log.with_tls(tls.is_some());
+    let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
+    #[cfg(feature = "tls")]
+    let _followed = certificates.clone().map(super::tls::follow).transpose()?;
+    #[cfg(not(feature = "tls"))]
+    let certificates = None;
     for at in server.local_addrs() {
         log.listening_by_system(at, server.grants_cookies(), server.udp_port());
     }
@@ -86,7 +92,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let tcp = Arc::new(Mutex::new(log::Tcp::default()));
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
     listening.spawn(accept(server, door, stopping));
-    life.serving(publish(endpoint.as_ref(), None, None));
+    life.serving(publish(endpoint.as_ref(), None, None, certificates));
 
     signals.end().await;
     life.stopping();

@@ -46,6 +46,18 @@ impl Seen {
         Self { stamp: Some(Stamp::from(metadata)), settled: age.is_some_and(|age| age >= SETTLED) }
     }
 
+    /// The file at `path`, before its content is read.
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
+        std::fs::metadata(path).map_or(Self::MISSING, |metadata| Self::of(&metadata))
+    }
+
+    /// Whether this is the version that `other` saw, as far as that can be known without its content.
+    #[must_use]
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        self.stamp == other.stamp
+    }
+
     /// Whether the file at `path` may have changed since. It is not opened.
     #[must_use]
     pub fn may_have_changed(&self, path: &Path) -> bool {
@@ -59,7 +71,7 @@ impl Seen {
 /// # Errors
 /// When it cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
