@@ -38,7 +38,7 @@ impl Field {
                 [value.first(), value.last()].iter().any(|byte| matches!(byte, Some(b' ' | b'\t')))
             }
             // RFC 9113 §8.3.1. A fragment is no part of it, and `http::Uri` would cut it off.
-            Name::Path => value != b"*" && (!value.starts_with(b"/") || value.contains(&b'#')),
+            Name::Path => value != b"*" && (!value.starts_with(b"/") || value.iter().any(is_not_of_path)),
             // What h2 tells of a request without `:authority` has none.
             Name::Scheme => !value.eq_ignore_ascii_case(b"http") && !value.eq_ignore_ascii_case(b"https"),
             Name::Status | Name::OtherPseudo => false,
@@ -55,6 +55,11 @@ impl Field {
     pub(super) fn is_final_status(&self) -> bool {
         self.name == Name::Status && !self.is_interim
     }
+}
+
+/// Whether no path or query of a URI has this byte, and HTTP/1.1 would refuse it or have it percent-encoded.
+fn is_not_of_path(byte: &u8) -> bool {
+    !byte.is_ascii_graphic() || matches!(byte, b'#' | b'<' | b'>' | b'`')
 }
 
 fn name_of(name: &[u8]) -> Name {

@@ -55,7 +55,26 @@ fn is_malformed_get(path: &str, fields: &[(&str, &str)]) -> bool {
 
 #[test]
 fn a_path_with_a_fragment_is_malformed() {
-    for path in ["#", "#x", "##", "/#", "/a#b", "/a?x#/admin", "?x", "?#x", "*#", "*?x", "a", ""] {
+    for path in [
+        "#",
+        "#x",
+        "##",
+        "/#",
+        "/a#b",
+        "/a?x#/admin",
+        "?x",
+        "?#x",
+        "*#",
+        "*?x",
+        "a",
+        "",
+        "/ü",
+        "/a?ü",
+        "/<",
+        "/`",
+        "/ a",
+        "/\x7f",
+    ] {
         assert!(is_malformed_get(path, &[]), "{path}");
     }
     for path in ["/", "*", "/a?b", "//", "/?", "/%23", "/*", "/a@b:80"] {
@@ -189,7 +208,7 @@ async fn blocks_of_h2_are_read_whole() {
     let (mut wanted, mut found) = (Vec::new(), Vec::new());
     for n in 0..300_u32 {
         sender = sender.ready().await.unwrap();
-        let mut request = hyper::Request::get(format!("http://host{}.example/path/{n}?é~{{", n % 7));
+        let mut request = hyper::Request::get(format!("http://host{}.example/path/{n}?~{{", n % 7));
         for field in 0..n % 5 {
             let value =
                 vec![b'!' + u8::try_from((n * 7 + field) % 90).unwrap(); (n * field) as usize % 900 + 1];
