@@ -467,6 +467,33 @@ def test_root_drops_privileges_and_raises_its_limit(testbed, ns):
     assert server.terminate() == 0
 
 
+@pytest.mark.needs("openssl")
+def test_keys_belong_to_the_user_that_the_gateway_becomes_or_to_root(testbed, ns):
+    files = Certificates(testbed.root())
+    web = WEB.replace(str(PORT), "443") + f"""[listener.tls]
+certificate = [{{ chain = "{files.certificate}", key = "{files.key}" }}]
+"""
+    check = lambda settings: run(  # noqa: E731
+        firstflight.BINARY, "gateway", "check", write(testbed.root(), settings, web, APP), ns=ns, check=False
+    )
+    nobody, other = 65534, 12345
+    for owner, mode, user, right in [
+        (0, 0o640, "", True),
+        (0, 0o440, "", True),
+        (0, 0o644, "", False),
+        (nobody, 0o600, 'user = "nobody"\n', True),
+        (nobody, 0o640, 'user = "nobody"\n', False),
+        (nobody, 0o600, "", False),
+        (other, 0o600, 'user = "nobody"\n', False),
+    ]:
+        os.chown(files.key, owner, owner)
+        os.chmod(files.key, mode)
+        done = check(GLOBAL + user)
+        assert done.returncode == (0 if right else 2), (owner, oct(mode), user, done.stderr)
+        hint = "defaultMode: 0640" if mode & 0o077 else "chown"
+        assert right or hint in done.stderr, done.stderr
+
+
 def test_a_drain_without_descriptors_makes_room_for_what_waits(testbed, ns):
     testbed.start(Backend(ns, BACKEND))
     server = testbed.start(Gateway(ns, write(testbed.root(), GLOBAL, WEB, APP)))

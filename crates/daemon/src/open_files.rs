@@ -12,6 +12,16 @@ pub fn limit() -> Option<usize> {
     Some(usize::try_from(soft).unwrap_or(usize::MAX))
 }
 
+/// Raises the limit of open files as far as the system allows it without privileges, for a program that does not know how many
+/// connections it will have.
+pub fn raise_to_most() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(%error, "the limit of open files stays {soft}");
+    }
+}
+
 /// Raises the limit of open files as far as connections need it and the system allows it. Returns what was done.
 #[must_use]
 pub fn raise_limit(connections: usize) -> String {

@@ -79,6 +79,11 @@ fn service_user() -> Option<u32> {
     SERVICE_USER.get().copied()
 }
 
+/// The user who became root by `sudo` for this process, and could have done what this process does.
+fn caller_of_sudo() -> Option<u32> {
+    std::env::var("SUDO_UID").ok()?.parse().ok().filter(|_| us() == ROOT)
+}
+
 /// The user of this process.
 fn us() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -95,8 +100,8 @@ pub fn read(path: &Path, longest: usize) -> Result<Zeroizing<String>, ReadError>
 /// Like [`read`], for a file with secrets: other users must not be able to read or change it.
 ///
 /// The rule is that of PostgreSQL. The file of this user has the mode 0600 or less. A file of root's may be readable by its
-/// group (0640), because only root chooses who is in it. A file of another user is refused. Only regular files are checked,
-/// not a pipe, for example.
+/// group (0640), because only root chooses who is in it. A file of another user is refused, unless that user called
+/// `sudo` for this process. Only regular files are checked, not a pipe, for example.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -107,7 +112,7 @@ pub fn read_secret(path: &Path, longest: usize) -> Result<Zeroizing<String>, Rea
         // systemd gives its credentials to a service by an access control list, whose mask looks like the group's
         // permission to read.
         let credential = std::env::var_os(CREDENTIALS).is_some_and(|directory| path.starts_with(directory));
-        let ours = [us(), service_user().unwrap_or_else(us)];
+        let ours = [us(), service_user().unwrap_or_else(us), caller_of_sudo().unwrap_or_else(us)];
         check(metadata.uid(), metadata.mode() & 0o777, &ours, credential)?;
     }
     text(file, longest)

@@ -7,8 +7,13 @@
 //! - Nothing of a body is taken before the client's window has room for it.
 //! - `Expect: 100-continue` is answered, when the body is first asked for.
 //! - A client that resets more streams than it lets end loses its connection ([`RESETS`]).
+//! - A malformed message that h2 would make a well-formed one is an error of its stream ([`Strict`]).
 
+mod hpack;
 mod send;
+mod strict;
+
+pub use strict::{Messages, Strict, Watched};
 
 use crate::body::{BodyError, RequestBody};
 use bytes::Bytes;
@@ -53,6 +58,7 @@ pub struct Upload {
     /// What the head says of its length.
     left: Option<u64>,
     expects: Option<Arc<Expects>>,
+    watched: Arc<Watched>,
 }
 
 /// A client that waits for "100 Continue".
@@ -78,6 +84,9 @@ impl Upload {
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => match ready!(self.stream.poll_trailers(cx)) {
+                Ok(Some(_)) if self.watched.is_malformed() => {
+                    Poll::Ready(Some(Err(Reason::PROTOCOL_ERROR.into())))
+                }
                 Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
                 Err(error) => Poll::Ready(Some(Err(error))),
             },
@@ -116,14 +125,15 @@ impl Ends {
 }
 
 enum State<IO> {
-    Begins(Handshake<IO, Bytes>),
-    Open(Connection<IO, Bytes>),
+    Begins(Handshake<Strict<IO>, Bytes>),
+    Open(Connection<Strict<IO>, Bytes>),
 }
 
 /// A connection of HTTP/2. Poll it to its end.
 #[must_use = "futures do nothing unless polled"]
 pub struct Server<IO, F> {
     state: State<IO>,
+    messages: Messages,
     service: F,
     patience: Duration,
     ends: Arc<Ends>,
@@ -139,6 +149,7 @@ where
     R: Future<Output = Result<Response<B>, BodyError>> + Send + 'static,
     B: Body<Data = Bytes, Error = BodyError> + Send + 'static,
 {
+    let (io, messages) = Strict::of_server(io, settings.head);
     let handshake = Builder::new()
         .max_concurrent_streams(settings.streams)
         .max_header_list_size(settings.head)
@@ -147,7 +158,7 @@ where
         .initial_connection_window_size(settings.connection_window)
         .handshake(io);
     let (ends, patience) = (Arc::default(), settings.patience);
-    Server { state: State::Begins(handshake), service, patience, ends, is_ending: false }
+    Server { state: State::Begins(handshake), messages, service, patience, ends, is_ending: false }
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin, F> Server<IO, F> {
@@ -201,16 +212,21 @@ where
     R: Future<Output = Result<Response<B>, BodyError>> + Send + 'static,
     B: Body<Data = Bytes, Error = BodyError> + Send + 'static,
 {
-    fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let watched = Arc::new(self.messages.of_request(respond.stream_id().as_u32()));
+        if watched.is_malformed() {
+            respond.send_reset(Reason::PROTOCOL_ERROR);
+            return self.ends.reset();
+        }
         let is_head = request.method() == hyper::Method::HEAD;
         let (parts, stream) = request.into_parts();
         let expects = parts.headers.get(EXPECT).filter(|_| !stream.is_end_stream());
         let expects = expects.filter(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let expects: Option<Arc<Expects>> = expects.map(|_| Arc::default());
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let upload = Upload { stream, left: length, expects: expects.clone() };
+        let upload = Upload { stream, left: length, expects: expects.clone(), watched: Arc::clone(&watched) };
         let answer = (self.service)(Request::from_parts(parts, RequestBody::Http2(upload)));
-        let stream = send::Stream { respond, expects, is_head, patience: self.patience };
+        let stream = send::Stream { respond, watched, expects, is_head, patience: self.patience };
         let ends = Arc::clone(&self.ends);
         tokio::spawn(async move {
             match stream.run(answer).await {

@@ -4,12 +4,11 @@ use super::{Args, ServeError, Site, describe, end, files, log, publish, serve};
 use crate::error::Error;
 use crate::network::{NetworkError, engine_config};
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
-use firstflight_daemon::Signals;
+use firstflight_daemon::{Signals, open_files};
 use firstflight_redis::RedisStore;
 #[cfg(feature = "tls")]
 use firstflight_tls::Acceptor;
 use hyper_util::server::graceful::GracefulShutdown;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -31,7 +30,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if args.network.records() {
         return Err(NetworkError::NothingToRecord.into());
     }
-    raise_limit_of_files();
+    // Each of the kernel's connections needs a descriptor.
+    open_files::raise_to_most();
     let listen_at = addresses(&args.listen)?;
     let mut fast_open = args.fast_open.prepare().await?;
     let sealing = args.is_sealing();
@@ -113,15 +113,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let tcp = *tcp.lock().unwrap_or_else(PoisonError::into_inner);
     log.by_system(tcp, udp.as_ref().map(|(counters, cut_off)| (counters, *cut_off)));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Takes as many file descriptors as the system allows, because each of the kernel's connections needs one.
-fn raise_limit_of_files() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        tracing::warn!(%error, "the limit of open files stays {soft}");
-    }
 }
 
 /// The addresses to listen at: all addresses if none are given.

@@ -355,7 +355,7 @@ pub(super) fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Requ
         out.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
         out.insert(hyper::header::UPGRADE, protocol.clone());
     }
-    let path = ask.target.path(&ask.parts);
+    let path = ask.target.path(&ask.parts)?;
     let mut uri = hyper::http::uri::Parts::default();
     uri.path_and_query = Some(path);
     match (ask.service.config.protocol, authority) {

@@ -1,6 +1,6 @@
 //! One stream: from its request to the end of its response.
 
-use super::Expects;
+use super::{Expects, Watched};
 use crate::body::BodyError;
 use crate::fields::{clean_trailers, strip_hop_by_hop};
 use bytes::Bytes;
@@ -34,6 +34,7 @@ pub(super) enum End {
 
 pub(super) struct Stream {
     pub(super) respond: SendResponse<Bytes>,
+    pub(super) watched: Arc<Watched>,
     pub(super) expects: Option<Arc<Expects>>,
     pub(super) is_head: bool,
     pub(super) patience: Duration,
@@ -47,6 +48,11 @@ impl Stream {
     {
         let response = match self.wait_for(answer).await {
             None => return End::Reset,
+            // Its trailers, behind a body that was long enough.
+            Some(_) if self.watched.is_malformed() => {
+                self.respond.send_reset(Reason::PROTOCOL_ERROR);
+                return End::Reset;
+            }
             Some(Ok(response)) => response,
             Some(Err(error)) => {
                 tracing::debug!(%error, "a stream has no response");
