@@ -1,6 +1,7 @@
 //! A server's connection of HTTP/1.1, or of another protocol, as hyper gets it.
 
 use crate::framing::{Framing, Limits, Passed};
+use crate::patience::poll_over;
 use firstflight::Lingering;
 use hyper::StatusCode;
 use std::cell::RefCell;
@@ -217,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerIo<S> {
             timer.as_mut().reset(Instant::now() + within);
         }
         self.has_begun = begun;
-        timer.as_mut().poll(cx)
+        poll_over(timer.as_mut(), cx)
     }
 
     /// Ready when the client has left. Reads a little ahead. Meant for the task that drives the connection.
@@ -251,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerIo<S> {
             return result;
         };
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
-        match stalled.as_mut().poll(cx) {
+        match poll_over(stalled.as_mut(), cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }

@@ -35,6 +35,7 @@ pub mod http2;
 pub mod idle;
 pub mod login;
 pub mod own;
+pub mod patience;
 pub mod proxy_header;
 pub mod pump;
 pub mod response;

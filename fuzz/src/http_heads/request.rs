@@ -71,7 +71,7 @@ fn target(parts: &Parts) -> Option<Target> {
         let is_address = name.is_some_and(|name| name.starts_with('[') || name.parse::<Ipv4Addr>().is_ok());
         assert_eq!(of_nobody.is_ok(), is_address);
     }
-    let path = target.path(parts).to_string();
+    let path = target.path(parts).unwrap().to_string();
     assert!(path.starts_with('/') || (path == "*" && parts.method == Method::OPTIONS), "{path:?}");
     Some(target)
 }

@@ -15,6 +15,7 @@ use firstflight_http::body::RequestBody;
 use firstflight_http::conn::Left;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
+use firstflight_http::patience::timeout;
 use firstflight_http::target::{Asked, Target};
 use firstflight_http::{framing, login, proxy_header};
 use hyper::body::Body;
@@ -26,7 +27,7 @@ use hyper::{Request, Response, StatusCode, Uri, Version};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// How long a backend is connected to for a client that has closed its sending direction.
 const HALF_CLOSED: Duration = Duration::from_secs(1);

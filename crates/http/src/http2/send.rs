@@ -3,6 +3,7 @@
 use super::{Expects, Watched};
 use crate::body::BodyError;
 use crate::fields::{clean_trailers, strip_hop_by_hop};
+use crate::patience::poll_over;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
@@ -204,7 +205,7 @@ impl Sender {
         }
         let patience = self.patience;
         let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(patience)));
-        std::task::ready!(pause.as_mut().poll(cx));
+        std::task::ready!(poll_over(pause.as_mut(), cx));
         // Its body goes, and what it holds.
         self.sender.send_reset(Reason::CANCEL);
         Poll::Ready(Err(End::Failed))
