@@ -12,6 +12,7 @@ pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 
 use firstflight_daemon::ExitKind;
+use firstflight_files::ReadError;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -93,12 +94,12 @@ pub enum LogFormat {
 #[non_exhaustive]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("{} {error}", path.display())]
+    #[error("{}", not_read(path, error))]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        error: firstflight_files::ReadError,
+        error: ReadError,
     },
     /// It has a mistake.
     #[error("{}, {mistake}", path.display())]
@@ -108,6 +109,13 @@ pub enum ConfigError {
         /// Which.
         mistake: Mistake,
     },
+}
+
+fn not_read(path: &Path, error: &ReadError) -> String {
+    match error {
+        ReadError::Io(error) => format!("cannot read {}: {error}", path.display()),
+        error => format!("{} {error}", path.display()),
+    }
 }
 
 impl ConfigError {
