@@ -152,7 +152,10 @@ fn mistakes_in_options() {
         &["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "1y"],
         "first not above the longest",
     );
-    verifier(&["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "soon"], "write a time with its unit");
+    verifier(
+        &["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "soon"],
+        "write a time with its unit",
+    );
     verifier(&["--listen", "127.0.0.1:0", "--key", &path, "--allow-prefix", "10"], "10");
     verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "1"], "--vantage-key");
     verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "0", "--vantage-key", &path], "1 to 65535");

@@ -172,9 +172,9 @@ fn a_page_is_described_for_those_who_build_it() {
 #[test]
 fn a_bare_number_is_milliseconds() {
     for text in ["3", "3ms", "3000us"] {
-        assert_eq!(super::think(text), Ok(Duration::from_millis(3)));
+        assert_eq!(think(text), Ok(Duration::from_millis(3)));
     }
     for text in ["1001", "2s", "-1", "soon"] {
-        assert!(super::think(text).is_err(), "{text}");
+        assert!(think(text).is_err(), "{text}");
     }
 }
