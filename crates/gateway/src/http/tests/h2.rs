@@ -390,24 +390,58 @@ async fn malformed_requests_reset_their_stream_and_reach_no_backend() {
     assert_eq!(reset_of(&mut client, number).await, None);
 }
 
+/// Also one whose body is as long as its head says.
 #[tokio::test]
 async fn malformed_trailers_cut_a_request_that_has_begun() {
-    let (mut client, backend, _place) = pair("", "").await;
-    let begin = [
-        PREFACE,
-        &frame(SETTINGS, 0, 0, &[]),
-        &frame(HEADERS, END_HEADERS, 1, &fields(3)),
-        &frame(DATA, 0, 1, b"abc"),
-    ];
-    client.write_all(&begin.concat()).await.unwrap();
-    let mut far = backend.accept().await;
-    assert!(head(&mut far).await.contains("transfer-encoding: chunked\r\n"));
-    assert_eq!(exactly(&mut far, 8).await, b"3\r\nabc\r\n");
-    client.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &literal(":path", "/q"))).await.unwrap();
-    assert_eq!(reset_of(&mut client, 1).await, Some(PROTOCOL_ERROR));
-    let mut rest = Vec::new();
-    let _ = far.read_to_end(&mut rest).await;
-    assert!(rest.is_empty(), "the backend takes the request for whole: {}", String::from_utf8_lossy(&rest));
+    for (more, begun) in [
+        (literal("x-a", "b"), "transfer-encoding: chunked\r\n"),
+        (literal("content-length", "3"), "content-length: 3\r\n"),
+    ] {
+        let (mut client, backend, _place) = pair("", "").await;
+        let begin = [
+            PREFACE,
+            &frame(SETTINGS, 0, 0, &[]),
+            &frame(HEADERS, END_HEADERS, 1, &[fields(3), more].concat()),
+            &frame(DATA, 0, 1, b"ab"),
+            &frame(DATA, 0, 1, b"c"),
+        ];
+        client.write_all(&begin.concat()).await.unwrap();
+        let mut far = backend.accept().await;
+        assert!(head(&mut far).await.contains(begun));
+        let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &literal(":path", "/q"));
+        client.write_all(&trailers).await.unwrap();
+        assert_eq!(reset_of(&mut client, 1).await, Some(PROTOCOL_ERROR));
+        let mut rest = Vec::new();
+        let _ = far.read_to_end(&mut rest).await;
+        let rest = String::from_utf8_lossy(&rest);
+        assert!(
+            !rest.contains("abc") && !rest.contains("0\r\n\r\n"),
+            "the backend takes it for whole: {rest}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_with_a_length_is_whole_when_its_stream_ends() {
+    for end in
+        [frame(DATA, END_STREAM, 1, &[]), frame(HEADERS, END_HEADERS | END_STREAM, 1, &literal("x-sum", "1"))]
+    {
+        let (mut client, backend, _place) = pair("", "").await;
+        let begin = [
+            PREFACE,
+            &frame(SETTINGS, 0, 0, &[]),
+            &frame(HEADERS, END_HEADERS, 1, &[fields(3), literal("content-length", "3")].concat()),
+            &frame(DATA, 0, 1, b"abc"),
+            &frame(DATA, 0, 1, b""),
+        ];
+        client.write_all(&begin.concat()).await.unwrap();
+        let mut far = backend.accept().await;
+        head(&mut far).await;
+        client.write_all(&end).await.unwrap();
+        assert_eq!(exactly(&mut far, 3).await, b"abc");
+        send(&mut far, OK).await;
+        assert_eq!(reset_of(&mut client, 1).await, None);
+    }
 }
 
 /// Reads the frames of a request without a body, and answers with these.
