@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Only `key` is required. A verifier whose entry is removed is no longer trusted from the next reading on. A change
-//! that admits more than before closes first flights for a while: see [`TrustHandle::set`].
+//! that admits more certificates of a verifier closes that verifier for a while: see [`TrustHandle::set`].
 //!
 //! A truncated file can trust more than the complete one: an entry that lost its `prefixes` covers every address. The
 //! first and the last line show that a file is complete. A file that begins with `# begin` and does not end with `#
@@ -54,8 +54,8 @@ impl TrustHandle {
     }
 
     /// Replaces the trusted verifiers, starting with the next first flight. Returns false if the listener is gone or
-    /// takes no certificates. A change that admits more than before causes a pause: requests that were made before
-    /// the change, or up to ten seconds after it, take the ordinary handshake.
+    /// takes no certificates. A verifier that is new, or may certify more than before, has a pause: requests with its
+    /// certificates that were made before the change, or up to ten seconds after it, take the ordinary handshake.
     pub fn set(&self, trust: Arc<TrustStore>) -> bool {
         let mut any = false;
         for (shared, id) in &self.listeners {

@@ -84,9 +84,8 @@ impl<S> ServerIo<S> {
     }
 
     /// A connection of a server that answers one short question on each, as exporters of metrics do: a head of 16 KiB at
-    /// most, ten seconds for it and for a client that takes nothing, and [`ServerIo::quick`].
-    pub fn for_question(stream: S) -> Self {
-        let patience = Duration::from_secs(10);
+    /// most, `patience` for it and for a client that takes nothing, and [`ServerIo::quick`].
+    pub fn for_question(stream: S, patience: Duration) -> Self {
         let times = Times { head: patience, idle: Some(patience), stall: Some(patience) };
         Self::new(stream, Limits { bytes: 16 * 1024, fields: 100 }, times).quick()
     }

@@ -382,14 +382,43 @@ fn a_new_trust_store_verifies_everything_anew() {
     s.accepts(flight(6));
     assert_eq!(s.signatures(), 3, "the certificate is known");
     s.p.stack.set_trust(s.listener, trust(&[1, 2]), s.p.now);
-    // The request was made more than ten seconds after the change.
-    s.p.at(10_001);
+    // What the new one certifies is not taken yet. The other one's requests go on.
     next(&mut s);
-    s.accepts(flight_at(7, 10_001));
+    s.accepts(flight(7));
     assert_eq!(s.signatures(), 5);
     s.p.stack.set_trust(s.listener, trust(&[2]), s.p.now);
     next(&mut s);
     s.refuses(flight(8), Status::UnknownVerifier);
+}
+
+/// A request by a verifier that was not trusted may have been executed after the handshake that followed. When its
+/// verifier is added, copies of it do nothing, and the requests of verifiers that were trusted before go on. Wider
+/// prefixes of one verifier are the same.
+#[test]
+fn an_added_verifier_is_closed_for_what_was_refused_and_no_other_is() {
+    let by = |verifier: u8, id: u8, at: u64| {
+        syn(&request(&certificate(verifier, 2, CLIENT.parse().unwrap()), id, DATA, at))
+    };
+    let mut s = server();
+    s.refuses(by(2, 5, 0), Status::UnknownVerifier);
+    s.p.send(seg().seq(1).ack(1).rst());
+    s.p.stack.set_trust(s.listener, trust(&[1, 2]), s.p.now);
+    next(&mut s);
+    s.refuses(by(2, 5, 0), Status::GuardFloor);
+    next(&mut s);
+    s.accepts(by(1, 6, 0));
+    // A request that was made more than ten seconds after the change is new.
+    s.p.at(10_001);
+    next(&mut s);
+    s.accepts(by(2, 7, 10_001));
+    next(&mut s);
+    s.refuses(by(2, 5, 0), Status::GuardFloor);
+    // A change that admits no more keeps what is closed, and closes nothing else.
+    s.p.stack.set_trust(s.listener, trust(&[1, 2]), s.p.now);
+    next(&mut s);
+    s.refuses(by(2, 8, 10_000), Status::GuardFloor);
+    next(&mut s);
+    s.accepts(by(2, 9, 10_001));
 }
 
 // --- a guard that a farm shares ------------------------------------------------------------------------------

@@ -120,9 +120,10 @@ fn trust_that_admits_more_takes_nothing_that_was_refused() {
 /// The pause: requests with stamps up to ten seconds after the change are refused, and no others.
 #[test]
 fn trust_that_admits_more_closes_for_ten_seconds() {
-    let mut s = server();
+    let less = Trusted { oldest: HOUR, ..entry() };
+    let mut s = trusting(|asap| asap.trust = store([less.clone()]));
     s.p.at(1_000);
-    s.set_trust(store([entry(), Trusted::new(verifier(2).public())]));
+    s.set_trust(store([entry()]));
     for (id, ms) in [(1, 1_000), (2, 5_000), (3, 11_000)] {
         s.p.at(ms);
         next(&mut s);
@@ -201,9 +202,12 @@ fn a_member_whose_trust_grows_refuses_and_tells_the_farm() {
             "{told:?} after {after}"
         );
     }
-    // Another member, which trusted the verifier all the time, asks for the same id.
-    let mut s = trusting(|asap| asap.guard = guard());
-    s.set_trust(store([entry(), Trusted::new(verifier(2).public())]));
+    // Another member, whose verifier may certify more from now on, and one that trusted it as far all the time.
+    let mut s = trusting(|asap| {
+        asap.guard = guard();
+        asap.trust = store([Trusted { oldest: HOUR, ..entry() }]);
+    });
+    s.set_trust(store([entry()]));
     s.refuses(flight(6), Status::GuardFloor);
     let told = s.p.stack.poll_job().expect("the farm is not told").request;
     let mut other = trusting(|asap| asap.guard = guard());

@@ -7,7 +7,7 @@ use firstflight_link::path::PathConfig;
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{FastOpen, Flags, Segment, fill_checksum};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -245,9 +245,8 @@ fn a_path_that_drops_syns_with_the_option() {
     assert_eq!(visits.map(|v| v.rtts), [ORDINARY + 10.0, ORDINARY, ORDINARY]);
 }
 
-#[test]
-fn a_path_that_strips_the_option() {
-    let strip: Middlebox = Box::new(|_, packet| {
+fn strips_the_option() -> Middlebox {
+    Box::new(|_, packet| {
         let ip = Packet::parse(packet).unwrap();
         let (src, dst, at) = (ip.src, ip.dst, packet.len() - ip.payload.len());
         let flags = Segment::parse_checked(ip.payload, src, dst).unwrap().flags;
@@ -266,11 +265,56 @@ fn a_path_that_strips_the_option() {
             fill_checksum(tcp, src, dst);
         }
         true
-    });
-    let mut world = World::known().through(strip);
+    })
+}
+
+#[test]
+fn a_path_that_strips_the_option() {
+    let mut world = World::known().through(strips_the_option());
     let visits = world.three_visits("the option stripped", &fast());
     assert_eq!(visits.map(|v| v.rtts), [ORDINARY; 3]);
     assert!(visits.iter().all(|v| v.outcome == Outcome::Handshake(Reason::DataNotAcknowledged)));
+}
+
+/// A box on the way acknowledges the data of a SYN and loses it: the server gets no option, so it takes no data.
+fn acknowledges_and_loses() -> Middlebox {
+    let mut strip = strips_the_option();
+    let mut lost = BTreeMap::new();
+    Box::new(move |from, packet| {
+        let ip = Packet::parse(packet).unwrap();
+        let (src, dst, at) = (ip.src, ip.dst, packet.len() - ip.payload.len());
+        let segment = Segment::parse_checked(ip.payload, src, dst).unwrap();
+        let (client, flags, ack) = (src != bad() && dst == bad(), segment.flags, segment.ack);
+        if from == End::Client {
+            if client && flags.contains(Flags::SYN) {
+                let before = lost.entry(segment.src_port).or_insert(0);
+                *before = segment.payload.len().max(*before);
+            }
+            return strip(from, packet);
+        }
+        let lost = lost.get(&segment.dst_port).copied().unwrap_or(0);
+        if src == bad() && flags.contains(Flags::SYN) {
+            let tcp = &mut packet[at..];
+            tcp[8..12].copy_from_slice(&(ack + lost as u32).get().to_be_bytes());
+            tcp[16..18].fill(0);
+            fill_checksum(tcp, src, dst);
+        }
+        true
+    })
+}
+
+/// The server waits for the request and answers no probe. On a path that is new to first flights that is noticed at once. It
+/// is remembered.
+#[test]
+fn a_box_that_acknowledges_data_and_loses_it() {
+    for (world, most) in [(World::asked(), ORDINARY + 1.5), (World::known(), FAST + 15.0 + ORDINARY)] {
+        let mut world = world.through(acknowledges_and_loses());
+        let visits = world.three_visits("data acknowledged by a box and lost, replay-safe", &replay_safe());
+        assert!(visits[0].rtts <= most, "{visits:?}");
+        assert_eq!(visits[0].outcome, Outcome::Handshake(Reason::Unknown));
+        assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
+        assert_eq!(visits[1].outcome, Outcome::Handshake(Reason::FailureMemory));
+    }
 }
 
 /// The path drops everything that carries data on a connection that was opened with data in the SYN.
@@ -378,7 +422,9 @@ fn a_path_that_bans_the_four_tuple() {
 fn a_mended_path_is_used_again() {
     let mut world =
         World::known().through(middlebox(|seen| !(seen.flags.contains(Flags::SYN) && seen.data > 0)));
-    (0..4).for_each(|_| drop(world.visit(bad(), fast())));
+    (0..4).for_each(|_| {
+        assert_eq!(world.visit(bad(), fast()).outcome, Outcome::Handshake(Reason::SynTimedOut))
+    });
     world.pair.middlebox = None;
     assert_eq!(world.visit(bad(), fast()).rtts, ORDINARY);
     world.pair.idle(Duration::from_secs(60));

@@ -397,6 +397,50 @@ fn a_response_that_does_not_arrive_is_asked_for_again() {
     }
 }
 
+/// The beginning of the response was lost, by chance or because its segments are too large for the path, and its end
+/// arrived. The path passes data, so the server's retransmission comes here, and the request does not run twice.
+#[test]
+fn the_end_of_a_response_shows_that_the_connection_works() {
+    for new_path in [false, true] {
+        let (mut p, id, first) = if new_path { taken_first() } else { taken() };
+        let at = |p: &mut Peer| p.local_port = first.port;
+        at(&mut p);
+        p.send(seg().seq(2_801).ack(AFTER).bytes(200).fin());
+        p.expect().is_ack().ack(1);
+        // For longer than any probe or second attempt waits.
+        for _ in 0..30 {
+            p.pass(100);
+            let sent = p.drain();
+            assert!(sent.iter().all(|got| source(got) == first.port), "new path: {new_path}, {sent:?}");
+            at(&mut p);
+            p.send(seg().seq(3_002).ack(AFTER));
+        }
+        p.drain();
+        assert_eq!(p.stack.counters().second_attempts, 0, "new path: {new_path}");
+        p.send(seg().seq(1).ack(AFTER).bytes(1_400));
+        p.send(seg().seq(1_401).ack(AFTER).bytes(1_400));
+        assert_eq!(p.read(id).len(), 3_000);
+        assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0), "new path: {new_path}");
+    }
+}
+
+/// As above, but the end of the response comes when the second attempt's SYN is already under way.
+#[test]
+fn the_end_of_a_response_overtakes_the_second_attempt() {
+    let (mut p, id, first, second) = eager();
+    for end in [seg().seq(2_801).bytes(200), seg().seq(3_001)] {
+        p.local_port = first.port;
+        p.send(end.raw_ack(first.syn.raw_seq + AFTER));
+    }
+    p.drain();
+    let answer = second.answered(&mut p, 1);
+    p.send(answer);
+    let sent = p.drain();
+    assert!(sent.iter().any(|got| source(got) == second.port && got.flags.contains(Flags::RST)), "{sent:?}");
+    assert!(sent.iter().all(|got| got.data.is_empty()), "{sent:?}");
+    assert_eq!((local_port(&p, id), outcome(&p, id)), (first.port, Outcome::Accepted));
+}
+
 /// The server took more than the first flight, and only the first flight is kept. Data that is not kept cannot be
 /// sent again.
 #[test]

@@ -10,6 +10,9 @@ use std::path::Path;
 const LONGEST: usize = 4 << 20;
 /// The longest key file, bytes.
 const LONGEST_KEY: usize = 64 * 1024;
+/// A passphrase would have to be in another file, with the same rights.
+const ENCRYPTED: &str = "has an encrypted private key, and nobody is there to type its passphrase: decrypt it once with \
+                         `openssl pkey -in KEY -out NEW`, and make NEW 0600";
 
 fn problem(file: &Path, problem: impl ToString) -> ConfigError {
     ConfigError::File { file: file.to_owned(), problem: problem.to_string() }
@@ -29,7 +32,15 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
 /// The private key of a file, which other users must not be able to read.
 pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     let text = firstflight_files::read_secret(file, LONGEST_KEY).map_err(|error| problem(file, error))?;
-    PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| problem(file, "has no private key in PEM"))
+    PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
+        // PKCS #8 (RFC 7468 §11), and OpenSSL's older form (RFC 1421).
+        let encrypted =
+            text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED");
+        match encrypted {
+            true => problem(file, ENCRYPTED),
+            false => problem(file, "has no private key in PEM"),
+        }
+    })
 }
 
 /// The certificates of a file, as authorities that are trusted.

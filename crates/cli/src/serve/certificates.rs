@@ -19,7 +19,7 @@ pub struct Certificates {
     ///
     /// Each request is executed once. For ten seconds after the start, and some twenty more for certificates that
     /// began before they were made, none is taken: the server does not know what it took before. A change of the
-    /// file that admits more causes the same pause.
+    /// file that admits more of a verifier causes the same pause for its certificates.
     #[arg(long, value_name = "FILE", conflicts_with = "no_cookie")]
     trust: Option<PathBuf>,
     /// Identity that clients use for this server, a name or NAME:PORT; may be repeated [default: its addresses]

@@ -97,14 +97,15 @@ impl AsapPolicy {
         }
     }
 
-    /// Replaces the trusted verifiers. If the new ones admit more than before, the guard closes for every request that
-    /// is in time now: one of these requests may have been refused because it was not trusted, and executed after the
-    /// ordinary handshake that followed.
+    /// Replaces the trusted verifiers. Those that are new, or may certify more than before, are closed for every request
+    /// that is in time now: one of these requests may have been refused because it was not trusted, and executed after
+    /// the ordinary handshake that followed. The requests of the other verifiers go on.
     pub fn set_trust(&mut self, trust: Arc<TrustStore>, clock: &Clock) {
-        if trust.admits_more_than(&self.trust) {
-            self.close(clock);
-        }
-        self.trust = trust;
+        let time = self.guard.observe(clock);
+        // When an uncertain clock becomes certain, the guard closes by itself.
+        let certain = clock.uncertainty <= Window::REQUESTS.future;
+        let floor = if certain { time.saturating_add(millis(Window::REQUESTS.future)) } else { 0 };
+        self.trust = Arc::new(trust.in_place_of(&self.trust, floor));
     }
 
     /// Whether a listener with this policy can accept requests that one with `other` refuses: it trusts more,
@@ -147,6 +148,9 @@ impl AsapPolicy {
         let refuse = |status| Refused::new(status, tag(&block));
         let identity = self.identity(&block).ok_or(refuse(Status::WrongIdentity))?;
         self.in_time(&block, trusted, first, clock)?;
+        if self.trust.is_closed(block.certificate.verifier, block.request.requested_ms) {
+            return Err(refuse(Status::GuardFloor));
+        }
         if guards_ms > clock.unix_ms {
             // The clock went back. A request that was too old before stays too old.
             let latest = Clock { unix_ms: guards_ms, ..*clock };
@@ -315,6 +319,9 @@ impl AsapPolicy {
         // The guard's floor may have risen in the meantime, and a guard with a store does not check its own
         // floor when it asks the store.
         if self.guard.look_up(candidate.replay, candidate.stamp_ms, clock.unix_ms) == Guarded::Floor {
+            return refuse(Status::GuardFloor);
+        }
+        if self.trust.is_closed(candidate.verifier_id, candidate.stamp_ms) {
             return refuse(Status::GuardFloor);
         }
         match self.guard.test_and_set(candidate.replay, candidate.stamp_ms, clock.unix_ms) {

@@ -142,6 +142,9 @@ impl core::error::Error for TrustError {}
 #[derive(Debug, Clone, Default)]
 pub struct TrustStore {
     entries: BTreeMap<VerifierId, Trusted>,
+    /// Until when, Unix time in milliseconds, requests must have been made to be refused, by verifiers that an earlier
+    /// store did not trust as far as this one.
+    closed: BTreeMap<VerifierId, u64>,
 }
 
 impl TrustStore {
@@ -167,6 +170,25 @@ impl TrustStore {
     #[must_use]
     pub fn get(&self, id: VerifierId) -> Option<&Trusted> {
         self.entries.get(&id)
+    }
+
+    /// This store in the place of `before`. Requests with a certificate of a verifier that `before` trusted less are
+    /// refused if they were made at `floor_ms` or before, in Unix time: one of them may have been refused, and executed
+    /// after the ordinary handshake that followed. Those of the other verifiers go on.
+    #[must_use]
+    pub fn in_place_of(&self, before: &Self, floor_ms: u64) -> Self {
+        let closed = |(id, entry): (&VerifierId, &Trusted)| {
+            let more = before.get(*id).is_none_or(|before| entry.admits_more_than(before));
+            let floor = if more { Some(floor_ms) } else { before.closed.get(id).copied() };
+            floor.map(|floor| (*id, floor))
+        };
+        Self { entries: self.entries.clone(), closed: self.entries.iter().filter_map(closed).collect() }
+    }
+
+    /// Whether a request that was made at `stamp_ms` with a certificate of this verifier may have been refused by an
+    /// earlier store: see [`TrustStore::in_place_of`].
+    pub(super) fn is_closed(&self, id: VerifierId, stamp_ms: u64) -> bool {
+        self.closed.get(&id).is_some_and(|floor| stamp_ms <= *floor)
     }
 
     /// Whether there can be a certificate that this store accepts and `before` does not. The answer may be a false yes,

@@ -171,6 +171,11 @@ impl Client {
             ladder.first = None;
             return;
         }
+        if conn.has_heard_data() {
+            // Something behind a hole came, so the path passes data, and the server will fill the hole. Only its silence
+            // counts from here on.
+            ladder.eager = Eager::No;
+        }
         match ladder.eager {
             Eager::No => {}
             Eager::Probes => {
@@ -197,7 +202,8 @@ impl Client {
         if let Some(at) = ladder.probed_at {
             let silent = conn.last_heard() < at;
             ladder.unanswered = if silent { ladder.unanswered + 1 } else { 0 };
-            if conn.peer_is_ahead() || conn.timeouts().max(ladder.unanswered) >= SWALLOWED {
+            let lost = conn.peer_is_ahead() && !conn.has_heard_data();
+            if lost || conn.timeouts().max(ladder.unanswered) >= SWALLOWED {
                 return self.second_attempt(flows, index, now);
             }
             if !silent {
@@ -265,7 +271,13 @@ impl Client {
         let first_bytes = loser.asked.as_ref().and_then(|asked| asked.ladder.first.as_ref());
         let kept = first_bytes.map_or(0, |bytes| bytes.len() as u64);
         let totals = loser.conn.totals();
-        if totals.bytes_received > 0 || totals.bytes_acked > kept || loser.owner != Owner::Application {
+        let open = loser.conn.state() != StateName::SynSent;
+        // A part of a response, behind a hole that the server will fill.
+        let part = open
+            && loser.conn.has_heard_data()
+            && winner.conn.first_syn_sent().is_some_and(|sent| loser.conn.last_heard() >= sent);
+        if part || totals.bytes_received > 0 || totals.bytes_acked > kept || loser.owner != Owner::Application
+        {
             // The response came after all, or the server took bytes that cannot be sent again.
             self.forget_twin(flows, first);
             self.drop_twin(flows, Some(twin));

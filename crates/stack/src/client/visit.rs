@@ -76,7 +76,7 @@ impl Client {
             return (false, twin);
         }
         let answered = slot.conn.totals().bytes_received > 0;
-        if unlikely(!answered)
+        if unlikely(!slot.conn.has_heard_data())
             && (slot.conn.close_reason() == Some(CloseReason::TimedOut) || slot.conn.is_swallowed())
         {
             // The handshake went through, and then nothing arrived, or only the end of the response: the path passes
@@ -137,7 +137,7 @@ impl Client {
     /// second attempt, which is to be ended.
     fn give_up(&mut self, slot: &mut Slot, now: Instant) -> Option<u32> {
         let asked = slot.asked.as_ref()?;
-        if asked.answered_at == Instant::FAR_FUTURE || slot.conn.totals().bytes_received > 0 {
+        if asked.answered_at == Instant::FAR_FUTURE || slot.conn.has_heard_data() {
             return None;
         }
         let silent = now.saturating_since(asked.answered_at) >= SILENCE;

@@ -201,8 +201,13 @@ impl Connection {
     #[must_use]
     pub fn is_swallowed(&self) -> bool {
         let reset = self.facts.reset_ahead && self.close_reason() == Some(CloseReason::Reset);
-        let silent = self.totals.bytes_received == 0 && !self.facts.other_data;
-        silent && (self.facts.peer_ahead || reset)
+        !self.has_heard_data() && (self.facts.peer_ahead || reset)
+    }
+
+    /// Whether any data of the peer arrived behind its SYN, in order or not. Then the path passes it.
+    #[must_use]
+    pub fn has_heard_data(&self) -> bool {
+        self.totals.bytes_received > 0 || self.facts.other_data
     }
 
     /// Whether a RST ended the connection in SYN-RECEIVED, and acknowledged our SYN: our SYN-ACK has arrived, and if its
