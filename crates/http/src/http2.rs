@@ -57,6 +57,9 @@ pub struct Upload {
     stream: RecvStream,
     /// What the head says of its length.
     left: Option<u64>,
+    /// The last piece, while the stream has not ended. With it a server would take the request for whole, which may still turn
+    /// out to be malformed.
+    held: Option<Bytes>,
     expects: Option<Arc<Expects>>,
     watched: Arc<Watched>,
 }
@@ -75,31 +78,47 @@ impl Upload {
         if let Some(expects) = self.expects.take() {
             expects.wanted.notify_one();
         }
-        match ready!(self.stream.poll_data(cx)) {
-            Some(Ok(data)) => {
-                // It fails only when the stream is over.
-                let _ = self.stream.flow_control().release_capacity(data.len());
-                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
-                Poll::Ready(Some(Ok(Frame::data(data))))
-            }
-            Some(Err(error)) => Poll::Ready(Some(Err(error))),
-            None => match ready!(self.stream.poll_trailers(cx)) {
-                Ok(Some(_)) if self.watched.is_malformed() => {
-                    Poll::Ready(Some(Err(Reason::PROTOCOL_ERROR.into())))
+        loop {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    // It fails only when the stream is over.
+                    let _ = self.stream.flow_control().release_capacity(data.len());
+                    let is_last = self.left == Some(data.len() as u64) && !self.stream.is_end_stream();
+                    match (&self.held, is_last) {
+                        (Some(_), _) => {}
+                        (None, true) => self.held = Some(data),
+                        (None, false) => return self.take(data),
+                    }
                 }
-                Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
-                Err(error) => Poll::Ready(Some(Err(error))),
-            },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None if self.watched.is_malformed() => {
+                    return Poll::Ready(Some(Err(Reason::PROTOCOL_ERROR.into())));
+                }
+                None => match self.held.take() {
+                    Some(data) => return self.take(data),
+                    None => {
+                        let trailers = ready!(self.stream.poll_trailers(cx));
+                        return Poll::Ready(
+                            trailers.map(|trailers| trailers.map(Frame::trailers)).transpose(),
+                        );
+                    }
+                },
+            }
         }
     }
 
+    fn take(&mut self, data: Bytes) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.stream.is_end_stream()
+        self.held.is_none() && self.stream.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self.left {
-            _ if self.stream.is_end_stream() => SizeHint::with_exact(0),
+            _ if self.is_end_stream() => SizeHint::with_exact(0),
             Some(left) => SizeHint::with_exact(left),
             None => SizeHint::default(),
         }
@@ -224,7 +243,13 @@ where
         let expects = expects.filter(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let expects: Option<Arc<Expects>> = expects.map(|_| Arc::default());
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let upload = Upload { stream, left: length, expects: expects.clone(), watched: Arc::clone(&watched) };
+        let upload = Upload {
+            stream,
+            left: length,
+            held: None,
+            expects: expects.clone(),
+            watched: Arc::clone(&watched),
+        };
         let answer = (self.service)(Request::from_parts(parts, RequestBody::Http2(upload)));
         let stream = send::Stream { respond, watched, expects, is_head, patience: self.patience };
         let ends = Arc::clone(&self.ends);

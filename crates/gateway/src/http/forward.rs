@@ -399,19 +399,20 @@ fn finish(
     }
     let (lease, after) = after(&ask, context, opened, keeps, login);
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some((_, on_client)) = ask.tunnel else {
+        let switched = ask.tunnel.and_then(|(asked, on_client)| {
+            let protocol = fields::switched(&asked, response.headers())?;
+            Some((protocol, on_client))
+        });
+        let Some((protocol, on_client)) = switched else {
             metrics::backend_failed(lease.backend(), "unasked-upgrade");
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
         };
         context.watch.switches();
-        let protocol = fields::upgrade(response.headers());
         let on_backend = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();
         fields::strip_hop_by_hop(&mut parts.headers);
         parts.headers.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
-        if let Some(protocol) = protocol {
-            parts.headers.insert(hyper::header::UPGRADE, protocol);
-        }
+        parts.headers.insert(hyper::header::UPGRADE, protocol);
         // The log has two lines: this one for the request, and the tunnel's.
         let mut line = Entry::new(&ask.site, Event::Connection, context.about);
         line.host.clone_from(&entry.host);

@@ -215,7 +215,7 @@ async fn blocks_of_h2_are_read_whole() {
             request = request.header(format!("x-{}", (n + field) % 11), value);
         }
         if n % 3 == 0 {
-            request = request.header("x-odd", [&[b' '], &[0xe9, n as u8 | 0x80][..]].concat());
+            request = request.header("x-odd", [b" ", &[0xe9, n as u8 | 0x80][..]].concat());
             wanted.push(2 * n + 1);
         }
         let (response, _) = sender.send_request(request.body(()).unwrap(), true).unwrap();
@@ -235,4 +235,27 @@ async fn bytes_pass_unchanged() {
     let mut text = String::new();
     tokio::io::AsyncReadExt::read_to_string(&mut strict, &mut text).await.unwrap();
     assert_eq!(text, "no HTTP/2 at all, but long enough");
+}
+
+proptest::proptest! {
+    /// It does not matter how the bytes come, and none of them stops the reader.
+    #[test]
+    fn any_bytes_are_read_the_same_in_pieces(
+        frames in proptest::collection::vec(
+            (0_u8..11, proptest::prelude::any::<u8>(), 0_u32..6, proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40)),
+            0..8,
+        ),
+        size in 1_usize..20,
+    ) {
+        let bytes: Vec<u8> = frames.iter().flat_map(|(kind, flags, stream, body)| frame(*kind, *flags, *stream, body)).collect();
+        let read = |size: usize| {
+            let (mut frames, messages) = server();
+            bytes.chunks(size).for_each(|piece| frames.feed(piece));
+            let known = messages.lock();
+            let mut malformed: Vec<_> = known.malformed.iter().copied().collect();
+            malformed.sort_unstable();
+            (known.lost, malformed)
+        };
+        proptest::prop_assert_eq!(read(size), read(bytes.len().max(1)));
+    }
 }
