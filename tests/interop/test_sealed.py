@@ -212,7 +212,7 @@ def test_a_key_from_a_signed_zone(site, forged):
             file.write(changed)
     site.testbed.start(Authority(site, zone))
     site.testbed.start(Unbound(site, anchor))
-    fetches = site.get("--seal", "dns", "--repeat", 2)
+    fetches = site.get("--seal", "dns", "--trust-ad", "--repeat", 2)
     for record in fetches:
         site.whole(record)
     assert seals(fetches) == ([("no-key", "lookup-failed")] * 2 if forged else [AFTER, ONE])
@@ -222,7 +222,7 @@ def test_a_key_from_a_signed_zone(site, forged):
 def test_no_key(site):
     server = site.serve()
     site.names()
-    fetches = site.get("--seal", "dns", "--repeat", 2)
+    fetches = site.get("--seal", "dns", "--trust-ad", "--repeat", 2)
     assert seals(fetches) == [("no-key", "no-record")] * 2
     for record in fetches:
         site.whole(record)

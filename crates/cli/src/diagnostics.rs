@@ -67,7 +67,8 @@ fn levels(verbose: u8) -> Targets {
             output::complain(&format_args!("{VARIABLE} is ignored: {error}"));
             all(LevelFilter::WARN)
         }),
-        (0, _) => all(LevelFilter::WARN),
+        // Operators want to see that new keys are in use.
+        (0, _) => all(LevelFilter::WARN).with_target("firstflight::keys", LevelFilter::INFO),
         (1, _) => all(LevelFilter::DEBUG),
         _ => all(LevelFilter::TRACE),
     }

@@ -49,7 +49,7 @@ fn a_certificate_from_a_verifier_that_runs() {
     fails(
         &get(&verifier_at, &other),
         1,
-        "the request is not signed by the client's key for this verifier's key",
+        "the request is for another key than this verifier's: compare the verifier key that the client was given",
     );
     assert_eq!(
         verifier.stop().last().unwrap(),

@@ -8,6 +8,7 @@
 //! - Every file that this crate writes has the mode 0600. A file is removed or renamed for good when the call returns:
 //!   its directory is flushed too ([`remove`], [`set_aside`]).
 //! - A file that is locked, or the file of its lock, is never a link: nothing is created elsewhere.
+//! - A secret that must not come back is overwritten before its blocks are free ([`replace_secret`]).
 //! - A file that one process may use is locked: by a second file beside it ([`StateFile`]), or itself if it is written
 //!   in place ([`FixedFile`]).
 //! - A file in JSON has a version, and a file of another version is not read as one of this version ([`Format`]).
@@ -37,7 +38,7 @@ pub use key_file::KeyFileError;
 pub use problem::LastProblem;
 pub use read::{BYTE_ORDER_MARK, OpenMode, OtherOwner, ReadError, read, read_secret, set_service_user};
 pub use state::{LockError, StateFile};
-pub use write::{check_writable, create, remove, replace, set_aside};
+pub use write::{check_writable, create, remove, replace, replace_secret, set_aside};
 
 #[cfg(test)]
 mod tests;

@@ -93,6 +93,27 @@ fn a_lock_follows_no_link_and_waits_for_no_pipe() {
     assert_eq!(fs::read(&target).unwrap(), b"theirs");
 }
 
+/// A second name of the file shows what stays in its blocks.
+#[test]
+fn a_secret_that_is_replaced_is_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, blocks, link) =
+        (directory.path().join("key"), directory.path().join("blocks"), directory.path().join("link"));
+    create(&path, b"former").unwrap();
+    fs::hard_link(&path, &blocks).unwrap();
+    replace_secret(&path, b"the next one").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"the next one");
+    assert_eq!(fs::read(&blocks).unwrap(), [0; 6]);
+    // Behind a link there may be somebody else's file.
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    replace_secret(&link, b"another").unwrap();
+    assert_eq!(
+        (fs::read(&link).unwrap(), fs::read(&path).unwrap()),
+        (b"another".to_vec(), b"the next one".to_vec())
+    );
+    replace_secret(&directory.path().join("new"), b"first").unwrap();
+}
+
 #[test]
 fn a_file_that_is_there_is_not_created() {
     let directory = tempfile::tempdir().unwrap();

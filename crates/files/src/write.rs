@@ -1,7 +1,7 @@
 //! Writing, removing and renaming.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
@@ -20,6 +20,31 @@ pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
 /// When it cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     place(path, |file| file.write_all(content), |file| file.persist(path))
+}
+
+/// Like [`replace`], and overwrites the content of the existing file on the disk before its blocks are free, as far as that
+/// can be: a symbolic link, or a file that cannot be opened for writing, is replaced only. Journals, snapshots, file systems
+/// that copy on write, and flash may keep the former content anyway.
+///
+/// # Errors
+/// As [`replace`]. The existing file is then unchanged.
+pub fn replace_secret(path: &Path, content: &[u8]) -> io::Result<()> {
+    let former = path.symlink_metadata().ok().filter(fs::Metadata::is_file).and_then(|about| {
+        let file = File::options().write(true).open(path).ok()?;
+        Some((file, about.len()))
+    });
+    replace(path, content)?;
+    if let Some((file, length)) = former {
+        // The new content is in place, so nothing that goes wrong here is told as if it were not.
+        let _ = wipe(file, length);
+    }
+    Ok(())
+}
+
+/// Overwrites the first `length` bytes of a file, and flushes them to the disk.
+fn wipe(mut file: File, length: u64) -> io::Result<()> {
+    io::copy(&mut io::repeat(0).take(length), &mut file)?;
+    file.sync_data()
 }
 
 /// Checks whether [`replace`] can create a file in the directory of `path`: it creates one and removes it.

@@ -13,7 +13,7 @@ mod file;
 pub use file::{Form, KeyError, KeyFile, KeyFileError};
 pub use firstflight_files::ReadError;
 
-use crate::credential::{ClockError, Current, KeyRing, KeySource};
+use crate::credential::{ClockError, Current, Fingerprint, KeyRing, KeySource};
 use crate::shared::{Shared, wall_clock};
 use firstflight_files::LastProblem;
 use firstflight_stack::ListenerId;
@@ -126,12 +126,25 @@ pub async fn follow_file(listeners: Vec<KeyHandle>, mut file: KeyFile) {
 struct Follower {
     listeners: Vec<KeyHandle>,
     holds: Option<Range<u64>>,
+    /// The primary key that was installed last.
+    primary: Option<Fingerprint>,
     warning: Warning,
 }
 
 impl Follower {
     fn new(listeners: Vec<KeyHandle>) -> Self {
-        Self { listeners, holds: None, warning: Warning::new(KEYS_STAY) }
+        Self { listeners, holds: None, primary: None, warning: Warning::new(KEYS_STAY) }
+    }
+
+    /// Says which keys were installed.
+    fn tell(&mut self, primary: Fingerprint) {
+        let before = self.primary.replace(primary);
+        #[cfg(feature = "metrics")]
+        crate::metrics::cookie_key(before, primary);
+        match before {
+            Some(before) if before != primary => tracing::info!(%primary, "the cookie keys have changed"),
+            _ => tracing::debug!(%primary, "cookie keys"),
+        }
     }
 
     /// Forces the next `look` to install the source's keys.
@@ -153,7 +166,7 @@ impl Follower {
                 for listener in &self.listeners {
                     listener.set(Arc::clone(&current.ring));
                 }
-                tracing::info!(primary = %current.primary, "cookie keys");
+                self.tell(current.primary);
             }
             Err(error) => self.warning.say(&error),
         }

@@ -84,6 +84,8 @@ enum State {
     Preface(Preface),
     Connecting(Task),
     Open(Box<Stream>),
+    /// It was shut down before its first write, so it never connects.
+    Closed,
     /// The error, until it is returned.
     Failed(Option<io::Error>),
 }
@@ -100,6 +102,9 @@ impl From<io::Result<Stream>> for State {
 /// A stream that connects with its first write, so that this write is the first flight. Libraries such as hyper need it,
 /// because they do not know about first flights. A read before the first write waits for that write. If the server
 /// speaks first, use [`Client::connect`](crate::Client::connect).
+///
+/// A shutdown before the first write ends the stream, and nothing connects: reads return the end, and writes fail with
+/// [`io::ErrorKind::BrokenPipe`]. Pools shut connections down that they never used.
 ///
 /// In HTTP/2 the first write is the preface, which is no request. It waits two milliseconds at most for the request
 /// behind it.
@@ -157,13 +162,14 @@ impl LazyStream {
     }
 
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut Stream>> {
-        if !matches!(self.state, State::Open(_) | State::Failed(_)) {
+        if !matches!(self.state, State::Open(_) | State::Closed | State::Failed(_)) {
             // Before the poll: what it finds out wakes everybody.
             self.waiting.add(cx.waker());
         }
         ready!(self.poll_connect());
         Poll::Ready(match &mut self.state {
             State::Open(stream) => Ok(stream),
+            State::Closed => Err(io::ErrorKind::BrokenPipe.into()),
             State::Failed(error) => Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into())),
             State::Idle(_) | State::Preface(_) | State::Connecting(_) => return Poll::Pending,
         })
@@ -199,7 +205,11 @@ impl LazyStream {
 
 impl AsyncRead for LazyStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let stream = ready!(self.get_mut().poll_open(cx))?;
+        let this = self.get_mut();
+        if matches!(this.state, State::Closed) {
+            return Poll::Ready(Ok(()));
+        }
+        let stream = ready!(this.poll_open(cx))?;
         Pin::new(stream).poll_read(cx, buf)
     }
 }
@@ -238,7 +248,7 @@ impl AsyncWrite for LazyStream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.state {
             // There is nothing to flush, and a flush must not wait for a write.
-            State::Idle(..) | State::Preface(..) => Poll::Ready(Ok(())),
+            State::Idle(..) | State::Preface(..) | State::Closed => Poll::Ready(Ok(())),
             _ => {
                 let stream = ready!(self.get_mut().poll_open(cx))?;
                 Pin::new(stream).poll_flush(cx)
@@ -247,10 +257,15 @@ impl AsyncWrite for LazyStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if matches!(self.state, State::Idle(..)) {
+        let this = self.get_mut();
+        if matches!(this.state, State::Idle(..)) {
+            this.state = State::Closed;
+            this.waiting.wake_all();
+        }
+        if matches!(this.state, State::Closed) {
             return Poll::Ready(Ok(()));
         }
-        let stream = ready!(self.get_mut().poll_open(cx))?;
+        let stream = ready!(this.poll_open(cx))?;
         Pin::new(stream).poll_shutdown(cx)
     }
 }

@@ -30,6 +30,7 @@
 //! | `firstflight_pending_first_flights` | | gauge: accepted first flights that wait for their client's ACK |
 //! | `firstflight_pending_first_flights_limit` | | gauge: how many first flights may wait for their client's ACK |
 //! | `firstflight_fast_open_server` | | gauge: 1 if the kernel grants cookies to the clients of a [`Server`](crate::Server), 0 if its namespace does not allow it |
+//! | `firstflight_cookie_key` | `fingerprint` | gauge: 1 for the primary key that cookies are granted by now, 0 for those before |
 //! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset, kept for a while |
 //!
 //! Connections that a [`Server`](crate::Server) accepts on the kernel's TCP count among the first flights of side `server`.
@@ -41,9 +42,10 @@
 //! first occurred; `accepted` always has one.
 
 use crate::{Counters, Endpoint, Gauges, Outcomes};
-use firstflight_credential::Outcome;
+use firstflight_credential::{Fingerprint, Outcome};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
+const COOKIE_KEY: &str = "firstflight_cookie_key";
 const FIRST_FLIGHTS: &str = "firstflight_first_flights_total";
 #[cfg(feature = "kernel")]
 const FAST_OPEN_SERVER: &str = "firstflight_fast_open_server";
@@ -115,6 +117,14 @@ pub(crate) fn accepted_by_kernel(outcome: Outcome) {
 #[cfg(feature = "kernel")]
 pub(crate) fn kernel_grants(grants: bool) {
     gauge!(FAST_OPEN_SERVER).set(f64::from(u8::from(grants)));
+}
+
+/// Listeners grant cookies by the primary key with this fingerprint now, and by the one `before` no longer.
+pub(crate) fn cookie_key(before: Option<Fingerprint>, now: Fingerprint) {
+    if let Some(before) = before.filter(|before| *before != now) {
+        gauge!(COOKIE_KEY, "fingerprint" => before.to_string()).set(0.0);
+    }
+    gauge!(COOKIE_KEY, "fingerprint" => now.to_string()).set(1.0);
 }
 
 fn count_outcome(side: &'static str, outcome: Outcome, count: u64) {
@@ -247,6 +257,8 @@ pub fn describe() {
     for count in counts(&Counters::default()) {
         describe_counter!(count.name, Unit::Count, count.says);
     }
+    let says = "1 for the key that cookies are granted by now, 0 for those before";
+    describe_gauge!(COOKIE_KEY, Unit::Count, says);
     #[cfg(feature = "kernel")]
     describe_gauge!(
         FAST_OPEN_SERVER,

@@ -10,7 +10,7 @@ pub use builder::ServerBuilder;
 use crate::endpoint::Endpoint;
 use crate::keys::KeyHandle;
 use crate::listener::Listener;
-use crate::stream::Stream;
+use crate::stream::{Stages, Stream};
 use crate::trust::TrustHandle;
 use firstflight_credential::KeyRing;
 use futures_util::future::select_all;
@@ -35,14 +35,21 @@ struct Served {
 ///
 /// ```no_run
 /// # async fn serve() -> std::io::Result<()> {
-/// use tokio::io::AsyncWriteExt;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// let server = firstflight::Server::bind("0.0.0.0:8080").await?;
 /// loop {
 ///     let mut stream = server.accept().await?;
-///     tokio::spawn(async move { stream.write_all(b"hello").await });
+///     tokio::spawn(async move {
+///         let mut request = [0; 1024];
+///         let length = stream.read(&mut request).await?;
+///         stream.write_all(&request[..length]).await
+///     });
 /// }
 /// # }
 /// ```
+///
+/// **The end.** A stream that is dropped closes in stages: its client gets the whole answer, although it may still send
+/// ([`ServerBuilder::in_stages`]).
 ///
 /// **What may run twice.** A request that arrived in a SYN may be a copy that the network made: see
 /// [`Stream::is_early`]. In UDP with certificates each request is executed once ([`ServerBuilder::trust`]).
@@ -57,10 +64,12 @@ pub struct Server {
     grants_cookies: bool,
     /// The listener that is asked first.
     turn: AtomicUsize,
+    /// How streams end that are dropped.
+    stages: Option<Stages>,
 }
 
 impl Server {
-    fn new(kernels: Vec<firstflight_kernel::Listener>, served: Option<Served>) -> Self {
+    fn new(kernels: Vec<firstflight_kernel::Listener>, served: Option<Served>, stages: bool) -> Self {
         let grants_cookies = kernels.iter().all(firstflight_kernel::Listener::grants_cookies);
         #[cfg(feature = "metrics")]
         crate::metrics::kernel_grants(grants_cookies);
@@ -70,7 +79,14 @@ impl Server {
             (endpoint, udp_port) = (Some(served.endpoint), Some(served.port));
             listeners.extend(served.listeners);
         }
-        Self { listeners, endpoint, udp_port, grants_cookies, turn: AtomicUsize::new(0) }
+        Self {
+            listeners,
+            endpoint,
+            udp_port,
+            grants_cookies,
+            turn: AtomicUsize::new(0),
+            stages: stages.then(Stages::new),
+        }
     }
 
     /// Starts to listen with settings that fit most programs: Fast Open with a key of its own, in UDP on the same port.
@@ -106,7 +122,16 @@ impl Server {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let (stream, ..) = select_all(accepting).await;
-        stream.inspect(note)
+        stream.map(|stream| self.take(stream))
+    }
+
+    /// Counts an accepted connection, and says how it ends.
+    fn take(&self, stream: Stream) -> Stream {
+        note(&stream);
+        match &self.stages {
+            Some(stages) => stream.staged(stages),
+            None => stream,
+        }
     }
 
     /// Poll version of [`Server::accept`]. Poll it from one task at a time.
@@ -123,7 +148,7 @@ impl Server {
             if let Some(listener) = self.listeners.get(first.wrapping_add(n) % count)
                 && let Poll::Ready(stream) = listener.poll_accept(cx)
             {
-                return Poll::Ready(stream.inspect(note));
+                return Poll::Ready(stream.map(|stream| self.take(stream)));
             }
         }
         Poll::Pending
@@ -182,13 +207,14 @@ impl Server {
     /// The system's, beside what was accepted before.
     pub fn drain(&mut self) -> (Vec<Stream>, io::Result<()>) {
         let mut waiting = Vec::new();
-        for listener in &self.listeners {
-            if let Err(error) = listener.drain(&mut waiting) {
-                return (waiting, Err(error));
-            }
+        let drained = self.listeners.iter().try_for_each(|listener| listener.drain(&mut waiting));
+        if drained.is_ok() {
+            self.listeners.clear();
         }
-        self.listeners.clear();
-        (waiting, Ok(()))
+        if let Some(stages) = &self.stages {
+            waiting = waiting.into_iter().map(|stream| stream.staged(stages)).collect();
+        }
+        (waiting, drained)
     }
 
     /// Closes the listeners, and waits until the connections in UDP have closed in order, for at most `timeout`.

@@ -1,10 +1,14 @@
 //! TCP streams, of an engine or of the kernel.
 
 mod engine;
+#[cfg(feature = "kernel")]
+mod staged;
 
 #[cfg(feature = "dns")]
 pub(crate) use engine::at_present;
 pub(crate) use engine::{EngineStream, connect, first_data};
+#[cfg(feature = "kernel")]
+pub(crate) use staged::Stages;
 
 use crate::lingering::Lingering;
 use firstflight_credential::Outcome;
@@ -17,7 +21,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A TCP stream. `AsyncWrite::poll_shutdown` closes the sending direction and leaves the other direction open (half
-/// close). Dropping the stream closes the connection in order in the background.
+/// close). Dropping the stream closes the connection in order in the background; that of a [`Server`](crate::Server) in
+/// stages, so that its client gets the answer ([`ServerBuilder::in_stages`](crate::ServerBuilder::in_stages)).
 #[derive(Debug)]
 pub struct Stream {
     kind: Kind,
@@ -26,6 +31,9 @@ pub struct Stream {
     elsewhere: Option<Outcome>,
     #[cfg(feature = "kernel")]
     times: Option<crate::client::ConnectTimes>,
+    /// A server's stream, whose peer has not closed yet: how it ends when it is dropped.
+    #[cfg(feature = "kernel")]
+    stages: Option<Stages>,
 }
 
 /// How a connection's segments travel.
@@ -101,7 +109,16 @@ impl Stream {
             elsewhere: None,
             #[cfg(feature = "kernel")]
             times: None,
+            #[cfg(feature = "kernel")]
+            stages: None,
         }
+    }
+
+    /// The same stream, which closes in stages when it is dropped.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn staged(mut self, stages: &Stages) -> Self {
+        self.stages = Some(stages.clone());
+        self
     }
 
     /// The same stream, which took this long to connect.
@@ -136,8 +153,22 @@ impl Stream {
     /// # }
     /// ```
     #[must_use]
-    pub const fn lingering(self) -> Lingering<Self> {
-        Lingering::new(self)
+    pub fn lingering(self) -> Lingering<Self> {
+        let mut stream = self;
+        stream.is_closed_by_others();
+        Lingering::new(stream)
+    }
+
+    /// From now on, dropping the stream closes it at once.
+    #[cfg_attr(
+        not(feature = "kernel"),
+        allow(clippy::unused_self, clippy::missing_const_for_fn, reason = "no stages")
+    )]
+    fn is_closed_by_others(&mut self) {
+        #[cfg(feature = "kernel")]
+        {
+            self.stages = None;
+        }
     }
 
     /// How its segments travel.
@@ -171,7 +202,7 @@ impl Stream {
         race: Option<Race>,
         elsewhere: Option<Outcome>,
     ) -> Self {
-        Self { kind: Kind::Kernel(stream), race, elsewhere, times: None }
+        Self { kind: Kind::Kernel(stream), race, elsewhere, times: None, stages: None }
     }
 
     /// Kernel's sockets: whether the connection won a race against an attempt with Fast Open. `None` if there was no such
@@ -339,10 +370,28 @@ impl Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().kind {
+        let this = self.get_mut();
+        #[cfg(feature = "kernel")]
+        let (before, room) = (buf.filled().len(), buf.remaining() > 0);
+        let read = match &mut this.kind {
             Kind::Engine(engine) => Pin::new(engine).poll_read(cx, buf),
             #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => Pin::new(kernel).poll_read(cx, buf),
+        };
+        #[cfg(feature = "kernel")]
+        if read.is_ready() && room && buf.filled().len() == before {
+            // The peer has closed, or the connection is over: nothing can come.
+            this.stages = None;
+        }
+        read
+    }
+}
+
+#[cfg(feature = "kernel")]
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(stages) = self.stages.take() {
+            stages.close(&mut self.kind);
         }
     }
 }

@@ -153,6 +153,39 @@ fn a_refused_syn_with_data_goes_again_plain() {
     });
 }
 
+/// A server that took the data, answered and reset has not refused the SYN: the request runs once, its answer is read,
+/// and the next visit uses Fast Open as before.
+#[test]
+fn a_reset_behind_an_accepted_first_flight_is_not_a_refused_syn() {
+    in_namespace("3", || async {
+        let listener = listen();
+        let (kernel, at) = (Kernel::default(), listener.local_addr());
+        for turn in 0..4 {
+            let mut connecting = std::pin::pin!(kernel.connect(at, safely()));
+            assert!(futures_util::poll!(connecting.as_mut()).is_pending());
+            if turn > 0 {
+                // All of this is at the client before it looks.
+                let mut server = listener.accept().await.unwrap();
+                server.write_all(b"answer").await.unwrap();
+                drop(server);
+            }
+            let mut stream = connecting.await.unwrap();
+            if turn == 0 {
+                let mut server = listener.accept().await.unwrap();
+                server.read_exact(&mut [0; REQUEST.len()]).await.unwrap();
+                continue;
+            }
+            assert_eq!((stream.outcome(), stream.race()), (Outcome::Accepted, None), "turn {turn}");
+            let mut answer = [0; 6];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"answer");
+            assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+            let again = std::pin::pin!(listener.accept());
+            assert!(futures_util::poll!(again).is_pending(), "the request went again");
+        }
+    });
+}
+
 #[test]
 fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
     in_namespace("3", || async {

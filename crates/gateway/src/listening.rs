@@ -91,8 +91,11 @@ impl Bound {
         let name = config.name.get_ref();
         let (key_file, trust_file) = read_files(config).await?;
         let pending = if config.fast_open { config.pending } else { 0 };
-        let mut builder =
-            Server::builder().keep_alive(KEEP_ALIVE).pending(pending).share_port(config.reuse_port);
+        let mut builder = Server::builder()
+            .keep_alive(KEEP_ALIVE)
+            .pending(pending)
+            .share_port(config.reuse_port)
+            .in_stages(false);
         for address in config.address.get_ref() {
             builder = builder.address(*address);
         }

@@ -118,15 +118,23 @@ impl Attempt {
     /// Waits until the handshake is complete. Returns the stream, and how many bytes of the data are sent: the caller
     /// sends the rest. Dropping the future, or the attempt, closes the socket.
     ///
+    /// A server that took the data, answered and reset may have done so before this looks. That is a stream: its reads
+    /// return the answer, and then the reset.
+    ///
     /// # Errors
     /// When the peer refuses, the network reports an error, or the kernel gives up.
     pub async fn established(self) -> io::Result<(Stream, usize)> {
         let taken = self.taken();
         let stream = self.stream;
         stream.writable().await?;
-        if let Some(error) = stream.take_error()? {
-            return Err(error);
+        let error = stream.take_error()?;
+        let connected = Stream::connected(stream, self.facts, self.remote);
+        match error {
+            None => Ok((connected, taken)),
+            Some(error) if taken > 0 && connected.outcome().is_accepted() => {
+                Ok((connected.ended_by(error), taken))
+            }
+            Some(error) => Err(error),
         }
-        Ok((Stream::connected(stream, self.facts, self.remote), taken))
     }
 }

@@ -26,6 +26,8 @@ pub struct Stream {
     early: u32,
     /// The handshake was complete at an earlier call.
     confirmed: AtomicBool,
+    /// What ended the connection before the first read. The system reports it once, and the connect took that report.
+    ended: Option<io::Error>,
 }
 
 impl Stream {
@@ -37,12 +39,18 @@ impl Stream {
             (Err(_), Facts::Plain(reason) | Facts::KeptBack(reason)) => Outcome::Handshake(reason),
             (Err(_), Facts::Given { .. }) => Outcome::Handshake(Reason::Unknown),
         };
-        Self { tcp, remote, outcome, early: 0, confirmed: AtomicBool::new(true) }
+        Self { tcp, remote, outcome, early: 0, confirmed: AtomicBool::new(true), ended: None }
+    }
+
+    /// The same stream, whose connection is over. What arrived before can be read.
+    pub(crate) fn ended_by(mut self, error: io::Error) -> Self {
+        self.ended = Some(error);
+        self
     }
 
     /// The server's end.
     pub(crate) const fn accepted(tcp: TcpStream, remote: SocketAddr, outcome: Outcome, early: u32) -> Self {
-        Self { tcp, remote, outcome, early, confirmed: AtomicBool::new(early == 0) }
+        Self { tcp, remote, outcome, early, confirmed: AtomicBool::new(early == 0), ended: None }
     }
 
     /// The outcome of the first flight, with the reason.
@@ -160,6 +168,25 @@ impl Stream {
         self.tcp.nodelay()
     }
 
+    /// The same connection in another descriptor. It stays open until both are dropped.
+    ///
+    /// # Errors
+    /// The system's, for example when the process has too many files open.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let socket = socket2::SockRef::from(&self.tcp).try_clone()?;
+        Ok(Self {
+            tcp: TcpStream::from_std(socket.into())?,
+            remote: self.remote,
+            outcome: self.outcome,
+            early: self.early,
+            confirmed: AtomicBool::new(self.confirmed.load(Ordering::Relaxed)),
+            ended: None,
+        })
+    }
+
     /// Tokio's stream, which knows nothing of the first flight.
     #[must_use]
     pub fn into_inner(self) -> TcpStream {
@@ -177,7 +204,15 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_read(cx, buf)
+        let (before, room) = (buf.filled().len(), buf.remaining() > 0);
+        ready!(Pin::new(&mut self.tcp).poll_read(cx, buf))?;
+        if room
+            && buf.filled().len() == before
+            && let Some(error) = self.ended.take()
+        {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

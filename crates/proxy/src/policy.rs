@@ -39,10 +39,12 @@ impl Forbidden {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Loopback => "an address of the proxy's own machine",
+            Self::Loopback => "an address of the proxy's own machine: --allow-net allows it",
             Self::LinkLocal => "a link-local address",
             Self::Metadata => "a cloud's metadata service",
-            Self::Private => "an address of a private network, which the proxy's settings do not allow",
+            Self::Private => {
+                "an address of a private network: --allow-private allows them, and --allow-net one of them"
+            }
             Self::NoHost => "not the address of a host",
             Self::Itself => "the proxy's own address",
         }
@@ -263,6 +265,7 @@ mod tests {
 
     #[test]
     fn private_networks_are_an_option_and_nothing_else_is() {
+        assert!(Forbidden::Private.as_str().contains("--allow-private"), "it names what helps");
         let policy = Policy { private: true, ..Policy::default() };
         for ip in ["10.0.0.1", "192.168.1.1", "fd12::1", "::ffff:10.0.0.1"] {
             assert_eq!(check(&policy, ip), Ok(()), "{ip}");

@@ -20,7 +20,7 @@ use crate::farm::{ChainFault, Farm, FarmError};
 use crate::keys::{KeySet, SealKey};
 use crate::name::HostName;
 use core::num::NonZeroU8;
-use firstflight_files::{create, from_hex, read_secret, replace, to_hex};
+use firstflight_files::{create, from_hex, read_secret, replace_secret, to_hex};
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -174,12 +174,13 @@ impl KeyFile {
         create(path, self.text().as_bytes())
     }
 
-    /// Writes the file in place of the one that is there, for a farm's secret that went forward ([`Farm::advance`]).
+    /// Writes the file in place of the one that is there, for a farm's secret that went forward ([`Farm::advance`]). The former
+    /// secret is overwritten on the disk, as far as that can be ([`firstflight_files::replace_secret`]).
     ///
     /// # Errors
     /// When it cannot be written. The file is then unchanged.
     pub fn replace(&self, path: &Path) -> io::Result<()> {
-        replace(path, self.text().as_bytes())
+        replace_secret(path, self.text().as_bytes())
     }
 
     fn text(&self) -> Zeroizing<String> {

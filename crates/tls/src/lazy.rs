@@ -25,11 +25,14 @@ enum State {
     Idle(Option<Connect>),
     Connecting(Connecting),
     Open(Box<TlsStream<Stream>>),
+    /// It was shut down before its first write, so it never connects.
+    Closed,
     Failed(Option<io::Error>, Option<SealReport>),
 }
 
 /// A TLS stream that connects with its first write, for libraries that do not know about first flights.
-/// [`Connector::connect_lazy`] makes it. A read before the first write waits for that write.
+/// [`Connector::connect_lazy`] makes it. A read before the first write waits for that write. A shutdown before it ends the
+/// stream, and nothing connects: reads return the end, and writes fail with [`io::ErrorKind::BrokenPipe`].
 pub struct LazyTlsStream {
     state: State,
     waiting: Arc<Waiting>,
@@ -100,7 +103,7 @@ impl LazyTlsStream {
         match &self.state {
             State::Open(stream) => stream.seal_report(),
             State::Failed(_, report) => *report,
-            State::Idle(_) | State::Connecting(_) => None,
+            State::Idle(_) | State::Connecting(_) | State::Closed => None,
         }
     }
 
@@ -135,6 +138,7 @@ impl LazyTlsStream {
         self.go_on();
         match &mut self.state {
             State::Open(stream) => Poll::Ready(Ok(stream)),
+            State::Closed => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             State::Failed(error, _) => {
                 Poll::Ready(Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into())))
             }
@@ -157,7 +161,11 @@ impl LazyTlsStream {
 
 impl AsyncRead for LazyTlsStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(ready!(self.get_mut().poll_open(cx))?).poll_read(cx, buf)
+        let this = self.get_mut();
+        match this.state {
+            State::Closed => Poll::Ready(Ok(())),
+            _ => Pin::new(ready!(this.poll_open(cx))?).poll_read(cx, buf),
+        }
     }
 }
 
@@ -176,15 +184,21 @@ impl AsyncWrite for LazyTlsStream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.state {
             // There is nothing to flush, and a flush must not wait for a write.
-            State::Idle(_) => Poll::Ready(Ok(())),
+            State::Idle(_) | State::Closed => Poll::Ready(Ok(())),
             _ => Pin::new(ready!(self.get_mut().poll_open(cx))?).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.state {
-            State::Idle(_) => Poll::Ready(Ok(())),
-            _ => Pin::new(ready!(self.get_mut().poll_open(cx))?).poll_shutdown(cx),
+        let this = self.get_mut();
+        match this.state {
+            State::Idle(_) => {
+                this.state = State::Closed;
+                Wake::wake(Arc::clone(&this.waiting));
+                Poll::Ready(Ok(()))
+            }
+            State::Closed => Poll::Ready(Ok(())),
+            _ => Pin::new(ready!(this.poll_open(cx))?).poll_shutdown(cx),
         }
     }
 }

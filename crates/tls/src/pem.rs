@@ -31,16 +31,36 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
 
 /// The private key of a file, which other users must not be able to read.
 pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
-    let text = firstflight_files::read_secret(file, LONGEST_KEY).map_err(|error| problem(file, error))?;
+    let text = match firstflight_files::read_secret(file, LONGEST_KEY) {
+        Ok(text) => text,
+        Err(error) => {
+            // Certificates are open to everybody. To close this one would not help.
+            return Err(match firstflight_files::read(file, LONGEST) {
+                Ok(text) if is_certificate(&text) => problem(file, CERTIFICATE),
+                _ => problem(file, error),
+            });
+        }
+    };
     PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
         // PKCS #8 (RFC 7468 §11), and OpenSSL's older form (RFC 1421).
         let encrypted =
             text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED");
-        match encrypted {
-            true => problem(file, ENCRYPTED),
-            false => problem(file, "has no private key in PEM"),
-        }
+        let what = match () {
+            () if encrypted => ENCRYPTED,
+            () if is_certificate(&text) => CERTIFICATE,
+            () => "has no private key in PEM",
+        };
+        problem(file, what)
     })
+}
+
+/// The message about a certificate in the place of a key.
+const CERTIFICATE: &str =
+    "has a certificate and no private key: name the file with the key of that certificate";
+
+/// Whether there is a certificate, and no key.
+fn is_certificate(text: &str) -> bool {
+    text.contains("-----BEGIN CERTIFICATE-----") && !text.contains("PRIVATE KEY-----")
 }
 
 /// The certificates of a file, as authorities that are trusted.
@@ -50,4 +70,30 @@ pub(crate) fn roots(file: &Path) -> Result<RootCertStore, ConfigError> {
         store.add(certificate).map_err(|_| problem(file, "has a certificate that cannot be an authority"))?;
     }
     Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Whatever its mode, what is told is what helps.
+    #[test]
+    fn a_certificate_is_not_told_to_be_closed_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pem");
+        let told = |text: &str, mode| {
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            private_key(&file).unwrap_err().to_string()
+        };
+        let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for mode in [0o644, 0o600] {
+            let told = told(certificate, mode);
+            assert!(told.contains("has a certificate and no private key"), "{told}");
+        }
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        assert!(told(&format!("{certificate}{key}"), 0o644).contains("chmod 600"));
+        assert!(told("nothing", 0o600).contains("has no private key in PEM"));
+    }
 }

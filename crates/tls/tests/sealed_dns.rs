@@ -52,7 +52,12 @@ impl Dns {
     }
 
     fn connector(&self, ca: &Ca, trust: Trust) -> Connector {
-        let keys = DnsKeys::new(Names::at(self.at).unwrap()).patience(Duration::from_secs(30));
+        self.connector_that(ca, trust, true)
+    }
+
+    fn connector_that(&self, ca: &Ca, trust: Trust, trusts_ad: bool) -> Connector {
+        let names = Names::at(self.at).unwrap().trust_ad(trusts_ad);
+        let keys = DnsKeys::new(names).patience(Duration::from_secs(30));
         ca.connector().alpn([PROTOCOL]).seal(SealClient::new().trust(trust).dns(keys)).build().unwrap()
     }
 }
@@ -129,6 +134,19 @@ async fn a_key_that_nobody_vouches_for_is_for_requests_without_secrets() {
     assert_eq!(reasons(visit(&careful, &acceptor).await), ("no-key", Some(Reason::Untrusted)));
     let open = dns.connector(&ca, Trust::Any);
     assert_eq!(reasons(visit(&open, &acceptor).await), ("one-round-trip", None));
+}
+
+/// A forwarder on a loopback address passes a forger's AD bit on.
+#[tokio::test]
+async fn a_resolver_on_a_loopback_address_is_not_believed_for_its_address() {
+    let (ca, dns) = (Ca::new(), Dns::new().await);
+    let (acceptor, _) = server(&ca, keys(7, 5));
+    dns.publish(&keys(7, 5), true);
+    assert!(dns.at.ip().is_loopback());
+    let careful = dns.connector_that(&ca, Trust::Authenticated, false);
+    assert_eq!(reasons(visit(&careful, &acceptor).await), ("no-key", Some(Reason::Untrusted)));
+    let declared = dns.connector_that(&ca, Trust::Authenticated, true);
+    assert_eq!(reasons(visit(&declared, &acceptor).await), ("one-round-trip", None));
 }
 
 #[tokio::test]

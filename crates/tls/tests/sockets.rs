@@ -12,6 +12,7 @@ use firstflight::{
 use firstflight_tls::{Acceptor, ConnectError, Departure, Early, TlsStream};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -156,6 +157,17 @@ async fn by_a_lazy_stream() {
         assert_eq!((answer.as_slice(), lazy.stream().unwrap().handshake().early), (ANSWER, early));
         lazy.shutdown().await.unwrap();
     }
+    // What was shut down before its first write has ended, and did not connect.
+    let (mut read, mut write) =
+        tokio::io::split(connector.connect_lazy(&Client::new(), at.clone(), ReplaySafety::Safe));
+    let reading = tokio::spawn(async move { read.read(&mut [0; 9]).await });
+    tokio::task::yield_now().await;
+    write.shutdown().await.unwrap();
+    assert_eq!(
+        tokio::time::timeout(Duration::from_secs(60), reading).await.expect("it hangs").unwrap().unwrap(),
+        0
+    );
+    assert_eq!(write.write(REQUEST).await.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
     // The error is the write's, or the read's behind it.
     drop(server);
     let mut lazy = connector.connect_lazy(&Client::new(), at, ReplaySafety::Safe);

@@ -32,7 +32,7 @@ pub struct Seal {
     /// Hide the names of the servers: fail where one would be sent in clear. The public name of the key must be another
     #[arg(long, requires = "seal")]
     seal_hide: bool,
-    /// Nobody can change answers on the path to --dns: believe it that it has validated a key (the AD bit)
+    /// --dns validates, and nobody can change answers on the path to it: believe its AD bit
     #[arg(long, requires_all = ["seal", "dns"])]
     trust_ad: bool,
 }

@@ -38,6 +38,14 @@ pub enum SealError {
     /// The new file cannot be written.
     #[error("cannot write {path}: {error}; choose a file in a directory of yours", path = .0.display(), error = .1)]
     Write(PathBuf, io::Error),
+    /// The file of a farm's secret cannot be replaced.
+    #[error(
+        "cannot replace {path}: {error}; a farm's secret is replaced in each period, so its directory needs to be writable \
+         for the server, as /var/lib/firstflight-serve is for the service",
+        path = .0.display(),
+        error = .1
+    )]
+    Stays(PathBuf, io::Error),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),

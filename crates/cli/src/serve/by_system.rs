@@ -147,7 +147,9 @@ fn bind(
     listen.asap.clone_from(&asap.policy);
     // The kernel has no memory of first flights.
     let by_kernel = fast_open.policy.as_ref().filter(|_| args.replays.allows_copies());
+    // Its connections close in stages themselves, and count until then.
     let mut builder = Server::builder()
+        .in_stages(false)
         .keep_alive(KEEP_ALIVE)
         .pending(by_kernel.map_or(0, |_| args.fast_open.pending()))
         .engine(engine)

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::seal::SealError;
 use firstflight::credential::asap::Identity;
 use firstflight_daemon::Hangup;
-use firstflight_files::{LastProblem, Seen};
+use firstflight_files::{LastProblem, Seen, check_writable};
 use firstflight_redis::RedisStore;
 use firstflight_seal::{HostName, KeyFile, KeySet};
 use firstflight_tls::SealServer;
@@ -119,7 +119,7 @@ fn read(path: &Path, now: u64) -> Result<(KeyFile, KeySet), SealError> {
     if let KeyFile::Farm(farm) = &mut file
         && farm.advance(now).map_err(chain)?
     {
-        file.replace(path).map_err(|error| SealError::Write(path.to_owned(), error))?;
+        file.replace(path).map_err(|error| SealError::Stays(path.to_owned(), error))?;
     }
     let keys = file.keys(now).map_err(chain)?;
     match keys.is_empty() {
@@ -147,6 +147,10 @@ impl Seal {
             // Before the file is read, so that no change is missed.
             let seen = Seen::at(path);
             let (file, keys) = read(path, now())?;
+            if matches!(file, KeyFile::Farm(_)) {
+                // Found now, and not when the first period ends.
+                check_writable(path).map_err(|error| SealError::Stays(path.clone(), error))?;
+            }
             let public = file.name().clone();
             if sources.iter().any(|source| source.public == public) {
                 return Err(ServeError::Seal(SealOptions::Twice(public)).into());

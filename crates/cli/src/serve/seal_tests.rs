@@ -98,3 +98,20 @@ async fn the_secret_of_a_farm_goes_forward_in_its_file() {
     let KeyFile::Farm(farm) = KeyFile::read(&path).unwrap() else { panic!() };
     assert!(farm.index() > index, "the old secret is still there");
 }
+
+/// It worked for a period, and then never started again. Nothing can be made in the directory of a process's descriptors,
+/// not even by root.
+#[tokio::test]
+async fn a_farms_secret_that_cannot_be_replaced_is_found_at_the_start() {
+    use std::os::fd::AsRawFd;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("farm.seal");
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let farm = Farm::generate("www.example".parse().unwrap(), 86_400, 3600, now(), &mut rng).unwrap();
+    KeyFile::Farm(farm).create(&path).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    let fixed = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let error = options(&[&fixed], &[]).prepare(443, MEMORY).err().unwrap().to_string();
+    assert!(error.contains("its directory needs to be writable"), "{error}");
+    assert!(options(&[&path], &[]).prepare(443, MEMORY).is_ok());
+}

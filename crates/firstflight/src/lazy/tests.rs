@@ -60,6 +60,36 @@ async fn the_first_write_is_the_first_flight() {
     assert_eq!(flights.lock().unwrap().len(), 1);
 }
 
+/// What was shut down has ended, for the reader that waits already, too.
+#[tokio::test]
+async fn a_shutdown_before_the_first_write_ends_the_stream() {
+    let (connect, flights) = begin();
+    let (mut reader, mut writer) = tokio::io::split(connect());
+    let reading = tokio::spawn(async move { reader.read(&mut [0]).await });
+    tokio::task::yield_now().await;
+    writer.shutdown().await.unwrap();
+    assert_eq!(within(reading).await.unwrap().unwrap(), 0);
+    writer.shutdown().await.unwrap();
+    writer.flush().await.unwrap();
+    assert_eq!(writer.write(b"late").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    let late = io::IoSlice::new(b"late");
+    assert_eq!(writer.write_vectored(&[late]).await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    assert!(flights.lock().unwrap().is_empty());
+
+    // As a proxy does for a client that closes at once.
+    let (mut client, mut inside) = tokio::io::duplex(64);
+    let copying =
+        tokio::spawn(async move { tokio::io::copy_bidirectional(&mut inside, &mut connect()).await });
+    client.shutdown().await.unwrap();
+    assert_eq!(within(copying).await.unwrap().unwrap(), (0, 0));
+    assert_eq!(within(client.read(&mut [0])).await.unwrap(), 0);
+}
+
+/// The value of `future`, which must not hang.
+async fn within<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it hangs")
+}
+
 #[tokio::test]
 async fn a_preface_of_http2_takes_the_request_along() {
     let (connect, flights) = begin();

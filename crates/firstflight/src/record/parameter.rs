@@ -32,11 +32,10 @@ pub(super) struct Servers {
 pub enum Validated {
     /// Nobody.
     No,
-    /// A resolver on a loopback address.
-    Loopback,
     /// A resolver to which the path was declared as trusted: [`Names::trust_ad`], or `options trust-ad` of resolv.conf.
     TrustedPath,
-    /// Any other resolver. Everybody on the path to it can set the bit.
+    /// Any other resolver. Everybody on the path to it can set the bit. One on a loopback address may only pass answers on,
+    /// with the bit, from a resolver that is far away.
     Other,
 }
 
@@ -82,22 +81,21 @@ impl Servers {
         servers
     }
 
-    fn validated(&self, server: SocketAddr, authentic: bool) -> Validated {
+    const fn validated(&self, authentic: bool) -> Validated {
         match authentic {
             false => Validated::No,
-            true if server.ip().to_canonical().is_loopback() => Validated::Loopback,
             true if self.trust_ad => Validated::TrustedPath,
             true => Validated::Other,
         }
     }
 
     /// The answer of the first server that has one.
-    async fn ask(&self, name: &Name) -> io::Result<(Message, SocketAddr)> {
+    async fn ask(&self, name: &Name) -> io::Result<Message> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for wait in WAITS {
             for &server in &self.addresses {
                 match timeout(wait, exchange(server, name)).await {
-                    Ok(Ok(answer)) => return Ok((answer, server)),
+                    Ok(Ok(answer)) => return Ok(answer),
                     Ok(Err(error)) => last = error,
                     Err(_) => last = io::ErrorKind::TimedOut.into(),
                 }
@@ -115,7 +113,8 @@ impl Servers {
 }
 
 impl Names {
-    /// Declares the path to these resolvers as trusted: their AD bit then counts for [`Parameter::validated`].
+    /// Declares these resolvers, and the path to them, as trusted: their AD bit then counts for [`Parameter::validated`]. A
+    /// loopback address is no reason: a forwarder there may pass the bit on from anywhere.
     #[must_use]
     pub const fn trust_ad(mut self, trust: bool) -> Self {
         self.servers.trust_ad = trust;
@@ -136,12 +135,12 @@ impl Names {
     pub async fn parameter(&self, name: &str, port: u16, key: u16) -> io::Result<Option<Parameter>> {
         let absolute = absolute(name);
         let owner = Name::from_ascii(service(&absolute, port)).map_err(io::Error::other)?;
-        let (answer, server) = self.servers.ask(&owner).await?;
+        let answer = self.servers.ask(&owner).await?;
         let ttl = answer.answers.iter().map(|record| record.ttl).min().unwrap_or_default();
         let found = usable(&answer.answers, &absolute, port, &[super::KEY, key])
             .into_iter()
             .find_map(|(record, _)| value(record, key));
-        let validated = self.servers.validated(server, answer.metadata.authentic_data);
+        let validated = self.servers.validated(answer.metadata.authentic_data);
         Ok(found.map(|value| Parameter { value, ttl, validated }))
     }
 }

@@ -52,7 +52,7 @@ async fn serve(udp: &'static [Make], tcp: Option<Make>) -> Names {
 }
 
 async fn ask(udp: &'static [Make], tcp: Option<Make>) -> io::Result<Option<Parameter>> {
-    serve(udp, tcp).await.parameter("www.example.com", 443, KEY).await
+    serve(udp, tcp).await.trust_ad(true).parameter("www.example.com", 443, KEY).await
 }
 
 fn found(message: &mut Message) {
@@ -65,11 +65,15 @@ fn validated(message: &mut Message) {
 }
 
 #[tokio::test]
-async fn the_ad_bit_of_a_resolver_on_loopback_counts() {
+async fn the_ad_bit_of_a_declared_resolver_counts() {
     let plain = ask(&[found], None).await.unwrap().unwrap();
     assert_eq!(plain, Parameter { value: b"value".to_vec(), ttl: 300, validated: Validated::No });
     let signed = ask(&[validated], None).await.unwrap().unwrap();
-    assert_eq!((signed.validated, &signed.value[..]), (Validated::Loopback, &b"value"[..]));
+    assert_eq!((signed.validated, &signed.value[..]), (Validated::TrustedPath, &b"value"[..]));
+    let near = serve(&[validated], None).await;
+    assert!(near.are_local());
+    let passed_on = near.parameter("www.example.com", 443, KEY).await.unwrap().unwrap();
+    assert_eq!(passed_on.validated, Validated::Other);
 }
 
 #[tokio::test]
@@ -92,7 +96,7 @@ async fn a_long_answer_comes_by_tcp() {
         message.metadata.truncation = true;
     }
     let found = ask(&[truncated], Some(validated)).await.unwrap().unwrap();
-    assert_eq!(found.validated, Validated::Loopback);
+    assert_eq!(found.validated, Validated::TrustedPath);
 }
 
 #[tokio::test]
@@ -109,14 +113,17 @@ async fn no_record_is_no_error_and_a_failed_validation_is_one() {
     assert_eq!(ask(&[bogus], None).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
+/// Also at a loopback address, where a forwarder may pass on what it got from anywhere.
 #[test]
-fn only_a_declared_path_is_trusted() {
-    let (far, near) = ("192.0.2.53:53".parse().unwrap(), "[::ffff:127.0.0.1]:53".parse().unwrap());
-    let with = |trust_ad| Servers { addresses: vec![far], trust_ad };
-    assert_eq!(with(false).validated(far, true), Validated::Other);
-    assert_eq!(with(true).validated(far, true), Validated::TrustedPath);
-    assert_eq!(with(true).validated(far, false), Validated::No);
-    assert_eq!(with(false).validated(near, true), Validated::Loopback);
+fn only_a_declared_resolver_is_trusted() {
+    for server in ["192.0.2.53:53", "127.0.0.11:53", "[::1]:53"] {
+        let with = |trust_ad| Servers { addresses: vec![server.parse().unwrap()], trust_ad };
+        assert_eq!(with(false).validated(true), Validated::Other, "{server}");
+        assert_eq!(with(true).validated(true), Validated::TrustedPath, "{server}");
+        assert_eq!(with(true).validated(false), Validated::No, "{server}");
+    }
+    let near = Servers::of("nameserver 127.0.0.11\noptions ndots:0\n");
+    assert_eq!(near.validated(true), Validated::Other);
 }
 
 #[test]

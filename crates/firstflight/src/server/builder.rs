@@ -38,6 +38,7 @@ pub struct ServerBuilder {
     pub(super) share_port: bool,
     send_timeout: Option<Duration>,
     keep_alive: Option<Duration>,
+    in_stages: bool,
     #[cfg(feature = "udp")]
     pub(super) udp: udp::Settings,
 }
@@ -52,6 +53,7 @@ impl Default for ServerBuilder {
             share_port: false,
             send_timeout: None,
             keep_alive: None,
+            in_stages: true,
             #[cfg(feature = "udp")]
             udp: udp::Settings::default(),
         }
@@ -102,6 +104,16 @@ impl ServerBuilder {
         self
     }
 
+    /// Whether streams that are dropped before their client has closed end in stages: first the sending direction, and the
+    /// rest when the client closes, sends nothing for five seconds, or after thirty ([`Lingering`](crate::Lingering)). At most 256
+    /// connections at a time do; further ones close at once. The default is true. Programs that count their connections
+    /// close them themselves, and say false. [`Stream::lingering`](crate::Stream::lingering) and
+    /// [`Stream::abort`](crate::Stream::abort) end one stream in another way.
+    pub const fn in_stages(mut self, in_stages: bool) -> Self {
+        self.in_stages = in_stages;
+        self
+    }
+
     /// Several servers may share the TCP port (`SO_REUSEPORT`), with the same keys. UDP is then off, unless
     /// [`ServerBuilder::udp_port`] names a port of this server's own.
     pub const fn share_port(mut self, share: bool) -> Self {
@@ -128,7 +140,7 @@ impl ServerBuilder {
         {
             let mut builder = self;
             let listeners = builder.listen_by_kernel()?;
-            Ok(Server::new(listeners, None))
+            Ok(Server::new(listeners, None, builder.in_stages))
         }
     }
 
@@ -231,6 +243,6 @@ impl ServerBuilder {
     ) -> io::Result<Server> {
         let listeners = self.listen_by_kernel()?;
         let in_udp = udp::serve(&self, &self.addresses, start)?;
-        Ok(Server::new(listeners, in_udp))
+        Ok(Server::new(listeners, in_udp, self.in_stages))
     }
 }

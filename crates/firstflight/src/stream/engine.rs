@@ -79,6 +79,8 @@ pub(crate) struct EngineStream {
     elsewhere: Option<Outcome>,
     /// The credential block of a first flight that was accepted, and how many bytes of data it signs.
     block: Option<Box<(AcceptedBlock, u32)>>,
+    /// Another stream has the connection now.
+    handed_over: bool,
 }
 
 /// Whether the stack may get data before the handshake is complete. Without Fast Open the stack keeps it until then.
@@ -113,7 +115,15 @@ impl EngineStream {
     pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
         let held = !rides(&config);
         let phase = Phase::Lazy(Box::new(Lazy { config, wishes: Mutex::default() }));
-        Self { shared: Arc::clone(shared), phase, remote, held, elsewhere: None, block: None }
+        Self {
+            shared: Arc::clone(shared),
+            phase,
+            remote,
+            held,
+            elsewhere: None,
+            block: None,
+            handed_over: false,
+        }
     }
 
     pub(crate) fn accepted(
@@ -131,6 +141,14 @@ impl EngineStream {
         self.block.as_deref().copied()
     }
 
+    /// The connection in a stream of its own. Dropping this one then does nothing to it.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn hand_over(&mut self) -> Option<Self> {
+        let Phase::Open(id) = self.phase else { return None };
+        self.handed_over = true;
+        Some(Self::opened(&self.shared, id, self.remote, self.elsewhere))
+    }
+
     /// A stream for connection `id`. `elsewhere` is the outcome of its first flight if another connection carried it.
     pub(crate) fn opened(
         shared: &Arc<Shared>,
@@ -145,6 +163,7 @@ impl EngineStream {
             held: false,
             elsewhere,
             block: None,
+            handed_over: false,
         }
     }
 
@@ -444,7 +463,9 @@ impl AsyncWrite for EngineStream {
 
 impl Drop for EngineStream {
     fn drop(&mut self) {
-        if let Phase::Open(id) = self.phase {
+        if let Phase::Open(id) = self.phase
+            && !self.handed_over
+        {
             let mut inner = self.shared.lock();
             let now = inner.now();
             inner.stack.release(id, now);

@@ -6,11 +6,10 @@ use crate::name::HostName;
 /// Whose AD bit it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AnsweredBy {
-    /// A resolver on a loopback address.
-    Loopback,
-    /// A resolver to which the user declared the path as trusted, as `options trust-ad` of resolv.conf does.
+    /// A resolver that the user declared as trusted, with the path to it, as `options trust-ad` of resolv.conf does.
     TrustedPath,
-    /// Any other resolver over plain DNS, also one that the user named.
+    /// Any other resolver over plain DNS, also one that the user named, and one on a loopback address: it may only pass
+    /// answers on.
     Other,
 }
 
@@ -34,7 +33,7 @@ impl KeySource {
     pub fn is_authenticated(self) -> bool {
         match self {
             Self::Configuration | Self::EncryptedDns => true,
-            Self::Validated(AnsweredBy::Loopback | AnsweredBy::TrustedPath) => true,
+            Self::Validated(AnsweredBy::TrustedPath) => true,
             Self::Validated(AnsweredBy::Other) => !on(Defence::AdBit),
             Self::PlainDns => false,
         }
@@ -97,12 +96,11 @@ mod tests {
         let all = [
             From::Configuration,
             From::EncryptedDns,
-            From::Validated(AnsweredBy::Loopback),
             From::Validated(AnsweredBy::TrustedPath),
             From::Validated(AnsweredBy::Other),
             From::PlainDns,
         ];
-        assert_eq!(all.map(|from| Trust::default().allows(from)), [true, true, true, true, false, false]);
+        assert_eq!(all.map(|from| Trust::default().allows(from)), [true, true, true, false, false]);
         assert!(all.iter().all(|&from| Trust::Any.allows(from)));
     }
 

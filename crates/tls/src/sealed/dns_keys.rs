@@ -28,8 +28,8 @@ const FAILURE_LASTS: Duration = Duration::from_secs(10);
 /// Looks up the seal keys of servers in their HTTPS records, for [`SealClient::dns`](crate::SealClient::dns). Each is kept as
 /// long as its TTL says, and asked for again after a REJECT.
 ///
-/// A key counts as authenticated only with the AD bit of a resolver on a loopback address, or of one whose path was declared
-/// as trusted: [`Names::trust_ad`], or `options trust-ad` in resolv.conf. With any other key a request waits for TLS, unless
+/// A key counts as authenticated only with the AD bit of a resolver that was declared as trusted, with the path to it:
+/// [`Names::trust_ad`], or `options trust-ad` in resolv.conf. A loopback address alone is no reason. With any other key a request waits for TLS, unless
 /// the policy is [`Trust::Any`](crate::seal::Trust::Any).
 ///
 /// ```no_run
@@ -175,7 +175,6 @@ impl DnsKeys {
 /// Who vouches for a key (8.3).
 const fn source(validated: Validated) -> KeySource {
     match validated {
-        Validated::Loopback => KeySource::Validated(AnsweredBy::Loopback),
         Validated::TrustedPath => KeySource::Validated(AnsweredBy::TrustedPath),
         Validated::Other => KeySource::Validated(AnsweredBy::Other),
         _ => KeySource::PlainDns,

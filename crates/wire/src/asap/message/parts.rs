@@ -187,7 +187,7 @@ numbered! {
         Overloaded = 2 "overloaded" "the verifier has no time for signatures now"
         Address = 3 "address" "the verifier certifies no such address"
         UnsoundKey = 4 "unsound-key" "the client's key is none that can be certified"
-        BadSignature = 5 "bad-signature" "the request is not signed by the client's key for this verifier's key"
+        BadSignature = 5 "bad-signature" "the request is for another key than this verifier's: compare the verifier key that the client was given"
         OldCertificate = 6 "old-certificate" "the old certificate is not valid now, not this verifier's or for another address, or its key did not sign"
         NotAVantagePoint = 7 "not-a-vantage-point" "the verifier gives no tokens"
         NotAnIssuer = 8 "not-an-issuer" "the verifier gives tokens only"
