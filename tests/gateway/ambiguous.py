@@ -109,6 +109,10 @@ HEADS = [
     refused("asterisk for another method than OPTIONS", get(line="GET * HTTP/1.1")),
     refused("CONNECT", get(line="CONNECT a:80 HTTP/1.1"), 405),
 ]
+#: Fields that only a proxy may set, so the gateway removes those of clients.
+SPOOFED = """X-Forwarded X-Forwarded-Host X-Forwarded-Server X-Forwarded-Ssl X-Forwarded-Prefix X-Forwarded-Else X-Real-IP X-Client-IP
+Client-IP True-Client-IP X-Cluster-Client-IP X-Original-Forwarded-For Front-End-Https X-Original-URL X-Rewrite-URL
+CF-Connecting-IP Client-Cert X_Real_IP""".split()
 #: What is right, if seldom, goes on in the gateway's own framing.
 RIGHT = [
     passes("TE in capitals", post("TRANSFER-ENCODING: CHUNKED", body="0\r\n\r\n")),
@@ -142,12 +146,13 @@ RIGHT = [
     passes("Expect", post("Expect: 100-continue", "Content-Length: 5", body="hello")),
     passes("two requests at once", get() + get(line="GET /next HTTP/1.1"), ("/outer", "/next")),
     passes("X-Forwarded-For by the client", get("X-Forwarded-For: 203.0.113.9", "Forwarded: for=203.0.113.9")),
+    passes("other names of the client's address", get(*(f"{name}: 203.0.113.9" for name in SPOOFED))),
 ]
 HTTP1 = LENGTHS + CHUNKED + HEADS + RIGHT
 
 
-def h2(name, fields, body=None, seen=()):
-    return Case(name, (fields, body), [], list(seen))
+def h2(name, fields, body=None, seen=(), trailers=None):
+    return Case(name, (fields, body, trailers), [], list(seen))
 
 
 GET, POST = frames.request("GET", "/outer"), frames.request("POST", "/outer")
@@ -173,6 +178,24 @@ HTTP2 = [
     h2("path with a space", frames.request("GET", "/outer HTTP/1.1")),
     h2("path that is empty", frames.request("GET", "")),
     h2("path without a slash", frames.request("GET", "outer")),
+    h2("path that is a fragment", frames.request("GET", "#outer")),
+    h2("path that is a number sign", frames.request("GET", "#")),
+    h2("path with a fragment", frames.request("GET", "/outer#/smuggled")),
+    h2("query with a fragment", frames.request("GET", "/outer?a#/smuggled")),
+    h2("path that is a query", frames.request("GET", "?/smuggled")),
+    h2("path that is a query and a fragment", frames.request("GET", "?#/smuggled")),
+    h2("asterisk with a fragment", frames.request("OPTIONS", "*#/smuggled")),
+    h2("path beyond ASCII", frames.request("GET", "/outer\xc3\xbc")),
+    h2("a fragment in front of a request", frames.request("POST", "#outer"), SMUGGLED),
+    h2("value that begins with a space", [*GET, ("a", " b")]),
+    h2("value that ends with a space", [*GET, ("a", "b ")]),
+    h2("value that begins with a tab", [*GET, ("a", "\tb")]),
+    h2("value that ends with a tab", [*GET, ("a", "b\t")]),
+    h2("scheme of another protocol", frames.request("GET", "/outer", scheme="ftp")),
+    h2("another scheme without an authority", [(":method", "GET"), (":scheme", "ftp"), (":path", "/outer"), ("host", "a")]),
+    h2("trailers with a path", [*POST, ("content-length", "5")], "hello", trailers=[(":path", "/smuggled")]),
+    h2("trailers with a status", POST, "hello", trailers=[(":status", "200"), ("x-sum", "1")]),
+    h2("trailers with a space", POST, "hello", trailers=[("x-sum", "1 ")]),
     h2("path that is a URI", frames.request("GET", "http://b/outer")),
     h2("path twice", [*GET, (":path", "/smuggled")]),
     h2("authority with a line", frames.request("GET", "/outer", "a\r\nX: y")),

@@ -93,13 +93,15 @@ class Connection:
     def usable(self):
         return not self.goaways and not self.reading.done()
 
-    def ask(self, fields, body=None):
-        """Begins a request. The result is awaited for (status, body)."""
+    def ask(self, fields, body=None, trailers=None):
+        """Begins a request. The result is awaited for (status, body). Trailers need a body."""
         stream, self.next = self.next, self.next + 2
         answer = self.streams[stream] = asyncio.get_running_loop().create_future()
         self.writer.write(frame(HEADERS, END_HEADERS | (body is None), stream, header_block(fields)))
         if body is not None:
-            self.writer.write(frame(DATA, END_STREAM, stream, body))
+            self.writer.write(frame(DATA, END_STREAM if trailers is None else 0, stream, body))
+        if trailers is not None:
+            self.writer.write(frame(HEADERS, END_HEADERS | END_STREAM, stream, header_block(trailers)))
         return stream, answer
 
     async def read(self):

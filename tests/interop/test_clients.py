@@ -1,6 +1,7 @@
 """`serve` with clients that half-close, stay open, send slowly, or connect all at once."""
 
 import json
+import os
 import signal
 import socket
 import time
@@ -98,6 +99,26 @@ def test_a_slow_body_is_given_up(testbed):
     assert answer.startswith(b"HTTP/1.1 408 "), f"began with {answer[:40]}"
     (request,) = serve.requests(1)
     assert request["status"] == 408, "status in the log"
+
+
+def test_a_server_that_stood_still_takes_what_came_meanwhile(testbed):
+    """Suspended machines, frozen containers: timers that ran out meanwhile say nothing about the client."""
+    root = testbed.root(file=1000)
+    ns = testbed.namespace("still")
+    serve = testbed.serve(ns, PAIR, root, "--body-timeout", 1)
+    with client_socket(ns, 4, timeout=60) as sock:
+        sock.connect((PAIR.peer[4], PORT))
+        sock.sendall(b"PUT /sink HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 20000\r\n\r\nbegin")
+        time.sleep(0.3)
+        os.kill(serve.pid, signal.SIGSTOP)
+        try:
+            sock.sendall(bytes(20000 - len(b"begin")))
+            # The kernel of the client gives nothing up within this time.
+            time.sleep(4)
+        finally:
+            os.kill(serve.pid, signal.SIGCONT)
+        answer = read_all(sock)
+    assert answer.startswith(b"HTTP/1.1 200 "), f"began with {answer[:40]}"
 
 
 def device(ns):

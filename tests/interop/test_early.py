@@ -72,10 +72,10 @@ def first_flights(text, outcome, reason):
 @pytest.mark.needs("curl")
 def test_metrics_count_the_visits(testbed):
     ns = testbed.namespace("serve")
-    testbed.serve(ns, PAIR, testbed.root(small=5000), "--metrics", "127.0.0.1:9100")
+    testbed.serve(ns, PAIR, testbed.root(small=5000), "--metrics", "127.0.0.1:7413")
 
     def scrape():
-        return run("curl", "-gsS", "--fail", "-m", 20, "http://127.0.0.1:9100/metrics", ns=ns).stdout
+        return run("curl", "-gsS", "--fail", "-m", 20, "http://127.0.0.1:7413/metrics", ns=ns).stdout
 
     assert first_flights(scrape(), "accepted", "") == 0, "accepted before the visits"
     for family in FAMILIES:

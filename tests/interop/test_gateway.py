@@ -1,7 +1,9 @@
 """`gateway` in front of nginx and a server in Python, with curl and OpenSSL as clients."""
 
+import calendar
 import json
 import os
+import pwd
 import re
 import signal
 import socket
@@ -161,6 +163,64 @@ def test_a_mistake_names_line_and_key(testbed, ns):
     assert done.returncode == 2 and "/nonexistent" in done.stderr, done
 
 
+def check(ns, path):
+    """Exit code and verdict of `gateway check --json`."""
+    done = run(firstflight.BINARY, "gateway", "check", "--json", path, ns=ns, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+def web_with(files):
+    return WEB + f'[listener.tls]\ncertificate = [{{ chain = "{files.certificate}", key = "{files.key}" }}]\n'
+
+
+@pytest.mark.needs("openssl")
+def test_keys_that_only_root_can_read_are_told(testbed, ns):
+    """The gateway would start, serve, and never use a renewed key."""
+    files = Certificates(testbed.root())
+    root = testbed.root()
+    for directory in (root, os.path.dirname(files.key)):
+        os.chmod(directory, 0o755)
+    path = write(root, GLOBAL + 'user = "nobody"\n', web_with(files), APP)
+    os.chown(files.key, 0, 0)
+    os.chmod(files.key, 0o600)
+    code, verdict = check(ns, path)
+    assert (code, verdict["right"], verdict["errors"]) == (1, False, []), verdict
+    (warning,) = verdict["warnings"]
+    assert files.key in warning and "the user \"nobody\" needs to read it" in warning, verdict
+    server = testbed.start(Gateway(ns, path))
+    server.wait_until(lambda: "needs to read it" in server.text("err"), "a warning")
+    # Containers ask so.
+    assert run(firstflight.BINARY, "gateway", "health", path, ns=ns).stdout == ""
+    # A check needs no port.
+    os.chown(files.key, pwd.getpwnam("nobody").pw_uid, 0)
+    assert check(ns, path) == (0, {"file": path, "right": True, "errors": [], "warnings": []})
+    code, verdict = check(ns, write(root, GLOBAL + 'user = "nobody-of-this-name"\n', web_with(files), APP))
+    assert code == 2 and 'there is no user "nobody-of-this-name"' in verdict["errors"][0], verdict
+
+
+@pytest.mark.needs("openssl")
+def test_a_reload_with_an_empty_key_is_refused_once(testbed, ns):
+    files = Certificates(testbed.root())
+    server = gateway(testbed, ns, testbed.root(), GLOBAL, web_with(files), APP)
+    before = open(files.key).read()
+    with open(files.key, "w") as key:
+        key.truncate()
+    server.reload("stays as it is")
+    with open(files.key, "w") as key:
+        key.write(before)
+    server.reload("was read again")
+    said = [record["message"] for record in server.records() if "stays as it is" in record.get("message", "")]
+    assert len(said) == 1 and f"{files.key} has no private key in PEM" in said[0], said
+    assert "configuration stays" not in server.text("err")
+    metrics = curl(ns, f"http://127.0.0.1:{ADMIN}/metrics").stdout
+    reloads = dict(re.findall(r'firstflight_gateway_reloads_total{result="(\w+)"} (\d+)', metrics))
+    assert reloads == {"done": "1", "refused": "1"}, reloads
+    (end,) = re.findall(r"firstflight_tls_certificate_end_timestamp_seconds{[^}]*} (\d+)", metrics)
+    enddate = run("openssl", "x509", "-noout", "-enddate", "-in", files.certificate).stdout.strip()
+    expected = calendar.timegm(time.strptime(enddate, "notAfter=%b %d %H:%M:%S %Y GMT"))
+    assert int(end) == expected, (end, enddate)
+
+
 def test_first_flights_by_the_kernel(testbed, ns):
     """A GET in a SYN reaches the backend before the client's ACK, and says so. A POST does not, and runs once."""
     backend = testbed.start(Backend(ns, BACKEND))
@@ -292,8 +352,8 @@ def test_a_reload_changes_everything_or_nothing(testbed, ns):
     one.requests(1)
     write(root, GLOBAL, WEB, APP.replace(str(BACKEND), "no port"))
     server.reload("stays as it is")
-    # The two streams are read by two threads.
-    server.wait_until(lambda: re.search(r"line \d+, backend: .*no port", server.text("err")), "the mistake")
+    assert re.search(r"line \d+, backend: .*no port", server.text("out")), server.text("out")
+    assert "no port" not in server.text("err"), "it is said twice"
     assert curl(ns, f"{url}a").stdout == "/a"
     one.requests(2)
     other = WEB.replace('"web"', '"other"').replace(str(PORT), str(PORT + 1))
@@ -405,6 +465,33 @@ def test_root_drops_privileges_and_raises_its_limit(testbed, ns):
     assert set(status["Uid"].split()) == {"65534"} and status["CapEff"].strip() == "0" * 16
     assert curl(ns, "http://127.0.0.1/a").stdout == "/a"
     assert server.terminate() == 0
+
+
+@pytest.mark.needs("openssl")
+def test_keys_belong_to_the_user_that_the_gateway_becomes_or_to_root(testbed, ns):
+    files = Certificates(testbed.root())
+    web = WEB.replace(str(PORT), "443") + f"""[listener.tls]
+certificate = [{{ chain = "{files.certificate}", key = "{files.key}" }}]
+"""
+    check = lambda settings: run(  # noqa: E731
+        firstflight.BINARY, "gateway", "check", write(testbed.root(), settings, web, APP), ns=ns, check=False
+    )
+    nobody, other = 65534, 12345
+    for owner, mode, user, right in [
+        (0, 0o640, "", True),
+        (0, 0o440, "", True),
+        (0, 0o644, "", False),
+        (nobody, 0o600, 'user = "nobody"\n', True),
+        (nobody, 0o640, 'user = "nobody"\n', False),
+        (nobody, 0o600, "", False),
+        (other, 0o600, 'user = "nobody"\n', False),
+    ]:
+        os.chown(files.key, owner, owner)
+        os.chmod(files.key, mode)
+        done = check(GLOBAL + user)
+        assert done.returncode == (0 if right else 2), (owner, oct(mode), user, done.stderr)
+        hint = "defaultMode: 0640" if mode & 0o077 else "chown"
+        assert right or hint in done.stderr, done.stderr
 
 
 def test_a_drain_without_descriptors_makes_room_for_what_waits(testbed, ns):

@@ -374,16 +374,17 @@ def test_java(testbed):
     assert [one["early_yes"] for one in site.events("connected", 3)][:2] == [False, True]
 
 
-def test_misuse_is_one_line_and_exit_code_2(testbed):
-    for options, said in (
-        (("--listen", "0.0.0.0:3128"), "--allow-remote"),
-        (("--allow-host", "x"), "--pac"),
-        (("--pac", "--allow-host", "http://x"), "is not a host"),
-        (("--verifier", "192.0.2.1:1"), "--verifier-key"),
-        (("--listen", "192.0.2.77:1", "--allow-remote"), "cannot listen on"),
+def test_misuse_is_one_line_and_its_exit_code(testbed):
+    for options, code, said in (
+        (("--listen", "0.0.0.0:3128"), 2, "--allow-remote"),
+        (("--allow-host", "x"), 2, "--pac"),
+        (("--pac", "--allow-host", "http://x"), 2, "is not a host"),
+        (("--verifier", "192.0.2.1:1"), 2, "--verifier-key"),
+        # The address may come later.
+        (("--listen", "192.0.2.77:1", "--allow-remote"), 1, "cannot listen on"),
     ):
         done = run(firstflight.BINARY, "proxy", *options, check=False)
-        assert done.returncode == 2 and done.stdout == "", f"{options}: {done.returncode} {done.stdout}"
+        assert done.returncode == code and done.stdout == "", f"{options}: {done.returncode} {done.stdout}"
         assert len(done.stderr.splitlines()) == 1 and said in done.stderr, f"{options}: {done.stderr}"
 
 

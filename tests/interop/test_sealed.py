@@ -374,7 +374,7 @@ def test_several_public_names(site):
 
 
 def test_metrics(site):
-    server = site.serve("--metrics", "127.0.0.1:9100")
+    server = site.serve("--metrics", "127.0.0.1:7413")
     site.names()
     _, stale = site.keygen("other", "--name", NAME)
     site.get("--seal", site.record)
@@ -387,7 +387,7 @@ def test_metrics(site):
     assert any(line in done for line in taken), done
 
 
-SCRAPE = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9100/metrics', timeout=20).read().decode())"
+SCRAPE = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7413/metrics', timeout=20).read().decode())"
 
 
 class Relay:

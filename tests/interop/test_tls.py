@@ -1,6 +1,7 @@
 """TLS of `get` and `serve`, with curl, OpenSSL and nginx."""
 
 import os
+import signal
 import subprocess
 
 import firstflight
@@ -157,6 +158,20 @@ def test_a_new_certificate_is_served_and_a_broken_one_is_not(testbed, ns, files)
     os.replace(renewed, files.certificate)
     server.wait_until(lambda: subject() and "has a new certificate" in server.text("err"), "a new certificate")
     assert "renewed" in subject()
+
+
+def test_a_signal_reads_certificates_at_once(testbed, ns, files):
+    server = serve(testbed, ns, testbed.root(small=100), files, "-v")
+    renewed, key = files.certify("renewed")
+    with open(files.key, "w"):
+        pass
+    server.popen.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: "has no private key in PEM" in server.text("err"), "a complaint")
+    os.replace(key, files.key)
+    os.replace(renewed, files.certificate)
+    server.popen.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: "has a new certificate" in server.text("err"), "a new certificate")
+    assert server.text("err").count("has no private key in PEM") == 1
 
 
 def test_who_is_not_trusted_gets_no_request(testbed, ns, files):

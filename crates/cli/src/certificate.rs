@@ -48,7 +48,7 @@ struct Get {
     #[arg(long, value_name = "FILE")]
     group: Option<PathBuf>,
     /// Requested duration; the verifier may give less
-    #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = seconds)]
     duration: u32,
     /// Print JSON
     #[arg(long)]

@@ -16,6 +16,7 @@ pub use error::DemoError;
 use crate::error::Error;
 use crate::network::{Capture, engine_config};
 use crate::output;
+use crate::span::{self, MS};
 use certified::{Shown, Wallet};
 use clock::DemoClock;
 use firstflight::link::PathConfig;
@@ -53,9 +54,9 @@ Examples:
   firstflight demo --pcap demo.pcapng      then open the file in Wireshark
   firstflight demo --timeline flights.svg  then open the file in a browser")]
 pub struct Args {
-    /// Round-trip time of the path, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    rtt: u32,
+    /// Round-trip time of the path, 1ms to 10s; a number without a unit is milliseconds
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span::or_bare(MS, LEAST_RTT..=MOST_RTT))]
+    rtt: Duration,
     /// Packets lost in either direction, percent (0 to 50)
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     loss: f64,
@@ -84,6 +85,8 @@ fn percent(text: &str) -> Result<f64, &'static str> {
     value.ok_or("a number from 0 to 50 belongs here")
 }
 
+const LEAST_RTT: Duration = Duration::from_millis(1);
+const MOST_RTT: Duration = Duration::from_secs(10);
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// A server that accepts cookies.
 const COOKIES: SocketAddr = server(80);
@@ -285,11 +288,10 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
         // 32 bits, which every JSON reader represents exactly. The key of a fresh hasher is different every time.
         None => RandomState::new().build_hasher().finish() & 0xffff_ffff,
     };
-    let path =
-        PathConfig::with_delay(Duration::from_micros(u64::from(args.rtt) * 500)).loss(args.loss / 100.0);
+    let rtt = args.rtt;
+    let path = PathConfig::with_delay(rtt / 2).loss(args.loss / 100.0);
     // The keys are not secret here: they are derived from the seed.
     let mut seeds = ChaCha20Rng::seed_from_u64(seed);
-    let rtt = Duration::from_millis(args.rtt.into());
     let (time, (near, far)) = (clock.time(), clock.pair(&path, seed)?);
     let mut timeline = Timeline::create(args.timeline.as_deref(), rtt, &time)?;
     let (near, far) = (timeline.watch(Place::Client, near), timeline.watch(Place::Server, far));
@@ -342,10 +344,10 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     if args.json {
         output::json(&visits);
     } else {
-        output::line(&table::Table { rtt: args.rtt, loss: args.loss, seed, visits: &visits });
+        output::line(&table::Table { rtt, loss: args.loss, seed, visits: &visits });
     }
     // Lets the last FINs arrive, so that the capture contains them.
-    client.shutdown(Duration::from_millis(u64::from(args.rtt) * 2)).await;
+    client.shutdown(rtt * 2).await;
     Ok(capture.finish()?)
 }
 

@@ -8,6 +8,7 @@ mod limit;
 
 use crate::output;
 use limit::{LeftOut, Limiter};
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +32,8 @@ impl Diagnostics {
     /// or only warnings are shown.
     pub fn start(verbose: u8) -> Self {
         let limit = Limit::default();
-        let ansi = io::stderr().is_terminal();
+        let variable = |name: &str| std::env::var_os(name);
+        let ansi = io::stderr().is_terminal() && has_colours(variable("NO_COLOR"), variable("TERM"));
         layer(levels(verbose), limit.clone(), ansi, io::stderr).init();
         Self(limit)
     }
@@ -41,6 +43,11 @@ impl Drop for Diagnostics {
     fn drop(&mut self) {
         self.0.lock().limiter.rest().iter().for_each(tell);
     }
+}
+
+/// Whether a terminal gets colours. An empty `NO_COLOR` says nothing (https://no-color.org).
+fn has_colours(no_color: Option<OsString>, term: Option<OsString>) -> bool {
+    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
 }
 
 /// A subscriber that writes lines of `levels` to `writer`, within the limit.

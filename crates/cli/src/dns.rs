@@ -5,7 +5,6 @@ mod forward;
 mod keygen;
 mod keys;
 mod names;
-mod user;
 mod zones;
 
 pub use error::DnsError;
@@ -13,13 +12,13 @@ pub use forward::Forward;
 pub use keygen::published;
 pub use keys::{Forward as ForwardKeyFile, KeyFiles, Starts};
 pub use names::{Carriage, name};
-pub use zones::{Hangup, ZoneFiles};
+pub use zones::ZoneFiles;
 
 use crate::error::Error;
+use crate::life::Metrics;
 use crate::output;
-use crate::serve::metrics::Exporter;
-use crate::stop::Stop;
 use clap::Subcommand;
+use firstflight_daemon::{Hangup, Signals, become_user};
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{STREAM_LIMITS, Sockets};
@@ -54,11 +53,13 @@ pub struct Args {
     command: Option<Command>,
     #[command(flatten)]
     run: Option<Run>,
-    // This is not in `Run`, because clap does not find optional arguments that contain other arguments.
+    // These are not in `Run`, because clap does not find optional arguments that contain other arguments.
     #[command(flatten)]
     carriage: Carriage,
     #[command(flatten)]
     forward: Forward,
+    #[command(flatten)]
+    metrics: Metrics,
 }
 
 #[derive(Subcommand)]
@@ -93,9 +94,6 @@ struct Run {
     /// server
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     nearest: Option<PathBuf>,
-    /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9102
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<SocketAddr>,
     /// Become this user once the ports are held; files are read afterwards
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -126,7 +124,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             keygen::run(&args).map_err(Error::Dns)?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(run)) => serve(run, args.carriage, args.forward).await,
+        (None, Some(run)) => serve(run, args.carriage, args.forward, args.metrics).await,
         (None, None) => Err(Error::Dns(DnsError::Nothing)),
     }
 }
@@ -178,17 +176,15 @@ impl Run {
     }
 }
 
-async fn serve(run: Run, carriage: Carriage, forward: Forward) -> Result<ExitCode, Error> {
-    let (mut stop, hangup) = (Stop::new()?, Hangup::new()?);
+async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics) -> Result<ExitCode, Error> {
+    let (mut signals, hangup) =
+        (Signals::new().map_err(Error::Runtime)?, Hangup::new().map_err(Error::Runtime)?);
     let sockets = Sockets::bind(&run.listen).await;
     let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
     let fronts = forward.bind(&mut sockets).await.map_err(Error::Dns)?;
-    let exporter = match run.metrics {
-        Some(at) => Some(Exporter::bind(at, describe).await?),
-        None => None,
-    };
+    let life = metrics.start(describe).await;
     if let Some(user) = &run.user {
-        user::become_user(user).map_err(Error::Dns)?;
+        become_user(user).map_err(DnsError::User)?;
     }
     // Files that can be read now can be read again while the server runs.
     let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
@@ -206,15 +202,17 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward) -> Result<ExitCod
     let service = sockets.serve(front, STREAM_LIMITS).await;
     let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
     let handle = service.handle();
-    let exporting = exporter.map(|exporter| {
-        let mut publisher = Publisher::new(handle.clone());
-        tokio::spawn(exporter.run(move || publisher.publish()))
-    });
     let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
     let zones = zones.follow(handle.clone(), hangup, |line| output::line(&line));
     let zones = Some(tokio::spawn(zones));
-    service.run(stop.asked()).await;
-    for task in exporting.into_iter().chain(following).chain(zones) {
+    let mut publisher = Publisher::new(handle.clone());
+    life.serving(move || publisher.publish());
+    let end = async {
+        signals.end().await;
+        life.stopping();
+    };
+    service.run(end).await;
+    for task in following.into_iter().chain(zones) {
         task.abort();
     }
     let (counts, table) = handle.counters();

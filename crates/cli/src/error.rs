@@ -7,7 +7,6 @@ use crate::demo::DemoError;
 use crate::dns::DnsError;
 use crate::explain::ExplainError;
 use crate::get::GetError;
-use crate::key_fault;
 use crate::keys::KeysError;
 use crate::measure::MeasureError;
 use crate::network::NetworkError;
@@ -18,6 +17,7 @@ use crate::verifier::VerifierError;
 use firstflight::CacheError;
 use firstflight::ListenError;
 use firstflight::keys::KeyFileError;
+use firstflight_daemon::{ExitKind, unusable};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -41,6 +41,10 @@ pub enum Error {
     #[cfg(feature = "gateway")]
     #[error(transparent)]
     Gateway(#[from] firstflight_gateway::RunError),
+    /// An error of `gateway health`.
+    #[cfg(feature = "gateway")]
+    #[error(transparent)]
+    Health(#[from] firstflight_gateway::HealthError),
     /// An error of `get`.
     #[error(transparent)]
     Get(#[from] GetError),
@@ -74,11 +78,8 @@ pub enum Error {
     /// The UDP socket cannot be used.
     #[error("cannot use UDP {0}: {1}")]
     Udp(SocketAddr, io::Error),
-    /// `--metrics` cannot be listened on.
-    #[error("--metrics {0}: {1}; give an address of this machine and a port that is free")]
-    Metrics(SocketAddr, io::Error),
     /// The key file cannot be read or is not valid.
-    #[error("{}", key_fault::unusable(.0, .1, "firstflight keys new -o FILE"))]
+    #[error("{}", unusable(.0, .1, "firstflight keys new -o FILE"))]
     KeyFile(PathBuf, KeyFileError),
     /// The resolver has no address for a name.
     #[error("cannot look up {0}: {1}; check the name, or write the server's address")]
@@ -101,18 +102,33 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
+    /// The exit code: see [`ExitKind`].
     pub fn exit_code(&self) -> ExitCode {
+        self.exit_kind().exit_code()
+    }
+
+    fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Demo(error) => error.exit_code(),
+            Self::Demo(error) => error.exit_kind(),
             #[cfg(feature = "gateway")]
-            Self::Gateway(error) => ExitCode::from(if error.is_misuse() { 2 } else { 1 }),
-            Self::Verifier(error) => error.exit_code(),
-            Self::Dns(error) => error.exit_code(),
-            Self::Proxy(error) => error.exit_code(),
-            Self::Seal(error) => error.exit_code(),
-            Self::Lookup(..) | Self::Random(_) | Self::Runtime(_) => ExitCode::from(1),
-            _ => ExitCode::from(2),
+            Self::Gateway(error) => error.exit_kind(),
+            #[cfg(feature = "gateway")]
+            Self::Health(error) => error.exit_kind(),
+            Self::Verifier(error) => error.exit_kind(),
+            Self::Dns(error) => error.exit_kind(),
+            Self::Network(error) => error.exit_kind(),
+            Self::Proxy(error) => error.exit_kind(),
+            Self::Seal(error) => error.exit_kind(),
+            Self::Serve(error) => error.exit_kind(),
+            Self::Udp(_, error) => ExitKind::of_address(error),
+            Self::KeyFile(_, error) => ExitKind::of_key_file(error),
+            Self::Output(_, error)
+            | Self::Picture(_, error)
+            | Self::Cache(CacheError::Read(_, error) | CacheError::Write(_, error)) => {
+                ExitKind::of_file(error)
+            }
+            Self::Lookup(..) | Self::Random(_) | Self::Runtime(_) => ExitKind::Failure,
+            _ => ExitKind::Mistake,
         }
     }
 }

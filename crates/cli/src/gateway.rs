@@ -1,10 +1,12 @@
 //! `firstflight gateway`: a reverse proxy that accepts connections in one round trip.
 
-use crate::error::Error;
+use crate::error::{Error, one_line};
 use crate::output;
 use clap::Subcommand;
+use firstflight_daemon::ExitKind;
+use serde::Serialize;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Stand in front of servers that nobody changes, and accept connections in one round trip
@@ -41,14 +43,63 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Check(Check),
+    Health(Health),
 }
 
-/// Read a configuration, and the certificates and keys that it names, and say what is wrong
+/// Ask a gateway on this machine whether it lives: 0 if it does
+///
+/// For health checks of containers. Asks for /healthz at `gateway.admin`, and waits three seconds for the answer.
 #[derive(clap::Args)]
+struct Health {
+    /// Configuration of the gateway, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Do what the start does, without ports, and say what is wrong
+///
+/// Reads the configuration, and the certificates and keys that it names; becomes the user that it names, if started as root; and
+/// reads all again. It needs no port, so it runs beside a gateway in service.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 all is right, 1 a gateway would start, but something is not right (a certificate has ended, a file cannot be read \
+after root is given up), or something failed that may be otherwise in a minute, 2 a gateway would not start.")]
 struct Check {
     /// Configuration, in TOML
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Print one JSON object: file, right, errors, warnings
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `check --json` prints.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    file: &'a Path,
+    /// Whether there are neither errors nor warnings.
+    right: bool,
+    errors: Vec<String>,
+    warnings: Vec<String>,
+}
+
+async fn check(args: &Check) -> ExitCode {
+    let found = firstflight_gateway::check(&args.file).await;
+    let code = match found.errors.iter().any(|error| error.exit_kind() == ExitKind::Mistake) {
+        true => 2,
+        false if found.errors.is_empty() && found.warnings.is_empty() => 0,
+        false => 1,
+    };
+    let errors: Vec<_> = found.errors.iter().map(|error| one_line(error)).collect();
+    if args.json {
+        output::json(&Verdict { file: &args.file, right: code == 0, errors, warnings: found.warnings });
+    } else if code == 0 {
+        output::line(&format_args!("{} is right", args.file.display()));
+    } else {
+        errors.iter().for_each(|error| output::complain(error));
+        found.warnings.iter().for_each(|warning| output::complain(&format_args!("warning: {warning}")));
+    }
+    ExitCode::from(code)
 }
 
 /// The number of threads that FILE asks for. A mistake in it is told when it is read to be used.
@@ -60,10 +111,8 @@ pub fn threads(args: &Args) -> Option<NonZeroUsize> {
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.file) {
-        (Some(Command::Check(check)), _) => {
-            firstflight_gateway::check(&check.file).await?;
-            output::line(&format_args!("{} is right", check.file.display()));
-        }
+        (Some(Command::Check(check)), _) => return Ok(self::check(&check).await),
+        (Some(Command::Health(health)), _) => firstflight_gateway::is_alive(&health.file).await?,
         (None, Some(file)) => firstflight_gateway::run(&file).await?,
         // clap demands one of them.
         (None, None) => return Ok(ExitCode::from(2)),

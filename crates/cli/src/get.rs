@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::file_sink::is_stdout;
 use crate::network::Network;
 use crate::output;
+use crate::span::{self, LONGEST, MS, SECONDS};
 use background::{Background, Beside, VERIFY_FIRST};
 use certificates::{Certificates, Certifieds};
 use clap::ArgGroup;
@@ -108,9 +109,9 @@ pub struct Args {
     /// Fetches at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     parallel: u16,
-    /// Wait this long after each fetch, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 0)]
-    interval: u64,
+    /// Wait this long after each fetch; a number without a unit is milliseconds
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = span::or_bare(MS, Duration::ZERO..=LONGEST))]
+    interval: Duration,
     /// Ordinary handshakes only
     #[arg(long)]
     no_fast_open: bool,
@@ -126,15 +127,18 @@ pub struct Args {
     /// The upload may be executed twice: let its beginning ride in the SYN, as a GET does
     #[arg(long, requires = "upload")]
     replay_safe: bool,
-    /// Give a fetch up after this, seconds
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
+    /// Give a fetch up after this, up to 1day; a number without a unit is seconds
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = span::or_bare(SECONDS, LEAST..=DAY))]
+    timeout: Duration,
 }
 
 #[cfg(test)]
 #[path = "get/tests.rs"]
 mod tests;
 
+/// Limits of --timeout.
+const LEAST: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
 /// How long connections may take to close at the end.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -319,7 +323,7 @@ impl Args {
             replay_safe: self.replay_safe || self.upload.is_none(),
             output: self.output.clone(),
             upload: self.upload.clone(),
-            timeout: Duration::from_secs(self.timeout),
+            timeout: self.timeout,
         }
     }
 
@@ -337,7 +341,7 @@ impl Args {
 
     /// Does all the fetches of the queue.
     async fn fetch_all(&self, all: &Arc<Queue>, errand: &Arc<Errand>) {
-        let interval = Duration::from_millis(self.interval);
+        let interval = self.interval;
         let mut workers = JoinSet::new();
         for _ in 0..self.parallel {
             workers.spawn(work(Arc::clone(all), Arc::clone(errand), interval, self.print()));
@@ -404,7 +408,7 @@ impl Args {
     /// server.
     async fn udp_link(&self, places: &[Place], lookups: &Lookups) -> Result<Option<UdpLink>, GetError> {
         let Some(first) = places.first().filter(|_| self.udp) else { return Ok(None) };
-        let found = first.addresses(lookups, Duration::from_secs(self.timeout)).await;
+        let found = first.addresses(lookups, self.timeout).await;
         UdpLink::client(found).map(Some).map_err(GetError::UdpClient)
     }
 

@@ -7,6 +7,7 @@ mod report;
 pub use error::KeysError;
 
 use crate::error::Error;
+use crate::span::{self, HOURS};
 use crate::utc::Time;
 use clap::Subcommand;
 use firstflight::credential::{CookieKeys, FarmSecrets, Schedule, Scheme};
@@ -52,19 +53,20 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long a key grants cookies; given in hours on the command line.
+/// How long a key grants cookies: whole hours.
 #[derive(Debug, Clone, Copy)]
-pub struct Period(u64);
+pub struct Period(Duration);
 
 impl Period {
     /// For `--help`.
-    pub const HELP: &str = "Hours for which a key grants, 12 to 8784; the same on all members";
+    pub const HELP: &str = "How long a key grants, 12h to 8784h (366days), whole hours; a number without a unit is hours. \
+                             The same on all members";
     /// 24 hours.
-    pub const DEFAULT: &str = "24";
+    pub const DEFAULT: &str = "24h";
 
     /// The period.
     pub const fn duration(self) -> Duration {
-        Duration::from_secs(self.0 * 3600)
+        self.0
     }
 }
 
@@ -72,9 +74,10 @@ impl FromStr for Period {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse() {
-            Ok(hours @ 12..=8784) => Ok(Self(hours)),
-            _ => Err("give whole hours, 12 to 8784"),
+        let hours = |n| Duration::from_secs(n * 3600);
+        match span::or_bare(HOURS, hours(12)..=hours(8784))(text) {
+            Ok(period) if hours(period.as_secs() / 3600) == period => Ok(Self(period)),
+            _ => Err("give whole hours, 12 to 8784, as 24h or 7days"),
         }
     }
 }
@@ -84,7 +87,7 @@ impl FromStr for Period {
 struct Source {
     /// File with cookie keys or farm secrets
     file: PathBuf,
-    #[arg(long, value_name = "HOURS", help = Period::HELP, default_value = Period::DEFAULT)]
+    #[arg(long, value_name = "TIME", help = Period::HELP, default_value = Period::DEFAULT)]
     period: Period,
     /// When: UTC as 2027-01-15T00:00:00Z, or Unix seconds [default: now]
     #[arg(long, value_name = "TIME")]

@@ -19,8 +19,8 @@ mod file_sink;
 #[cfg(feature = "gateway")]
 mod gateway;
 mod get;
-mod key_fault;
 mod keys;
+mod life;
 mod measure;
 mod network;
 mod observed;
@@ -30,7 +30,7 @@ mod proxy;
 mod reach;
 mod seal;
 mod serve;
-mod stop;
+mod span;
 mod subnet;
 #[cfg(test)]
 mod test_site;
@@ -45,7 +45,7 @@ use std::process::ExitCode;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
 #[derive(Parser)]
-#[command(name = "firstflight", version, propagate_version = true, after_help = EXAMPLES)]
+#[command(name = "firstflight", version = env!("FIRSTFLIGHT_VERSION"), propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
     /// Show more on stderr: -v the engine's events, -vv everything [default: what RUST_LOG sets, else warnings]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -62,10 +62,11 @@ Examples:
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
   firstflight doctor www.example.com:80  what this machine, this network and a server do with first flights
 
-Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has
+Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has \
 precedence. Each log statement writes at most ten lines at once, then one a second; DEBUG and TRACE are not limited.
 
-Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot do what was asked.";
+Exit codes: 0 all went well, 1 something failed on the way or may be otherwise in a minute (an address in use, a full
+disk), 2 the text of options or files is wrong.";
 
 #[derive(Subcommand)]
 enum Command {

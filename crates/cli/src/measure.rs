@@ -14,7 +14,7 @@ pub use error::MeasureError;
 
 use crate::error::Error;
 use crate::get::target::Target;
-use crate::{output, picture};
+use crate::{output, picture, span};
 use firstflight::record::Names;
 use indicatif::{ProgressBar, ProgressStyle};
 use site::{Redirect, Site};
@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     times: u32,
     /// Time between two visits to a URL
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span::parse)]
     interval: Duration,
     /// Ask this resolver for names, on port 53 or another [default: the system's]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver)]
@@ -85,8 +85,7 @@ fn resolver(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
-    let time =
-        humantime::parse_duration(text).map_err(|_| "write a duration as 500ms, 30s or 2m".to_owned())?;
+    let time = span::parse(text)?;
     if time.is_zero() { Err("a visit takes longer than that".to_owned()) } else { Ok(time) }
 }
 

@@ -10,6 +10,7 @@ use firstflight::link::{
 };
 use firstflight::tcp::congestion::{Algorithm, InitialWindow};
 use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
+use firstflight_daemon::ExitKind;
 use ipnet::IpNet;
 use std::fs::File;
 use std::io;
@@ -263,4 +264,22 @@ pub enum NetworkError {
     /// The capture cannot be written.
     #[error("--pcap {0}: {1}")]
     Pcap(PathBuf, PcapWriterError),
+}
+
+impl NetworkError {
+    /// Whether it is a mistake. A device or an address that another process has may be free later, and a driver loaded.
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Tun(
+                TunError::DeviceMissing
+                | TunError::NameTaken(_)
+                | TunError::AddressInUse { .. }
+                | TunError::Ipv6Disabled
+                | TunError::System { .. },
+            ) => ExitKind::Failure,
+            Self::Queues(error) => ExitKind::of_address(error),
+            Self::Pcap(_, PcapWriterError::Io(error)) => ExitKind::of_file(error),
+            _ => ExitKind::Mistake,
+        }
+    }
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::Write;
+use std::time::SystemTime;
 
 /// Writes one or more lines to stdout.
 pub fn line(text: &dyn Display) {
@@ -17,6 +18,26 @@ pub fn json<T: Serialize>(value: &T) {
         Ok(text) => line(&text),
         Err(error) => complain(&error),
     }
+}
+
+/// An event, and when it was.
+#[derive(Serialize)]
+struct Timed<'a, T> {
+    /// RFC 3339, UTC, milliseconds: as in the gateway's log.
+    time: String,
+    #[serde(flatten)]
+    event: &'a T,
+}
+
+impl<'a, T> Timed<'a, T> {
+    fn new(at: SystemTime, event: &'a T) -> Self {
+        Self { time: humantime::format_rfc3339_millis(at).to_string(), event }
+    }
+}
+
+/// Writes one line of JSON about an event to stdout, with the field `time`.
+pub fn event<T: Serialize>(at: SystemTime, event: &T) {
+    json(&Timed::new(at, event));
 }
 
 /// A line of JSON with terminal control characters escaped. A parser gets the original text.
@@ -126,6 +147,20 @@ mod tests {
         let json = json_text(&[text]).unwrap();
         assert!(!json.contains(is_obeyed), "{json}");
         assert_eq!(serde_json::from_str::<[String; 1]>(&json).unwrap(), [text]);
+    }
+
+    #[test]
+    fn an_event_has_the_time() {
+        #[derive(Serialize)]
+        #[serde(tag = "event", rename_all = "kebab-case")]
+        enum Event {
+            Request { bytes: u64 },
+        }
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_250);
+        let line = json_text(&Timed::new(at, &Event::Request { bytes: u64::MAX })).unwrap();
+        let expected =
+            r#"{"time":"2027-01-15T08:00:00.250Z","event":"request","bytes":18446744073709551615}"#;
+        assert_eq!(line, expected);
     }
 
     #[test]

@@ -6,12 +6,14 @@ mod log;
 pub use error::ProxyError;
 
 use crate::error::Error;
+use crate::life::Life;
 use crate::output;
-use crate::stop::Stop;
+use crate::span;
 use clap::ValueEnum;
 use firstflight::Client;
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
+use firstflight_daemon::Signals;
 use firstflight_proxy::{EarlyData, Proxy};
 use firstflight_verifier::{Group, IssuerAddress};
 use ipnet::IpNet;
@@ -24,7 +26,8 @@ use std::time::Duration;
 ///
 /// Speaks HTTP (CONNECT, and plain http://) and SOCKS5 on one port of the loopback address. What a program sends first, a
 /// ClientHello or a GET, leaves in the first packet if the server takes that: with Fast Open (from the second connection
-/// on), or with a certificate (--verifier). It needs no privileges.
+/// on), or with a certificate (--verifier). It needs no privileges. SIGTERM and SIGINT end it; it has no file that SIGHUP could
+/// have it read again.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -82,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
     /// How long connections may go on after SIGTERM; then they are reset
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span::parse)]
     drain: Duration,
     /// Print one JSON object for each event
     #[arg(long)]
@@ -156,23 +159,28 @@ impl Args {
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let client = args.client()?;
-    let mut signals = Stop::new()?;
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
     let proxy = args.proxy(client.clone()).await?;
     if let Some(at) = proxy.local_addrs().iter().find(|at| !at.ip().is_loopback()) {
         output::complain(&format_args!("everybody who reaches {at} can use this proxy"));
     }
     log::Log { json: args.json }.listening(&proxy);
+    let life = Life::unobserved();
+    life.serving(|| {});
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = proxy.run(async { drop(stopped.await) });
     tokio::pin!(running);
     tokio::select! {
         () = &mut running => {}
-        () = signals.asked() => drop(stop),
+        () = signals.end() => {
+            life.stopping();
+            drop(stop);
+        }
     }
     tokio::select! {
         () = running => {}
         // A second signal stops it at once.
-        () = signals.asked() => {}
+        () = signals.end() => {}
     }
     client.close().await;
     Ok(ExitCode::SUCCESS)

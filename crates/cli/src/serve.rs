@@ -10,7 +10,6 @@ pub(crate) mod early;
 mod error;
 mod fast_open;
 pub(crate) mod log;
-pub(crate) mod metrics;
 mod names;
 mod readers;
 mod relay;
@@ -28,16 +27,20 @@ pub use error::ServeError;
 
 use crate::at::At;
 use crate::error::Error;
+use crate::life::Metrics;
 use crate::network::{Capture, Network};
-use crate::stop::Stop;
+use crate::span;
 use clap::ArgGroup;
 use connections::accept;
 use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::{Config, Endpoint, ListenConfig, Sharding, SharedStore, Workers};
+use firstflight_daemon::Signals;
 use firstflight_dns::service::FrontHandle;
 use firstflight_http::directory::{Files, RootError};
 use firstflight_redis::RedisStore;
+#[cfg(feature = "tls")]
+use firstflight_tls::Acceptor;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -79,7 +82,7 @@ Examples:
 
 Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: (umask 077; sysctl -n net.ipv4.tcp_fastopen_key > key), then --key-file key on every member.
-Key files must have the mode 0600.
+Key files have the mode 0600, or root owns them and they have 0640.
 Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
 
 Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
@@ -127,9 +130,8 @@ pub struct Args {
     /// TLS early data
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
-    /// Answer Prometheus at http://ADDR/metrics, through the operating system's TCP, as 127.0.0.1:9100
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    metrics: Metrics,
     /// Log one JSON object a line
     #[arg(long)]
     json_log: bool,
@@ -151,9 +153,8 @@ pub struct Args {
 
 /// For how long a thread may stay awake.
 fn busy_poll(text: &str) -> Result<Duration, &'static str> {
-    let window = humantime::parse_duration(text).ok();
-    let sensible = |window: &Duration| (1_000..=1_000_000_000).contains(&window.as_nanos());
-    window.filter(sensible).ok_or("write a time between 1us and 1s, as 50us")
+    let window = span::within(Duration::from_micros(1)..=Duration::from_secs(1))(text);
+    window.map_err(|_| "write a time between 1us and 1s, as 50us")
 }
 
 /// How long requests under way may take after a signal, and then again the ends of their connections. Together this
@@ -192,12 +193,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let files = Arc::new(files(&args).await?);
-    let mut signals = Stop::new()?;
-    // Bind before creating the device, so that an address in use does not leave a device behind.
-    let metrics = match args.metrics {
-        Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
-        None => None,
-    };
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
+    let life = args.metrics.start(describe).await;
     if names.is_some() {
         firstflight_dns::metrics::describe();
     }
@@ -214,10 +211,13 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
     let relayed = fronts.as_ref().map(relay::Prepared::counts);
-    let exporting = metrics.map(|exporter| export(exporter, Some(&endpoint), naming.as_ref(), relayed));
     let log = log::Log::new(args.json_log, !args.no_log);
     #[cfg(feature = "tls")]
-    let log = log.with_tls(tls.is_some());
+    let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
+    #[cfg(feature = "tls")]
+    let _followed = certificates.clone().map(tls::follow).transpose()?;
+    #[cfg(not(feature = "tls"))]
+    let certificates = None;
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();
@@ -262,8 +262,10 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     fast_open.follow(handles);
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
+    life.serving(publish(Some(&endpoint), naming.as_ref(), relayed, certificates));
 
-    signals.asked().await;
+    signals.end().await;
+    life.stopping();
     drop(stop);
     #[cfg(feature = "tls")]
     drop(followed);
@@ -273,11 +275,9 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     tokio::select! {
         () = end(listening, names, graceful, Some(&endpoint), store) => {}
         // A second signal stops the server at once.
-        () = signals.asked() => {}
+        () = signals.end() => {}
     }
-    if let Some(exporting) = exporting {
-        exporting.abort();
-    }
+    drop(life);
     if asks {
         log.store(&endpoint.store_counters());
     }
@@ -372,18 +372,37 @@ async fn first_flights_by_dns(
     Ok((args.relay.prepare(server).await?, args.names.prepare(server).await?))
 }
 
-/// Answers scrapes with the counters of the engine, of the name server if there is one, and of first flights from
-/// external fronts.
-fn export(
-    exporter: metrics::Exporter,
+/// Describes the series of a server.
+fn describe() {
+    firstflight::metrics::describe();
+    #[cfg(feature = "tls")]
+    firstflight_tls::metrics::describe();
+}
+
+/// The certificates of TLS.
+#[cfg(feature = "tls")]
+type Certificates = firstflight_tls::ServerCertificates;
+/// There are none.
+#[cfg(not(feature = "tls"))]
+type Certificates = std::convert::Infallible;
+
+/// Publishes the counters of the engine, of the name server if there is one, and of first flights from external fronts.
+fn publish(
     endpoint: Option<&Endpoint>,
     names: Option<&FrontHandle>,
     relayed: Option<relay::Counts>,
-) -> JoinHandle<()> {
+    certificates: Option<Certificates>,
+) -> impl FnMut() + Send + 'static {
+    #[cfg(feature = "tls")]
+    let mut ends = firstflight_tls::metrics::CertificatePublisher::default();
     let mut publisher = endpoint.cloned().map(firstflight::metrics::Publisher::new);
     let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
     let mut of_relays = relayed.map(|counts| (counts, firstflight_dns::metrics::RelayPublisher::new()));
-    tokio::spawn(exporter.run(move || {
+    move || {
+        #[cfg(feature = "tls")]
+        ends.publish(&certificates);
+        #[cfg(not(feature = "tls"))]
+        let _: &Option<Certificates> = &certificates;
         if let Some(publisher) = &mut publisher {
             publisher.publish();
         }
@@ -393,7 +412,7 @@ fn export(
         if let Some((counts, publisher)) = &mut of_relays {
             counts.publish(publisher);
         }
-    }))
+    }
 }
 
 /// The number of threads of the runtime on which the command begins. Engines have threads of their own.

@@ -6,26 +6,27 @@ mod keygen;
 pub use error::VerifierError;
 
 use crate::error::Error;
+use crate::life::Metrics;
 use crate::output;
-use crate::serve::metrics::Exporter;
-use crate::stop::Stop;
+use crate::span;
 use clap::Subcommand;
+use firstflight_daemon::{Asked, Signals, manager};
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
-    Config, Group, Issuer, KeyFileError, LineError, STREAM_LIMITS, Service, TokenKey, VantagePoint,
-    VerifierKeys, read_token_keys,
+    Config, ConfigHandle, Group, Issuer, KeyFileError, LineError, STREAM_LIMITS, Service, ServiceError,
+    TokenKey, VantagePoint, VerifierKeys, read_token_keys,
 };
 use firstflight_wire::asap::message::VantageId;
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Run a provenance verifier, which certifies that clients are at their addresses (ASAP)
 ///
 /// Answers over UDP and TCP on the same ports. Servers that trust its key take data in the first packet of the
-/// clients that it certified. It needs no privileges.
+/// clients that it certified. It needs no privileges. SIGHUP reads its keys and the group file again; a mistake changes
+/// nothing. SIGINT and SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -43,6 +44,9 @@ pub struct Args {
     command: Option<Command>,
     #[command(flatten)]
     run: Option<Run>,
+    // This is not in `Run`, because clap does not find optional arguments that contain other arguments.
+    #[command(flatten)]
+    metrics: Metrics,
 }
 
 #[derive(Subcommand)]
@@ -59,10 +63,10 @@ struct Run {
     #[arg(long, value_name = "FILE", required_unless_present = "vantage_id")]
     key: Option<PathBuf>,
     /// How long a client's first certificate lasts
-    #[arg(long, value_name = "D", default_value = "30m", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = seconds)]
     first_duration: u32,
     /// Maximum duration of a certificate
-    #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = seconds)]
     max_duration: u32,
     /// Certify addresses of this prefix although they are not global, as 10.0.0.0/8
     #[arg(long, value_name = "P")]
@@ -79,16 +83,12 @@ struct Run {
     /// Send probes from this address and port, to which no client sends (see firstflight reach)
     #[arg(long, value_name = "ADDR:PORT")]
     probe_from: Vec<SocketAddr>,
-    /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9100
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<SocketAddr>,
 }
 
 /// Whole seconds of a duration as `30m` or `1d`.
-pub fn seconds(text: &str) -> Result<u32, &'static str> {
-    let duration: Duration =
-        humantime::parse_duration(text).map_err(|_| "write a duration as 30m, 12h or 1d")?;
-    u32::try_from(duration.as_secs()).map_err(|_| "that is longer than a certificate can last (194 days)")
+pub fn seconds(text: &str) -> Result<u32, String> {
+    u32::try_from(span::parse(text)?.as_secs())
+        .map_err(|_| "that is longer than a certificate can last (194 days)".to_owned())
 }
 
 fn vantage_id(text: &str) -> Result<VantageId, &'static str> {
@@ -102,7 +102,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             keygen::run(&args).map_err(Error::Verifier)?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(run)) => serve(run).await,
+        (None, Some(run)) => serve(run, args.metrics).await,
         (None, None) => Err(Error::Verifier(VerifierError::Nothing)),
     }
 }
@@ -142,21 +142,20 @@ fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
     keys.into_iter().next().ok_or_else(|| fail(KeyFileError::Content(LineError::NoKey)))
 }
 
-async fn serve(run: Run) -> Result<ExitCode, Error> {
+/// Reads the files again. On an error nothing changes.
+fn reload(run: &Run, service: &ConfigHandle) -> Result<(), VerifierError> {
+    let config = run.config()?;
+    service.set(config).map_err(|error| VerifierError::Service(ServiceError::Config(error)))
+}
+
+async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     let config = run.config().map_err(Error::Verifier)?;
-    let mut stop = Stop::new()?;
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
     let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
     let vantage = config.vantage.as_ref().map(|vantage| vantage.id);
     let service = Service::bind(config, &run.listen, STREAM_LIMITS).await;
     let service = service.map_err(|error| Error::Verifier(VerifierError::Service(error)))?;
-    let exporting = match run.metrics {
-        Some(at) => {
-            let exporter = Exporter::bind(at, describe).await?;
-            let mut publisher = Publisher::new(service.counters());
-            Some(tokio::spawn(exporter.run(move || publisher.publish())))
-        }
-        None => None,
-    };
+    let life = metrics.start(describe).await;
     for address in service.addresses() {
         output::line(&format_args!("listening on {address}"));
     }
@@ -167,10 +166,21 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
         output::line(&format_args!("vantage point {id}"));
     }
     let counters = service.counters();
-    service.run(stop.asked()).await;
-    if let Some(exporting) = exporting {
-        exporting.abort();
-    }
+    let mut publisher = Publisher::new(service.counters());
+    life.serving(move || publisher.publish());
+    let handle = service.config();
+    let end = async {
+        while signals.next().await == Asked::Reload {
+            manager::reloading();
+            match reload(&run, &handle) {
+                Ok(()) => output::line(&"the files were read again"),
+                Err(error) => tracing::warn!("keys and vantage points stay as they are: {error}"),
+            }
+            manager::ready();
+        }
+        life.stopping();
+    };
+    service.run(end).await;
     let counts = counters.get();
     output::line(&format_args!(
         "certificates: {} ({} refreshed); tokens: {}; probes: {}; refused: {}",

@@ -114,13 +114,15 @@ fn sockets_of_a_service_manager_are_used() {
 fn wrong_options_are_one_line() {
     let dir = site("by-system-wrong");
     let root = dir.path("www");
-    let serve =
-        |options: &[&str], says: &str| fails(&[&["serve", "--root", &root][..], options].concat(), 2, says);
+    let ends = |options: &[&str], code, says: &str| {
+        fails(&[&["serve", "--root", &root][..], options].concat(), code, says);
+    };
+    let serve = |options: &[&str], says: &str| ends(options, 2, says);
     serve(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2"], "same port");
-    serve(&["--listen", "192.0.2.1:8080"], "give another --listen");
+    ends(&["--listen", "192.0.2.1:8080"], 1, "give another --listen");
     serve(&["--listen", &free().to_string(), "--scheme", "paper"], "--scheme");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    serve(&["--listen", &taken.local_addr().unwrap().to_string()], "give another --listen");
+    ends(&["--listen", &taken.local_addr().unwrap().to_string()], 1, "give another --listen");
     fails(&["get", "http://127.0.0.1:9/", "--verifier", "127.0.0.1:9"], 2, "--verifier-key");
     // Nothing listens there.
     let output = run(&["get", "http://127.0.0.1:1/"]);

@@ -160,3 +160,24 @@ fn no_path_reaches_a_terminal_as_a_command() {
         }
     }
 }
+
+/// As in a container without the package of authorities.
+#[cfg(feature = "gateway")]
+#[test]
+fn a_check_on_a_system_without_authorities_says_what_to_do() {
+    let dir = Dir::new("authorities");
+    let file = dir.file(
+        "gateway.toml",
+        "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:8080\"]\nmode = \"http\"\nservice = \"s\"\n\
+         [[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:1\"]\n[service.tls]\n",
+    );
+    let mut check = command(&["gateway", "check", "--json", &file]);
+    let out =
+        check.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent").output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let verdict: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&verdict["right"], &verdict["warnings"]), (&Value::Bool(false), &Value::Array(Vec::new())));
+    let error = verdict["errors"][0].as_str().unwrap();
+    assert!(error.starts_with("service s: ") && error.contains("ca in [service.tls]"), "{error}");
+    assert!(error.contains("ca-certificates"), "{error}");
+}

@@ -58,6 +58,28 @@ fn a_certificate_from_a_verifier_that_runs() {
 }
 
 #[test]
+fn keys_are_read_again_on_sighup() {
+    let dir = Dir::new("hangup");
+    let (path, new) = (dir.path("key"), dir.path("new"));
+    keygen(&path);
+    let next = keygen(&new);
+    let (mut verifier, at) = start(&["--key", &path]);
+    std::fs::rename(&new, &path).unwrap();
+    verifier.signal("HUP");
+    verifier.line_is("the files were read again");
+    assert!(prints(&get(&at, &next)).contains("certifies that 127.0.0.1 has the key"));
+    // With a mistake in it the keys stay. A right file afterwards says that this one was read.
+    let right = std::fs::read(&path).unwrap();
+    std::fs::write(&path, "nonsense\n").unwrap();
+    verifier.signal("HUP");
+    assert!(prints(&get(&at, &next)).contains("certifies"));
+    std::fs::write(&path, right).unwrap();
+    verifier.signal("HUP");
+    verifier.line_is("the files were read again");
+    assert!(prints(&get(&at, &next)).contains("certifies"));
+}
+
+#[test]
 fn a_group_and_who_of_it_is_missing() {
     let dir = Dir::new("group");
     let path = dir.path("key");
@@ -126,12 +148,14 @@ fn mistakes_in_options() {
     verifier(&[], "--listen");
     verifier(&["--listen", "127.0.0.1:0"], "--key");
     verifier(&["--listen", "127.0.0.1", "--key", &path], "127.0.0.1");
-    verifier(&["--listen", "192.0.2.1:4433", "--key", &path], "give an address of this machine");
     verifier(
         &["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "1y"],
         "first not above the longest",
     );
-    verifier(&["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "soon"], "write a duration");
+    verifier(
+        &["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "soon"],
+        "write a time with its unit",
+    );
     verifier(&["--listen", "127.0.0.1:0", "--key", &path, "--allow-prefix", "10"], "10");
     verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "1"], "--vantage-key");
     verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "0", "--vantage-key", &path], "1 to 65535");

@@ -30,7 +30,9 @@ impl BootFile {
         })?;
         let text = file.read().map_err(|error| match error {
             ReadError::Io(error) => BootError::Io(error),
-            ReadError::Open(_) | ReadError::TooLong(_) | ReadError::NotText => BootError::NotBoot,
+            ReadError::Open(_) | ReadError::Foreign(_) | ReadError::TooLong(_) | ReadError::NotText => {
+                BootError::NotBoot
+            }
         })?;
         let last = match text.as_str() {
             // The file is new, or an earlier start failed before it sent a datagram.

@@ -14,8 +14,8 @@ use crate::keys::CarriageKeys;
 use crate::relay::RelayKey;
 use crate::seal::CarriageKey;
 use core::num::NonZeroU8;
-use firstflight_service::key_file::{create, from_hex, lines, read, to_hex};
-use firstflight_service::{KeyFileError, LineError};
+use firstflight_files::lines::{KeyFileError, LineError, create, lines, read};
+use firstflight_files::{from_hex, to_hex};
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -220,7 +220,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         create_relay_key(&path, 1, &RelayKey::from_bytes(&[3; 32])).unwrap();
-        for mode in [0o640, 0o604, 0o620, 0o601] {
+        for mode in [0o604, 0o620, 0o601] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = read_relay_keys(&path).unwrap_err();
             assert!(matches!(error, KeyFileError::Read(ReadError::Open(found)) if found == mode), "{error}");

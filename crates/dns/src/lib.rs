@@ -48,7 +48,7 @@ pub use boot_file::{BootError, BootFile};
 pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 #[cfg(feature = "service")]
-pub use firstflight_service::{KeyFileError, LineError};
+pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use forward::{ForwardConfig, ForwardError, ForwardRefused, ForwardSender, Forwarder};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use front::{

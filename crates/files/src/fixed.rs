@@ -3,9 +3,8 @@
 use crate::read::{self, ReadError};
 use crate::state::{self, LockError};
 use crate::write;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -24,10 +23,7 @@ impl<const N: usize> FixedFile<N> {
     /// # Errors
     /// See [`LockError`].
     pub fn open(path: &Path) -> Result<Self, LockError> {
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path).map_err(LockError::Io)?;
-        state::try_lock(&file)?;
+        let file = state::locked(path)?;
         write::sync(path).map_err(LockError::Io)?;
         Ok(Self { file })
     }

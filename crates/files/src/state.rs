@@ -32,10 +32,7 @@ impl StateFile {
     /// # Errors
     /// See [`LockError`].
     pub fn lock(path: &Path) -> Result<Self, LockError> {
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path.with_added_extension("lock")).map_err(LockError::Io)?;
-        try_lock(&file)?;
+        let file = locked(&path.with_added_extension("lock"))?;
         Ok(Self { path: path.to_owned(), _lock: file })
     }
 
@@ -78,12 +75,35 @@ impl StateFile {
     }
 }
 
-/// Locks a file, or fails at once.
-pub(crate) fn try_lock(file: &File) -> Result<(), LockError> {
+/// Opens and locks the file at `path`, or creates it with the mode 0600. It fails at once if another process has the lock.
+///
+/// A link is not followed: who can write into the directory could make this process create a file, or write into one, at a
+/// place to which only this process has access.
+pub(crate) fn locked(path: &Path) -> Result<File, LockError> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // A pipe without a reader must not block.
+    let opened = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|error| {
+        LockError::Io(match path.is_symlink() {
+            true => not_ours(path, "is a link"),
+            false => error,
+        })
+    })?;
+    if !file.metadata().map_err(LockError::Io)?.is_file() {
+        return Err(LockError::Io(not_ours(path, "is not a regular file")));
+    }
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => LockError::Held,
         TryLockError::Error(error) => LockError::Io(error),
-    })
+    })?;
+    Ok(file)
+}
+
+fn not_ours(path: &Path, what: &str) -> io::Error {
+    let message =
+        format!("{} {what}, so it is not used as a lock: remove it, or name another file", path.display());
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 /// What was read, or `None` if there is no such file.

@@ -20,7 +20,7 @@ fn a_secret_is_its_owners_only() {
     create(&path, b"secret").unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     assert_eq!(*read_secret(&path, 6).unwrap(), "secret");
-    for mode in [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666] {
+    for mode in [0o604, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let error = read_secret(&path, 6).unwrap_err();
         assert!(matches!(error, ReadError::Open(found) if found == mode), "{mode:o}: {error}");
@@ -31,6 +31,66 @@ fn a_secret_is_its_owners_only() {
     assert!(matches!(read_secret(&path, 5), Err(ReadError::TooLong(_))));
     replace(&path, b"\xffecret").unwrap();
     assert!(matches!(read_secret(&path, 6), Err(ReadError::NotText)));
+}
+
+/// PostgreSQL's rule: `be-secure-common.c`, `check_ssl_key_file_permissions`.
+#[test]
+fn a_secret_is_of_this_user_or_of_root() {
+    const US: u32 = 1000;
+    let check = |owner, mode| read::check(owner, mode, &[US], false);
+    for mode in [0o600, 0o400, 0o700] {
+        assert!(check(US, mode).is_ok() && check(0, mode).is_ok(), "{mode:o}");
+        assert!(matches!(check(1001, mode), Err(ReadError::Foreign(1001))), "{mode:o}");
+    }
+    // Debian's ssl-cert has 0640, a Kubernetes secret with a group 0440.
+    for mode in [0o640, 0o440] {
+        assert!(check(0, mode).is_ok(), "{mode:o}");
+        assert!(matches!(check(US, mode), Err(ReadError::Open(found)) if found == mode), "{mode:o}");
+        assert!(read::check(US, mode, &[US], true).is_ok(), "a credential of systemd with the mode {mode:o}");
+    }
+    for mode in [0o660, 0o650, 0o644, 0o604, 0o602, 0o601] {
+        for owner in [0, US] {
+            let error = check(owner, mode).unwrap_err();
+            assert!(error.to_string().contains("defaultMode: 0640"), "{owner} {mode:o}: {error}");
+        }
+    }
+    // The user that the process becomes counts as well.
+    assert!(read::check(1001, 0o600, &[0, 1001], false).is_ok());
+    let error = check(1001, 0o600).unwrap_err().to_string();
+    assert!(error.contains("number 1001") && error.contains("chown"), "{error}");
+}
+
+#[test]
+fn the_secret_of_another_user_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
+    create(&path, b"secret").unwrap();
+    // Only root can give a file away.
+    if std::os::unix::fs::chown(&path, Some(54_321), None).is_err() {
+        return;
+    }
+    assert!(matches!(read_secret(&path, 6), Err(ReadError::Foreign(54_321))));
+}
+
+#[test]
+fn a_lock_follows_no_link_and_waits_for_no_pipe() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, lock, target) =
+        ["state", "state.lock", "target"].map(|name| directory.path().join(name)).into();
+    std::os::unix::fs::symlink(&target, &lock).unwrap();
+    let says = |error: LockError, what: &str| match error {
+        LockError::Io(error) => assert!(error.to_string().contains(what), "{error}"),
+        LockError::Held => panic!("nobody has it"),
+    };
+    says(StateFile::lock(&state).unwrap_err(), "state.lock is a link");
+    says(FixedFile::<4>::open(&lock).unwrap_err(), "state.lock is a link");
+    assert_eq!(names(directory.path()), ["state.lock"], "the target was created");
+    fs::write(&target, b"theirs").unwrap();
+    says(FixedFile::<4>::open(&lock).unwrap_err(), "state.lock is a link");
+    fs::remove_file(&lock).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    says(StateFile::lock(&state).unwrap_err(), "state.lock is not a regular file");
+    assert_eq!(fs::read(&target).unwrap(), b"theirs");
 }
 
 /// A second name of the file shows what stays in its blocks.
@@ -190,10 +250,10 @@ fn a_file_with_secrets_is_refused_if_others_can_read_it() {
     let path = directory.path().join("names");
     let names = Names { names: Vec::new() };
     FORMAT.write(&path, &names).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     let error = FORMAT.read::<Names>(&path).unwrap_err();
     assert!(
-        matches!(error, FormatError::Read(ReadError::Open(0o640))) && error.to_string().contains("chmod 600"),
+        matches!(error, FormatError::Read(ReadError::Open(0o644))) && error.to_string().contains("chmod 600"),
         "{error}"
     );
     let open = Format { secret: false, ..FORMAT };
@@ -229,4 +289,44 @@ fn a_problem_is_reported_once_until_it_is_over() {
     assert_eq!(last.new_message(&"b"), Some("b"));
     last.over();
     assert_eq!(last.new_message(&"b"), Some("b"));
+}
+
+#[test]
+fn the_mark_of_some_editors_is_no_part_of_a_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    for (written, expected) in
+        [("\u{feff}# begin\n", "# begin\n"), ("\u{feff}", ""), ("a\u{feff}", "a\u{feff}")]
+    {
+        let _ = fs::remove_file(&path);
+        create(&path, written.as_bytes()).unwrap();
+        assert_eq!(*read(&path, 100).unwrap(), expected);
+        assert_eq!(*read_secret(&path, 100).unwrap(), expected);
+    }
+}
+
+/// Nix, OSTree, `rsync -t` and `cp -p` give a new file the time of the old one, and a key of the same kind has its size.
+#[test]
+fn another_file_of_the_same_size_and_time_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, new] = ["key", "new"].map(|name| directory.path().join(name));
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).unwrap();
+        File::options().append(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    };
+    write(&path, "one");
+    let seen = Seen::at(&path);
+    assert!(!seen.may_have_changed(&path));
+    write(&new, "two");
+    fs::rename(&new, &path).unwrap();
+    assert!(seen.may_have_changed(&path), "replaced");
+    let seen = Seen::at(&path);
+    assert!(!seen.may_have_changed(&path));
+    fs::remove_file(&path).unwrap();
+    assert!(seen.may_have_changed(&path), "gone");
+    let seen = Seen::at(&path);
+    assert!(!seen.may_have_changed(&path));
+    write(&path, "three");
+    assert!(seen.may_have_changed(&path), "back");
 }

@@ -18,6 +18,11 @@ use std::time::Duration;
 
 /// Packets received or sent before the other direction gets its turn.
 const BURST: usize = 64;
+/// Timers that are due for longer than this wait for packets that the link has: this host stood still (a suspended
+/// machine, a frozen container, SIGSTOP), and what the timers are about may have arrived meanwhile.
+const LATE: Duration = Duration::from_millis(500);
+/// The most turns that late timers wait. Nobody's packets can hold them up for longer.
+const LATE_TURNS: u8 = 64;
 /// How often the stack is given the wall clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
@@ -36,6 +41,8 @@ pub(crate) struct Driver<L> {
     timer: Timer,
     timer_at: Option<Instant>,
     clock_at: Instant,
+    /// Turns that late timers have waited.
+    late: u8,
     /// How often the applications had their turn since the last packet was sent.
     yielded: u8,
     /// Random coefficients for the batch verification of signatures.
@@ -57,6 +64,7 @@ impl<L: Link> Driver<L> {
             timer,
             timer_at: None,
             clock_at: Instant::ZERO,
+            late: 0,
             yielded: 0,
             random: ChaCha20Rng::from_seed(seed),
         }
@@ -115,8 +123,9 @@ impl<L: Link> Driver<L> {
         }
     }
 
-    /// Handles what is due and sets the timer for the next deadline. Returns true if something was due.
-    fn time(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> bool {
+    /// Handles what is due and sets the timer for the next deadline. Returns true if something was due. `more_in` says that
+    /// the link may have more packets.
+    fn time(&mut self, inner: &mut Inner, now: Instant, more_in: bool, cx: &mut Context<'_>) -> bool {
         if now >= self.clock_at {
             self.clock_at = now + CLOCK_EVERY;
             inner.set_clock();
@@ -130,6 +139,11 @@ impl<L: Link> Driver<L> {
             return false;
         };
         if at <= now {
+            if more_in && now - at > LATE && self.late < LATE_TURNS {
+                self.late += 1;
+                return true;
+            }
+            self.late = 0;
             inner.stack.handle_timeout(now);
             return true;
         }
@@ -156,7 +170,7 @@ impl<L: Link> Driver<L> {
             post.exchange(inner, now, cx);
         }
         self.verify(inner, now);
-        let due = self.time(inner, now, cx);
+        let due = self.time(inner, now, more_in, cx);
         self.jobs.exchange(inner, cx);
         // The applications act before anything is sent, so that their data rides with the acknowledgements. Who accepts a
         // connection often starts a task for it, which needs a turn of its own.
@@ -185,7 +199,7 @@ impl<L: Link> Driver<L> {
             return Poll::Ready(Ok(()));
         }
         // Sending may have set a timer that is due before the one that was just set.
-        if more_in || more_out || due || self.time(inner, now, cx) {
+        if more_in || more_out || due || self.time(inner, now, false, cx) {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
         Poll::Pending

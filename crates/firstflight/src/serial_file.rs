@@ -6,7 +6,7 @@
 //! serials only if the clock was set back as well.
 
 use crate::credential::{OneTimeKeys, SerialTable};
-use firstflight_files::{LockError, OpenMode, ReadError, StateFile, from_hex, to_hex};
+use firstflight_files::{LockError, OpenMode, OtherOwner, ReadError, StateFile, from_hex, to_hex};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -36,6 +36,9 @@ pub enum SerialFileError {
     /// Other users can read the keys.
     #[error("it {}", OpenMode(*.0))]
     Readable(u32),
+    /// It belongs to this other user.
+    #[error("it {}", OtherOwner(*.0))]
+    Foreign(u32),
     /// It is not such a file, or a part of it is missing.
     #[error(
         "it is damaged or something else: name another file, or delete it, and cookies of before fall back"
@@ -160,6 +163,7 @@ fn read(file: &StateFile) -> Result<Option<State>, SerialFileError> {
     let text = file.read_secret(LONGEST).map_err(|error| match error {
         ReadError::Io(error) => SerialFileError::Io(error),
         ReadError::Open(mode) => SerialFileError::Readable(mode),
+        ReadError::Foreign(owner) => SerialFileError::Foreign(owner),
         ReadError::TooLong(_) | ReadError::NotText => SerialFileError::Damaged,
     })?;
     text.map(|text| parse(&text).ok_or(SerialFileError::Damaged)).transpose()

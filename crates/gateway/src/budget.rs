@@ -1,6 +1,6 @@
 //! Descriptors: how many the connections of clients and those to backends may take, so that neither takes the last ones.
 
-use crate::process;
+use firstflight_daemon::open_files;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,7 +11,7 @@ static BACKENDS: OnceLock<Arc<Semaphore>> = OnceLock::new();
 
 /// Divides the descriptors of this process. Returns how many connections of clients there may be: `most`, or fewer.
 pub(crate) fn divide(most: usize) -> usize {
-    let Some(limit) = process::limit_of_files() else { return most };
+    let Some(limit) = open_files::limit() else { return most };
     let (clients, backends) = shares(limit, most);
     let backends = Arc::new(Semaphore::new(backends.min(Semaphore::MAX_PERMITS)));
     // It stays for the life of the process, as the limit does.
@@ -21,7 +21,7 @@ pub(crate) fn divide(most: usize) -> usize {
 
 /// What clients and backends get of a limit of open files.
 fn shares(limit: usize, most: usize) -> (usize, usize) {
-    let spare = limit.saturating_sub(process::OTHERS.min(limit / 4));
+    let spare = limit.saturating_sub(open_files::OTHERS.min(limit / 4));
     let clients = most.min((spare / 2).max(1));
     (clients, spare.saturating_sub(clients).max(1))
 }

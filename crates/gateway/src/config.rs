@@ -11,11 +11,16 @@ pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 
+use firstflight_daemon::ExitKind;
+use firstflight_files::ReadError;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The longest configuration, bytes.
+const LONGEST: usize = 4 << 20;
 
 /// The configuration of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -42,6 +47,8 @@ pub struct Global {
     pub user: Option<String>,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub admin: Option<SocketAddr>,
+    /// Hosts that questions there may name, besides IP addresses and names that nobody else can have.
+    pub admin_hosts: Vec<String>,
     /// Format of the access log.
     pub log: LogFormat,
     /// Threads that serve. The default is one for each processor.
@@ -59,6 +66,7 @@ impl Default for Global {
         Self {
             user: None,
             admin: None,
+            admin_hosts: Vec::new(),
             log: LogFormat::Text,
             threads: None,
             max_connections: 10_000,
@@ -86,12 +94,12 @@ pub enum LogFormat {
 #[non_exhaustive]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("{}", not_read(path, error))]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        error: std::io::Error,
+        error: ReadError,
     },
     /// It has a mistake.
     #[error("{}, {mistake}", path.display())]
@@ -103,13 +111,31 @@ pub enum ConfigError {
     },
 }
 
+fn not_read(path: &Path, error: &ReadError) -> String {
+    match error {
+        ReadError::Io(error) => format!("cannot read {}: {error}", path.display()),
+        error => format!("{} {error}", path.display()),
+    }
+}
+
+impl ConfigError {
+    /// Whether it is a mistake.
+    #[must_use]
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Read { error, .. } => ExitKind::of_reading(error),
+            Self::Mistake { .. } => ExitKind::Mistake,
+        }
+    }
+}
+
 impl Config {
     /// Reads a file.
     ///
     /// # Errors
     /// When it cannot be read, or has a mistake.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
+        let text = firstflight_files::read(path, LONGEST)
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Self::parse(&text).map_err(|mistake| ConfigError::Mistake { path: path.to_owned(), mistake })
     }

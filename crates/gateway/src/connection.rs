@@ -7,10 +7,10 @@ use crate::site::Site;
 use crate::{http, l4, metrics};
 use arc_swap::ArcSwap;
 use firstflight::Stream;
+use firstflight_http::patience::timeout;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
-use tokio::time::timeout;
 
 /// How far the end of a listener or of the gateway has come.
 #[derive(Debug, Clone)]

@@ -1,18 +1,20 @@
 //! A running gateway.
 
-use crate::admin::Admin;
 use crate::backend::{Service, health};
 use crate::budget;
-use crate::config::Config;
-use crate::listening::{Bound, Listening, read_files};
+use crate::config::{self, Config};
+use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
+use firstflight_daemon::{Admin, ExitKind};
+use firstflight_tls::metrics::CertificatePublisher;
+use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServedCertificate, ServerCertificates};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -26,12 +28,15 @@ pub enum GatewayError {
     /// An address cannot be used.
     #[error("listener {0}: cannot listen: {1}")]
     Bind(String, io::Error),
-    /// The address of metrics and health cannot be used.
-    #[error("gateway.admin: cannot listen at {0}: {1}")]
-    Admin(SocketAddr, io::Error),
     /// A certificate cannot be used.
     #[error("{0}: {1}")]
-    Tls(String, firstflight_tls::ConfigError),
+    Tls(String, ConfigError),
+    /// The system trusts no certificate authority, so no backend's certificate could be valid.
+    #[error(
+        "service {0}: this system has no certificate authorities: name a file with those of the backends as ca in \
+         [service.tls], or install the system's (Debian: ca-certificates)"
+    )]
+    NoAuthorities(String),
     /// A file with keys or verifiers cannot be used.
     #[error("listener {0}: {1}")]
     Files(String, String),
@@ -46,8 +51,14 @@ pub enum GatewayError {
 impl GatewayError {
     /// Whether the configuration, or a file that it names, has a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
-        matches!(self, Self::Tls(..) | Self::Files(..) | Self::NeedsRestart(_))
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Bind(_, error) => ExitKind::of_address(error),
+            Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_) => {
+                ExitKind::Mistake
+            }
+            Self::Log(_) => ExitKind::Failure,
+        }
     }
 }
 
@@ -58,6 +69,8 @@ pub(crate) struct Shown(Arc<Mutex<View>>);
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) services: Vec<Arc<Service>>,
+    pub(crate) certificates: Vec<ServerCertificates>,
+    pub(crate) ends: CertificatePublisher,
     pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
     pub(crate) stopping: bool,
 }
@@ -84,7 +97,7 @@ pub struct Gateway {
 /// A configuration whose files are read and whose ports are bound, but which is not in use yet.
 struct Prepared {
     services: Services,
-    kept: Vec<(String, Site)>,
+    kept: Vec<(String, Site, Option<NewCertificates>)>,
     new: Vec<(Bound, Site)>,
 }
 
@@ -101,9 +114,7 @@ impl Gateway {
         metrics::recorder();
         let shown = Shown::default();
         let admin = match config.gateway.admin {
-            Some(at) => {
-                Some(Admin::bind(at, shown.clone()).await.map_err(|error| GatewayError::Admin(at, error))?)
-            }
+            Some(at) => Some(Admin::start(at, config.gateway.admin_hosts.clone(), shown.clone()).await),
             None => None,
         };
         let log = Log::new(config.gateway.log, log).map_err(GatewayError::Log)?;
@@ -137,6 +148,9 @@ impl Gateway {
         if old.admin != new.admin {
             return restart("admin");
         }
+        if old.admin_hosts != new.admin_hosts {
+            return restart("admin_hosts");
+        }
         if old.user != new.user {
             return restart("user");
         }
@@ -166,10 +180,13 @@ impl Gateway {
             };
             match former {
                 Some(former) if former.config.same_sockets(listener) => {
-                    kept.push((name.clone(), site(Some(&former))?));
+                    // They are followed; here they are only looked at.
+                    read_files(listener).await?;
+                    let (site, certificates) = site(Some(&former))?;
+                    kept.push((name.clone(), site, certificates));
                 }
                 Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
-                None => new.push((Bound::bind(listener).await?, site(None)?)),
+                None => new.push((Bound::bind(listener).await?, site(None)?.0)),
             }
         }
         Ok(Prepared { services, kept, new })
@@ -179,7 +196,8 @@ impl Gateway {
     fn commit(&mut self, config: Config, prepared: Prepared) {
         let Prepared { services, kept, new } = prepared;
         services.values().for_each(|service| service.begin());
-        for (name, site) in kept {
+        for (name, site, certificates) in kept {
+            certificates.into_iter().for_each(NewCertificates::commit);
             if let Some(listening) = self.listening.get(&name) {
                 listening.site.store(Arc::new(site));
             }
@@ -204,7 +222,13 @@ impl Gateway {
             self.listening.insert(name, listening);
         }
         self.checks = services.values().map(health::watch).collect();
-        self.shown.with(|view| view.services = services.values().cloned().collect());
+        let sites = self.listening.values().map(|listening| listening.site.load());
+        let certificates: Vec<_> =
+            sites.filter_map(|site| site.acceptor.as_ref().map(Acceptor::certificates)).collect();
+        self.shown.with(|view| {
+            view.services = services.values().cloned().collect();
+            view.certificates = certificates;
+        });
         (self.services, self.config) = (services, config);
     }
 
@@ -222,10 +246,10 @@ impl Gateway {
         self.listening.get(listener).map(|listening| listening.addresses.clone()).unwrap_or_default()
     }
 
-    /// The address of metrics and health.
+    /// The address of metrics and health. `None` without one, and if it cannot be used yet.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Admin::address)
+        self.admin.as_ref().and_then(Admin::address)
     }
 
     /// Writes a line into the access log.
@@ -236,6 +260,12 @@ impl Gateway {
     /// Says at `/readyz` that no new connections should come.
     pub(crate) fn stopping(&self) {
         self.shown.with(|view| view.stopping = true);
+    }
+
+    /// What is wrong with certificates in use.
+    pub(crate) fn certificate_problems(&self) -> Vec<String> {
+        let servers = self.listening.values().flat_map(|listening| listening.site.load().problems());
+        servers.chain(self.config.services.iter().filter_map(client_certificate_problem)).collect()
     }
 
     pub(crate) const fn config(&self) -> &Config {
@@ -266,25 +296,66 @@ fn services(config: &Config, former: &Services) -> Result<Services, GatewayError
         let name = service.name.get_ref();
         match Service::new(service, former.get(name).map(|former| &**former)) {
             Ok(service) => Ok((name.clone(), Arc::new(service))),
-            Err(error) => Err(GatewayError::Tls(format!("service {name}"), error)),
+            Err(error) => Err(of_service(service, error)),
         }
     });
     made.collect()
 }
 
-/// Reads everything that a configuration names, without binding a port.
-///
-/// # Errors
-/// When a certificate or a file cannot be used.
-pub(crate) async fn check(config: &Config) -> Result<(), GatewayError> {
-    let log = Log::new(config.gateway.log, io::sink()).map_err(GatewayError::Log)?;
-    services(config, &Services::new())?;
-    for listener in &config.listeners {
-        let fail = |error| GatewayError::Tls(format!("listener {}", listener.name.get_ref()), error);
-        Site::new(listener, &Services::new(), &log, None).map_err(fail)?;
-        read_files(listener).await?;
+/// An error of the TLS of a service, with what to do about it.
+fn of_service(service: &config::Service, error: ConfigError) -> GatewayError {
+    let name = service.name.get_ref();
+    let authorities = service.tls.as_ref().is_some_and(|tls| tls.get_ref().ca.is_none());
+    match error {
+        ConfigError::NoPlatformRoots if authorities => GatewayError::NoAuthorities(name.clone()),
+        error => GatewayError::Tls(format!("service {name}"), error),
     }
-    Ok(())
+}
+
+/// What is wrong with the dates of the certificate that a service shows to its backends.
+fn client_certificate_problem(service: &config::Service) -> Option<String> {
+    let chain = service.tls.as_ref()?.get_ref().chain.as_ref()?;
+    // Errors of reading are told elsewhere.
+    let problem = ServedCertificate::read(chain).ok()?.problem(SystemTime::now())?;
+    Some(format!("service {}: {problem}", service.name.get_ref()))
+}
+
+/// What is found in the files that a configuration names.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Why a gateway would not start.
+    pub(crate) errors: Vec<GatewayError>,
+    /// What is wrong with certificates that it would use.
+    pub(crate) certificates: Vec<String>,
+}
+
+/// Reads everything that a configuration names, without binding a port.
+pub(crate) async fn read_all(config: &Config) -> Found {
+    let mut found = Found::default();
+    for service in &config.services {
+        let made = Service::new(service, None).map_err(|error| of_service(service, error));
+        found.errors.extend(made.err());
+        found.certificates.extend(client_certificate_problem(service));
+    }
+    let log = match Log::new(config.gateway.log, io::sink()) {
+        Ok(log) => log,
+        Err(error) => {
+            found.errors.push(GatewayError::Log(error));
+            return found;
+        }
+    };
+    for listener in &config.listeners {
+        let name = format!("listener {}", listener.name.get_ref());
+        match Site::new(listener, &Services::new(), &log, None) {
+            Ok((site, _)) => found.certificates.extend(site.problems()),
+            Err(error) => found.errors.push(GatewayError::Tls(name, error)),
+        }
+        match read_files(listener).await {
+            Ok((keys, _)) => found.errors.extend(current_keys(listener, keys.as_ref()).err()),
+            Err(error) => found.errors.push(error),
+        }
+    }
+    found
 }
 
 /// Closes connections to backends that nobody uses.
@@ -305,6 +376,8 @@ pub(crate) fn publish(shown: &Shown) {
         for (_, publisher) in &mut view.publishers {
             publisher.publish();
         }
+        let View { certificates, ends, .. } = view;
+        ends.publish(&*certificates);
         for service in &view.services {
             for backend in service.backends() {
                 metrics::backend_active(backend);

@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 impl Context {
     /// The address of the client whose request has these fields. A trusted proxy may speak for it.
     fn client(&self, headers: &HeaderMap, config: &Listener) -> IpAddr {
-        forwarded::client(headers, self.about.peer.ip(), |address| config.trusts(address))
+        forwarded::client(headers, config.forwarded, self.about.peer.ip(), |address| config.trusts(address))
     }
 
     /// Whether the connection is to end after the requests under way.

@@ -7,13 +7,13 @@ use crate::log::{Entry, Event};
 use crate::metrics;
 use crate::site::Site;
 use firstflight_http::hello::{self, First};
+use firstflight_http::patience::timeout;
 use firstflight_http::proxy_header;
 use firstflight_http::pump::{self, End, Start, Traffic};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
 
 /// A fatal alert of TLS: there is no such name (RFC 6066 §3).
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];

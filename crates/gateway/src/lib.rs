@@ -20,27 +20,28 @@
 //! [`run`] is the whole life of the command, with signals and privileges.
 #![forbid(unsafe_code)]
 
-mod admin;
 mod backend;
 mod budget;
 mod client;
 pub mod config;
 mod connection;
 mod gateway;
+mod health_check;
 mod http;
 mod l4;
 mod limits;
 mod listening;
 mod log;
 mod metrics;
-mod process;
 mod run;
+mod shown;
 mod site;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod testing;
 
 pub use config::{Config, ConfigError};
+pub use firstflight_daemon::ExitKind;
 pub use gateway::{Gateway, GatewayError};
-pub use process::ProcessError;
-pub use run::{RunError, check, run};
+pub use health_check::{HealthError, is_alive};
+pub use run::{Checked, RunError, check, run};

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use firstflight::keys::{self, Form, KeyFile};
 use firstflight::trust::{self, TrustFile};
 use firstflight::{Endpoint, Server, Stream};
-use firstflight_credential::Scheme;
+use firstflight_credential::{ClockError, Current, Scheme};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,18 @@ pub(crate) async fn read_files(
     Ok((key_file, trust_file))
 }
 
+/// The present keys of cookies, if there is a file.
+///
+/// # Errors
+/// When the clock is not right.
+pub(crate) fn current_keys(
+    config: &Listener,
+    file: Option<&KeyFile>,
+) -> Result<Option<Current>, GatewayError> {
+    let fail = |error: ClockError| GatewayError::Files(config.name.get_ref().clone(), error.to_string());
+    file.map(keys::current).transpose().map_err(fail)
+}
+
 impl Bound {
     /// Binds the sockets of a listener.
     ///
@@ -87,9 +99,7 @@ impl Bound {
         for address in config.address.get_ref() {
             builder = builder.address(*address);
         }
-        if let Some(file) = &key_file {
-            let current = keys::current(file);
-            let keys = current.map_err(|error| GatewayError::Files(name.clone(), error.to_string()))?;
+        if let Some(keys) = current_keys(config, key_file.as_ref())? {
             builder = builder.keys(keys.ring);
         }
         builder = match config.udp_port {

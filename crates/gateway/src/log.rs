@@ -60,7 +60,10 @@ impl Log {
     /// Writes what concerns the gateway as a whole, as the address at which it listens.
     pub(crate) fn status(&self, message: &str) {
         self.send(match self.format {
-            LogFormat::Json => serde_json::json!({ "event": "status", "message": message }).to_string(),
+            LogFormat::Json => {
+                let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+                serde_json::json!({ "event": "status", "time": time, "message": message }).to_string()
+            }
             LogFormat::Text | LogFormat::Off => message.to_owned(),
         });
     }
@@ -298,6 +301,18 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[tokio::test]
+    async fn each_line_of_json_has_the_time() {
+        let memory = Memory::default();
+        let log = Log::new(LogFormat::Json, memory.clone()).unwrap();
+        let before = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        log.status("listening");
+        log.flush().await;
+        let line: serde_json::Value = serde_json::from_slice(&memory.0.lock().unwrap()).unwrap();
+        assert!(line["time"].as_str().unwrap() >= before.as_str(), "{line}");
+        assert_eq!(line["message"], "listening");
     }
 
     #[tokio::test]

@@ -52,6 +52,7 @@ pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
         let builder = builder.set_buckets_for_metric(Matcher::Full(SECONDS.to_owned()), &BUCKETS).ok()?;
         let handle = builder.install_recorder().ok()?;
         firstflight::metrics::describe();
+        firstflight_tls::metrics::describe();
         describe();
         Some(handle)
     };

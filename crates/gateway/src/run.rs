@@ -2,11 +2,15 @@
 
 use crate::config::{Config, ConfigError};
 use crate::gateway::{self, Gateway, GatewayError};
-use crate::{metrics, process};
-use sd_notify::NotifyState;
+use crate::metrics;
+use firstflight_daemon::{
+    Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,
+};
 use std::io;
 use std::path::Path;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Where the user is named.
+const USER: &str = "gateway.user";
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -18,76 +22,85 @@ pub enum RunError {
     /// What it names.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// The process.
-    #[error(transparent)]
-    Process(#[from] process::ProcessError),
+    /// The user.
+    #[error("gateway.user: {0}")]
+    User(#[from] UserError),
     /// The system refuses signals.
     #[error("cannot take signals: {0}")]
     Signals(io::Error),
 }
 
 impl RunError {
-    /// Whether the configuration, or a file that it names, has a mistake.
+    /// Whether it is a mistake.
     #[must_use]
-    pub const fn is_misuse(&self) -> bool {
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Config(_) => true,
-            Self::Gateway(error) => error.is_misuse(),
-            Self::Process(error) => matches!(error, process::ProcessError::NoUser(_)),
-            Self::Signals(_) => false,
+            Self::Config(error) => error.exit_kind(),
+            Self::Gateway(error) => error.exit_kind(),
+            Self::User(error) => error.exit_kind(),
+            Self::Signals(_) => ExitKind::Failure,
         }
     }
 }
 
-/// Reads a configuration and the files that it names, and changes nothing.
+/// What [`check`] has found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Why a gateway would not start.
+    pub errors: Vec<RunError>,
+    /// What a gateway would start with, but is not right: a certificate that has ended, or a file that cannot be read again
+    /// later.
+    pub warnings: Vec<String>,
+}
+
+/// Does what the start does, except for binding ports: reads a configuration and the files that it names, becomes the user
+/// that it names if the process is root's, and reads the files once more.
 ///
-/// # Errors
-/// The first mistake.
-pub async fn check(path: &Path) -> Result<(), RunError> {
-    let config = Config::read(path)?;
-    gateway::check(&config).await?;
-    Ok(())
+/// # Panics
+/// Outside a tokio runtime.
+pub async fn check(path: &Path) -> Checked {
+    let mut checked = Checked::default();
+    let config = match Config::read(path) {
+        Ok(config) => config,
+        Err(error) => {
+            checked.errors.push(error.into());
+            return checked;
+        }
+    };
+    checked.errors.extend(announce_user(&config).err().map(RunError::from));
+    let found = gateway::read_all(&config).await;
+    checked.errors.extend(found.errors.into_iter().map(RunError::from));
+    checked.warnings = found.certificates;
+    if checked.errors.is_empty() {
+        match drop_privileges(config.gateway.user.as_deref(), USER) {
+            Ok(_) => checked.warnings.extend(not_readable(path, &config).await),
+            Err(error) => checked.errors.push(error.into()),
+        }
+    }
+    checked
 }
 
-/// What a signal asks for.
-#[derive(PartialEq, Eq)]
-enum Asked {
-    Reload,
-    End,
-}
-
-/// The signals of a service.
-struct Signals {
-    hangup: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, RunError> {
-        let of = |kind| signal(kind).map_err(RunError::Signals);
-        Ok(Self {
-            hangup: of(SignalKind::hangup())?,
-            interrupt: of(SignalKind::interrupt())?,
-            terminate: of(SignalKind::terminate())?,
+/// Opens every file again, as the user that the process is now. A file that only root can read is used, but never again.
+async fn not_readable(path: &Path, config: &Config) -> Vec<String> {
+    let Some(user) = config.gateway.user.as_deref() else { return Vec::new() };
+    let again = Config::read(path).err().map(|error| error.to_string());
+    let found = gateway::read_all(config).await;
+    let found = found.errors.iter().map(ToString::to_string);
+    again
+        .into_iter()
+        .chain(found)
+        .map(|error| {
+            format!(
+                "{error}: the user {user:?} needs to read it, or a change of it is not used before a restart"
+            )
         })
-    }
+        .collect()
+}
 
-    async fn next(&mut self) -> Asked {
-        let Self { hangup, interrupt, terminate } = self;
-        tokio::select! {
-            _ = hangup.recv() => Asked::Reload,
-            _ = interrupt.recv() => Asked::End,
-            _ = terminate.recv() => Asked::End,
-        }
-    }
-
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
+/// The keys belong to the user that the gateway becomes, if it can become another one.
+fn announce_user(config: &Config) -> Result<(), UserError> {
+    config.gateway.user.as_deref().map_or(Ok(()), will_become)
 }
 
 /// Runs a gateway until SIGTERM or SIGINT. SIGHUP reads the configuration again.
@@ -98,21 +111,25 @@ impl Signals {
 /// # Panics
 /// Outside a tokio runtime with I/O and time.
 pub async fn run(path: &Path) -> Result<(), RunError> {
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new().map_err(RunError::Signals)?;
     let config = Config::read(path)?;
     let user = config.gateway.user.clone();
-    let limit = process::raise_limit_of_files(config.gateway.max_connections);
+    announce_user(&config)?;
+    let limit = open_files::raise_limit(config.gateway.max_connections);
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     gateway.say(&limit);
-    if let Some(said) = process::drop_privileges(user.as_deref())? {
+    let mut wrong = gateway.certificate_problems();
+    if let Some(said) = drop_privileges(user.as_deref(), USER)? {
         gateway.say(&said);
+        wrong.extend(not_readable(path, gateway.config()).await);
     }
-    process::tell(&[NotifyState::Ready]);
-    let watchdog = tokio::spawn(process::keep_watchdog_quiet());
+    wrong.iter().for_each(|problem| tracing::warn!("{problem}"));
+    manager::ready();
+    let watchdog = tokio::spawn(manager::keep_watchdog_quiet());
     while signals.next().await == Asked::Reload {
         reload(&mut gateway, path).await;
     }
-    process::tell(&[NotifyState::Stopping]);
+    manager::stopping();
     gateway.stopping();
     let delay = gateway.config().gateway.drain_delay.0;
     let ending = async {
@@ -129,7 +146,7 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
 }
 
 async fn reload(gateway: &mut Gateway, path: &Path) {
-    process::tell_reloading();
+    manager::reloading();
     let result = match Config::read(path) {
         Ok(config) => gateway.reload(config).await.map_err(RunError::from),
         Err(error) => Err(error.into()),
@@ -138,12 +155,12 @@ async fn reload(gateway: &mut Gateway, path: &Path) {
         Ok(()) => {
             metrics::reloaded("done");
             gateway.say("the configuration was read again");
+            gateway.certificate_problems().iter().for_each(|problem| tracing::warn!("{problem}"));
         }
         Err(error) => {
             metrics::reloaded("refused");
-            tracing::error!("the configuration stays as it is: {error}");
             gateway.say(&format!("the configuration stays as it is: {error}"));
         }
     }
-    process::tell(&[NotifyState::Ready]);
+    manager::ready();
 }

@@ -4,9 +4,10 @@ use crate::backend::Service;
 use crate::config::{Certificate, Early, Listener, Route};
 use crate::log::Log;
 use crate::metrics::Series;
-use firstflight_tls::{Acceptor, ConfigError, H2, HTTP_1_1};
+use firstflight_tls::{Acceptor, ConfigError, H2, HTTP_1_1, NewCertificates};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::sync::Semaphore;
 
 /// A listener's settings in use. A reload replaces it.
@@ -25,14 +26,14 @@ pub(crate) struct Site {
 pub(crate) type Services = HashMap<String, Arc<Service>>;
 
 impl Site {
-    /// Looks the services up, and reads the certificates. Those of `former` stay if their files are the same, so that its
-    /// sessions stay, too.
+    /// Looks the services up, and reads the certificates. The acceptor of `former` stays if it names the same files, so that
+    /// its sessions stay, too; what is in the files now comes second, to be used with the site.
     pub(crate) fn new(
         config: &Listener,
         services: &Services,
         log: &Log,
         former: Option<&Self>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<(Self, Option<NewCertificates>), ConfigError> {
         let service = |name: &String| services.get(name).cloned();
         let same = |former: &&Self| {
             let asks = config.tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca.is_some());
@@ -41,9 +42,12 @@ impl Site {
             // The file of authorities is not followed, as those of certificates are.
             unchanged && !asks
         };
-        let acceptor = match former.filter(same) {
-            Some(former) => former.acceptor.clone(),
-            None => acceptor(config)?,
+        let (acceptor, new) = match former.filter(same) {
+            Some(former) => {
+                let read = former.acceptor.as_ref().map(|tls| tls.certificates().read_again()).transpose()?;
+                (former.acceptor.clone(), read)
+            }
+            None => (acceptor(config)?, None),
         };
         let places = match former.filter(|former| former.config.max_connections == config.max_connections) {
             Some(former) => Arc::clone(&former.places),
@@ -59,19 +63,19 @@ impl Site {
         let default = config.service.as_ref().and_then(|name| service(name.get_ref()));
         let named = routes.iter().map(|(_, service)| service).chain(&default).map(|service| service.name());
         let series = Series::new(config.name.get_ref(), named);
-        Ok(Self {
-            config: config.clone(),
-            log: log.clone(),
-            series,
-            acceptor,
-            service: default,
-            routes,
-            places,
-        })
+        let (config, log) = (config.clone(), log.clone());
+        Ok((Self { config, log, series, acceptor, service: default, routes, places }, new))
     }
 
     pub(crate) fn name(&self) -> &str {
         self.config.name.get_ref()
+    }
+
+    /// What is wrong with the certificates.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let now = SystemTime::now();
+        let problems = self.acceptor.iter().flat_map(|tls| tls.certificates().problems(now));
+        problems.map(|problem| format!("listener {}: {problem}", self.name())).collect()
     }
 
     /// The service of what no route takes.

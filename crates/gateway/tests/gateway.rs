@@ -71,7 +71,7 @@ async fn a_reload_takes_effect_on_open_connections_and_a_failed_one_does_not() {
     assert_eq!(ask(&mut client, 3).await, "one");
     // Sockets stay as they are.
     let error = gateway.reload(config(&[("web", free().await)], two)).await.unwrap_err();
-    assert!(error.is_misuse(), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Mistake, "{error}");
 
     let other = free().await;
     gateway.reload(config(&[("web", web), ("other", other)], two)).await.unwrap();
@@ -97,4 +97,127 @@ async fn the_admin_address_says_whether_it_is_ready() {
     let mut admin = TcpStream::connect(gateway.admin_address().unwrap()).await.unwrap();
     // Nobody has asked the backend.
     assert_eq!(ask(&mut admin, 38).await, "ready\ns: 0 of 1 backends up, 1 unknown");
+}
+
+/// Files of a certificate that is valid from and to these years.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        files.write(2000, 4000);
+        files
+    }
+
+    fn write(&self, begins: i32, ends: i32) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(begins, 1, 1);
+        params.not_after = rcgen::date_time_ymd(ends, 1, 1);
+        std::fs::write(self.path("chain"), params.self_signed(&key).unwrap().pem()).unwrap();
+        self.write_key(&key.serialize_pem());
+    }
+
+    fn write_key(&self, text: &str) {
+        std::fs::write(self.path("key"), text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(self.path("key"), mode).unwrap();
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A configuration with the certificate, and with these lines for the process.
+    fn config(&self, gateway: &str) -> String {
+        format!(
+            "[gateway]\n{gateway}\n[[listener]]\nname = \"web\"\naddress = [\"127.0.0.1:0\"]\nmode = \"http\"\n\
+             service = \"s\"\nudp_port = 0\n[[listener.tls.certificate]]\nchain = {:?}\nkey = {:?}\n\
+             [[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:1\"]\n",
+            self.path("chain"),
+            self.path("key"),
+        )
+    }
+
+    async fn check(&self, config: &str) -> (Vec<String>, Vec<String>) {
+        let path = self.path("gateway.toml");
+        std::fs::write(&path, config).unwrap();
+        let found = firstflight_gateway::check(&path).await;
+        (found.errors.iter().map(ToString::to_string).collect(), found.warnings)
+    }
+}
+
+/// A reload said that it was done, although the next start would fail.
+#[tokio::test]
+async fn a_reload_with_a_key_that_is_not_right_is_refused() {
+    let files = Files::new();
+    let config = || Config::parse(&files.config("log = \"off\"")).unwrap();
+    let mut gateway = Gateway::start(config(), std::io::sink()).await.unwrap();
+    gateway.reload(config()).await.unwrap();
+    files.write_key("");
+    let error = gateway.reload(config()).await.unwrap_err();
+    assert!(error.to_string().ends_with("key has no private key in PEM"), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Mistake);
+    std::fs::remove_file(files.path("key")).unwrap();
+    let error = gateway.reload(config()).await.unwrap_err();
+    assert!(error.to_string().contains("key cannot be read: "), "{error}");
+    files.write(2000, 4000);
+    gateway.reload(config()).await.unwrap();
+    let trust = files.path("trust");
+    let with_trust = || {
+        let text = files.config("").replace("udp_port = 0", &format!("udp_port = 0\ntrust = {trust:?}"));
+        Config::parse(&text).unwrap()
+    };
+    std::fs::write(&trust, "# begin\n# end\n").unwrap();
+    let mut gateway = Gateway::start(with_trust(), std::io::sink()).await.unwrap();
+    std::fs::write(&trust, "# begin\n").unwrap();
+    let error = gateway.reload(with_trust()).await.unwrap_err();
+    assert!(error.to_string().contains("trust"), "{error}");
+}
+
+#[tokio::test]
+async fn a_check_finds_what_is_not_right() {
+    let files = Files::new();
+    assert_eq!(files.check(&files.config("")).await, (vec![], vec![]));
+    assert_eq!(files.check(&format!("\u{feff}{}", files.config(""))).await, (vec![], vec![]));
+    files.write(2000, 2001);
+    let (errors, warnings) = files.check(&files.config("")).await;
+    assert!(errors.is_empty() && warnings.len() == 1, "{errors:?} {warnings:?}");
+    assert!(warnings[0].contains("chain ended at 2001-01-01T00:00:00Z"), "{warnings:?}");
+    let pair = format!("chain = {:?}\nkey = {:?}", files.path("chain"), files.path("key"));
+    let client = format!("[service.tls]\nname = \"localhost\"\nca = {:?}\n{pair}\n", files.path("chain"));
+    let (_, warnings) = files.check(&(files.config("") + &client)).await;
+    assert!(warnings.len() == 2 && warnings[0].starts_with("service s: "), "{warnings:?}");
+    files.write(3000, 4000);
+    let (_, warnings) = files.check(&files.config("")).await;
+    assert!(warnings[0].contains("is not valid before 3000-01-01"), "{warnings:?}");
+    // All that is wrong is told at once.
+    files.write_key("");
+    let (errors, _) = files.check(&files.config("user = \"nobody-of-this-name\"")).await;
+    assert!(errors[0].contains("there is no user \"nobody-of-this-name\""), "{errors:?}");
+    assert!(errors[1].ends_with("key has no private key in PEM"), "{errors:?}");
+    let (errors, _) = files.check("").await;
+    assert!(errors[0].contains("has no [[listener]]"), "{errors:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_lives_is_known_from_one_that_does_not() {
+    let files = Files::new();
+    let path = files.path("gateway.toml");
+    std::fs::write(&path, files.config("")).unwrap();
+    let error = firstflight_gateway::is_alive(&path).await.unwrap_err();
+    assert!(error.to_string().contains("has no gateway.admin"), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Mistake);
+    // What listens at all addresses is asked at one of them.
+    let asked =
+        |port: u16| std::fs::write(&path, files.config(&format!("admin = \"0.0.0.0:{port}\""))).unwrap();
+    let other = backend("none").await;
+    asked(other.port());
+    firstflight_gateway::is_alive(&path).await.unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    asked(silent.local_addr().unwrap().port());
+    drop(silent);
+    let error = firstflight_gateway::is_alive(&path).await.unwrap_err();
+    assert!(error.to_string().contains("does not answer at 127.0.0.1:"), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Failure);
 }

@@ -1,6 +1,7 @@
 //! A server's connection of HTTP/1.1, or of another protocol, as hyper gets it.
 
 use crate::framing::{Framing, Limits, Passed};
+use crate::patience::poll_over;
 use firstflight::Lingering;
 use hyper::StatusCode;
 use std::cell::RefCell;
@@ -84,9 +85,8 @@ impl<S> ServerIo<S> {
     }
 
     /// A connection of a server that answers one short question on each, as exporters of metrics do: a head of 16 KiB at
-    /// most, ten seconds for it and for a client that takes nothing, and [`ServerIo::quick`].
-    pub fn for_question(stream: S) -> Self {
-        let patience = Duration::from_secs(10);
+    /// most, `patience` for it and for a client that takes nothing, and [`ServerIo::quick`].
+    pub fn for_question(stream: S, patience: Duration) -> Self {
         let times = Times { head: patience, idle: Some(patience), stall: Some(patience) };
         Self::new(stream, Limits { bytes: 16 * 1024, fields: 100 }, times).quick()
     }
@@ -218,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerIo<S> {
             timer.as_mut().reset(Instant::now() + within);
         }
         self.has_begun = begun;
-        timer.as_mut().poll(cx)
+        poll_over(timer.as_mut(), cx)
     }
 
     /// Ready when the client has left. Reads a little ahead. Meant for the task that drives the connection.
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerIo<S> {
             return result;
         };
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
-        match stalled.as_mut().poll(cx) {
+        match poll_over(stalled.as_mut(), cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }

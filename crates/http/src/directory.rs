@@ -54,7 +54,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// The files of a directory. Those that were asked for last stay open, so that the usual request needs no path.
 ///
 /// Links may lead to other places inside the root, also by an absolute path, and nowhere else. Names that begin with a dot
-/// are hidden, apart from `/.well-known/`.
+/// are hidden, apart from `/.well-known/`, and so is a link that leads to one.
 pub struct Files {
     root: Arc<Root>,
     hidden: bool,
@@ -141,9 +141,9 @@ impl Files {
     }
 
     async fn look_up(&self, below: PathBuf) -> Result<Found, StatusCode> {
-        let root = Arc::clone(&self.root);
+        let (root, hidden) = (Arc::clone(&self.root), self.hidden);
         let unavailable = |_| StatusCode::SERVICE_UNAVAILABLE;
-        elsewhere(move || look_up(&root, &below)).await.map_err(unavailable)?
+        elsewhere(move || look_up(&root, &below, hidden)).await.map_err(unavailable)?
     }
 
     /// A file that is open and has not changed, and its length.
@@ -175,11 +175,11 @@ impl Files {
     }
 }
 
-fn look_up(root: &Root, below: &Path) -> Result<Found, StatusCode> {
+fn look_up(root: &Root, below: &Path, hidden: bool) -> Result<Found, StatusCode> {
     // Before the look-up, so that what changes during it counts as changed.
     let looked_up = Instant::now();
     let now = SystemTime::now();
-    let file = root.open(below).map_err(status)?;
+    let file = root.open(below, hidden).map_err(status)?;
     let metadata = file.metadata().map_err(|error| status_of(&error))?;
     if metadata.is_dir() {
         let is_index = below.file_name() == Some(name::INDEX.as_ref());

@@ -35,6 +35,19 @@ pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     (!several && !names.split(',').any(is_http)).then(|| protocol.clone())
 }
 
+/// The protocol to which a server has switched: it names it, and the client has asked for it (RFC 9110 §7.8). `asked` is what
+/// [`upgrade`] said of the request.
+#[must_use]
+pub fn switched(asked: &HeaderValue, response: &HeaderMap) -> Option<HeaderValue> {
+    let protocol = upgrade(response)?;
+    let names = |list: &HeaderValue| {
+        let names = list.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
+        names.filter(|name| !name.is_empty()).collect::<Vec<_>>()
+    };
+    let (asked, chosen) = (names(asked), names(&protocol));
+    (!chosen.is_empty() && chosen.iter().all(|name| asked.contains(name))).then_some(protocol)
+}
+
 /// Fields of one connection. `Transfer-Encoding` is among them: each side has framing of its own, made from the body.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
@@ -72,7 +85,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 fn is_ours(name: &HeaderName) -> bool {
-    forwarded::ALL.contains(name) || [&EARLY_DATA, &HOST, &CONTENT_LENGTH].contains(&name)
+    forwarded::is_about_client(name) || [&EARLY_DATA, &HOST, &CONTENT_LENGTH].contains(&name)
 }
 
 /// Fields that mean something only in the head of a message (RFC 9110 §6.5.1): of one hop, of framing, of routing, of the
@@ -126,9 +139,10 @@ const NO_TRAILERS: [HeaderName; 42] = [
 /// trailers into the head would otherwise take lengths, hosts and addresses from a place that nobody has checked.
 pub fn clean_trailers(trailers: &mut HeaderMap) {
     strip_hop_by_hop(trailers);
-    for name in NO_TRAILERS.iter().chain(&forwarded::ALL) {
+    for name in &NO_TRAILERS {
         trailers.remove(name);
     }
+    remove(trailers, forwarded::is_about_client);
 }
 
 /// Removes fields whose names have other characters than letters, digits and hyphens. CGI, WSGI and their like make
@@ -136,8 +150,13 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
 pub fn drop_odd_names(headers: &mut HeaderMap) {
     let is_odd =
         |name: &HeaderName| !name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    let odd: Vec<_> = headers.keys().filter(|name| is_odd(name)).cloned().collect();
-    for name in odd {
+    remove(headers, is_odd);
+}
+
+/// Removes the fields with these names.
+pub(crate) fn remove(headers: &mut HeaderMap, named: impl Fn(&HeaderName) -> bool) {
+    let found: Vec<_> = headers.keys().filter(|name| named(name)).cloned().collect();
+    for name in found {
         headers.remove(name);
     }
 }
@@ -185,6 +204,39 @@ mod tests {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
         headers
+    }
+
+    #[test]
+    fn a_server_switches_only_to_what_was_asked_for() {
+        let switched = |asked: &'static str, response: &[(&'static str, &str)]| {
+            switched(&HeaderValue::from_static(asked), &map(response))
+                .map(|value| value.to_str().unwrap().to_owned())
+        };
+        let to = |asked, chosen| switched(asked, &[("connection", "upgrade"), ("upgrade", chosen)]);
+        for (asked, chosen) in [
+            ("websocket", "websocket"),
+            ("websocket", "WebSocket"),
+            ("foo/2, websocket", "websocket"),
+            ("foo/2,bar", "bar, foo/2"),
+        ] {
+            assert_eq!(to(asked, chosen).as_deref(), Some(chosen), "{asked}");
+        }
+        for (asked, chosen) in [
+            ("websocket", "h2c"),
+            ("websocket", "other"),
+            ("websocket", "websocket, other"),
+            ("foo/2", "foo/3"),
+            ("foo/2", "foo"),
+            ("websocket", ""),
+            ("websocket", ","),
+            ("", ""),
+        ] {
+            assert_eq!(to(asked, chosen), None, "{asked} {chosen}");
+        }
+        assert_eq!(switched("websocket", &[("connection", "upgrade")]), None);
+        assert_eq!(switched("websocket", &[("upgrade", "websocket")]), None);
+        let twice = [("connection", "upgrade"), ("upgrade", "websocket"), ("upgrade", "h2c")];
+        assert_eq!(switched("websocket", &twice), None);
     }
 
     #[test]

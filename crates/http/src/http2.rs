@@ -7,8 +7,13 @@
 //! - Nothing of a body is taken before the client's window has room for it.
 //! - `Expect: 100-continue` is answered, when the body is first asked for.
 //! - A client that resets more streams than it lets end loses its connection ([`RESETS`]).
+//! - A malformed message that h2 would make a well-formed one is an error of its stream ([`Strict`]).
 
+mod hpack;
 mod send;
+mod strict;
+
+pub use strict::{Messages, Strict, Watched};
 
 use crate::body::{BodyError, RequestBody};
 use bytes::Bytes;
@@ -52,7 +57,11 @@ pub struct Upload {
     stream: RecvStream,
     /// What the head says of its length.
     left: Option<u64>,
+    /// The last piece, while the stream has not ended. With it a server would take the request for whole, which may still turn
+    /// out to be malformed.
+    held: Option<Bytes>,
     expects: Option<Arc<Expects>>,
+    watched: Arc<Watched>,
 }
 
 /// A client that waits for "100 Continue".
@@ -69,28 +78,47 @@ impl Upload {
         if let Some(expects) = self.expects.take() {
             expects.wanted.notify_one();
         }
-        match ready!(self.stream.poll_data(cx)) {
-            Some(Ok(data)) => {
-                // It fails only when the stream is over.
-                let _ = self.stream.flow_control().release_capacity(data.len());
-                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
-                Poll::Ready(Some(Ok(Frame::data(data))))
+        loop {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    // It fails only when the stream is over.
+                    let _ = self.stream.flow_control().release_capacity(data.len());
+                    let is_last = self.left == Some(data.len() as u64) && !self.stream.is_end_stream();
+                    match (&self.held, is_last) {
+                        (Some(_), _) => {}
+                        (None, true) => self.held = Some(data),
+                        (None, false) => return self.take(data),
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None if self.watched.is_malformed() => {
+                    return Poll::Ready(Some(Err(Reason::PROTOCOL_ERROR.into())));
+                }
+                None => match self.held.take() {
+                    Some(data) => return self.take(data),
+                    None => {
+                        let trailers = ready!(self.stream.poll_trailers(cx));
+                        return Poll::Ready(
+                            trailers.map(|trailers| trailers.map(Frame::trailers)).transpose(),
+                        );
+                    }
+                },
             }
-            Some(Err(error)) => Poll::Ready(Some(Err(error))),
-            None => match ready!(self.stream.poll_trailers(cx)) {
-                Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
-                Err(error) => Poll::Ready(Some(Err(error))),
-            },
         }
     }
 
+    fn take(&mut self, data: Bytes) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.stream.is_end_stream()
+        self.held.is_none() && self.stream.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self.left {
-            _ if self.stream.is_end_stream() => SizeHint::with_exact(0),
+            _ if self.is_end_stream() => SizeHint::with_exact(0),
             Some(left) => SizeHint::with_exact(left),
             None => SizeHint::default(),
         }
@@ -116,14 +144,15 @@ impl Ends {
 }
 
 enum State<IO> {
-    Begins(Handshake<IO, Bytes>),
-    Open(Connection<IO, Bytes>),
+    Begins(Handshake<Strict<IO>, Bytes>),
+    Open(Connection<Strict<IO>, Bytes>),
 }
 
 /// A connection of HTTP/2. Poll it to its end.
 #[must_use = "futures do nothing unless polled"]
 pub struct Server<IO, F> {
     state: State<IO>,
+    messages: Messages,
     service: F,
     patience: Duration,
     ends: Arc<Ends>,
@@ -139,6 +168,7 @@ where
     R: Future<Output = Result<Response<B>, BodyError>> + Send + 'static,
     B: Body<Data = Bytes, Error = BodyError> + Send + 'static,
 {
+    let (io, messages) = Strict::of_server(io, settings.head);
     let handshake = Builder::new()
         .max_concurrent_streams(settings.streams)
         .max_header_list_size(settings.head)
@@ -147,7 +177,7 @@ where
         .initial_connection_window_size(settings.connection_window)
         .handshake(io);
     let (ends, patience) = (Arc::default(), settings.patience);
-    Server { state: State::Begins(handshake), service, patience, ends, is_ending: false }
+    Server { state: State::Begins(handshake), messages, service, patience, ends, is_ending: false }
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin, F> Server<IO, F> {
@@ -201,16 +231,27 @@ where
     R: Future<Output = Result<Response<B>, BodyError>> + Send + 'static,
     B: Body<Data = Bytes, Error = BodyError> + Send + 'static,
 {
-    fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let watched = Arc::new(self.messages.of_request(respond.stream_id().as_u32()));
+        if watched.is_malformed() {
+            respond.send_reset(Reason::PROTOCOL_ERROR);
+            return self.ends.reset();
+        }
         let is_head = request.method() == hyper::Method::HEAD;
         let (parts, stream) = request.into_parts();
         let expects = parts.headers.get(EXPECT).filter(|_| !stream.is_end_stream());
         let expects = expects.filter(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let expects: Option<Arc<Expects>> = expects.map(|_| Arc::default());
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let upload = Upload { stream, left: length, expects: expects.clone() };
+        let upload = Upload {
+            stream,
+            left: length,
+            held: None,
+            expects: expects.clone(),
+            watched: Arc::clone(&watched),
+        };
         let answer = (self.service)(Request::from_parts(parts, RequestBody::Http2(upload)));
-        let stream = send::Stream { respond, expects, is_head, patience: self.patience };
+        let stream = send::Stream { respond, watched, expects, is_head, patience: self.patience };
         let ends = Arc::clone(&self.ends);
         tokio::spawn(async move {
             match stream.run(answer).await {

@@ -15,6 +15,7 @@
 //! | [`text`] | text from a peer in a line for people |
 //! | [`response`] | what the head of a response says about its body (RFC 9112 §6) |
 //! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
+//! | [`own`] | requests for a program's own pages, which no other site may make |
 //! | [`heard`] | counts what passes a stream |
 //! | [`again`] | when a request may be sent again (RFC 9110 §9.2.2) |
 //! | [`idle`] | connections that are kept for further requests |
@@ -33,6 +34,8 @@ pub mod hello;
 pub mod http2;
 pub mod idle;
 pub mod login;
+pub mod own;
+pub mod patience;
 pub mod proxy_header;
 pub mod pump;
 pub mod response;

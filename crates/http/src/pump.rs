@@ -1,6 +1,7 @@
 //! Copies both directions of a connection. Each direction ends by itself, so half-closed connections go on. An idle
 //! connection owns no buffer, and a slow reader costs at most one.
 
+use crate::patience::poll_over;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -292,7 +293,7 @@ impl Idle<'_> {
         if self.timer.deadline() > until {
             self.timer.as_mut().reset(until);
         }
-        while self.timer.as_mut().poll(cx).is_ready() {
+        while poll_over(self.timer.as_mut(), cx).is_ready() {
             if self.last.elapsed() >= limit {
                 return Poll::Ready(());
             }

@@ -4,7 +4,7 @@ use crate::framing;
 use hyper::header::HOST;
 use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
-use hyper::{Method, StatusCode, Version};
+use hyper::{Method, StatusCode, Uri, Version};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A name in DNS has no more bytes (RFC 1035 §2.3.4).
@@ -47,6 +47,7 @@ impl Target {
         if bare || asterisk || foreign {
             return Err(StatusCode::BAD_REQUEST);
         }
+        path(parts)?;
         let authority = authority(parts)?;
         let host = match &authority {
             Some(authority) => Some(host(authority.as_str()).ok_or(StatusCode::BAD_REQUEST)?),
@@ -63,13 +64,33 @@ impl Target {
     }
 
     /// The target for the next server: the path and the query, or `*` for OPTIONS about a server as a whole, which has no
-    /// path in the absolute form (RFC 9112 §3.2.4).
-    #[must_use]
-    pub fn path(&self, parts: &Parts) -> PathAndQuery {
-        if framing::is_about_server(parts) {
-            return PathAndQuery::from_static("*");
+    /// path in the absolute form (RFC 9112 §3.2.4). It always begins with a slash, or is `*`.
+    ///
+    /// # Errors
+    /// 400 for one that is none of these. A server could take what follows it for its own, or for another request.
+    pub fn path(&self, parts: &Parts) -> Result<PathAndQuery, StatusCode> {
+        path(parts)
+    }
+}
+
+fn path(parts: &Parts) -> Result<PathAndQuery, StatusCode> {
+    if framing::is_about_server(parts) {
+        return Ok(PathAndQuery::from_static("*"));
+    }
+    let bad = StatusCode::BAD_REQUEST;
+    // An empty path is a slash (RFC 9110 §4.2.3), but only in the absolute form.
+    let is_absolute = parts.uri.scheme().is_some() && parts.version < Version::HTTP_2;
+    let whole = parts.uri.path_and_query();
+    // `as_str` of an empty one is a slash, but none is written.
+    let filled = whole.filter(|whole| !Uri::from((*whole).clone()).path().is_empty());
+    match (filled, filled.map_or("", PathAndQuery::as_str).as_bytes()) {
+        (Some(whole), [b'/', ..]) => Ok(whole.clone()),
+        (_, b"*") if parts.method == Method::OPTIONS => Ok(PathAndQuery::from_static("*")),
+        (_, []) if is_absolute => Ok(PathAndQuery::from_static("/")),
+        (Some(whole), [b'?', ..]) if is_absolute => {
+            PathAndQuery::try_from(whole.to_string()).map_err(|_| bad)
         }
-        parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
+        _ => Err(bad),
     }
 }
 
@@ -166,6 +187,38 @@ mod tests {
         assert_eq!(target(h2, "https://a/", &[], None), named("a"));
         assert_eq!(target(h2, "https://a/", &["a"], None), named("a"));
         assert_eq!(target(h2, "https://a/", &["b"], None), Err(400));
+    }
+
+    /// h2 makes such URIs of a `:path` that is or has a fragment, and hyper writes nothing for the first ones.
+    #[test]
+    fn a_target_begins_with_a_slash_or_is_an_asterisk() {
+        let written = |method: Method, version: Version, uri: hyper::http::uri::Parts| {
+            let request = Request::builder().method(method).version(version).header(HOST, "a");
+            let (parts, ()) = request.uri(Uri::from_parts(uri).unwrap()).body(()).unwrap().into_parts();
+            let target = Target { authority: None, host: None };
+            let path = target.path(&parts).map(|path| Uri::from(path).to_string());
+            assert!(path.is_ok() || Target::of(&parts, Asked::Clear).is_err(), "{path:?}");
+            path.map_err(|status| status.as_u16())
+        };
+        let uri = |path: &[u8], scheme: Option<Scheme>| {
+            let mut uri = hyper::http::uri::Parts::default();
+            uri.authority = scheme.as_ref().map(|_| Authority::from_static("a"));
+            let path = bytes::Bytes::copy_from_slice(path);
+            (uri.scheme, uri.path_and_query) = (scheme, Some(PathAndQuery::from_maybe_shared(path).unwrap()));
+            uri
+        };
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            for path in [&b"#x"[..], b"?x", b"*"] {
+                assert_eq!(written(Method::GET, version, uri(path, None)), Err(400), "{path:?}");
+            }
+            assert_eq!(written(Method::GET, version, uri(b"/a?b", None)), Ok("/a?b".into()));
+            assert_eq!(written(Method::OPTIONS, version, uri(b"*", None)), Ok("*".into()));
+            assert_eq!(written(Method::OPTIONS, version, uri(b"#", None)), Err(400));
+        }
+        let of_http = |path, version| written(Method::GET, version, uri(path, Some(Scheme::HTTP)));
+        assert_eq!([of_http(b"#x", Version::HTTP_2), of_http(b"?x", Version::HTTP_2)], [Err(400), Err(400)]);
+        assert_eq!(of_http(b"?x", Version::HTTP_11), Ok("/?x".into()));
+        assert_eq!(of_http(b"#x", Version::HTTP_11), Ok("/".into()));
     }
 
     #[test]

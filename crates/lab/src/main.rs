@@ -2,6 +2,7 @@
 //! virtual time, experiments on its theory, and a wire for tests on emulated networks.
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a program has no public items")]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod attack;
 mod bars;
@@ -17,6 +18,7 @@ mod line;
 mod load;
 mod lookup;
 mod networks;
+mod output;
 mod pages;
 mod room;
 mod steps;
@@ -153,14 +155,16 @@ fn main() -> ExitCode {
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };
     match result {
-        Ok(text) => {
-            if !text.is_empty() {
-                println!("{text}");
+        Ok(text) if text.is_empty() => ExitCode::SUCCESS,
+        Ok(text) => match output::line(&text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                output::complain(&format_args!("cannot write to stdout: {error}"));
+                ExitCode::FAILURE
             }
-            ExitCode::SUCCESS
-        }
+        },
         Err(error) => {
-            eprintln!("firstflight-lab: {error}");
+            output::complain(&error);
             ExitCode::from(2)
         }
     }

@@ -6,6 +6,7 @@ use crate::pool::Pool;
 use bytes::Bytes;
 use firstflight_http::conn::Left;
 use firstflight_http::fields::clean_trailers;
+use firstflight_http::patience::poll_over;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
@@ -68,7 +69,7 @@ impl HttpBody for Passing {
         }
         let idle = self.idle;
         let until = self.until.get_or_insert_with(|| Box::pin(sleep(idle)));
-        match until.as_mut().poll(cx) {
+        match poll_over(until.as_mut(), cx) {
             Poll::Ready(()) => {
                 until.as_mut().reset(Instant::now() + idle);
                 Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))

@@ -15,7 +15,7 @@ use firstflight_http::target::{self, Target};
 use firstflight_http::{login, response};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::uri::Scheme;
+use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
@@ -80,8 +80,8 @@ impl Forwarder {
         request: Request<Incoming>,
     ) -> io::Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
-        let server = match check(&head, target) {
-            Ok(server) => server,
+        let (server, path) = match check(&head, target) {
+            Ok(checked) => checked,
             Err((status, text)) => {
                 self.shared.refused(text);
                 return Ok(refusal(status, text));
@@ -95,6 +95,7 @@ impl Forwarder {
         if headers::is_last(&head.method, &mut head.headers) {
             return Ok(Response::new(full("")));
         }
+        head.uri = path.into();
         let ask = self.ask(server, head, body, target);
         let waiting = self.shared.waiting(Protocol::Http, &ask.server);
         let exchanged = tokio::select! {
@@ -113,7 +114,6 @@ impl Forwarder {
         let is_login = login::request_begins(&head.headers);
         let may_be_late = body.is_end_stream() && !head.headers.contains_key("early-data");
         let has_open_body = !body.is_end_stream() && !head.headers.contains_key(CONTENT_LENGTH);
-        head.uri = target.path(&head).into();
         let host = target.authority.as_ref().map(|authority| authority.as_str());
         let host = host.map(|host| host.strip_suffix(':').unwrap_or(host)).unwrap_or_default();
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
@@ -242,8 +242,8 @@ impl Forwarder {
     }
 }
 
-/// The server of a request's URI.
-fn check(head: &Parts, target: &Target) -> Result<Authority, (StatusCode, &'static str)> {
+/// The server of a request's URI, and the target for it.
+fn check(head: &Parts, target: &Target) -> Result<(Authority, PathAndQuery), (StatusCode, &'static str)> {
     let bad = |text| (StatusCode::BAD_REQUEST, text);
     if head.uri.scheme() != Some(&Scheme::HTTP) {
         return Err(bad("this proxy forwards http only: for https use CONNECT"));
@@ -254,7 +254,7 @@ fn check(head: &Parts, target: &Target) -> Result<Authority, (StatusCode, &'stat
     match head.method {
         // It would show the client's own fields, and those of proxies.
         Method::TRACE => Err((StatusCode::METHOD_NOT_ALLOWED, "this proxy forwards no TRACE")),
-        _ => Ok(server),
+        _ => target.path(head).map(|path| (server, path)).map_err(|_| bad("the URI has no valid path")),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::forward::refusal;
 use crate::pac;
 use crate::shared::{Shared, Stopping};
 use bytes::Bytes;
+use firstflight_http::own::{self, NotOwn};
 use futures_util::stream;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -48,25 +49,18 @@ fn check(method: &Method, headers: &HeaderMap, local: SocketAddr) -> Result<(), 
     if !matches!(*method, Method::GET | Method::HEAD) {
         return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD"));
     }
-    let own = |host: &[u8]| {
-        let address = local.to_string();
+    let is_own = |host: &str| {
         let name = format!("localhost:{}", local.port());
-        host == address.as_bytes() || (local.ip().is_loopback() && host.eq_ignore_ascii_case(name.as_bytes()))
+        host == local.to_string() || (local.ip().is_loopback() && host.eq_ignore_ascii_case(&name))
     };
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) if own(host.as_bytes()) => host.as_bytes(),
-        _ => return Err((StatusCode::MISDIRECTED_REQUEST, "the Host is not this proxy's address")),
-    };
-    let foreign = headers
-        .get_all(header::ORIGIN)
-        .iter()
-        .any(|origin| origin.as_bytes().strip_prefix(b"http://").is_none_or(|origin| origin != host));
-    let site = |site: &HeaderValue| matches!(site.as_bytes(), b"none" | b"same-origin");
-    if foreign || !headers.get_all("sec-fetch-site").iter().all(site) {
-        return Err((StatusCode::FORBIDDEN, "the request comes from another site"));
+    const NOT_OURS: Refusal = (StatusCode::MISDIRECTED_REQUEST, "the Host is not this proxy's address");
+    if !headers.contains_key(header::HOST) {
+        return Err(NOT_OURS);
     }
-    Ok(())
+    own::check(headers, is_own).map_err(|why| match why {
+        NotOwn::Host => NOT_OURS,
+        NotOwn::Site => (StatusCode::FORBIDDEN, "the request comes from another site"),
+    })
 }
 
 fn page<B>(shared: &Arc<Shared>, request: &Request<B>, local: SocketAddr) -> Response<Body> {

@@ -60,9 +60,10 @@ impl Policy {
     /// The same, by what `is_local` says about this machine's interfaces.
     fn check_with(&self, remote: SocketAddr, is_local: impl Fn(IpAddr) -> bool) -> Result<(), Forbidden> {
         let ip = innermost(remote.ip());
+        let readings: Vec<_> = [ip].into_iter().chain(embedded(ip)).collect();
         let own = |own: &SocketAddr| {
-            own.port() == remote.port()
-                && (own.ip() == ip || (own.ip().is_unspecified() && class(ip).is_some()))
+            let is_own = |ip: IpAddr| own.ip() == ip || own.ip().is_unspecified() && class(ip).is_some();
+            own.port() == remote.port() && readings.iter().copied().any(is_own)
         };
         if self.own.iter().any(own) {
             return Err(Forbidden::Itself);
@@ -70,13 +71,16 @@ impl Policy {
         if self.allowed.iter().any(|net| net.contains(&ip)) {
             return Ok(());
         }
-        match class(ip) {
-            Some(Forbidden::Private) if self.private => {}
-            Some(forbidden) => return Err(forbidden),
-            None => {}
+        for reading in &readings {
+            match class(*reading) {
+                Some(Forbidden::Private) if self.private => {}
+                Some(forbidden) => return Err(forbidden),
+                None => {}
+            }
         }
         // Services of this machine that trust it may listen on any of its addresses.
-        match is_local(ip) || (remote.ip() != ip && is_local(remote.ip())) {
+        let outer = Some(remote.ip()).filter(|outer| *outer != ip);
+        match readings.into_iter().chain(outer).any(is_local) {
             true => Err(Forbidden::Loopback),
             false => Ok(()),
         }
@@ -172,6 +176,32 @@ fn innermost(ip: IpAddr) -> IpAddr {
     }
 }
 
+/// IPv4 addresses that an IPv6 address may have in it besides, so that its packets may be sent on to one of them: ISATAP (RFC
+/// 5214), and NAT64 with a prefix of the network's own in `64:ff9b:1::/48` (RFC 8215), whose length nobody tells, so each that
+/// RFC 6052 §2.2 has is one.
+fn embedded(ip: IpAddr) -> Vec<IpAddr> {
+    let IpAddr::V6(v6) = ip else { return Vec::new() };
+    let bytes = v6.octets();
+    let at = |[a, b, c, d]: [usize; 4]| {
+        let byte = |at: usize| bytes.get(at).copied().unwrap_or_default();
+        Ipv4Addr::new(byte(a), byte(b), byte(c), byte(d))
+    };
+    const LAST: [usize; 4] = [12, 13, 14, 15];
+    let found: Vec<Ipv4Addr> = match v6.segments() {
+        // Octet 8 has no bit of the address. A shorter address is zero in the others' places, and 0.0.0.0/8 is sent on by
+        // no translator.
+        [0x64, 0xff9b, 1, ..] => [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], LAST]
+            .into_iter()
+            .map(at)
+            .filter(|found| found.octets().first() != Some(&0))
+            .collect(),
+        // The bits of the group and of the local administration do not matter.
+        [.., high, 0x5efe, _, _] if high & !0x300 == 0 => vec![at(LAST)],
+        _ => Vec::new(),
+    };
+    found.into_iter().map(IpAddr::from).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,6 +273,55 @@ mod tests {
         for ip in ["127.0.0.1", "169.254.169.254", "100.100.100.200", "fd00:ec2::254", "fe80::1", "0.0.0.0"] {
             assert!(check(&policy, ip).is_err(), "{ip}");
         }
+    }
+
+    #[test]
+    fn an_address_is_refused_for_each_ipv4_address_that_it_may_stand_for() {
+        use Forbidden::{Itself, LinkLocal, Loopback, Metadata, NoHost, Private};
+        let policy = Policy { private: true, ..Policy::default() };
+        for (ip, expected) in [
+            // 169.254.169.254 behind prefixes of 48, 56, 64 and 96 bits.
+            ("64:ff9b:1:a9fe:a9:fe00::", LinkLocal),
+            ("64:ff9b:1:a9:fe:a9fe::", LinkLocal),
+            ("64:ff9b:1:0:a9:fea9:fe00:0", LinkLocal),
+            ("64:ff9b:1::a9fe:a9fe", LinkLocal),
+            ("64:ff9b:1:7f00:0:100::", Loopback),
+            ("64:ff9b:1:7f:0:1::", Loopback),
+            ("64:ff9b:1:0:7f:0:100:0", Loopback),
+            ("64:ff9b:1::7f00:1", Loopback),
+            ("64:ff9b:1:ab:cd:ef01:7f00:1", Loopback),
+            ("64:ff9b:1::6464:64c8", Metadata),
+            ("64:ff9b:1::a83f:8110", Metadata),
+            ("64:ff9b:1::e000:1", NoHost),
+            // ISATAP.
+            ("2001:db8::5efe:7f00:1", Loopback),
+            ("2001:db8::200:5efe:a9fe:a9fe", LinkLocal),
+            ("fd00::5efe:7f00:1", Loopback),
+        ] {
+            assert_eq!(check(&policy, ip), Err(expected), "{ip}");
+        }
+        for ip in [
+            "64:ff9b:1::a00:1",
+            "64:ff9b:1::808:808",
+            "64:ff9b:1:808:8:800::",
+            "2001:db8::5efe:a00:1",
+            "2001:db8::5efe:808:808",
+        ] {
+            assert_eq!(check(&policy, ip), Ok(()), "{ip}");
+        }
+        let default = Policy::default();
+        for ip in ["64:ff9b:1::808:808", "64:ff9b:1::a00:1", "2001:db8::5efe:a00:1"] {
+            assert_eq!(check(&default, ip), Err(Private), "{ip}");
+        }
+        let local = |policy: &Policy, ip: &str| {
+            let is_local = |ip: IpAddr| ip.to_string() == "192.0.2.1";
+            policy.check_with(SocketAddr::new(ip.parse().unwrap(), 443), is_local)
+        };
+        assert_eq!(local(&policy, "64:ff9b:1::c000:201"), Err(Loopback));
+        let own = Policy { own: vec!["192.0.2.1:443".parse().unwrap()], ..policy };
+        assert_eq!(check(&own, "64:ff9b:1::c000:201"), Err(Itself));
+        let allowed = Policy { allowed: vec!["64:ff9b:1::/48".parse().unwrap()], ..Policy::default() };
+        assert_eq!(check(&allowed, "64:ff9b:1::7f00:1"), Ok(()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::socks;
 use crate::tunnel::{self, Tunnel};
 use bytes::Bytes;
 use firstflight::{Authority, Client};
+use firstflight_http::patience;
 use firstflight_http::target::{self, Asked, Target};
 use firstflight_http::{fields, framing};
 use http::header::{HOST, HeaderMap};
@@ -214,7 +215,7 @@ async fn serve(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
     let mut first = [0];
     let peeked = tokio::select! {
         biased;
-        peeked = timeout(site.shared.limits.head_timeout, near.tcp().peek(&mut first)) => peeked,
+        peeked = patience::timeout(site.shared.limits.head_timeout, near.tcp().peek(&mut first)) => peeked,
         () = site.shared.stopping(Stopping::Draining) => return,
     };
     match (peeked, first) {
@@ -378,7 +379,7 @@ fn taken(upgraded: Upgraded, conn: &Conn, limits: &Limits) -> tunnel::Told {
 async fn serve_socks(shared: &Arc<Shared>, mut near: Near, _held: &Held) {
     let asked = tokio::select! {
         biased;
-        asked = timeout(shared.limits.head_timeout, ask(&mut near)) => asked,
+        asked = patience::timeout(shared.limits.head_timeout, ask(&mut near)) => asked,
         () = shared.stopping(Stopping::Draining) => return,
     };
     let (server, read) = match asked {

@@ -33,7 +33,9 @@ impl LeftFile {
         })?;
         let text = file.read(LONGEST).map_err(|error| match error {
             ReadError::Io(error) => StateError::Io(error),
-            ReadError::Open(_) | ReadError::TooLong(_) | ReadError::NotText => StateError::Damaged,
+            ReadError::Open(_) | ReadError::Foreign(_) | ReadError::TooLong(_) | ReadError::NotText => {
+                StateError::Damaged
+            }
         })?;
         let ticket = text.map(|text| parse(&text).ok_or(StateError::Damaged)).transpose()?;
         if ticket.is_some() {

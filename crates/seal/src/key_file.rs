@@ -266,9 +266,9 @@ mod tests {
         assert_eq!(keys.record(NOW).unwrap().entries()[0].key(), Some(&key(2).public()));
         let late = u64::from(AFTER) + 3600;
         assert_eq!(KeyFile::read(&path).unwrap().keys(late).unwrap().len(), 1);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let error = KeyFile::read(&path).unwrap_err();
-        assert!(matches!(error, KeyFileError::Read(ReadError::Open(0o640))), "{error}");
+        assert!(matches!(error, KeyFileError::Read(ReadError::Open(0o644))), "{error}");
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! The parts that the services of the provenance verifier and of the name server share: sockets that answer
-//! messages, over UDP and TCP at the same addresses, and key files that only their owner may read. This crate
-//! knows no protocol.
+//! messages, over UDP and TCP at the same addresses, and the limits of their TCP connections. This crate knows no
+//! protocol.
 #![forbid(unsafe_code)]
 
 mod connections;
-pub mod key_file;
 mod sockets;
 mod stream;
 
-pub use key_file::{KeyFileError, LineError};
 pub use sockets::{Messages, Sockets};
 pub use stream::StreamLimits;
 

@@ -208,7 +208,7 @@ fn a_path_that_drops_syns_with_data() {
     // A plain SYN directly follows the next ones, so that they cost nothing. After four in a row they are plain.
     let lost = (ORDINARY, Outcome::Handshake(Reason::SynTimedOut));
     let mut next = || world.visit(bad(), fast());
-    let more = [visits[1].clone(), visits[2].clone(), next()].map(|v| (v.rtts, v.outcome));
+    let more = [visits[1], visits[2], next()].map(|v| (v.rtts, v.outcome));
     assert_eq!(more, [lost; 3]);
     let fifth = next();
     assert_eq!((fifth.rtts, fifth.outcome), (ORDINARY, Outcome::Handshake(Reason::FailureMemory)));

@@ -54,7 +54,8 @@ pub struct Config {
     /// reads nothing costs less memory.
     pub first_send_buffer: u32,
     /// Most bytes that may wait to be read; also the largest window ever offered. Up to 1 MiB is offered from the
-    /// start, and more to a peer that fills a quarter of it in a round trip while the application reads.
+    /// start, and more to a peer that fills a quarter of it in a round trip while the application reads. If the window
+    /// scale cannot say exactly what is left of an offer, more is left: up to half of this value, if nobody reads.
     pub receive_buffer: u32,
     /// Offer window scaling (RFC 7323 §2).
     pub window_scaling: bool,

@@ -5,7 +5,7 @@ use crate::config::FIRST_BUFFER;
 use crate::ranges::RangeSet;
 use crate::reopening::Reopening;
 use crate::straight::straight;
-use firstflight_wire::hint::likely;
+use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::tcp::SackBlocks;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -44,8 +44,10 @@ pub(crate) enum AckNeed {
 pub(crate) struct Receive {
     /// Next number expected (RCV.NXT).
     pub nxt: SeqNum,
-    /// Highest right edge ever offered.
+    /// Highest right edge ever offered, and what of it a coarse scale could not say.
     pub edge: SeqNum,
+    /// The right edge that the last segment offered.
+    told: SeqNum,
     /// The peer's initial sequence number (IRS).
     pub irs: SeqNum,
     /// Number of the peer's FIN, once seen.
@@ -90,6 +92,7 @@ impl Receive {
         Self {
             nxt,
             edge: nxt + limit.min(0xffff),
+            told: nxt + limit.min(0xffff),
             irs,
             fin: None,
             buf: Ring::default(),
@@ -122,6 +125,7 @@ impl Receive {
         let nxt = irs + 1;
         self.nxt = nxt;
         self.edge = nxt + self.offer.min(0xffff);
+        self.told = self.edge;
         self.irs = irs;
         self.last_ack_sent = nxt;
     }
@@ -404,6 +408,7 @@ impl Receive {
             // first one.
             let window = (self.edge + opened).distance_from(self.nxt).min(0xffff);
             self.edge = self.edge.max(self.nxt + window);
+            self.told = self.nxt + window;
             return window as u16;
         }
         //= rfc9293 MUST-39 SHLD-14
@@ -412,7 +417,25 @@ impl Receive {
         }
         let window = self.edge.distance_from(self.nxt);
         //= rfc7323 2.3-f
-        (window >> self.scale).min(0xffff) as u16
+        let mut steps = (window >> self.scale).min(0xffff);
+        let told = self.told;
+        if unlikely((self.nxt + (steps << self.scale)).lt(told)) {
+            steps = self.steps_to(told).unwrap_or(steps);
+        }
+        self.told = self.nxt + (steps << self.scale);
+        self.edge = self.edge.max(self.told);
+        steps as u16
+    }
+
+    /// The window that offers what was offered up to `told`, and less than a step more (RFC 7323 §2.4). Rounded down it
+    /// would take a part back. Each segment that is not a multiple of a step long adds to what is offered beyond the
+    /// limit, so there is a bound, behind which the rest is taken back after all.
+    #[cold]
+    fn steps_to(&self, told: SeqNum) -> Option<u32> {
+        let step = 1 << self.scale;
+        let steps = told.distance_from(self.nxt).div_ceil(step);
+        let held = self.buf.len() as u32 + (steps << self.scale);
+        (steps <= 0xffff && held <= self.limit + self.limit / 2 + step).then_some(steps)
     }
 
     /// Whether `opened` bytes, which are less than a step of the scale, complete a step together with the

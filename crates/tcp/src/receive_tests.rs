@@ -115,9 +115,71 @@ fn what_a_syn_offered_is_not_taken_back_for_want_of_a_byte() {
     let mut rcv = Receive::new(SeqNum::new(0), 1024, 8, 1000);
     assert_eq!(rcv.take(&mut pool, SeqNum::new(1), &[0; 1000]), Taken::InOrder(1000));
     rcv.acked();
-    assert_eq!(rcv.window(false), 0);
+    // Of what the SYN offered, 24 bytes are left.
+    assert_eq!(rcv.window(false), 1);
     assert_eq!(rcv.read(&mut pool, &mut out), 255);
-    assert_eq!(rcv.window(false), 0);
+    assert_eq!(rcv.window(false), 1);
+}
+
+/// Nobody reads. Whatever the scale and the segments, no acknowledgement takes back what an earlier one offered, and at most
+/// half more than the limit, and a step, is offered.
+//= rfc9293 SHLD-14 test
+#[test]
+fn the_right_edge_never_moves_left_with_any_scale() {
+    for scale in 0..=14 {
+        for segment in [1, 100, 255, 536, 1_448, 2 * 1_448, 2_897] {
+            let limit = 0x8000 << scale;
+            let mut pool = Pool::new(64 << 20);
+            let mut rcv = Receive::new(SeqNum::new(0), limit, scale, 1_460);
+            rcv.limit = limit;
+            rcv.offer = limit;
+            rcv.window(true);
+            let mut told = 0;
+            let (acks, data) = (340, vec![0; segment]);
+            for n in 0..acks {
+                let room = rcv.edge.distance_from(rcv.nxt) as usize;
+                if !matches!(rcv.take(&mut pool, rcv.nxt, &data[..segment.min(room)]), Taken::InOrder(_)) {
+                    break;
+                }
+                let right = rcv.nxt.get() + (u32::from(rcv.window(false)) << scale);
+                rcv.acked();
+                assert!(right >= told, "{right} after {told}, scale {scale}, ACK {n} of {segment} B");
+                told = right;
+            }
+            assert!(
+                told > 1 && told <= 1 + limit + limit / 2 + (1 << scale),
+                "{told}, scale {scale}, {segment} B"
+            );
+        }
+    }
+}
+
+/// A reader that reads nothing closes the window in the end, with every scale.
+//= rfc9293 SHLD-14 test
+#[test]
+fn a_window_that_nobody_opens_closes_with_any_scale() {
+    for scale in 0..=8 {
+        let limit = 0x8000 << scale;
+        let mut pool = Pool::new(64 << 20);
+        let mut rcv = Receive::new(SeqNum::new(0), limit, scale, 1_460);
+        (rcv.limit, rcv.offer) = (limit, limit);
+        rcv.window(true);
+        let data = vec![0; 1_448];
+        let mut told = 0;
+        loop {
+            let window = usize::from(rcv.window(false)) << scale;
+            let right = rcv.nxt.get() + window as u32;
+            assert!(right >= told, "{right} after {told}, scale {scale}");
+            told = right;
+            if window == 0 {
+                break;
+            }
+            let taken = rcv.take(&mut pool, rcv.nxt, &data[..window.min(1_448)]);
+            assert!(matches!(taken, Taken::InOrder(_)));
+            rcv.acked();
+        }
+        assert!(told <= 1 + limit + limit / 2 + (1 << scale), "{told}, scale {scale}");
+    }
 }
 
 /// A FIN needs no room in the buffer: its number may be the one just behind the window. Data there is refused.

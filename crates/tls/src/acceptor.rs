@@ -4,14 +4,15 @@ mod builder;
 mod certificates;
 
 pub use builder::{AcceptorBuilder, ClientCertificates};
+pub use certificates::ServedCertificate;
 
-use crate::error::AcceptError;
+use crate::error::{AcceptError, ConfigError};
 use crate::farm::FarmTickets;
 use crate::machine::Machine;
 use crate::sealed::{Arrival, Decline, Rejection, SealServer, SealedInfo, ServedSeal};
 use crate::store::{self, Keeping, OfConnection, SessionStore};
 use crate::stream::TlsStream;
-use certificates::Certificates;
+use certificates::{Certificates, Staged};
 use firstflight::{Stream, Time};
 use firstflight_seal::{Flight, Intake, PROTOCOL_PREFIX, REJECT, Refused, Runs, Step, Waiting, is_reserved};
 use rustls::server::{Accepted, AcceptedAlert};
@@ -20,7 +21,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use zeroize::Zeroizing;
 
@@ -101,6 +102,54 @@ impl fmt::Debug for Acceptor {
     }
 }
 
+/// The certificates of an [`Acceptor`], and of its clones. It keeps nothing else of them alive.
+#[derive(Debug, Clone)]
+pub struct ServerCertificates(Arc<Certificates>);
+
+impl ServerCertificates {
+    /// The certificates as they are now, in their order.
+    #[must_use]
+    pub fn now(&self) -> Vec<ServedCertificate> {
+        self.0.served()
+    }
+
+    /// Why clients refuse certificates at this time, a sentence each.
+    #[must_use]
+    pub fn problems(&self, at: SystemTime) -> Vec<String> {
+        self.now().iter().filter_map(|served| served.problem(at)).collect()
+    }
+
+    /// Reads the files of all certificates, whether they look changed or not. This blocks. Nothing changes before
+    /// [`NewCertificates::commit`].
+    ///
+    /// # Errors
+    /// When a file is not right. The caller has to say so.
+    pub fn read_again(&self) -> Result<NewCertificates, ConfigError> {
+        let staged = self.0.read_again()?;
+        Ok(NewCertificates { certificates: Arc::clone(&self.0), staged })
+    }
+
+    /// Reads the files of all certificates, whether they look changed or not, and uses those that are right. This blocks. A
+    /// line in the log says what is not right.
+    pub fn look(&self) {
+        self.0.look();
+    }
+}
+
+/// Certificates that [`ServerCertificates::read_again`] has read.
+#[derive(Debug)]
+pub struct NewCertificates {
+    certificates: Arc<Certificates>,
+    staged: Staged,
+}
+
+impl NewCertificates {
+    /// Uses them from the next handshake on.
+    pub fn commit(self) {
+        self.certificates.commit(self.staged);
+    }
+}
+
 impl Acceptor {
     /// An acceptor with these settings.
     pub fn builder() -> AcceptorBuilder {
@@ -111,6 +160,12 @@ impl Acceptor {
     #[must_use]
     pub fn shows_by_default(&self, name: &str) -> bool {
         self.shared.certificates.first_is_for(name)
+    }
+
+    /// The certificates that clients get.
+    #[must_use]
+    pub fn certificates(&self) -> ServerCertificates {
+        ServerCertificates(Arc::clone(&self.shared.certificates))
     }
 
     /// Accepts TLS on a stream of a [`Server`](firstflight::Server) or a [`Listener`](firstflight::Listener). It turns

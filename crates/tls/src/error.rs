@@ -23,6 +23,11 @@ pub enum ConfigError {
     /// No root is trusted, so no server could be.
     #[error("no certificate authority is trusted: name a file, or use the platform's")]
     NoRoots,
+    /// The platform trusts no root, as a container without the package of authorities.
+    #[error(
+        "this system has no certificate authorities: install them (Debian: ca-certificates), or name a file"
+    )]
+    NoPlatformRoots,
     /// Sealed first flights are for one protocol each, and the server names none.
     #[error("sealed first flights need the names of the protocols (ALPN)")]
     SealWithoutProtocol,

@@ -66,7 +66,10 @@ mod store;
 mod stream;
 mod tickets;
 
-pub use acceptor::{Acceptor, AcceptorBuilder, ClientCertificates, Tickets};
+pub use acceptor::{
+    Acceptor, AcceptorBuilder, ClientCertificates, NewCertificates, ServedCertificate, ServerCertificates,
+    Tickets,
+};
 pub use connector::{Connector, ConnectorBuilder, Departure};
 pub use error::{AcceptError, ConfigError, ConnectError, HiddenError};
 pub use farm::FarmTickets;

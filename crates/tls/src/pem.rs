@@ -10,6 +10,9 @@ use std::path::Path;
 const LONGEST: usize = 4 << 20;
 /// The longest key file, bytes.
 const LONGEST_KEY: usize = 64 * 1024;
+/// A passphrase would have to be in another file, with the same rights.
+const ENCRYPTED: &str = "has an encrypted private key, and nobody is there to type its passphrase: decrypt it once with \
+                         `openssl pkey -in KEY -out NEW`, and make NEW 0600";
 
 fn problem(file: &Path, problem: impl ToString) -> ConfigError {
     ConfigError::File { file: file.to_owned(), problem: problem.to_string() }
@@ -39,7 +42,15 @@ pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigE
         }
     };
     PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
-        problem(file, if is_certificate(&text) { CERTIFICATE } else { "has no private key in PEM" })
+        // PKCS #8 (RFC 7468 §11), and OpenSSL's older form (RFC 1421).
+        let encrypted =
+            text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED");
+        let what = match () {
+            () if encrypted => ENCRYPTED,
+            () if is_certificate(&text) => CERTIFICATE,
+            () => "has no private key in PEM",
+        };
+        problem(file, what)
     })
 }
 

@@ -6,10 +6,16 @@ mod common;
 use common::{Ca, Made, NAME, site, wire};
 use firstflight::FirstFlight;
 use firstflight_tls::{Acceptor, ConfigError, Connector};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::verify_tls13_signature;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 struct Files {
     _dir: tempfile::TempDir,
@@ -47,6 +53,75 @@ async fn served_serial(ca: &Ca, acceptor: &Acceptor) -> Vec<u8> {
     ours.unwrap().peer_certificates().unwrap()[0].to_vec()
 }
 
+/// Takes any certificate, and verifies signatures of these schemes.
+#[derive(Debug)]
+struct Takes(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for Takes {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        unreachable!("TLS 1.3 only")
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        verify_tls13_signature(message, certificate, signed, &provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}
+
+/// The certificate that a client with these schemes gets. An address has no place in a ClientHello.
+async fn shown(acceptor: &Acceptor, schemes: &[SignatureScheme], name: &str) -> Vec<u8> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Takes(schemes.to_vec())))
+        .with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let (mut ours, theirs) = wire();
+    let visit = async {
+        while client.is_handshaking() {
+            let mut bytes = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut bytes).unwrap();
+            }
+            ours.write_all(&bytes).await.unwrap();
+            let mut read = [0; 4096];
+            let count = ours.read(&mut read).await.unwrap();
+            client.read_tls(&mut &read[..count]).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        client.peer_certificates().unwrap()[0].to_vec()
+    };
+    tokio::join!(visit, acceptor.accept_over(theirs)).0
+}
+
 #[tokio::test]
 async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
     let ca = Ca::new();
@@ -65,6 +140,87 @@ async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
     files.write(&new);
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(served_serial(&ca, &acceptor).await, *new.chain()[0]);
+}
+
+/// Replaces files as Nix, OSTree, `rsync -t` and `cp -p` do: size and time stay.
+#[tokio::test]
+async fn a_new_certificate_of_the_same_size_and_time_is_used() {
+    let ca = Ca::new();
+    let old = ca.certify(NAME);
+    let length = |made: &Made| (made.certificate.pem().len(), made.key.serialize_pem().len());
+    // Signatures of ECDSA differ in length.
+    let new = loop {
+        let made = ca.certify(NAME);
+        if length(&made) == length(&old) {
+            break made;
+        }
+    };
+    let files = Files::new(&old);
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let age =
+        |path: &Path| fs::File::options().append(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    [&files.chain, &files.key].into_iter().for_each(|path| age(path));
+    let acceptor = Acceptor::builder().files(&files.chain, &files.key).build().unwrap();
+    assert_eq!(served_serial(&ca, &acceptor).await, *old.chain()[0]);
+    let other = Files::new(&new);
+    for (from, to) in [(&other.chain, &files.chain), (&other.key, &files.key)] {
+        age(from);
+        fs::rename(from, to).unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(served_serial(&ca, &acceptor).await, *new.chain()[0]);
+}
+
+#[tokio::test]
+async fn files_that_are_read_again_change_nothing_before_all_are_right() {
+    let ca = Ca::new();
+    let (old, new, wrong) = (ca.certify(NAME), ca.certify(NAME), ca.certify("www.example.net"));
+    let (files, others) = (Files::new(&old), Files::new(&wrong));
+    let builder = Acceptor::builder().files(&files.chain, &files.key).files(&others.chain, &others.key);
+    let acceptor = builder.build().unwrap();
+    files.write(&new);
+    fs::write(&others.key, "").unwrap();
+    let error = acceptor.certificates().read_again().unwrap_err().to_string();
+    assert_eq!(error, format!("{} has no private key in PEM", others.key.display()));
+    others.write(&wrong);
+    let read = acceptor.certificates().read_again().unwrap();
+    assert_eq!(served_serial(&ca, &acceptor).await, *old.chain()[0]);
+    read.commit();
+    assert_eq!(served_serial(&ca, &acceptor).await, *new.chain()[0]);
+}
+
+#[test]
+fn what_a_certificate_says_of_its_time_is_told() {
+    let ca = Ca::new();
+    let files = Files::new(&ca.certify(NAME));
+    let acceptor = Acceptor::builder().files(&files.chain, &files.key).build().unwrap();
+    let [served] = acceptor.certificates().now().try_into().unwrap();
+    assert_eq!(served.chain.as_deref(), Some(files.chain.as_path()));
+    assert!(served.begins < served.ends);
+    assert_eq!(served.problem(served.begins), None);
+    assert_eq!(served.problem(served.ends), None);
+    let second = Duration::from_secs(1);
+    assert!(served.problem(served.ends + second).unwrap().contains("renew the certificate"));
+    assert!(served.problem(served.begins - second).unwrap().contains("clock"));
+}
+
+/// One name with a certificate of ECDSA and one of RSA, as many sites have them.
+#[tokio::test]
+async fn a_client_gets_the_certificate_that_it_can_verify() {
+    let ca = Ca::new();
+    let ecdsa = ca.certify(NAME);
+    let rsa = ca.certify_rsa(NAME);
+    let (first, second) = (Files::new(&ecdsa), Files::new(&rsa));
+    let acceptor = Acceptor::builder()
+        .files(&first.chain, &first.key)
+        .files(&second.chain, &second.key)
+        .build()
+        .unwrap();
+    let all = [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::ECDSA_NISTP256_SHA256];
+    for name in [NAME, "192.0.2.1"] {
+        assert_eq!(shown(&acceptor, &all, name).await, *ecdsa.chain()[0], "{name}");
+        assert_eq!(shown(&acceptor, &all[..1], name).await, *rsa.chain()[0], "{name}");
+    }
 }
 
 #[tokio::test]
@@ -96,6 +252,20 @@ fn files_that_cannot_be_used_are_named() {
     fs::set_permissions(&files.key, fs::Permissions::from_mode(0o644)).unwrap();
     let (file, text) = problem(&files.chain, &files.key);
     assert!(file == files.key && text.contains("0644"), "{text}");
+    for encrypted in
+        ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED"]
+    {
+        let end = encrypted.lines().next().unwrap().replace("BEGIN", "END");
+        fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600)).unwrap();
+        write_secret(&files.key, &format!("{encrypted}\n\nMIGH\n{end}\n"));
+        let (file, text) = problem(&files.chain, &files.key);
+        assert!(file == files.key && text.contains("openssl pkey"), "{text}");
+    }
+    // An editor of Windows has touched both.
+    let marked = |text: String| format!("\u{feff}{}", text.replace('\n', "\r\n"));
+    fs::write(&files.chain, marked(one.certificate.pem())).unwrap();
+    write_secret(&files.key, &marked(one.key.serialize_pem()));
+    Acceptor::builder().files(&files.chain, &files.key).build().unwrap();
     let missing = Path::new("/nowhere/chain.pem");
     assert_eq!(problem(missing, &files.key).0, missing);
     assert!(Connector::builder().ca_file(missing).is_err());

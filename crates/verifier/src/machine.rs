@@ -85,6 +85,16 @@ impl Verifier {
         })
     }
 
+    /// Takes other keys, durations and prefixes from `config` at once. Its limits stay, and what clients have used of them.
+    ///
+    /// # Errors
+    /// When the configuration is invalid. The former one then stays.
+    pub fn set_config(&mut self, config: Config) -> Result<(), ConfigError> {
+        config.validate()?;
+        self.config = config.limits(self.config.limits.clone());
+        Ok(())
+    }
+
     /// Its configuration.
     #[must_use]
     pub const fn config(&self) -> &Config {

@@ -91,6 +91,28 @@ impl fmt::Debug for CounterHandle {
     }
 }
 
+/// A handle to the configuration of a running service.
+#[derive(Clone)]
+pub struct ConfigHandle(Arc<Shared>);
+
+impl ConfigHandle {
+    /// Takes other keys, durations and prefixes at once. Its sockets and limits stay.
+    ///
+    /// # Errors
+    /// When the configuration is invalid. The former one then stays.
+    pub fn set(&self, config: Config) -> Result<(), ConfigError> {
+        let verifier = &mut self.0.lock().0;
+        let probe_from = verifier.config().probe_from.clone();
+        verifier.set_config(config.probe_from(probe_from))
+    }
+}
+
+impl fmt::Debug for ConfigHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigHandle").finish_non_exhaustive()
+    }
+}
+
 /// A verifier that listens.
 pub struct Service {
     sockets: Sockets,
@@ -135,6 +157,12 @@ impl Service {
     #[must_use]
     pub fn counters(&self) -> CounterHandle {
         CounterHandle(Arc::clone(&self.shared))
+    }
+
+    /// Changes its configuration, while it runs.
+    #[must_use]
+    pub fn config(&self) -> ConfigHandle {
+        ConfigHandle(Arc::clone(&self.shared))
     }
 
     /// Answers until `stop` is ready. Then it accepts nothing new, and gives open connections the time that

@@ -2,9 +2,9 @@
 
 use firstflight::credential::asap::TrustError;
 use firstflight::link::memory::MemoryLinkError;
+use firstflight_daemon::ExitKind;
 use std::io;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Why `demo` stopped.
@@ -35,13 +35,14 @@ pub enum DemoError {
 }
 
 impl DemoError {
-    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
-    pub fn exit_code(&self) -> ExitCode {
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
             #[cfg(feature = "tls")]
-            Self::Tls(_) => ExitCode::from(1),
-            Self::NoClock(_) | Self::Visit(..) | Self::VisitTimeout(..) => ExitCode::from(1),
-            Self::Path(_) | Self::Trust(_) | Self::Timeline(..) => ExitCode::from(2),
+            Self::Tls(_) => ExitKind::Failure,
+            Self::NoClock(_) | Self::Visit(..) | Self::VisitTimeout(..) => ExitKind::Failure,
+            Self::Path(_) | Self::Trust(_) => ExitKind::Mistake,
+            Self::Timeline(_, error) => ExitKind::of_file(error),
         }
     }
 }

@@ -1,14 +1,16 @@
 //! The demonstration's result as text.
 
 use super::Visit;
+use crate::output;
 use std::fmt;
+use std::time::Duration;
 
 /// Longest bar, characters.
 const BAR: f64 = 32.0;
 
 /// All visits, one below the other, with a bar for the time to the first byte.
 pub struct Table<'a> {
-    pub rtt: u32,
+    pub rtt: Duration,
     pub loss: f64,
     pub seed: u64,
     pub visits: &'a [Visit],
@@ -17,6 +19,7 @@ pub struct Table<'a> {
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rtt, loss, seed, visits } = self;
+        let rtt = output::millis(*rtt);
         writeln!(
             f,
             "One request over a path with a round-trip time of {rtt} ms, {loss} % loss (seed {seed})\n"

@@ -72,3 +72,12 @@ fn nothing_that_a_terminal_obeys_is_written() {
     assert!(!text.chars().any(|c| c != '\n' && output::is_obeyed(c)), "{text:?}");
     assert!(text.contains("c\\u{202e}d"), "{text}");
 }
+
+#[test]
+fn colours_are_for_terminals_and_people_that_want_them() {
+    let asked = |no_color: Option<&str>, term: Option<&str>| {
+        has_colours(no_color.map(Into::into), term.map(Into::into))
+    };
+    assert!(asked(None, Some("xterm-256color")) && asked(Some(""), Some("xterm")) && asked(None, None));
+    assert!(!asked(Some("1"), Some("xterm")) && !asked(Some("0"), None) && !asked(None, Some("dumb")));
+}

@@ -1,13 +1,12 @@
 //! Why a front does not run.
 
-use crate::key_fault::KeyFault;
+use firstflight_daemon::{ExitKind, KeyFault, UserError};
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::ServiceError;
 use firstflight_dns::{BootError, ForwardError, FrontError, KeyFileError, Name, ZoneError};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Why `dns` stopped.
 #[derive(Debug, thiserror::Error)]
@@ -58,12 +57,9 @@ pub enum DnsError {
         "--front-id {first} leaves no numbers up to 65535 for {relays} --relay, which take one each: give a smaller one"
     )]
     FrontId { first: u16, relays: usize },
-    /// There is no such user.
-    #[error("there is no user {0:?}: make one, or leave --user out")]
-    NoUser(String),
-    /// Privileges cannot be dropped.
-    #[error("cannot become {0}: {1}; start as root, or leave --user out")]
-    Become(String, io::Error),
+    /// The user of `--user`.
+    #[error("--user: {}{}", .0, user_advice(.0))]
+    User(UserError),
     /// The sockets cannot be served.
     #[error("{0}")]
     Service(ServiceError),
@@ -83,12 +79,30 @@ impl DnsError {
         Self::Key(KeyFault::not_written(path, error))
     }
 
-    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
-    pub fn exit_code(&self) -> ExitCode {
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Random(_) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
-            _ => ExitCode::from(2),
+            Self::Random(_) | Self::Service(ServiceError::System(_)) | Self::State(_, BootError::Held) => {
+                ExitKind::Failure
+            }
+            Self::Service(ServiceError::Listen(_, error) | ServiceError::ListenForFronts(_, error)) => {
+                ExitKind::of_address(error)
+            }
+            Self::ReadZone(_, error) | Self::ReadNearest(_, error) | Self::State(_, BootError::Io(error)) => {
+                ExitKind::of_file(error)
+            }
+            Self::Key(error) => error.exit_kind(),
+            Self::User(error) => error.exit_kind(),
+            _ => ExitKind::Mistake,
         }
+    }
+}
+
+/// What to do about a user that the process cannot become.
+const fn user_advice(error: &UserError) -> &'static str {
+    match error {
+        UserError::NoUser(_) => ": make one, or leave --user out",
+        _ => "; start as root, or leave --user out",
     }
 }
 

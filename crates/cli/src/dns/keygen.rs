@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "key")]
     after: Option<PathBuf>,
     /// How long the key before still opens: the TTL of the records that name it, and an hour
-    #[arg(long, value_name = "D", default_value = "25h", requires = "after", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "25h", requires = "after", value_parser = seconds)]
     opens: u32,
     /// New file for the key of a front and a server, or of all name servers of a zone, which only its owner can read
     #[arg(long, value_name = "FILE")]

@@ -1,62 +1,23 @@
 //! The zone files of a front, which are read again when they change and on SIGHUP.
 
 use super::DnsError;
-use crate::error::Error;
+use firstflight_daemon::Hangup;
 use firstflight_dns::service::FrontHandle;
 use firstflight_dns::{Name, ZoneData};
-use firstflight_files::LastProblem;
+use firstflight_files::{BYTE_ORDER_MARK, LastProblem, Seen, open_regular};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::time::Duration;
 
 /// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);
-/// A file that changed less than this before it was read is read again, because a later change may not change its
-/// time stamp.
-const SETTLED: Duration = Duration::from_secs(2);
 /// Maximum size of all zone files together, bytes.
 const LARGEST: u64 = 256 << 20;
 /// Maximum number of files read, counting each inclusion. Without a limit, files that include others more than once
 /// could multiply without end.
 const MOST: usize = 4096;
-
-/// SIGHUP makes the server read the zone files again. While this value lives, SIGHUP does not end the process.
-pub struct Hangup(Signal);
-
-impl Hangup {
-    /// Replaces the system's handling of SIGHUP.
-    pub fn new() -> Result<Self, Error> {
-        signal(SignalKind::hangup()).map(Self).map_err(Error::Runtime)
-    }
-}
-
-/// Identifies the version of a file that was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
-    size: u64,
-    /// Seconds and nanoseconds of the last change of the content, and of the last change of anything.
-    times: [(i64, i64); 2],
-}
-
-impl From<&Metadata> for Stamp {
-    fn from(of: &Metadata) -> Self {
-        let times = [(of.mtime(), of.mtime_nsec()), (of.ctime(), of.ctime_nsec())];
-        Self { file: (of.dev(), of.ino()), size: of.size(), times }
-    }
-}
-
-/// The file's stamp when it was read.
-struct Seen {
-    /// `None` for a file that did not exist.
-    stamp: Option<Stamp>,
-    settled: bool,
-}
 
 /// The zone files, and those that they include.
 pub struct ZoneFiles {
@@ -76,30 +37,21 @@ struct Reading {
     bytes: u64,
 }
 
-/// Opens a file and returns its metadata. A pipe or a device may have no end, or no writer.
-fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if metadata.is_file() { Ok((file, metadata)) } else { Err(io::Error::other("it is not a regular file")) }
-}
-
 impl Reading {
     fn file(&mut self, path: &Path) -> io::Result<String> {
-        self.seen.insert(path.to_owned(), Seen { stamp: None, settled: true });
+        self.seen.insert(path.to_owned(), Seen::MISSING);
         self.files += 1;
         if self.files > MOST {
             return Err(io::Error::other(format!("it is one of more than {MOST} files")));
         }
-        let (file, before) = open(path)?;
-        let age = before.modified().ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        let settled = age.is_some_and(|age| age >= SETTLED);
-        self.seen.insert(path.to_owned(), Seen { stamp: Some(Stamp::from(&before)), settled });
+        let (file, before) = open_regular(path)?;
+        self.seen.insert(path.to_owned(), Seen::of(&before));
         let (mut text, left) = (String::new(), LARGEST.saturating_sub(self.bytes));
         if before.len() > left || file.take(left + 1).read_to_string(&mut text)? as u64 > left {
             return Err(io::Error::other(format!("the zones have more than {} MiB of text", LARGEST >> 20)));
+        }
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.remove(0);
         }
         self.bytes += text.len() as u64;
         self.digest.update((text.len() as u64).to_be_bytes());
@@ -158,10 +110,7 @@ impl ZoneFiles {
 
     /// Whether a file may have changed since it was read.
     fn may_have_changed(&self) -> bool {
-        self.seen.iter().any(|(path, seen)| {
-            let now = std::fs::metadata(path).ok();
-            !seen.settled || now.as_ref().map(Stamp::from) != seen.stamp
-        })
+        self.seen.iter().any(|(path, seen)| seen.may_have_changed(path))
     }
 
     /// Reads the zones again if a file has changed or if `always` is set. Returns the zones or the mistake.
@@ -182,7 +131,7 @@ impl ZoneFiles {
         loop {
             let asked = tokio::select! {
                 () = tokio::time::sleep(EVERY) => false,
-                asked = hangup.0.recv() => asked.is_some(),
+                () = hangup.asked() => true,
             };
             let reading = tokio::task::spawn_blocking(move || {
                 let read = self.again(asked);
@@ -233,7 +182,8 @@ fn is_of_the_system(error: &DnsError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::fs::{self, File};
+    use std::time::SystemTime;
 
     const HEAD: &str = "$TTL 60\n@ IN SOA ns host 1 2 3 4 5\n@ IN NS ns\nns IN A 192.0.2.53\n";
 
@@ -267,6 +217,12 @@ mod tests {
         assert_eq!(files.read().unwrap()[0].len(), 4);
         assert!(!files.may_have_changed() && files.again(false).is_none());
         assert_eq!(serials(files.again(true)), Some(Ok(vec![1])));
+        // An editor's mark is no part of the text, nor is a file without it another one.
+        fs::write(&zone, format!("\u{feff}{HEAD}$INCLUDE hosts\n")).unwrap();
+        assert!(files.again(false).is_none());
+        fs::write(&zone, format!("{HEAD}$INCLUDE hosts\n")).unwrap();
+        age(&zone);
+        assert!(files.again(false).is_none());
         // Included files count. A changed time stamp alone is no change.
         fs::write(&hosts, "a A 192.0.2.1\nb A 192.0.2.2\n").unwrap();
         assert_eq!(files.again(false).unwrap().unwrap()[0].len(), 5);

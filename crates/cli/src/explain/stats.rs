@@ -15,7 +15,7 @@ use super::sightings::Seen;
 use super::table::{CONNECTIONS, Ends};
 use super::{Args, ExplainError, OpenError};
 use crate::error::Error;
-use crate::{output, picture};
+use crate::{output, picture, span};
 use flow::Flow;
 use indicatif::{ProgressBar, ProgressStyle};
 use lru::LruCache;
@@ -32,7 +32,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "stats")]
     svg: Option<PathBuf>,
     /// The silence after which data that is not HTTP in clear is a new request
-    #[arg(long, value_name = "TIME", default_value = "10ms", requires = "stats", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", requires = "stats", value_parser = span::parse)]
     silence: Duration,
 }
 

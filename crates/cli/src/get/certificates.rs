@@ -3,6 +3,7 @@
 use super::GetError;
 use super::target::{Host, Target};
 use crate::output;
+use crate::span;
 use firstflight::credential::Reason;
 use firstflight::credential::asap::{ClientCertificate, Identity, PublicKey};
 use firstflight::record::Published;
@@ -34,7 +35,7 @@ pub struct Certificates {
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
     /// How long the certificate should last
-    #[arg(long, value_name = "TIME", default_value = "30m", requires = "verifier", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30m", requires = "verifier", value_parser = span::parse)]
     certificate_for: Duration,
     /// The servers are known to accept certificates; without this option they are asked first
     #[arg(long, requires = "verifier")]

@@ -1,11 +1,11 @@
 //! Why `firstflight proxy` cannot do what was asked.
 
+use firstflight_daemon::ExitKind;
 use firstflight_proxy::BindError;
 use firstflight_verifier::GroupError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Why the proxy does not start.
 #[derive(Debug, thiserror::Error)]
@@ -29,11 +29,13 @@ pub enum ProxyError {
 }
 
 impl ProxyError {
-    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
-    pub fn exit_code(&self) -> ExitCode {
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Bind(BindError::Random(_)) => ExitCode::from(1),
-            _ => ExitCode::from(2),
+            Self::Bind(BindError::Random(_)) => ExitKind::Failure,
+            Self::Bind(BindError::Listen(_, error)) | Self::Resolver(_, error) => ExitKind::of_address(error),
+            Self::Group(_, GroupError::Read(error)) => ExitKind::of_file(error),
+            _ => ExitKind::Mistake,
         }
     }
 }

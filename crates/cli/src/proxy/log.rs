@@ -5,6 +5,7 @@ use firstflight_http::text::SafeLine;
 use firstflight_proxy::{Contact, Event, Protocol, Proxy};
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::time::SystemTime;
 
 /// Prints events as lines, or as JSON.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,8 @@ impl Log {
     pub fn listening(self, proxy: &Proxy) {
         let addresses: Vec<_> = proxy.local_addrs().iter().map(ToString::to_string).collect();
         if self.json {
-            output::json(&Listening { addresses, status: proxy.status_url(), pac: proxy.pac_url() });
+            let (status, pac) = (proxy.status_url(), proxy.pac_url());
+            output::event(SystemTime::now(), &Listening { addresses, status, pac });
             return;
         }
         for at in &addresses {
@@ -43,7 +45,7 @@ impl Log {
     /// Prints an event.
     pub fn event(self, event: &Event) {
         match self.json {
-            true => output::json(event),
+            true => output::event(SystemTime::now(), event),
             // Names and errors are partly a client's or a server's text.
             false => output::line(&SafeLine(&text(event))),
         }

@@ -1,10 +1,9 @@
 //! Why there are no seal keys.
 
-use crate::key_fault::unusable;
+use firstflight_daemon::{ExitKind, unusable};
 use firstflight_seal::{ChainFault, FarmError, HostName, KeyFileError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// How to make a file of seal keys.
 const MAKER: &str = "firstflight seal keygen --name NAME --key FILE";
@@ -61,8 +60,13 @@ impl SealError {
         }
     }
 
-    /// 1 for failures of the system, 2 for what the user can correct.
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if matches!(self, Self::Random(_)) { 1 } else { 2 })
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Random(_) => ExitKind::Failure,
+            Self::Unusable(_, error) => ExitKind::of_key_file(error),
+            Self::Write(_, error) => ExitKind::of_file(error),
+            _ => ExitKind::Mistake,
+        }
     }
 }

@@ -32,10 +32,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "farm")]
     after: Option<PathBuf>,
     /// How long a key is published: a day at most for a farm
-    #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = seconds)]
     period: u32,
     /// TTL of the record that names the key
-    #[arg(long, value_name = "D", default_value = "1h", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds)]
     ttl: u32,
 }
 

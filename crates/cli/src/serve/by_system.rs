@@ -1,13 +1,14 @@
 //! `serve` on the system's sockets: the kernel's TCP and UDP.
 
-use super::{Args, ServeError, Site, end, export, files, log, metrics, serve};
+use super::{Args, ServeError, Site, describe, end, files, log, publish, serve};
 use crate::error::Error;
 use crate::network::{NetworkError, engine_config};
-use crate::stop::Stop;
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
+use firstflight_daemon::{Signals, open_files};
 use firstflight_redis::RedisStore;
+#[cfg(feature = "tls")]
+use firstflight_tls::Acceptor;
 use hyper_util::server::graceful::GracefulShutdown;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -29,7 +30,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if args.network.records() {
         return Err(NetworkError::NothingToRecord.into());
     }
-    raise_limit_of_files();
+    // Each of the kernel's connections needs a descriptor.
+    open_files::raise_to_most();
     let listen_at = addresses(&args.listen)?;
     let mut fast_open = args.fast_open.prepare().await?;
     let sealing = args.is_sealing();
@@ -44,11 +46,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let sealed = Vec::new();
     let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
     let files = Arc::new(files(&args).await?);
-    let mut signals = Stop::new()?;
-    let metrics = match args.metrics {
-        Some(at) => Some(metrics::Exporter::bind(at, metrics::describe).await?),
-        None => None,
-    };
+    let mut signals = Signals::new().map_err(Error::Runtime)?;
+    let life = args.metrics.start(describe).await;
     let store = match fast_open.policy.is_some() || sealing {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
@@ -66,10 +65,13 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     #[cfg(feature = "tls")]
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let endpoint = server.endpoint().cloned();
-    let exporting = metrics.map(|exporter| export(exporter, endpoint.as_ref(), None, None));
     let log = log::Log::new(args.json_log, !args.no_log);
     #[cfg(feature = "tls")]
-    let log = log.with_tls(tls.is_some());
+    let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
+    #[cfg(feature = "tls")]
+    let _followed = certificates.clone().map(super::tls::follow).transpose()?;
+    #[cfg(not(feature = "tls"))]
+    let certificates = None;
     for at in server.local_addrs() {
         log.listening_by_system(at, server.grants_cookies(), server.udp_port());
     }
@@ -90,8 +92,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let tcp = Arc::new(Mutex::new(log::Tcp::default()));
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
     listening.spawn(accept(server, door, stopping));
+    life.serving(publish(endpoint.as_ref(), None, None, certificates));
 
-    signals.asked().await;
+    signals.end().await;
+    life.stopping();
     drop(stop);
     #[cfg(feature = "tls")]
     drop(followed);
@@ -99,11 +103,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     tokio::select! {
         () = end(listening, None, graceful, endpoint.as_ref(), store) => {}
         // A second signal stops the server at once.
-        () = signals.asked() => {}
+        () = signals.end() => {}
     }
-    if let Some(exporting) = exporting {
-        exporting.abort();
-    }
+    drop(life);
     if let Some(endpoint) = endpoint.as_ref().filter(|_| asks) {
         log.store(&endpoint.store_counters());
     }
@@ -111,15 +113,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let tcp = *tcp.lock().unwrap_or_else(PoisonError::into_inner);
     log.by_system(tcp, udp.as_ref().map(|(counters, cut_off)| (counters, *cut_off)));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Takes as many file descriptors as the system allows, because each of the kernel's connections needs one.
-fn raise_limit_of_files() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        tracing::warn!(%error, "the limit of open files stays {soft}");
-    }
 }
 
 /// The addresses to listen at: all addresses if none are given.

@@ -4,6 +4,8 @@ use super::replays::ReplayError;
 use crate::error::one_line;
 use firstflight::credential::{ClockError, KeyParseError};
 use firstflight::trust::TrustFileError;
+use firstflight_daemon::ExitKind;
+use firstflight_dns::KeyFileError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -58,10 +60,29 @@ pub enum ServeError {
     NoIdentity,
     /// The file of keys shared with fronts.
     #[error("key file {0} {1}")]
-    RelayKey(PathBuf, firstflight_dns::KeyFileError),
+    RelayKey(PathBuf, KeyFileError),
     /// Clients do not see the address that `--udp` names.
     #[error(
         "--udp {0} is all addresses: say with --relay-seen-as ADDR:PORT which one clients are answered from"
     )]
     RelaySeenAs(SocketAddr),
+}
+
+impl ServeError {
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            // A clock is set after the start of the machine.
+            Self::Clock(_) => ExitKind::Failure,
+            Self::Listen(_, error) => ExitKind::of_address(error),
+            Self::Root(_, error) => ExitKind::of_file(error),
+            Self::Replays(error) => error.exit_kind(),
+            Self::TrustFile(_, error) => match &**error {
+                TrustFileError::Read(error) => ExitKind::of_file(error),
+                _ => ExitKind::Mistake,
+            },
+            Self::RelayKey(_, error) => ExitKind::of_key_file(error),
+            _ => ExitKind::Mistake,
+        }
+    }
 }

@@ -33,7 +33,7 @@ pub struct FastOpen {
     #[arg(long, value_name = "FILE", conflicts_with = "backup_key")]
     key_schedule: Option<PathBuf>,
     #[arg(
-        long = "key-period", value_name = "HOURS", help = Period::HELP, default_value = Period::DEFAULT,
+        long = "key-period", value_name = "TIME", help = Period::HELP, default_value = Period::DEFAULT,
         requires = "key_schedule"
     )]
     period: Period,

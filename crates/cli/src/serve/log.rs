@@ -10,7 +10,7 @@ use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// The format of the log.
 #[derive(Clone, Copy)]
@@ -119,7 +119,7 @@ impl Log {
 
     fn ready(self, message: String) {
         if self.json {
-            output::json(&Event::Listening { message });
+            output::event(SystemTime::now(), &Event::Listening { message });
         } else {
             output::line(&message);
         }
@@ -129,7 +129,7 @@ impl Log {
     pub fn naming(self, says: Vec<String>) {
         for message in says {
             if self.json {
-                output::json(&Event::Listening { message });
+                output::event(SystemTime::now(), &Event::Listening { message });
             } else {
                 output::line(&message);
             }
@@ -139,7 +139,7 @@ impl Log {
     /// Logs that a zone of the name server was read again.
     pub fn zone(self, message: String) {
         if self.json {
-            output::json(&Event::Zone { message });
+            output::event(SystemTime::now(), &Event::Zone { message });
         } else {
             output::line(&message);
         }
@@ -150,7 +150,7 @@ impl Log {
     pub fn stopped(self, peer: SocketAddr, seal: firstflight_tls::ServedSeal) {
         let (seal, seal_reason) = (seal.outcome.name(), seal.reason);
         if self.json {
-            output::json(&Event::Stopped(Stopped { peer, seal, seal_reason }));
+            output::event(SystemTime::now(), &Event::Stopped(Stopped { peer, seal, seal_reason }));
         } else {
             output::line(&format_args!("{peer} sealed request stopped, {seal} ({seal_reason})"));
         }
@@ -166,6 +166,7 @@ impl Log {
             path: request.uri().path().to_owned(),
             status: None,
             bytes: 0,
+            at: SystemTime::now(),
             began: Instant::now(),
         };
         Entry(self.requests.then(line))
@@ -175,7 +176,7 @@ impl Log {
     pub fn store(self, counters: &StoreCounters) {
         let report = counters::Store::new(counters);
         if self.json {
-            output::json(&Event::Store(report));
+            output::event(SystemTime::now(), &Event::Store(report));
         } else {
             output::line(&report);
         }
@@ -184,7 +185,7 @@ impl Log {
     /// Logs the counters of the name server.
     pub fn names(self, report: names::Report) {
         if self.json {
-            output::json(&Event::Names(report));
+            output::event(SystemTime::now(), &Event::Names(report));
         } else {
             output::line(&report);
         }
@@ -193,7 +194,7 @@ impl Log {
     /// Logs what was accepted on the kernel's TCP, and the final counters of UDP, if there was any.
     pub fn by_system(self, tcp: Tcp, udp: Option<(&Counters, usize)>) {
         if self.json {
-            output::json(&Event::Tcp(tcp));
+            output::event(SystemTime::now(), &Event::Tcp(tcp));
         } else {
             let Tcp { connections, accepted } = tcp;
             output::line(&format_args!("TCP: {connections} connections, {accepted} first flights accepted"));
@@ -210,7 +211,7 @@ impl Log {
     pub fn counters(self, counters: &Counters, cut_off: usize) {
         let report = counters::Report::new(counters, cut_off);
         if self.json {
-            output::json(&Event::Counters(report));
+            output::event(SystemTime::now(), &Event::Counters(report));
         } else {
             output::line(&report);
         }
@@ -228,6 +229,7 @@ struct UnderWay {
     path: String,
     status: Option<StatusCode>,
     bytes: u64,
+    at: SystemTime,
     began: Instant,
 }
 
@@ -265,7 +267,7 @@ impl Drop for UnderWay {
             duration_ms: output::millis(self.began.elapsed()),
         };
         if self.log.json {
-            output::json(&Event::Request(line));
+            output::event(self.at, &Event::Request(line));
         } else {
             output::line(&line);
         }

@@ -3,11 +3,10 @@
 
 use super::log::Log;
 use super::relay::Server;
-use crate::dns::{
-    Carriage, DnsError, Forward, ForwardKeyFile, Hangup, KeyFiles, Starts, ZoneFiles, name, published,
-};
+use crate::dns::{Carriage, DnsError, Forward, ForwardKeyFile, KeyFiles, Starts, ZoneFiles, name, published};
 use crate::error::Error;
 use firstflight::Endpoint;
+use firstflight_daemon::Hangup;
 use firstflight_dns::front::Kind;
 use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Service, Sockets};
 use firstflight_dns::{Destination, Front, Name};
@@ -81,7 +80,7 @@ impl Names {
         else {
             return Ok(None);
         };
-        let hangup = Hangup::new()?;
+        let hangup = Hangup::new().map_err(Error::Runtime)?;
         let (front, zones, keys, public) = self.front(zone, key, server).map_err(Error::Dns)?;
         let files = Files { keys, zones, hangup };
         let sockets = Sockets::bind(&self.dns_listen).await;

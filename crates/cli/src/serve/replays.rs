@@ -7,8 +7,9 @@ use firstflight::credential::{
     ReplayTable, Window,
 };
 use firstflight::serial_file::{SerialFile, SerialFileError};
+use firstflight_daemon::ExitKind;
 use firstflight_files::{ReadError, from_hex};
-use firstflight_redis::{ConnectError, Options, RedisStore};
+use firstflight_redis::{ConnectError, Options, RedisStore, StateError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,6 +106,25 @@ pub enum ReplayError {
     /// The address cannot be one of a store.
     #[error("--store: {0}")]
     Store(ConnectError),
+}
+
+impl ReplayError {
+    /// Whether it is a mistake. A store that refuses, and a process that has the file, may change their minds.
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Random(_)
+            | Self::State(_, SerialFileError::Locked)
+            | Self::Store(
+                ConnectError::Refused(_)
+                | ConnectError::Evicts(_)
+                | ConnectError::State(_, StateError::Locked),
+            ) => ExitKind::Failure,
+            Self::State(_, SerialFileError::Io(error))
+            | Self::Store(ConnectError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
+            Self::KeysUnreadable(_, error) => ExitKind::of_reading(error),
+            _ => ExitKind::Mistake,
+        }
+    }
 }
 
 /// What the members of a farm share with each other: the keys of one-time cookies and of the guard.

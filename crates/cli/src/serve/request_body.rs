@@ -1,6 +1,7 @@
 //! Request bodies that fail when the client sends them too slowly.
 
 use bytes::Bytes;
+use firstflight_http::patience::poll_over;
 use hyper::body::{Body, Frame, SizeHint};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -84,7 +85,7 @@ impl Pace {
         if begins {
             sleep.as_mut().reset(until);
         }
-        sleep.as_mut().poll(cx)
+        poll_over(sleep.as_mut(), cx)
     }
 }
 

@@ -4,17 +4,16 @@ use super::ServeError;
 use crate::error::Error;
 use crate::seal::SealError;
 use firstflight::credential::asap::Identity;
-use firstflight_files::{LastProblem, check_writable};
+use firstflight_daemon::Hangup;
+use firstflight_files::{LastProblem, Seen, check_writable};
 use firstflight_redis::RedisStore;
 use firstflight_seal::{HostName, KeyFile, KeySet};
 use firstflight_tls::SealServer;
-use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// How often the files are looked at.
@@ -92,7 +91,7 @@ pub struct Prepared {
     port: u16,
     openings: Option<NonZeroU32>,
     memory: Memory,
-    reload: Signal,
+    reload: Hangup,
 }
 
 /// A file of keys.
@@ -103,17 +102,10 @@ struct Source {
     /// The keys, until the server has them. A copy here would outlive them.
     keys: KeySet,
     is_farm: bool,
-    stamp: Stamp,
+    seen: Seen,
     /// The minute in which a farm's keys were derived.
     minute: u64,
     problem: LastProblem,
-}
-
-type Stamp = Option<(u64, SystemTime)>;
-
-fn stamp(path: &Path) -> Stamp {
-    let about = fs::metadata(path).ok()?;
-    Some((about.len(), about.modified().ok()?))
 }
 
 fn now() -> u64 {
@@ -153,7 +145,7 @@ impl Seal {
         let mut sources: Vec<Source> = Vec::new();
         for path in &self.seal {
             // Before the file is read, so that no change is missed.
-            let stamp = stamp(path);
+            let seen = Seen::at(path);
             let (file, keys) = read(path, now())?;
             if matches!(file, KeyFile::Farm(_)) {
                 // Found now, and not when the first period ends.
@@ -171,7 +163,7 @@ impl Seal {
                 keys,
                 is_farm,
                 // A farm's file may have been written.
-                stamp: if is_farm { self::stamp(path) } else { stamp },
+                seen: if is_farm { Seen::at(path) } else { seen },
                 minute: now() / FARM_EVERY,
                 problem: LastProblem::default(),
             };
@@ -185,7 +177,7 @@ impl Seal {
             served.add_to(&mut sources).map_err(ServeError::Seal)?;
         }
         let (port, openings) = (self.seal_port.unwrap_or(listened), self.seal_openings);
-        let reload = signal(SignalKind::hangup()).map_err(Error::Runtime)?;
+        let reload = Hangup::new().map_err(Error::Runtime)?;
         Ok(Some(Prepared { sources, port, openings, memory, reload }))
     }
 }
@@ -210,23 +202,29 @@ impl ServedName {
 impl Source {
     /// Looks at the file, and gives changed keys to `server`. `again`: also if it looks unchanged.
     fn look(&mut self, server: &SealServer, again: bool) {
-        let (found, minute) = (stamp(&self.path), now() / FARM_EVERY);
+        let minute = now() / FARM_EVERY;
         let due = self.is_farm && minute != self.minute;
-        if found == self.stamp && !due && !again {
+        if !self.seen.may_have_changed(&self.path) && !due && !again {
             return;
         }
-        match self.read_again(server) {
+        let found = Seen::at(&self.path);
+        let news = again || !found.is_same_version(&self.seen);
+        match self.read_again(server, news) {
             Ok(count) => {
-                if found != self.stamp || again {
+                if news {
                     tracing::info!("{} has {} seal keys of {}", self.path.display(), count, self.public);
                 }
                 // The file of a farm may have been written.
-                self.stamp = if self.is_farm { stamp(&self.path) } else { found };
+                self.seen = if self.is_farm { Seen::at(&self.path) } else { found };
                 self.minute = minute;
                 self.problem.over();
             }
-            // The stamp stays, so the file is read again until it is right.
+            // The file counts as not seen, so it is read again until it is right.
             Err(error) => {
+                if again {
+                    // Whoever asks gets an answer.
+                    self.problem.over();
+                }
                 if let Some(message) = self.problem.new_message(&error) {
                     tracing::warn!("the seal keys stay as they are: {message}");
                 }
@@ -235,13 +233,15 @@ impl Source {
     }
 
     /// Returns the number of the keys.
-    fn read_again(&mut self, server: &SealServer) -> Result<usize, SealError> {
+    fn read_again(&mut self, server: &SealServer, news: bool) -> Result<usize, SealError> {
         let (file, keys) = read(&self.path, now())?;
         if *file.name() != self.public {
             return Err(SealError::OtherName(self.path.clone(), self.public.clone()));
         }
         self.is_farm = matches!(file, KeyFile::Farm(_));
-        warn_unpublished(&self.path, &keys);
+        if news {
+            warn_unpublished(&self.path, &keys);
+        }
         let count = keys.len();
         server.set_keys(keys);
         Ok(count)
@@ -297,7 +297,7 @@ impl Prepared {
 pub struct Following {
     sources: Vec<Source>,
     server: SealServer,
-    reload: Signal,
+    reload: Hangup,
 }
 
 /// A task that follows the files. It ends when this is dropped: a store waits for all that have it.
@@ -320,7 +320,7 @@ impl Following {
         loop {
             let again = tokio::select! {
                 () = tokio::time::sleep(EVERY) => false,
-                _ = reload.recv() => true,
+                () = reload.asked() => true,
             };
             let server = server.clone();
             let looked = tokio::task::spawn_blocking(move || {

@@ -62,6 +62,29 @@ async fn a_changed_file_gives_new_keys_and_a_wrong_one_none() {
     assert!(sources[0].keys.is_empty(), "a copy of the keys");
 }
 
+/// Nix, OSTree, `rsync -t` and `cp -p` keep the time, and the keys of one name have one size.
+#[tokio::test]
+async fn new_keys_of_the_same_size_and_time_are_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, new] = ["seal.key", "new"].map(|name| directory.path().join(name));
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let ends = (now() + 3600) as u32;
+    let write = |path: &Path, seed: u8| {
+        let key = SealKey::from_bytes(&[seed; 32]).unwrap();
+        KeyFile::new("one.example".parse().unwrap(), key, ends).create(path).unwrap();
+        std::fs::File::options().append(true).open(path).unwrap().set_modified(long_ago).unwrap();
+        std::fs::metadata(path).unwrap().len()
+    };
+    let length = write(&path, 1);
+    let prepared = options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
+    let (server, Following { mut sources, .. }) = prepared.server(None).unwrap();
+    assert_eq!(write(&new, 2), length);
+    std::fs::rename(&new, &path).unwrap();
+    sources[0].look(&server, false);
+    let second = SealKey::from_bytes(&[2; 32]).unwrap().public();
+    assert_eq!(*server.record().unwrap().entries()[0].key().unwrap(), second);
+}
+
 #[tokio::test]
 async fn the_secret_of_a_farm_goes_forward_in_its_file() {
     let directory = tempfile::tempdir().unwrap();

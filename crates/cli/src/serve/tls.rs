@@ -2,10 +2,13 @@
 
 use super::{ServeError, seal};
 use crate::error::Error;
+use firstflight_daemon::Hangup;
 use firstflight_redis::RedisStore;
-use firstflight_tls::{Acceptor, AcceptorBuilder, HTTP_1_1, SealServer};
+use firstflight_tls::{Acceptor, AcceptorBuilder, HTTP_1_1, SealServer, ServerCertificates};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::task::JoinHandle;
 
 /// The options of TLS.
 #[derive(clap::Args)]
@@ -14,7 +17,7 @@ pub struct Tls {
     /// again when it changes; once more for further names
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Vec<PathBuf>,
-    /// PEM file with the private key of the certificate, mode 0600; once for each --tls-cert
+    /// PEM file with the private key of the certificate, mode 0600, or of root with 0640; once for each --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Vec<PathBuf>,
 }
@@ -54,4 +57,40 @@ impl Tls {
         let builder = seal.into_iter().fold(builder, AcceptorBuilder::seal);
         builder.build().map(Some).map_err(ServeError::Tls)
     }
+}
+
+/// Reads certificates after SIGHUP, until this is dropped.
+pub struct Followed(JoinHandle<()>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Says what is wrong with the dates of certificates, and reads all of them again after each SIGHUP. Files that change are read
+/// by themselves, while there are connections.
+///
+/// # Errors
+/// When the system refuses signals.
+pub fn follow(certificates: ServerCertificates) -> Result<Followed, Error> {
+    let mut hangup = Hangup::new().map_err(Error::Runtime)?;
+    say_problems(&certificates);
+    Ok(Followed(tokio::spawn(async move {
+        loop {
+            hangup.asked().await;
+            let certificates = certificates.clone();
+            let look = move || {
+                certificates.look();
+                say_problems(&certificates);
+            };
+            // It fails only when the runtime shuts down.
+            let _ = tokio::task::spawn_blocking(look).await;
+        }
+    })))
+}
+
+fn say_problems(certificates: &ServerCertificates) {
+    let problems = certificates.problems(SystemTime::now());
+    problems.iter().for_each(|problem| tracing::warn!("{problem}"));
 }

@@ -1,12 +1,11 @@
 //! Why a verifier cannot run, or a certificate cannot be obtained.
 
-use crate::key_fault::KeyFault;
+use firstflight_daemon::{ExitKind, KeyFault};
 use firstflight_verifier::pool::PoolFileError;
 use firstflight_verifier::{Fault, GroupError, KeyFileError, ObtainError, ServiceError};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Why `verifier` or `certificate` stopped.
 #[derive(Debug, thiserror::Error)]
@@ -51,13 +50,19 @@ impl VerifierError {
         Self::Key(KeyFault::not_written(path, error))
     }
 
-    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
-    pub fn exit_code(&self) -> ExitCode {
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Random(_) | Self::Reach(..) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
-            Self::Obtain(ObtainError::NoAddress { .. }) => ExitCode::from(2),
-            Self::Obtain(_) => ExitCode::from(1),
-            _ => ExitCode::from(2),
+            Self::Random(_) | Self::Reach(..) | Self::Service(ServiceError::System(_)) => ExitKind::Failure,
+            Self::Obtain(ObtainError::NoAddress { .. }) => ExitKind::Mistake,
+            Self::Obtain(_) => ExitKind::Failure,
+            Self::Service(ServiceError::Listen(_, error)) => ExitKind::of_address(error),
+            Self::Key(error) => error.exit_kind(),
+            Self::Group(_, GroupError::Read(error))
+            | Self::Certificate(PoolFileError::Read(_, error) | PoolFileError::Write(_, error)) => {
+                ExitKind::of_file(error)
+            }
+            _ => ExitKind::Mistake,
         }
     }
 }

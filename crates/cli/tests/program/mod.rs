@@ -54,7 +54,12 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut child = command(args).stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn(command(args))
+    }
+
+    /// Starts a command with an environment of its own.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Self { child, lines }
     }

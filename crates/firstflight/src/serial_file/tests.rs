@@ -112,9 +112,9 @@ fn only_its_owner_reads_it() {
     place.open().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&place.file()), 0o600);
-    fs::set_permissions(place.file(), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(place.file(), fs::Permissions::from_mode(0o644)).unwrap();
     let error = place.open().unwrap_err();
-    assert!(matches!(error, SerialFileError::Readable(0o640)) && error.to_string().contains("chmod 600"));
+    assert!(matches!(error, SerialFileError::Readable(0o644)) && error.to_string().contains("chmod 600"));
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Body for Incoming2 {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        let Some((body, ..)) = &mut this.inner else { return Poll::Ready(None) };
+        let Some((body, _, slot)) = &mut this.inner else { return Poll::Ready(None) };
         if !this.data_ended {
             match ready!(body.poll_data(cx)) {
                 Some(Ok(data)) => {
@@ -54,6 +54,7 @@ impl Body for Incoming2 {
             }
         }
         match ready!(body.poll_trailers(cx)) {
+            Ok(Some(_)) if slot.is_malformed() => Poll::Ready(Some(Err("the trailers are malformed".into()))),
             Ok(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
             Ok(None) => Poll::Ready(None),
             Err(error) => Poll::Ready(Some(Err(error.into()))),

@@ -10,6 +10,7 @@ use crate::http::Upload;
 use bytes::Bytes;
 use firstflight_http::again::{Fate, fate_of_h2};
 use firstflight_http::heard::{Counted, Heard};
+use firstflight_http::http2::{Messages, Strict, Watched};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, SendStream};
 use hyper::body::Body;
@@ -38,6 +39,8 @@ const RESETS: u32 = 80;
 /// What the requests of a connection share.
 pub(super) struct Link {
     sender: SendRequest<Bytes>,
+    /// Which responses are malformed.
+    messages: Messages,
     /// Streams at one time, of ours.
     most: usize,
     taken: AtomicUsize,
@@ -64,6 +67,8 @@ pub(crate) struct Slot {
     pub(super) kept: bool,
     /// What the request holds until it is over at the backend.
     held: Option<Held>,
+    /// Its stream, once it has one.
+    watched: Option<Watched>,
 }
 
 /// What a request holds until it is over at the backend, also if its client has left.
@@ -100,6 +105,7 @@ impl Link {
         // No stream can take from the others: together they have what each may use.
         let whole = window.saturating_mul(streams).clamp(65_535, (1 << 31) - 1);
         let (io, heard) = Counted::new(io);
+        let (io, messages) = Strict::of_client(io, BUFFER as u32);
         let (sender, mut connection) = Builder::new()
             .initial_window_size(window)
             .initial_connection_window_size(whole)
@@ -115,6 +121,7 @@ impl Link {
         let left = Arc::new(Notify::new());
         let link = Arc::new(Self {
             sender,
+            messages,
             most,
             taken: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
@@ -171,7 +178,12 @@ impl Link {
         let most = self.room();
         let more = |taken: usize| (taken < most).then_some(taken + 1);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Slot { link: Arc::clone(self), kept: self.answered.load(Ordering::Acquire), held: None })
+        Some(Slot {
+            link: Arc::clone(self),
+            kept: self.answered.load(Ordering::Acquire),
+            held: None,
+            watched: None,
+        })
     }
 }
 
@@ -204,6 +216,11 @@ impl Slot {
         self.held = held;
     }
 
+    /// Whether the response is malformed, as far as it has come.
+    pub(super) fn is_malformed(&self) -> bool {
+        self.watched.as_ref().is_some_and(Watched::is_malformed)
+    }
+
     /// Whether a stream may be reset.
     pub(super) fn may_reset(&self) -> bool {
         let less = |tenths: u32| tenths.checked_sub(10);
@@ -234,14 +251,16 @@ impl Slot {
     ///
     /// # Errors
     /// When there is no response.
-    pub(super) async fn send(self, request: Request<Upload>) -> Result<Response<Answered>, SendError> {
+    pub(super) async fn send(mut self, request: Request<Upload>) -> Result<Response<Answered>, SendError> {
         let (parts, body) = request.into_parts();
         let whole = body.is_end_stream();
         // What is not accepted here is never written.
         let refused = |error: h2::Error| SendError { fate: Fate::NotExecuted, error: error.into() };
         let mut sender = self.link.sender.clone();
-        let (response, stream) =
-            sender.send_request(Request::from_parts(parts, ()), whole).map_err(refused)?;
+        let begin = || sender.send_request(Request::from_parts(parts, ()), whole);
+        let begun = self.link.messages.begin(begin, |(response, _)| response.stream_id().as_u32());
+        let ((response, stream), watched) = begun.map_err(refused)?;
+        self.watched = Some(watched);
         let upload = (!whole).then(|| Task::new(body, stream, &self.link));
         let mut flight = Flight { inner: Some((response, upload, self)), failed: None };
         let (result, interim) = flight.response().await;
@@ -256,11 +275,18 @@ impl Slot {
                 slot.link.answered.store(true, Ordering::Release);
                 let length = response.headers().get(CONTENT_LENGTH);
                 let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-                Ok(response.map(|body| {
+                let malformed = slot.is_malformed();
+                let response = response.map(|body| {
                     // A response to HEAD has a length and no body.
                     let length = length.filter(|_| !body.is_end_stream());
                     Answered::Http2(Incoming2::new(body, upload, slot, length))
-                }))
+                });
+                match malformed {
+                    false => Ok(response),
+                    true => {
+                        Err(SendError { fate: Fate::Answered, error: "the response is malformed".into() })
+                    }
+                }
             }
             Err(Some(error)) => Err(SendError { fate: fate_of_h2(&error, !interim), error: error.into() }),
             Err(None) => Err(over()),

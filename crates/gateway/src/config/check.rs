@@ -1,8 +1,10 @@
 //! What one part of a configuration demands of another.
 
 use super::{Address, BackendProtocol, Config, Listener, Mode, Route, Service};
+use firstflight::Authority;
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
 
 /// The largest window of HTTP/2 (RFC 9113 §6.9.1).
@@ -79,15 +81,62 @@ impl Config {
                 let problem = format!("there is another listener {:?}", listener.name.get_ref());
                 return Err(Mistake::at(text, &listener.name.span(), problem));
             }
-            let taken = |address| others.iter().any(|other| other.address.get_ref().contains(address));
-            if let Some(address) = listener.address.get_ref().iter().find(|address| taken(address)) {
-                let problem = format!("another listener has {address}");
+            if let Some(problem) = self.conflict(listener, others) {
                 return Err(Mistake::at(text, &listener.address.span(), problem));
             }
             checker.listener(listener)?;
         }
         Ok(())
     }
+}
+
+impl Config {
+    /// Which port of `listener` is not free, because of the listeners before it, itself or the admin address.
+    fn conflict(&self, listener: &Listener, others: &[Listener]) -> Option<String> {
+        let addresses = listener.address.get_ref();
+        for (n, address) in addresses.iter().enumerate() {
+            if addresses.get(..n).unwrap_or_default().iter().any(|other| overlap(other, address)) {
+                return Some(format!("an address before has {address}, too"));
+            }
+            // The system lets two sockets share a port only if both say so.
+            let shares = |other: &Listener| listener.reuse_port && other.reuse_port;
+            let is_taken = |other: &&Listener| {
+                let same: Vec<_> =
+                    other.address.get_ref().iter().filter(|one| overlap(one, address)).collect();
+                same.contains(&address) || (!same.is_empty() && !shares(other))
+            };
+            if others.iter().any(|other| is_taken(&other)) {
+                return Some(format!("another listener has {address}"));
+            }
+            if self.gateway.admin.is_some_and(|admin| overlap(&admin, address)) {
+                return Some(format!("gateway.admin has {address}"));
+            }
+        }
+        // A listener without udp_port does without UDP if its port is taken.
+        let port = listener.udp_port.filter(|port| *port != 0)?;
+        let ours: Vec<_> = addresses.iter().map(|address| SocketAddr::new(address.ip(), port)).collect();
+        let taken = others
+            .iter()
+            .any(|other| in_udp(other).iter().any(|one| ours.iter().any(|own| overlap(one, own))));
+        taken.then(|| format!("another listener has the UDP port {port}"))
+    }
+}
+
+/// The addresses at which a listener serves UDP.
+fn in_udp(listener: &Listener) -> Vec<SocketAddr> {
+    let at = |address: &SocketAddr| match listener.udp_port {
+        Some(0) => None,
+        Some(port) => Some(SocketAddr::new(address.ip(), port)),
+        None if listener.reuse_port => None,
+        None => Some(*address),
+    };
+    listener.address.get_ref().iter().filter_map(at).collect()
+}
+
+/// Whether one socket at each of these addresses is one too many. The system chooses another port for each port 0.
+fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified() || one.ip() == other.ip();
+    one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4() && any
 }
 
 fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
@@ -102,6 +151,10 @@ fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
             return at("a certificate needs both chain and key");
         }
         let unix = |address: &Address| matches!(address, Address::Unix(_));
+        let is_name = |name: &String| Authority::new(name, 443).is_ok();
+        if settings.name.as_ref().is_some_and(|name| !is_name(name)) {
+            return at("name is no host name: whose certificate is expected?");
+        }
         if settings.name.is_none() && service.backend.get_ref().iter().any(unix) {
             return at("TLS on a unix socket needs name: whose certificate is expected");
         }
@@ -142,6 +195,9 @@ impl Checker<'_> {
                 &listener.address.span(),
                 "all addresses of a listener need the same port: make another [[listener]] for another port",
             );
+        }
+        if let Some(wrong) = listener.identity.iter().find(|name| Authority::new(name, 443).is_err()) {
+            return at(&name, &format!("identity: {wrong:?} is no host name"));
         }
         let unspecified = addresses.iter().any(|address| address.ip().is_unspecified());
         if listener.trust.is_some() && listener.identity.is_empty() && unspecified {

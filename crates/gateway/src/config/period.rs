@@ -1,6 +1,8 @@
 //! Spans of time, written as `30s`, `10m` or `250ms`.
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 use std::time::Duration;
 
 /// A span of time.
@@ -15,9 +17,23 @@ impl Period {
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map(Self).map_err(|_| {
-            D::Error::custom(format_args!("{text:?} is no span of time: write one as \"30s\" or \"250ms\""))
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// Reads the text of a span.
+struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = Period;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a span of time with its unit, as \"30s\" or \"250ms\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Period, E> {
+        humantime::parse_duration(text).map(Period).map_err(|_| {
+            E::custom(format_args!("{text:?} is no span of time: write one as \"30s\" or \"250ms\""))
         })
     }
 }

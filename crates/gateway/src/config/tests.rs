@@ -67,6 +67,11 @@ fn a_mistake_names_line_and_key() {
         ("mode = \"http\"", "mode = \"tcp\"", "line 11, [listener.tls]: only mode \"http\" terminates TLS"),
         ("service = \"files\"", "service = \"flies\"", "line 17, service: there is no service \"flies\""),
         ("interval = \"500ms\"", "interval = \"soon\"", "line 26, interval: \"soon\" is no span of time"),
+        (
+            "interval = \"500ms\"",
+            "interval = 5",
+            "line 26, interval: invalid type: integer `5`, expected a span of time",
+        ),
         ("\"[::]:443\"", "\"[::]:444\"", "line 8, address: all addresses of a listener need the same port"),
         ("name = \"files\"", "name = \"app\"", "line 29, name: there is another service \"app\""),
         ("unix:/run/app.sock", "unix:app.sock", "line 21, backend: \"unix:app.sock\" is no backend"),
@@ -163,4 +168,38 @@ fn what_backends_with_http2_may_have_is_bounded() {
     {
         assert!(mistake(&with(wrong)).contains("stream_window: must be 1 or more"), "{wrong}");
     }
+}
+
+/// What the start finds when it binds, and what no client would ever be accepted with.
+#[test]
+fn addresses_that_exclude_each_other_are_told() {
+    let listener = |name: &str, address: &str, more: &str| {
+        format!(
+            "[[listener]]\nname = \"{name}\"\naddress = [{address}]\nmode = \"tcp\"\nservice = \"s\"\n{more}\n"
+        )
+    };
+    let service = "[[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:1\"]\n";
+    let said = |admin: &str, one: (&str, &str), two: (&str, &str)| {
+        let (one, two) = (listener("one", one.0, one.1), listener("two", two.0, two.1));
+        Config::parse(&format!("[gateway]\n{admin}\n{one}{two}{service}"))
+            .map_or_else(|mistake| mistake.to_string(), |_| "right".to_owned())
+    };
+    let [any, loopback, six] = ["\"0.0.0.0:443\"", "\"127.0.0.1:443\"", "\"[::]:443\""];
+    let other = "\"127.0.0.2:8443\"";
+    assert_eq!(said("", (any, ""), (six, "")), "right");
+    assert!(said("", (any, ""), (loopback, "")).ends_with("address: another listener has 127.0.0.1:443"));
+    assert!(said("", (loopback, ""), (any, "")).ends_with("another listener has 0.0.0.0:443"));
+    let shared = "reuse_port = true";
+    assert_eq!(said("", (any, shared), (loopback, shared)), "right");
+    assert!(said("", (any, shared), (loopback, "")).contains("another listener has"));
+    let admin = "admin = \"127.0.0.1:443\"";
+    assert!(said(admin, (any, ""), (other, "")).ends_with("gateway.admin has 0.0.0.0:443"));
+    assert_eq!(said("admin = \"127.0.0.1:0\"", (any, ""), (other, "")), "right");
+    let twice = format!("{any}, {loopback}");
+    assert!(said("", (&twice, ""), (other, "")).ends_with("an address before has 127.0.0.1:443, too"));
+    assert!(
+        said("", (any, ""), (other, "udp_port = 443")).ends_with("another listener has the UDP port 443")
+    );
+    assert_eq!(said("", (any, "udp_port = 0"), (other, "udp_port = 443")), "right");
+    assert!(said("", (any, "identity = [\"a b\"]"), (other, "")).contains("\"a b\" is no host name"));
 }

@@ -3,6 +3,7 @@
 use super::BoxError;
 use bytes::Bytes;
 use firstflight_http::body::RequestBody;
+use firstflight_http::patience::poll_over;
 use hyper::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
@@ -94,7 +95,7 @@ impl Patience {
     /// Nothing came. Ready if that was so for too long.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let most = self.most;
-        self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(most))).as_mut().poll(cx)
+        poll_over(self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(most))).as_mut(), cx)
     }
 
     /// Something came.

@@ -15,6 +15,7 @@ use firstflight_http::body::RequestBody;
 use firstflight_http::conn::Left;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
+use firstflight_http::patience::timeout;
 use firstflight_http::target::{Asked, Target};
 use firstflight_http::{framing, login, proxy_header};
 use hyper::body::Body;
@@ -26,7 +27,7 @@ use hyper::{Request, Response, StatusCode, Uri, Version};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// How long a backend is connected to for a client that has closed its sending direction.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
@@ -355,7 +356,7 @@ pub(super) fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Requ
         out.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
         out.insert(hyper::header::UPGRADE, protocol.clone());
     }
-    let path = ask.target.path(&ask.parts);
+    let path = ask.target.path(&ask.parts)?;
     let mut uri = hyper::http::uri::Parts::default();
     uri.path_and_query = Some(path);
     match (ask.service.config.protocol, authority) {
@@ -398,19 +399,20 @@ fn finish(
     }
     let (lease, after) = after(&ask, context, opened, keeps, login);
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some((_, on_client)) = ask.tunnel else {
+        let switched = ask.tunnel.and_then(|(asked, on_client)| {
+            let protocol = fields::switched(&asked, response.headers())?;
+            Some((protocol, on_client))
+        });
+        let Some((protocol, on_client)) = switched else {
             metrics::backend_failed(lease.backend(), "unasked-upgrade");
             return Ok(Reply::of_status(StatusCode::BAD_GATEWAY, false, entry, busy));
         };
         context.watch.switches();
-        let protocol = fields::upgrade(response.headers());
         let on_backend = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();
         fields::strip_hop_by_hop(&mut parts.headers);
         parts.headers.insert(hyper::header::CONNECTION, HeaderValue::from_static("upgrade"));
-        if let Some(protocol) = protocol {
-            parts.headers.insert(hyper::header::UPGRADE, protocol);
-        }
+        parts.headers.insert(hyper::header::UPGRADE, protocol);
         // The log has two lines: this one for the request, and the tunnel's.
         let mut line = Entry::new(&ask.site, Event::Connection, context.about);
         line.host.clone_from(&entry.host);

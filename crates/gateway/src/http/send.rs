@@ -7,12 +7,12 @@ use super::reply::After;
 use crate::backend::{Answered, Backend, DialError, Lease, Open, Opened};
 use crate::metrics;
 use firstflight_http::again::{Again, Fate, again};
+use firstflight_http::patience::timeout;
 use firstflight_http::{login, response};
 use hyper::{Response, StatusCode, Version};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
 
 /// A backend's response, with its connection.
 pub(super) struct Answer {

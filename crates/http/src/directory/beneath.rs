@@ -5,7 +5,7 @@
 //! has no such call, and for links that leave the root on their way back into it, the path is resolved first, and the
 //! result is walked without following any link.
 
-use super::RootError;
+use super::{RootError, name};
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::{Errno, Result};
 use std::fs::{File, canonicalize};
@@ -22,6 +22,17 @@ const STEP: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 /// Attempts of a call that the kernel gave up because something was renamed, or because of a signal.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const ATTEMPTS: usize = 8;
+
+/// Which links are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    allow(dead_code, reason = "all links are resolved")
+)]
+enum Links {
+    None,
+    Inside,
+}
 
 /// A directory of which files are opened.
 #[derive(Debug)]
@@ -47,32 +58,57 @@ impl Root {
         }
     }
 
-    /// Opens what is at `below`, for reading. It may be no regular file.
+    /// Opens what is at `below`, for reading. It may be no regular file. Unless `hidden`, no link may lead to a hidden name.
     ///
     /// # Errors
-    /// Those of the system. [`Errno::XDEV`] or [`Errno::LOOP`] if links lead out of the root.
-    pub(super) fn open(&self, below: &Path) -> Result<File> {
-        self.open_by(below, beneath)
+    /// Those of the system. [`Errno::XDEV`] or [`Errno::LOOP`] if links lead out of the root, [`Errno::NOENT`] if they lead to
+    /// a hidden name.
+    pub(super) fn open(&self, below: &Path, hidden: bool) -> Result<File> {
+        self.open_by(below, hidden, beneath)
     }
 
     fn open_by(
         &self,
         below: &Path,
-        beneath: impl FnOnce(&OwnedFd, &Path) -> Result<OwnedFd>,
+        hidden: bool,
+        beneath: impl Fn(&OwnedFd, &Path, Links) -> Result<OwnedFd>,
     ) -> Result<File> {
         // A directory that replaced the root is served, as after the release of a new site. If there is none, or no
         // permission any more, the one of the beginning is.
         let now = open(&self.path, STEP, Mode::empty());
         let root = now.as_ref().unwrap_or(&self.opened);
-        let file = match beneath(root, below) {
+        if !hidden {
+            match beneath(root, below, Links::None) {
+                Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {}
+                result => return result.map(File::from),
+            }
+        }
+        let file = match beneath(root, below, Links::Inside) {
             // Links led out of the root. The absolute path of a place inside does so as well. What does not exist outside
             // must look like what does.
-            Err(Errno::XDEV) => walk(root, &self.resolve(below).map_err(|_| Errno::XDEV)?),
+            Err(Errno::XDEV) => self.walk(root, below, hidden, |_| Errno::XDEV),
             // No such system call, forbidden by a sandbox, or too much is being renamed.
-            Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => walk(root, &self.resolve(below)?),
+            Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => self.walk(root, below, hidden, |error| error),
+            // A link was among the names. Where it leads must be known before it is followed.
+            Ok(_) if !hidden => self.walk(root, below, hidden, |error| error),
             result => result,
         };
         file.map(File::from)
+    }
+
+    /// Opens what `below` leads to. The function changes the error if that is not known.
+    fn walk(
+        &self,
+        root: &OwnedFd,
+        below: &Path,
+        hidden: bool,
+        unknown: impl FnOnce(Errno) -> Errno,
+    ) -> Result<OwnedFd> {
+        let real = self.resolve(below).map_err(unknown)?;
+        if !hidden && name::is_hidden(&real) {
+            return Err(Errno::NOENT);
+        }
+        walk(root, &real)
     }
 
     /// `below` without links. It may be out of date when it returns, so it must be walked.
@@ -85,9 +121,12 @@ impl Root {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn beneath(root: &OwnedFd, below: &Path) -> Result<OwnedFd> {
+fn beneath(root: &OwnedFd, below: &Path, links: Links) -> Result<OwnedFd> {
     use rustix::fs::{ResolveFlags, openat2};
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let resolve = match links {
+        Links::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        Links::None => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+    };
     let mut result = Err(Errno::AGAIN);
     for _ in 0..ATTEMPTS {
         result = openat2(root, below, FILE, Mode::empty(), resolve);
@@ -99,7 +138,7 @@ fn beneath(root: &OwnedFd, below: &Path) -> Result<OwnedFd> {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn beneath(_: &OwnedFd, _: &Path) -> Result<OwnedFd> {
+fn beneath(_: &OwnedFd, _: &Path, _: Links) -> Result<OwnedFd> {
     Err(Errno::NOSYS)
 }
 
@@ -136,7 +175,7 @@ mod tests {
             })
         };
         let below = Path::new(below);
-        [text(root.open(below)), text(root.open_by(below, |_, _| Err(Errno::NOSYS)))]
+        [text(root.open(below, false)), text(root.open_by(below, false, |_, _, _| Err(Errno::NOSYS)))]
     }
 
     #[test]
@@ -171,7 +210,62 @@ mod tests {
         for below in ["out", "away", "parent/secret"] {
             assert_eq!(both(&root, below), [Err(Errno::XDEV), Err(Errno::XDEV)], "{below}");
         }
-        assert_eq!(root.open(Path::new("nothing")).unwrap_err(), Errno::XDEV);
+        assert_eq!(root.open(Path::new("nothing"), false).unwrap_err(), Errno::XDEV);
+    }
+
+    #[test]
+    fn a_link_to_a_hidden_name_is_hidden() {
+        let scratch = tempfile::tempdir().unwrap();
+        let site = scratch.path().join(".site");
+        fs::create_dir_all(site.join(".git/deep")).unwrap();
+        fs::create_dir_all(site.join(".well-known/acme")).unwrap();
+        fs::create_dir_all(site.join("sub")).unwrap();
+        for name in [
+            ".git/HEAD",
+            ".git/deep/page",
+            ".env",
+            ".well-known/acme/token",
+            ".well-known/.x",
+            "sub/.x",
+            "sub/page",
+        ] {
+            fs::write(site.join(name), "page").unwrap();
+        }
+        for (name, target) in [
+            ("gitlink", PathBuf::from(".git")),
+            ("head", ".git/HEAD".into()),
+            ("env", ".env".into()),
+            ("twice", "env".into()),
+            ("sub/up", "../.git/deep".into()),
+            ("absolute", site.join(".git")),
+            ("out", "../.site/.env".into()),
+            ("x", "sub/.x".into()),
+            ("dots", ".git/../sub/page".into()),
+            ("acme", ".well-known/acme".into()),
+            ("well-known-x", ".well-known/.x".into()),
+        ] {
+            symlink(target, site.join(name)).unwrap();
+        }
+        let root = Root::new(&site).unwrap();
+        let hidden = [
+            "gitlink/HEAD",
+            "gitlink",
+            "head",
+            "env",
+            "twice",
+            "sub/up/page",
+            "absolute/HEAD",
+            "out",
+            "x",
+            "well-known-x",
+        ];
+        for below in hidden {
+            assert_eq!(both(&root, below), [Err(Errno::NOENT), Err(Errno::NOENT)], "{below}");
+            assert!(root.open(Path::new(below), true).is_ok(), "{below}");
+        }
+        for below in ["dots", "acme/token", ".well-known/acme/token", "sub/page"] {
+            assert_eq!(both(&root, below), [Ok("page".to_owned()), Ok("page".to_owned())], "{below}");
+        }
     }
 
     /// What [`Root::resolve`] said may no longer be true.

@@ -30,7 +30,7 @@ pub(super) fn below_root(url_path: &str, hidden: bool) -> Result<PathBuf, Status
         match part {
             b"" | b"." => {}
             b".." => return Err(StatusCode::FORBIDDEN),
-            [b'.', ..] if !hidden && (part != WELL_KNOWN || path != Path::new("")) => {
+            part if !hidden && is_hidden_part(part, path == Path::new("")) => {
                 return Err(StatusCode::NOT_FOUND);
             }
             name => path.push(OsStr::from_bytes(name)),
@@ -40,6 +40,15 @@ pub(super) fn below_root(url_path: &str, hidden: bool) -> Result<PathBuf, Status
         path.push(INDEX);
     }
     Ok(path)
+}
+
+fn is_hidden_part(part: &[u8], is_first: bool) -> bool {
+    part.starts_with(b".") && !(is_first && part == WELL_KNOWN)
+}
+
+/// Whether a path below the root has a hidden name.
+pub(super) fn is_hidden(path: &Path) -> bool {
+    path.iter().enumerate().any(|(nth, part)| is_hidden_part(part.as_bytes(), nth == 0))
 }
 
 /// The content type that browsers expect for a file of this name. Texts are taken for UTF-8.

@@ -221,7 +221,14 @@ async fn names_with_a_dot_are_served_only_if_asked_for() {
     for name in hidden.iter().chain(&[".well-known/acme-challenge/token"]) {
         fs::write(scratch.0.join("site").join(name), "content").unwrap();
     }
+    for (name, target) in [("gitlink", ".git"), ("sub/env", "../.env")] {
+        symlink(target, scratch.0.join("site").join(name)).unwrap();
+    }
+    let links = ["gitlink/HEAD", "sub/env"];
     let files = scratch.files().await;
+    for name in links.iter().chain(&["gitlink", "gitlink/"]) {
+        assert_eq!(content(&files, &format!("/{name}")).await, Err(StatusCode::NOT_FOUND), "{name}");
+    }
     for name in hidden {
         assert_eq!(content(&files, &format!("/{name}")).await, Err(StatusCode::NOT_FOUND), "{name}");
         let encoded = name.replace('.', "%2e");
@@ -230,7 +237,7 @@ async fn names_with_a_dot_are_served_only_if_asked_for() {
     assert_eq!(content(&files, "/.git").await, Err(StatusCode::NOT_FOUND));
     assert!(content(&files, "/.well-known/acme-challenge/token").await.is_ok());
     let all = files.hidden(true);
-    for name in hidden {
+    for name in hidden.iter().chain(&links) {
         assert!(content(&all, &format!("/{name}")).await.is_ok(), "{name}");
     }
 }

@@ -193,7 +193,7 @@ fn options_about_a_whole_server_keep_their_form() {
             request = request.header(field.name, field.value);
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
-        let target = Target::of(&parts, Asked::Clear).unwrap().path(&parts).to_string();
+        let target = Target::of(&parts, Asked::Clear).unwrap().path(&parts).unwrap().to_string();
         strip_hop_by_hop(&mut parts.headers);
         assert_eq!(parts.headers.len(), 1, "{:?}", parts.headers);
         target

@@ -1,8 +1,9 @@
 //! One stream: from its request to the end of its response.
 
-use super::Expects;
+use super::{Expects, Watched};
 use crate::body::BodyError;
 use crate::fields::{clean_trailers, strip_hop_by_hop};
+use crate::patience::poll_over;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
@@ -34,6 +35,7 @@ pub(super) enum End {
 
 pub(super) struct Stream {
     pub(super) respond: SendResponse<Bytes>,
+    pub(super) watched: Arc<Watched>,
     pub(super) expects: Option<Arc<Expects>>,
     pub(super) is_head: bool,
     pub(super) patience: Duration,
@@ -47,6 +49,11 @@ impl Stream {
     {
         let response = match self.wait_for(answer).await {
             None => return End::Reset,
+            // Its trailers, behind a body that was long enough.
+            Some(_) if self.watched.is_malformed() => {
+                self.respond.send_reset(Reason::PROTOCOL_ERROR);
+                return End::Reset;
+            }
             Some(Ok(response)) => response,
             Some(Err(error)) => {
                 tracing::debug!(%error, "a stream has no response");
@@ -198,7 +205,7 @@ impl Sender {
         }
         let patience = self.patience;
         let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(patience)));
-        std::task::ready!(pause.as_mut().poll(cx));
+        std::task::ready!(poll_over(pause.as_mut(), cx));
         // Its body goes, and what it holds.
         self.sender.send_reset(Reason::CANCEL);
         Poll::Ready(Err(End::Failed))

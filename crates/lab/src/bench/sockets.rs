@@ -337,7 +337,7 @@ impl Sockets {
             runtime.spawn(async move {
                 loop {
                     if let Err(error) = shared.ends.serve(tasks).await {
-                        eprintln!("the server: {error}");
+                        crate::output::complain(&format_args!("the server: {error}"));
                     }
                 }
             });

@@ -174,7 +174,10 @@ impl Tally {
 
     fn seen(self, wall: Duration) -> io::Result<Seen> {
         if let Some(error) = self.why {
-            eprintln!("load-client: {} requests failed, the last one: {error}", self.failed);
+            crate::output::complain(&format_args!(
+                "load-client: {} requests failed, the last one: {error}",
+                self.failed
+            ));
         }
         let answered = self.took.len() as f64;
         if answered == 0.0 {

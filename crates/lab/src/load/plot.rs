@@ -23,7 +23,7 @@ pub fn svg(rows: &[Row]) -> Result<String, String> {
 }
 
 fn draw<'a>(out: &'a mut String, rows: &[Row]) -> Result<(), DrawError<'a>> {
-    let of_core = rows.iter().any(|row| row.core_share().median().is_finite());
+    let of_core = rows.iter().all(|row| row.core_share().median().is_finite());
     let share = |row: &Row| if of_core { row.core_share() } else { row.cpu_share() }.median() * 100.0;
     let points: Vec<(&Row, f64, f64)> = rows
         .iter()

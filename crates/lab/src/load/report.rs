@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// Transactions a second in the paper, without and with Fast Open.
 const PAPER: [f64; 2] = [2876.4, 3548.7];
+/// Stands for a figure that could not be measured.
+const NOT_KNOWN: &str = "–";
 /// A processor that is busy for more than this without requests has other work.
 const QUIET: f64 = 0.05;
 
@@ -14,17 +16,23 @@ const NOTES: &str = "\
 Process: CPU time of the server's process. The kernel handles a packet in the process that it interrupts, so a part of the \
 server's work can be missing in it. Processor: time for which the server's processor was busy, with whatever ran there except \
 processes of low priority, as in the paper; right only on a machine without other work. The client's CPU time is in neither.
-Both ends: time for which all processors were busy, less what they were in two seconds without requests.
+Both ends: time for which all processors were busy, less what they were in two seconds without requests. A dash: the machine \
+had other work in these seconds than later, so nothing is known.
 The paper (section 6.2, 2011): Apache on one core at 2.4 GHz, two machines, RTT 100 µs, initial window 3 (--initcwnd 3), initial \
 RTO 3 s; Linux' and ours are 1 s, and without loss neither matters. The paper's cookies are AES; Linux uses SipHash since 5.3, and serve does. Here client and server are one \
 machine. The client has one address, whose first flights \
 are not limited. No server logs requests; nginx keeps files open (open_file_cache), as `firstflight serve` does.";
 
+/// Without a value of every round there is none at all: the rounds that lack one are no random choice.
 fn figure(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Figure {
-    Figure::new(samples.iter().filter_map(value))
+    let all: Option<Vec<f64>> = samples.iter().map(value).collect();
+    Figure::new(all.unwrap_or_default())
 }
 
 fn quartiles(figure: &Figure, digits: usize) -> String {
+    if figure.median().is_nan() {
+        return NOT_KNOWN.to_owned();
+    }
     let (low, high) = (figure.quantile(0.25), figure.quantile(0.75));
     format!("{:.digits$} ({low:.digits$}–{high:.digits$})", figure.median())
 }
@@ -214,8 +222,8 @@ fn of_nginx(results: &Results, row: &Row) -> Option<f64> {
     let nginx = find(results, Kind::Nginx, row.fast_open, row.mode)?;
     let each = |sample: &Sample| Some(sample.machine_us? / sample.seen.answered);
     let pairs = row.samples.iter().zip(&nginx.samples);
-    let ratios = Figure::new(pairs.filter_map(|(own, other)| Some(each(own)? / each(other)?)));
-    Some(ratios.median()).filter(|ratio| ratio.is_finite())
+    let ratios: Option<Vec<f64>> = pairs.map(|(own, other)| Some(each(own)? / each(other)?)).collect();
+    Some(Figure::new(ratios?).median()).filter(|ratio| ratio.is_finite())
 }
 
 fn busy_table(results: &Results) -> Table {
@@ -283,7 +291,10 @@ fn open_table(results: &Results) -> Table {
     let mut table = Table::new(title, &columns);
     for row in &results.rows {
         let Mode::Open(rate) = row.mode else { continue };
-        let percent = |figure: Figure| format!("{:.1}", figure.median() * 100.0).into();
+        let percent = |figure: Figure| match figure.median() {
+            share if share.is_nan() => NOT_KNOWN.into(),
+            share => format!("{:.1}", share * 100.0).into(),
+        };
         let of = |value: fn(&Sample) -> f64| {
             format!("{:.0}", figure(&row.samples, |sample| Some(value(sample))).median()).into()
         };
@@ -302,4 +313,22 @@ fn open_table(results: &Results) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::client::Seen;
+
+    #[test]
+    fn a_row_without_a_value_in_one_round_has_none() {
+        let seen = Seen { answered: 10.0, failed: 0.0, early: 0.0, wall_us: 1e6, p50_us: 1.0, p99_us: 1.0 };
+        let sample = |machine_us| Sample { seen, process_us: 5.0, core_us: Some(1.0), machine_us };
+        let row = |samples| Row { kind: Kind::Serve, fast_open: true, mode: Mode::Closed(64), samples };
+        let whole = row(vec![sample(Some(20.0)), sample(Some(20.0))]);
+        assert_eq!(quartiles(&whole.both_us(), 1), "2.0 (2.0–2.0)");
+        let partly = row(vec![sample(Some(20.0)), sample(None)]);
+        assert_eq!(quartiles(&partly.both_us(), 1), NOT_KNOWN);
+        assert_eq!(partly.json()["both_us"], Value::Null);
+    }
 }

@@ -158,13 +158,12 @@ impl Server {
         let (after, (core_after, machine_after)) = (self.cpu()?, busy());
         let took_us = since.elapsed().as_secs_f64() * 1e6;
         let process_us = (after.saturating_sub(before)).as_secs_f64() * 1e6;
-        let passed = |before: Option<f64>, after: Option<f64>| before.zip(after).map(|(from, to)| to - from);
-        let machine = passed(machine_before, machine_after).zip(facts.machine);
+        let machine = facts.machine.map(|idle| idle * took_us);
         Ok(Sample {
             seen,
             process_us,
-            core_us: passed(core_before, core_after),
-            machine_us: machine.map(|(busy, idle)| busy - idle * took_us),
+            core_us: busy_for(core_before, core_after, Some(0.0)),
+            machine_us: busy_for(machine_before, machine_after, machine),
         })
     }
 
@@ -176,6 +175,13 @@ impl Server {
         };
         read().map_err(|error| LoadError::System("read a server's CPU time", error.into()))
     }
+}
+
+/// How long processors were busy between two looks, less `other` work, µs. `None` when it was less than that: then the
+/// machine's other work was not even, and nothing is known of the load's part.
+fn busy_for(before: Option<f64>, after: Option<f64>, other: Option<f64>) -> Option<f64> {
+    let busy = after? - before? - other?;
+    (busy >= 0.0).then_some(busy)
 }
 
 /// nginx's configuration: one process, no log.
@@ -193,4 +199,17 @@ fn nginx_file(site: &Site, fast_open: bool, port: u16) -> io::Result<String> {
     let path = format!("{root}/nginx-{port}.conf");
     fs::write(&path, text)?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_negative() {
+        assert_eq!(busy_for(Some(100.0), Some(150.0), Some(20.0)), Some(30.0));
+        assert_eq!(busy_for(Some(100.0), Some(150.0), Some(60.0)), None);
+        assert_eq!(busy_for(Some(100.0), Some(90.0), Some(0.0)), None);
+        assert_eq!(busy_for(Some(100.0), Some(150.0), None), None);
+    }
 }

@@ -99,7 +99,7 @@ pub fn measure(options: &Pages, pages: &[Page]) -> Result<Results, String> {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { return };
                     if at > 0 && at.is_multiple_of(50) {
-                        eprintln!("pages: {at} of {} cases", cases.len());
+                        crate::output::complain(&format_args!("pages: {at} of {} cases", cases.len()));
                     }
                     let loads = loads(options, &pages[case.page], *case);
                     if let Ok(mut done) = done.lock() {

@@ -37,9 +37,9 @@ pub struct Pages {
     /// Rate of the uplink, kbit/s
     #[arg(long, value_name = "KBIT", default_value_t = 256, value_parser = clap::value_parser!(u64).range(8..=1_000_000))]
     up: u64,
-    /// Mean time that a server thinks about a resource, ms
-    #[arg(long, value_name = "MS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=1000))]
-    think: u64,
+    /// Mean time that a server thinks about a resource, up to 1s; a number without a unit is milliseconds
+    #[arg(long, value_name = "TIME", default_value = "3ms", value_parser = think)]
+    think: Duration,
     /// Write the tables into docs/papers-pages.md and the drawings into docs/figures, in the source tree
     #[arg(long)]
     write: bool,
@@ -49,6 +49,14 @@ pub struct Pages {
     /// Print the pages as JSON, and load nothing
     #[arg(long, conflicts_with_all = ["full", "write", "json"])]
     describe: bool,
+}
+
+fn think(text: &str) -> Result<Duration, &'static str> {
+    let time = match text.parse() {
+        Ok(ms) => Some(Duration::from_millis(ms)),
+        Err(_) => humantime::parse_duration(text).ok(),
+    };
+    time.filter(|time| *time <= Duration::from_secs(1)).ok_or("write a time up to 1s, as 3ms")
 }
 
 impl Pages {
@@ -65,8 +73,7 @@ impl Pages {
             buffer: 128 * 1024,
             mtu: 1500,
         };
-        let think = Duration::from_millis(self.think);
-        world::Setting { line, window: window.setting(), think }
+        world::Setting { line, window: window.setting(), think: self.think }
     }
 }
 

@@ -6,7 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn options() -> Pages {
-    Pages { full: false, seed: 7, up: 256, think: 3, write: false, json: false, describe: false }
+    Pages {
+        full: false,
+        seed: 7,
+        up: 256,
+        think: Duration::from_millis(3),
+        write: false,
+        json: false,
+        describe: false,
+    }
 }
 
 /// A line on which bytes cost next to nothing.
@@ -159,4 +167,14 @@ fn a_page_is_described_for_those_who_build_it() {
     assert_eq!(pages[0]["name"], "average");
     assert_eq!(pages[0]["resources"].as_array().unwrap().len(), 44);
     assert_eq!(pages[0]["resources"][0]["kind"], "html");
+}
+
+#[test]
+fn a_bare_number_is_milliseconds() {
+    for text in ["3", "3ms", "3000us"] {
+        assert_eq!(think(text), Ok(Duration::from_millis(3)));
+    }
+    for text in ["1001", "2s", "-1", "soon"] {
+        assert!(think(text).is_err(), "{text}");
+    }
 }

@@ -58,7 +58,7 @@ pub struct Ends {
 pub fn run(ends: &Ends) -> Result<String, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut visitor = runtime.block_on(async { Visitor::new(ends) })?;
-    println!("ready");
+    crate::output::line(&"ready")?;
     for line in std::io::stdin().lock().lines() {
         let visit = Visit::read(&serde_json::from_str(&line?)?)?;
         let told = runtime.block_on(async {

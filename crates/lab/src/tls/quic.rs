@@ -36,7 +36,7 @@ pub fn serve(files: &Path, at: SocketAddr) -> Result<Endpoint, Failure> {
         while let Some(incoming) = accepting.accept().await {
             tokio::spawn(async move {
                 if let Err(error) = answer(incoming).await {
-                    eprintln!("QUIC: {error}");
+                    crate::output::complain(&format_args!("QUIC: {error}"));
                 }
             });
         }

@@ -61,7 +61,7 @@ struct Shared {
 pub fn run(options: &Serve) -> Result<String, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let _quic = runtime.block_on(serve(options))?;
-    println!("ready");
+    crate::output::line(&"ready")?;
     // The script closes it.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(String::new())
@@ -140,7 +140,7 @@ impl Shared {
                 shared.answer(&mut stream).await
             };
             if let Err(error) = served.await {
-                eprintln!("{error}");
+                crate::output::complain(&format_args!("{error}"));
             }
         });
     }

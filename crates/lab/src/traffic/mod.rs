@@ -8,6 +8,7 @@ mod pcap;
 #[cfg(test)]
 mod tests;
 
+use crate::output;
 use clap::{Args, ValueEnum};
 use model::{Plan, SERVICES};
 use serde_json::json;
@@ -68,11 +69,11 @@ fn write(plan: &Plan, site: Site, out: impl Write, seed: u64) -> io::Result<()> 
             file.add(packet);
         }
         if shown && n % STEP == STEP - 1 {
-            eprint!("\rtraffic: {n} of {} connections", plan.connections.len());
+            output::progress(&format_args!("traffic: {n} of {} connections", plan.connections.len()));
         }
     }
     if shown && plan.connections.len() >= STEP {
-        eprintln!("\r\x1b[K");
+        output::progress_is_over();
     }
     file.finish()
 }

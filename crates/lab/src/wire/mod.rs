@@ -93,7 +93,7 @@ pub fn run(options: &Wire) -> Result<String, WireError> {
     announce(options).map_err(WireError::system("print"))?;
     let ending = carrier.run(stop.as_fd())?;
     if let Ending::Gone(side) = ending {
-        eprintln!("firstflight-lab: the device of {} is gone", [&options.a, &options.b][side]);
+        crate::output::complain(&format_args!("the device of {} is gone", [&options.a, &options.b][side]));
     }
     let figures = carrier.figures()?;
     Ok(if options.json { report::json(&figures) } else { report::text(&figures) })

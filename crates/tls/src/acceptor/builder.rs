@@ -67,7 +67,9 @@ impl AcceptorBuilder {
     /// files are looked at once a second while there are accepts, and read again when they change. If they are not right
     /// then, the old certificate stays, and a line in the log says why, once.
     ///
-    /// With several certificates each client gets the first one for its name, or else the first of all.
+    /// With several certificates each client gets the first one for its name whose signatures it can verify, as at nginx and
+    /// HAProxy: a name may have one of RSA beside one of ECDSA. A client that names nobody, or a name without a certificate,
+    /// gets the first of all, or one with the same names.
     #[must_use]
     pub fn files(mut self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.sources.push(Source::Files { chain: chain.into(), key: key.into() });

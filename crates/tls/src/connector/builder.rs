@@ -211,7 +211,12 @@ fn verifier(
             Ok(verifier.map_err(|error| rustls::Error::General(error.to_string()))?)
         }
         #[cfg(feature = "platform-verifier")]
-        Trust::Platform => Ok(Arc::new(rustls_platform_verifier::Verifier::new(provider)?)),
+        Trust::Platform => match rustls_platform_verifier::Verifier::new(provider) {
+            Ok(verifier) => Ok(Arc::new(verifier)),
+            // Its only error of this kind.
+            Err(rustls::Error::General(_)) => Err(ConfigError::NoPlatformRoots),
+            Err(error) => Err(error.into()),
+        },
         #[cfg(not(feature = "platform-verifier"))]
         Trust::Platform => Err(ConfigError::NoRoots),
     }

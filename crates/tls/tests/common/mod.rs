@@ -60,7 +60,15 @@ impl Ca {
     }
 
     pub(crate) fn certify(&self, name: &str) -> Made {
-        let key = KeyPair::generate().unwrap();
+        self.certify_key(name, KeyPair::generate().unwrap())
+    }
+
+    /// A certificate with a key of RSA.
+    pub(crate) fn certify_rsa(&self, name: &str) -> Made {
+        self.certify_key(name, KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap())
+    }
+
+    fn certify_key(&self, name: &str, key: KeyPair) -> Made {
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         Made { certificate: params.signed_by(&key, &self.0).unwrap(), key }
     }

@@ -6,8 +6,7 @@ use super::state::State;
 use crate::clock::boot_clock;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
-use firstflight_files::{Format, FormatError, OpenMode, ReadError};
-use firstflight_service::key_file::{from_hex, to_hex};
+use firstflight_files::{Format, FormatError, OpenMode, OtherOwner, ReadError, from_hex, to_hex};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{CERTIFICATE_LEN, CertificateBody};
 use serde::{Deserialize, Serialize};
@@ -142,6 +141,7 @@ fn read(path: &Path) -> Result<Option<Content>, PoolFileError> {
     FORMAT.read(path).map_err(|error| match error {
         FormatError::Read(ReadError::Io(error)) => PoolFileError::Read(path.to_owned(), error),
         FormatError::Read(ReadError::Open(mode)) => PoolFileError::Open(path.to_owned(), mode),
+        FormatError::Read(ReadError::Foreign(owner)) => PoolFileError::Foreign(path.to_owned(), owner),
         error => PoolFileError::Format(path.to_owned(), error),
     })
 }
@@ -166,6 +166,9 @@ pub enum PoolFileError {
     /// Other users can read or change it. Contains its mode. Its creator is at fault.
     #[error("{0} {mode}", mode = OpenMode(*.1))]
     Open(PathBuf, u32),
+    /// It belongs to this other user. Its creator is at fault.
+    #[error("{0} {owner}", owner = OtherOwner(*.1))]
+    Foreign(PathBuf, u32),
     /// It is not a pool of this version.
     #[error("{0} holds no certificates of this version: {1}")]
     Format(PathBuf, FormatError),

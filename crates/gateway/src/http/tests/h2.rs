@@ -309,3 +309,193 @@ async fn trailers_of_grpc_arrive() {
         (200, &"14".parse().unwrap())
     );
 }
+
+/// A field without any index.
+fn literal(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    [vec![0], text(name), text(value)].concat()
+}
+
+/// Reads until the stream is reset, or its response begins. The code of the reset.
+async fn reset_of(client: &mut TcpStream, number: u32) -> Option<u32> {
+    loop {
+        let mut header = [0; 9];
+        client.read_exact(&mut header).await.unwrap();
+        let [a, b, c, kind, _, stream @ ..] = header;
+        let body = exactly(client, u32::from_be_bytes([0, a, b, c]) as usize).await;
+        match (kind, u32::from_be_bytes(stream) == number) {
+            (RST_STREAM, true) => return Some(u32::from_be_bytes(body.try_into().unwrap())),
+            (HEADERS, true) => return None,
+            (GOAWAY, _) => panic!("the connection ends"),
+            _ => {}
+        }
+    }
+}
+
+const PROTOCOL_ERROR: u32 = 1;
+
+/// What h2 passes on as well formed: a path is cut at `#`, values keep their spaces, trailers lose their pseudo-header fields.
+#[tokio::test]
+async fn malformed_requests_reset_their_stream_and_reach_no_backend() {
+    let path = |path: &str| [vec![0x82, 0x86, 0x41, 1, b'a'], literal(":path", path)].concat();
+    let with = |name: &str, value: &str| [fields(2), literal(name, value)].concat();
+    let (mut client, backend, _place) = pair("", "").await;
+    client.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).await.unwrap();
+    let mut number = 1;
+    for wrong in [
+        path("#"),
+        path("#x"),
+        path("/#"),
+        path("/a#b"),
+        path("/a?x#/admin"),
+        path("?x"),
+        path("?#x"),
+        path("*#x"),
+        path("/\u{fc}"),
+        with("x-a", " v"),
+        with("x-a", "v "),
+        with("x-a", "\tv"),
+        with("x-a", "v\t"),
+        with("content-length", "0 "),
+    ] {
+        client.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, number, &wrong)).await.unwrap();
+        assert_eq!(
+            reset_of(&mut client, number).await,
+            Some(PROTOCOL_ERROR),
+            "{}",
+            String::from_utf8_lossy(&wrong)
+        );
+        number += 2;
+    }
+    for trailers in [literal(":path", "/q"), literal(":status", "200"), literal("x-sum", "1 ")] {
+        let post = [
+            frame(HEADERS, END_HEADERS, number, &fields(3)),
+            frame(DATA, 0, number, b"abc"),
+            frame(HEADERS, END_HEADERS | END_STREAM, number, &trailers),
+        ];
+        client.write_all(&post.concat()).await.unwrap();
+        assert_eq!(
+            reset_of(&mut client, number).await,
+            Some(PROTOCOL_ERROR),
+            "{}",
+            String::from_utf8_lossy(&trailers)
+        );
+        number += 2;
+    }
+    // The first request that the backend sees is a right one.
+    client.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, number, &path("/right?a"))).await.unwrap();
+    let mut far = backend.accept().await;
+    assert!(head(&mut far).await.starts_with("get /right?a http/1.1\r\n"));
+    send(&mut far, OK).await;
+    assert_eq!(reset_of(&mut client, number).await, None);
+}
+
+/// Also one whose body is as long as its head says.
+#[tokio::test]
+async fn malformed_trailers_cut_a_request_that_has_begun() {
+    for (more, begun) in [
+        (literal("x-a", "b"), "transfer-encoding: chunked\r\n"),
+        (literal("content-length", "3"), "content-length: 3\r\n"),
+    ] {
+        let (mut client, backend, _place) = pair("", "").await;
+        let begin = [
+            PREFACE,
+            &frame(SETTINGS, 0, 0, &[]),
+            &frame(HEADERS, END_HEADERS, 1, &[fields(3), more].concat()),
+            &frame(DATA, 0, 1, b"ab"),
+            &frame(DATA, 0, 1, b"c"),
+        ];
+        client.write_all(&begin.concat()).await.unwrap();
+        let mut far = backend.accept().await;
+        assert!(head(&mut far).await.contains(begun));
+        let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &literal(":path", "/q"));
+        client.write_all(&trailers).await.unwrap();
+        assert_eq!(reset_of(&mut client, 1).await, Some(PROTOCOL_ERROR));
+        let mut rest = Vec::new();
+        let _ = far.read_to_end(&mut rest).await;
+        let rest = String::from_utf8_lossy(&rest);
+        assert!(
+            !rest.contains("abc") && !rest.contains("0\r\n\r\n"),
+            "the backend takes it for whole: {rest}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_with_a_length_is_whole_when_its_stream_ends() {
+    for end in
+        [frame(DATA, END_STREAM, 1, &[]), frame(HEADERS, END_HEADERS | END_STREAM, 1, &literal("x-sum", "1"))]
+    {
+        let (mut client, backend, _place) = pair("", "").await;
+        let begin = [
+            PREFACE,
+            &frame(SETTINGS, 0, 0, &[]),
+            &frame(HEADERS, END_HEADERS, 1, &[fields(3), literal("content-length", "3")].concat()),
+            &frame(DATA, 0, 1, b"abc"),
+            &frame(DATA, 0, 1, b""),
+        ];
+        client.write_all(&begin.concat()).await.unwrap();
+        let mut far = backend.accept().await;
+        head(&mut far).await;
+        client.write_all(&end).await.unwrap();
+        assert_eq!(exactly(&mut far, 3).await, b"abc");
+        send(&mut far, OK).await;
+        assert_eq!(reset_of(&mut client, 1).await, None);
+    }
+}
+
+/// Reads the frames of a request without a body, and answers with these.
+async fn answer_by_hand(backend: &Backend, frames: &[Vec<u8>]) -> TcpStream {
+    let mut far = backend.accept().await;
+    exactly(&mut far, PREFACE.len()).await;
+    far.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    loop {
+        let (kind, flags, _) = next(&mut far).await.unwrap();
+        if kind == HEADERS && flags & END_STREAM != 0 {
+            break;
+        }
+    }
+    far.write_all(&frames.concat()).await.unwrap();
+    far
+}
+
+#[tokio::test]
+async fn malformed_responses_of_a_backend_are_not_passed_on() {
+    let head_of = |more: &[u8]| frame(HEADERS, END_HEADERS, 1, &[&[0x88], more].concat());
+    let end = frame(DATA, END_STREAM, 1, b"ok");
+    for (wrong, answer) in [
+        (head_of(&[]), " 200 "),
+        (head_of(&literal("x-a", " v")), " 502 "),
+        (head_of(&literal("x-a", "v\t")), " 502 "),
+        (head_of(&[literal("x-a", "v"), literal(":path", "/")].concat()), " 502 "),
+        (
+            [
+                frame(HEADERS, END_HEADERS, 1, &[literal(":status", "103"), literal("link", "x ")].concat()),
+                head_of(&[]),
+            ]
+            .concat(),
+            " 502 ",
+        ),
+    ] {
+        let (mut client, backend, _place) = pair("", "protocol = \"h2\"").await;
+        send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let _far = answer_by_hand(&backend, &[wrong.clone(), end.clone()]).await;
+        let got = head(&mut client).await;
+        assert!(got.contains(answer), "{}: {got}", String::from_utf8_lossy(&wrong));
+    }
+    for (trailers, whole) in [
+        (literal("x-sum", "1"), true),
+        (literal("x-sum", "1 "), false),
+        ([vec![0x88], literal("x-sum", "1")].concat(), false),
+        ([literal("x-sum", "1"), literal(":path", "/")].concat(), false),
+    ] {
+        let (mut client, backend, _place) = pair("", "protocol = \"h2\"").await;
+        send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+        let frames =
+            [head_of(&[]), frame(DATA, 0, 1, b"ok"), frame(HEADERS, END_HEADERS | END_STREAM, 1, &trailers)];
+        let _far = answer_by_hand(&backend, &frames).await;
+        let mut got = String::new();
+        let _ = client.read_to_string(&mut got).await;
+        assert_eq!(got.ends_with("0\r\n\r\n"), whole, "{}: {got}", String::from_utf8_lossy(&trailers));
+    }
+}

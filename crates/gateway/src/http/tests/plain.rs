@@ -212,6 +212,31 @@ async fn a_switch_of_protocols_makes_a_tunnel() {
     assert_eq!((&tunnel["bytes_in"], &tunnel["bytes_out"]), (&4.into(), &8.into()));
 }
 
+/// RFC 9110 §7.8.
+#[tokio::test]
+async fn a_switch_to_what_the_client_did_not_ask_for_is_a_bad_answer() {
+    for fields in [
+        "Connection: Upgrade\r\nUpgrade: h2c\r\n",
+        "Connection: Upgrade\r\nUpgrade: other\r\n",
+        "Connection: Upgrade\r\nUpgrade: websocket, other\r\n",
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: other\r\n",
+        "Connection: Upgrade\r\n",
+        "Upgrade: websocket\r\n",
+        "",
+    ] {
+        let (mut client, backend, _place) = pair("", "").await;
+        send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
+        let mut far = backend.accept().await;
+        head(&mut far).await;
+        send(&mut far, &format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\nhello")).await;
+        let answer = head(&mut client).await;
+        assert!(answer.starts_with("http/1.1 502 "), "{fields}: {answer}");
+        // There is no tunnel.
+        assert_eq!(far.read(&mut [0; 1]).await.unwrap_or(0), 0, "{fields}");
+    }
+}
+
 #[tokio::test]
 async fn a_tunnel_whose_backend_ends_first_still_takes_what_the_client_sends() {
     let (mut client, backend, _place) = pair("", "").await;

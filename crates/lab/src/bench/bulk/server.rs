@@ -52,14 +52,14 @@ async fn serve(options: &Server) -> Result<String, io::Error> {
         let tun = Tun::create(config).map_err(io::Error::other)?;
         let endpoint = Endpoint::new(firstflight::config(vec![at.ip()])?, tun);
         let listener = endpoint.listen(ListenConfig::new(at)).map_err(io::Error::other)?;
-        println!("ready");
+        crate::output::line(&"ready")?;
         loop {
             tokio::spawn(answer(listener.accept().await?, options.bytes));
         }
     }
     let at = options.kernel.ok_or(io::ErrorKind::InvalidInput)?;
     let listener = TcpListener::bind(at).await?;
-    println!("ready");
+    crate::output::line(&"ready")?;
     loop {
         tokio::spawn(answer(listener.accept().await?.0, options.bytes));
     }

@@ -44,7 +44,7 @@ pub fn serve(work: Duration) -> io::Result<Value> {
                 Ok((stream, _)) => {
                     tokio::spawn(async move { report(answer(stream, work).await) });
                 }
-                Err(error) => eprintln!("accept: {error}"),
+                Err(error) => crate::output::complain(&format_args!("accept: {error}")),
             }
         }
     });
@@ -65,7 +65,7 @@ pub fn serve_fast_open(work: Duration) -> io::Result<Value> {
                 Ok(stream) => {
                     tokio::spawn(async move { report(answer(stream, work).await) });
                 }
-                Err(error) => eprintln!("accept: {error}"),
+                Err(error) => crate::output::complain(&format_args!("accept: {error}")),
             }
         }
     });

@@ -166,6 +166,6 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
 /// An error of a server's connection, which is not the server's end.
 fn report<E: std::fmt::Display>(result: Result<(), E>) {
     if let Err(error) = result {
-        eprintln!("a connection of the server: {error}");
+        crate::output::complain(&format_args!("a connection of the server: {error}"));
     }
 }

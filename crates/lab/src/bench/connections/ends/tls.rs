@@ -25,7 +25,7 @@ pub fn serve(work: Duration) -> io::Result<Value> {
                     let acceptor = acceptor.clone();
                     tokio::spawn(async move { report(one(stream, acceptor, work).await) });
                 }
-                Err(error) => eprintln!("accept: {error}"),
+                Err(error) => crate::output::complain(&format_args!("accept: {error}")),
             }
         }
     });

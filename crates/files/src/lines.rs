@@ -1,9 +1,7 @@
-//! Key files: lines of text that only their owner may read. The callers interpret the lines.
+//! Key files of lines: text that only their owner may read. The callers interpret the lines.
 
 use std::io;
 use std::path::Path;
-
-pub use firstflight_files::{from_hex, to_hex};
 
 /// Longest key file, bytes.
 const LARGEST: usize = 8192;
@@ -21,7 +19,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
 /// When it cannot be read, users other than its owner can use it, it is not a text of at most the longest length, or
 /// `parse` fails.
 pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, LineError>) -> Result<T, KeyFileError> {
-    let text = firstflight_files::read_secret(path, LARGEST)?;
+    let text = crate::read_secret(path, LARGEST)?;
     parse(&text).map_err(KeyFileError::Content)
 }
 
@@ -30,11 +28,11 @@ pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, LineError>) ->
 /// # Errors
 /// When a file with this name exists, or it cannot be written.
 pub fn create(path: &Path, text: &str) -> io::Result<()> {
-    firstflight_files::create(path, text.as_bytes())
+    crate::create(path, text.as_bytes())
 }
 
 /// Why a file gives no keys. The error never quotes the file.
-pub type KeyFileError = firstflight_files::KeyFileError<LineError>;
+pub type KeyFileError = crate::KeyFileError<LineError>;
 
 /// What is wrong with the lines of a key file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +52,7 @@ pub enum LineError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight_files::ReadError;
+    use crate::ReadError;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -70,9 +68,9 @@ mod tests {
         };
         read(&path, read_lines).unwrap();
         assert_eq!(create(&path, "").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let refused = read(&path, |_| Ok(())).unwrap_err();
-        assert!(matches!(refused, KeyFileError::Read(ReadError::Open(0o640))), "{refused}");
+        assert!(matches!(refused, KeyFileError::Read(ReadError::Open(0o644))), "{refused}");
         let long = directory.path().join("long");
         create(&long, &"x".repeat(LARGEST + 1)).unwrap();
         let refused = read(&long, |_| Ok(())).unwrap_err();

@@ -1,12 +1,13 @@
 //! Errors of key files.
 
+use crate::ExitKind;
+use firstflight_files::lines::LineError;
 use firstflight_files::{KeyFileError, ReadError};
-use firstflight_verifier::LineError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The message about a key file. If it cannot be read, says that the command `maker` makes one.
+/// The message about a key file at `path`. If it cannot be read, says that the command `maker` makes one.
 pub fn unusable<C: fmt::Display>(path: &Path, error: &KeyFileError<C>, maker: &str) -> String {
     let advice = match error {
         KeyFileError::Read(ReadError::Io(_)) => format!("; make one with `{maker}`"),
@@ -28,10 +29,21 @@ pub enum KeyFault {
 
 impl KeyFault {
     /// The error when a new file was not written.
+    #[must_use]
     pub fn not_written(path: &Path, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),
             _ => Self::Write(path.to_owned(), error),
+        }
+    }
+
+    /// Whether it is a mistake.
+    #[must_use]
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Unusable(_, error, _) => ExitKind::of_key_file(error),
+            Self::Exists(_) => ExitKind::Mistake,
+            Self::Write(_, error) => ExitKind::of_file(error),
         }
     }
 }

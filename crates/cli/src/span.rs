@@ -1,0 +1,95 @@
+//! Spans of time on the command line: `30s`, `250ms`, `1h 30m`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Milliseconds, the unit of a bare number.
+pub const MS: Unit = Unit(1);
+/// Seconds.
+pub const SECONDS: Unit = Unit(1000);
+/// Hours.
+pub const HOURS: Unit = Unit(3_600_000);
+/// 136 years. Clocks can be asked for any time until then.
+pub const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// What a bare number counts, in options that knew nothing else once. Its value is in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Unit(u64);
+
+/// Reads a span with its unit.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    read(text, None, &(Duration::ZERO..=LONGEST))
+}
+
+/// Like [`parse`], with limits.
+pub fn within(limits: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| read(text, None, &limits)
+}
+
+/// Like [`within`]. A bare number has this unit.
+pub fn or_bare(
+    unit: Unit,
+    limits: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| read(text, Some(unit), &limits)
+}
+
+fn read(text: &str, unit: Option<Unit>, limits: &RangeInclusive<Duration>) -> Result<Duration, String> {
+    let bare = unit.and_then(|Unit(ms)| Some(text.parse::<u64>().ok()?.checked_mul(ms)));
+    let span = match bare {
+        Some(ms) => ms.map(Duration::from_millis),
+        None => match humantime::parse_duration(text) {
+            Err(humantime::DurationError::NumberOverflow) => None,
+            parsed => Some(parsed.map_err(|_| "write a time with its unit, as 250ms, 30s, 10m or 12h")?),
+        },
+    };
+    let within = span.filter(|span| limits.contains(span));
+    within.ok_or_else(|| {
+        let [least, most] = [limits.start(), limits.end()].map(|limit| humantime::format_duration(*limit));
+        match *limits.end() == LONGEST {
+            true if limits.start().is_zero() => "that is more than a century".to_owned(),
+            true => format!("give a time of at least {least}"),
+            false => format!("give a time from {least} to {most}"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_bare_number_has_its_former_unit_and_any_other_can_be_written() {
+        let all = Duration::ZERO..=LONGEST;
+        for (unit, expected) in
+            [(MS, Duration::from_millis(30)), (SECONDS, seconds(30)), (HOURS, seconds(108_000))]
+        {
+            let read = or_bare(unit, all.clone());
+            assert_eq!(read("30"), Ok(expected));
+            assert_eq!(read("30s"), Ok(seconds(30)));
+            assert_eq!(read("1h 30m"), Ok(seconds(5400)));
+            assert_eq!(read("0"), Ok(Duration::ZERO));
+        }
+        assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in ["30", "", "-1s", "soon", "1 fortnight"] {
+            assert!(parse(wrong).unwrap_err().contains("30s"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_outside_of_the_limits_is_told_with_them() {
+        let read = or_bare(MS, Duration::from_millis(1)..=seconds(10));
+        for wrong in ["0", "10001", "11s", "18446744073709551615", "600000000000y"] {
+            assert_eq!(read(wrong).unwrap_err(), "give a time from 1ms to 10s", "{wrong}");
+        }
+        assert_eq!(within(seconds(1)..=LONGEST)("1ms").unwrap_err(), "give a time of at least 1s");
+        for wrong in ["18446744073709551615s", "1000y"] {
+            assert_eq!(parse(wrong).unwrap_err(), "that is more than a century", "{wrong}");
+        }
+        assert!(or_bare(HOURS, Duration::ZERO..=LONGEST)("18446744073709551615").is_err());
+    }
+}

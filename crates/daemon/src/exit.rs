@@ -1,0 +1,110 @@
+//! Exit codes.
+
+use firstflight_files::{FormatError, KeyFileError, ReadError};
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+
+/// Why a command ends. A service manager starts it again after a failure, and not after a mistake
+/// (`RestartPreventExitStatus=2` in systemd).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitKind {
+    /// The text of options and files decides it, and somebody has to change that: 2.
+    Mistake,
+    /// It may be otherwise in a minute: another process has the address, or the address, the device or the server is not there
+    /// yet: 1.
+    Failure,
+}
+
+impl ExitKind {
+    /// The exit code.
+    #[must_use]
+    pub fn exit_code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Failure => 1,
+            Self::Mistake => 2,
+        })
+    }
+
+    /// Of an address that cannot be used. A port for which the process lacks the right is a mistake.
+    #[must_use]
+    pub fn of_address(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::InvalidInput => Self::Mistake,
+            _ => Self::Failure,
+        }
+    }
+
+    /// Of a file that cannot be read or written. One that is missing, or that belongs to others, is a mistake; a full disk, a
+    /// lack of descriptors or a lost connection to a file server is not.
+    #[must_use]
+    pub fn of_file(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::AlreadyExists
+            | ErrorKind::IsADirectory
+            | ErrorKind::NotADirectory
+            | ErrorKind::InvalidInput
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidFilename
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::Unsupported
+            // How this project's own code says that it is not such a file.
+            | ErrorKind::Other => Self::Mistake,
+            _ => Self::Failure,
+        }
+    }
+
+    /// Of a file that was not read.
+    #[must_use]
+    pub fn of_reading(error: &ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => Self::of_file(error),
+            _ => Self::Mistake,
+        }
+    }
+
+    /// Of a key file.
+    #[must_use]
+    pub fn of_key_file<C>(error: &KeyFileError<C>) -> Self {
+        match error {
+            KeyFileError::Read(error) => Self::of_reading(error),
+            KeyFileError::Content(_) => Self::Mistake,
+        }
+    }
+
+    /// Of a file in JSON.
+    #[must_use]
+    pub fn of_format(error: &FormatError) -> Self {
+        match error {
+            FormatError::Read(error) => Self::of_reading(error),
+            _ => Self::Mistake,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::errno::Errno::{
+        EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EINVAL, EIO, EISDIR, EMFILE, ENFILE, ENOBUFS,
+        ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTDIR, EROFS, ESTALE,
+    };
+
+    #[test]
+    fn what_may_be_otherwise_in_a_minute_is_a_failure() {
+        for errno in [EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, ENODEV, ENOBUFS, ENOMEM, EMFILE] {
+            assert_eq!(ExitKind::of_address(&errno.into()), ExitKind::Failure, "{errno}");
+        }
+        for errno in [EACCES, EINVAL] {
+            assert_eq!(ExitKind::of_address(&errno.into()), ExitKind::Mistake, "{errno}");
+        }
+        for errno in [ENOSPC, EIO, EMFILE, ENFILE, ENOMEM, ESTALE] {
+            assert_eq!(ExitKind::of_file(&errno.into()), ExitKind::Failure, "{errno}");
+        }
+        for errno in [ENOENT, EACCES, EISDIR, ENOTDIR, EROFS] {
+            assert_eq!(ExitKind::of_file(&errno.into()), ExitKind::Mistake, "{errno}");
+        }
+    }
+}

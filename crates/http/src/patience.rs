@@ -1,0 +1,83 @@
+//! How long the other end may take.
+//!
+//! A program that stood still (a suspended machine, a frozen container, SIGSTOP) did not look, so its timers say nothing
+//! about the other end, whose bytes may wait in a socket or a queue. A timer that fires much too late starts again.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// A timer that fires this much too late shows that the program stood still.
+const LATE: Duration = Duration::from_millis(500);
+/// Time to take what came while the program stood still.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Ready when the time is over. A timer that fires much too late has another second.
+pub fn poll_over(mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<()> {
+    loop {
+        ready!(timer.as_mut().poll(cx));
+        let now = Instant::now();
+        if now.saturating_duration_since(timer.deadline()) < LATE {
+            return Poll::Ready(());
+        }
+        timer.as_mut().reset(now + GRACE);
+    }
+}
+
+/// The time was over first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it took too long")]
+pub struct TooLate;
+
+/// Waits for `work` for this long, and a second more if the program stood still meanwhile.
+///
+/// # Errors
+/// When the time is over.
+pub async fn timeout<F: Future>(time: Duration, work: F) -> Result<F::Output, TooLate> {
+    let (mut work, mut timer) = (pin!(work), pin!(sleep(time)));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Ok(done));
+        }
+        poll_over(timer.as_mut(), cx).map(|()| Err(TooLate))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_too_long_is_given_up() {
+        let began = Instant::now();
+        assert_eq!(timeout(Duration::from_secs(60), std::future::pending::<()>()).await, Err(TooLate));
+        assert!(began.elapsed() < Duration::from_secs(61));
+    }
+
+    /// What came while the program stood still is taken before the time counts as over.
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_stood_still_looks_first() {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let waits = tokio::spawn(timeout(Duration::from_secs(60), told));
+        tokio::task::yield_now().await;
+        advance(Duration::from_secs(70)).await;
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        tell.send(7).unwrap();
+        assert_eq!(waits.await.unwrap(), Ok(Ok(7)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_stood_still_gives_up_a_second_later() {
+        let waits = tokio::spawn(timeout(Duration::from_secs(60), std::future::pending::<()>()));
+        tokio::task::yield_now().await;
+        advance(Duration::from_secs(70)).await;
+        let woke = Instant::now();
+        assert_eq!(waits.await.unwrap(), Err(TooLate));
+        assert!(woke.elapsed() <= Duration::from_millis(1_001));
+    }
+}
