@@ -109,7 +109,7 @@ async fn a_farms_secret_that_cannot_be_replaced_is_found_at_the_start() {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let farm = Farm::generate("www.example".parse().unwrap(), 86_400, 3600, now(), &mut rng).unwrap();
     KeyFile::Farm(farm).create(&path).unwrap();
-    let file = fs::File::open(&path).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
     let fixed = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let error = options(&[&fixed], &[]).prepare(443, MEMORY).err().unwrap().to_string();
     assert!(error.contains("its directory needs to be writable"), "{error}");
