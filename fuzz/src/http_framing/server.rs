@@ -116,8 +116,10 @@ pub fn agrees_about(sent: &[u8], seen: &[Seen], sizes: &mut Sizes) {
     for (got, seen) in all.iter().zip(seen).take_while(|(_, seen)| !seen.refused) {
         assert_eq!(got.parts.method.as_str().as_bytes(), seen.method);
         assert_eq!(got.parts.version == Version::HTTP_11, seen.is_new);
+        // Our reader escapes what is no URI, and hyper takes it as it is.
+        let is_uri = got.parts.uri.to_string().bytes().all(|byte| byte.is_ascii() && byte != b'`');
         if let Ok(uri) = Uri::try_from(&seen.target[..])
-            && got.parts.uri.to_string().is_ascii()
+            && is_uri
         {
             assert_eq!(got.parts.uri, uri);
         }
