@@ -121,6 +121,15 @@ def test_a_server_that_stood_still_takes_what_came_meanwhile(testbed):
     assert answer.startswith(b"HTTP/1.1 200 "), f"began with {answer[:40]}"
 
 
+def test_a_server_whose_device_is_gone_ends(testbed):
+    """A deaf process with the exit code 0 would never be started again."""
+    root = testbed.root(file=1000)
+    ns = testbed.namespace("gone")
+    serve = testbed.serve(ns, PAIR, root)
+    ns.ip("link", "delete", TUN)
+    assert serve.wait(60) == 1, "exit status"
+
+
 def device(ns):
     """The kernel's information about the server's device: the length of its queue, and the packets dropped there."""
     (link,) = json.loads(ns.ip("-j", "-s", "link", "show", TUN))

@@ -264,7 +264,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
     life.serving(publish(Some(&endpoint), naming.as_ref(), relayed, certificates));
 
-    signals.end().await;
+    let failed = until_the_end(&mut signals, &mut listening).await;
     life.stopping();
     drop(stop);
     #[cfg(feature = "tls")]
@@ -286,7 +286,15 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     }
     log.counters(&endpoint.counters(), endpoint.connections());
     capture.finish()?;
-    Ok(ExitCode::SUCCESS)
+    if failed { Err(ServeError::Stopped.into()) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Waits for a signal, or for a listener that ends by itself: its engine has stopped for good. Returns whether one did.
+async fn until_the_end(signals: &mut Signals, listening: &mut JoinSet<()>) -> bool {
+    tokio::select! {
+        () = signals.end() => false,
+        Some(_) = listening.join_next() => true,
+    }
 }
 
 /// The directory to serve.

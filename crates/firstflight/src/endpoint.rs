@@ -329,6 +329,13 @@ impl Endpoint {
         self.all().iter().map(|shared| shared.lock().stack.connections()).sum()
     }
 
+    /// Whether an engine has stopped, because its link failed or the endpoint was shut down. Then nothing is accepted or
+    /// connected any more.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.all().iter().any(|shared| shared.lock().stopped.is_some())
+    }
+
     /// Loads what `cache` remembers about servers and keeps its file up to date: at most once every few seconds, and
     /// in [`Endpoint::shutdown`].
     ///

@@ -1,6 +1,6 @@
 //! `serve` on the system's sockets: the kernel's TCP and UDP.
 
-use super::{Args, ServeError, Site, describe, end, files, log, publish, serve};
+use super::{Args, ServeError, Site, describe, end, files, log, publish, serve, until_the_end};
 use crate::error::Error;
 use crate::network::{NetworkError, engine_config};
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
@@ -94,7 +94,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     listening.spawn(accept(server, door, stopping));
     life.serving(publish(endpoint.as_ref(), None, None, certificates));
 
-    signals.end().await;
+    let failed = until_the_end(&mut signals, &mut listening).await;
     life.stopping();
     drop(stop);
     #[cfg(feature = "tls")]
@@ -112,7 +112,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let udp = endpoint.map(|endpoint| (endpoint.counters(), endpoint.connections()));
     let tcp = *tcp.lock().unwrap_or_else(PoisonError::into_inner);
     log.by_system(tcp, udp.as_ref().map(|(counters, cut_off)| (counters, *cut_off)));
-    Ok(ExitCode::SUCCESS)
+    if failed { Err(ServeError::Stopped.into()) } else { Ok(ExitCode::SUCCESS) }
 }
 
 /// The addresses to listen at: all addresses if none are given.
@@ -199,6 +199,8 @@ async fn accept(mut server: Server, door: Door, mut stopping: watch::Receiver<()
         tokio::select! {
             accepted = server.accept() => match accepted {
                 Ok(stream) => door.serve(stream),
+                // UDP is gone for good.
+                Err(_) if server.endpoint().is_some_and(Endpoint::has_stopped) => return,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept");
                     tokio::time::sleep(PAUSE).await;

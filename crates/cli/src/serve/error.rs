@@ -61,6 +61,9 @@ pub enum ServeError {
     /// The file of keys shared with fronts.
     #[error("key file {0} {1}")]
     RelayKey(PathBuf, KeyFileError),
+    /// The engine has stopped.
+    #[error("the engine has stopped, because its device or socket failed; start again when it is back")]
+    Stopped,
     /// Clients do not see the address that `--udp` names.
     #[error(
         "--udp {0} is all addresses: say with --relay-seen-as ADDR:PORT which one clients are answered from"
@@ -73,7 +76,7 @@ impl ServeError {
     pub fn exit_kind(&self) -> ExitKind {
         match self {
             // A clock is set after the start of the machine.
-            Self::Clock(_) => ExitKind::Failure,
+            Self::Clock(_) | Self::Stopped => ExitKind::Failure,
             Self::Listen(_, error) => ExitKind::of_address(error),
             Self::Root(_, error) => ExitKind::of_file(error),
             Self::Replays(error) => error.exit_kind(),
