@@ -75,7 +75,7 @@ Nothing waits for a verifier, unless --verify-first asks for it: the first fetch
 Times count from the start of the command for the first fetch, with the lookup of the name and what was waited for.
 Exit code 0 only if every fetch got a status of 200 to 299.")]
 pub struct Args {
-    /// What to fetch: http:// and an address or a name, as http://10.9.0.1:8000/ or http://[fd09::1]/
+    /// What to fetch: http:// or https:// and an address or a name, as https://www.example.com/ or http://[fd09::1]/
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     #[command(flatten)]
