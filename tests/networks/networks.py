@@ -101,7 +101,7 @@ def in_udp():
     yield Line("udp-long-fo", what, FO_UDP, (f"{LONG_UDP_SYN} {DROP}",), **FIRST_LOST)
     yield Line(
         "udp-long-fo-warm", what, FO_UDP, (f"{LONG_UDP_SYN} {DROP}",), warm=True,
-        words=(LOST, REMEMBERED, REMEMBERED), second=(TIMEOUT, 0, 0),
+        words=(LOST, LOST, REMEMBERED), second=(TIMEOUT, 0, 0),
     )  # fmt: skip
     yield Line(
         "udp-long-fo-processes", f"{what}; each visit a process", FO_UDP, (f"{LONG_UDP_SYN} {DROP}",), separate=True,
@@ -144,11 +144,11 @@ def silent():
     yield Line("data-drop-known", "SYNs with data are dropped", KNOWN, (f"{WITH_DATA} {DROP}",), **CERTIFIED_LOST)
     yield Line(
         "option-drop", "SYNs with option 34 are dropped", FO, (f"{WITH_OPTION} {DROP}",),
-        (LOST, REMEMBERED, REMEMBERED), (FIRST_TIMEOUT, 0, 0),
+        (LOST, LOST, REMEMBERED), (FIRST_TIMEOUT, 0, 0),
     )  # fmt: skip
     yield Line(
         "option-drop-warm", "SYNs with option 34 are dropped; a cookie from before", FO, (f"{WITH_OPTION} {DROP}",),
-        (LOST, REMEMBERED, REMEMBERED), (TIMEOUT, 0, 0), warm=True,
+        (LOST, LOST, REMEMBERED), (TIMEOUT, 0, 0), warm=True,
     )  # fmt: skip
     stripped = (STRIPPED, STRIPPED | REMEMBERED, STRIPPED | REMEMBERED)
     strip = "counter reset tcp option fastopen"
