@@ -17,7 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn serve(server: Server) -> Executed {
@@ -43,6 +43,37 @@ fn two_lines_are_enough_on_the_kernels_tcp() {
             assert_eq!((stream.way(), stream.outcome()), (Way::Kernel, expected));
             assert!(stream.times().is_some());
             assert_eq!(executed.recv().await, Some(early));
+        }
+    });
+}
+
+/// A first flight for a SYN is made before the SYN leaves, and one behind a handshake after it.
+#[test]
+fn the_first_syn_leaves_when_its_flight_is_made() {
+    struct Late(Mutex<Vec<Instant>>);
+    impl MakeFlight for Late {
+        fn is_replayable(&self, _: bool) -> bool {
+            true
+        }
+        fn make(&self, _: &Carriage) -> io::Result<Vec<u8>> {
+            let began = Instant::now();
+            // So that the clock moves.
+            while Instant::now() == began {}
+            self.0.lock().unwrap().push(Instant::now());
+            Ok(REQUEST.to_vec())
+        }
+    }
+    in_namespace("3", || async {
+        let (server, at) = bind().await;
+        let mut executed = serve(server);
+        let (server, off) = (at.into(), Client::builder().off(true).build().unwrap());
+        for (client, before) in [(Client::new(), true), (off, false)] {
+            let flights = Late(Mutex::default());
+            let (stream, _) = client.connect_made(&server, &flights).await.unwrap();
+            let first_syn = stream.times().unwrap().first_syn;
+            answer(Ok(stream)).await;
+            assert_eq!(executed.recv().await, Some(false));
+            assert_eq!(flights.0.lock().unwrap()[0] <= first_syn, before);
         }
     });
 }

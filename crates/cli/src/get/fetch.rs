@@ -117,10 +117,17 @@ pub async fn fetch(errand: &Errand, target: &Target, begun: Begun) -> Report {
     let connecting = Instant::now();
     let mut visit = visit(errand, target, true, begun.at).await;
     let retry = is_retried(errand, true, visit.progress.status);
+    // That of the first request, if another one follows.
+    let first_syn = visit.watch.look(first_syn);
     if retry {
         visit = self::visit(errand, target, false, begun.at).await;
     }
-    report(target, visit, begun, connecting, retry)
+    report(target, visit, begun, first_syn.unwrap_or(connecting), retry)
+}
+
+/// When the first SYN left, if the client knows.
+fn first_syn(racing: &Racing) -> Option<Instant> {
+    racing.stream().and_then(Stream::times).map(|times| times.first_syn)
 }
 
 /// Looks up the host of the URL if its addresses are unknown, and fetches the URL.
@@ -235,7 +242,7 @@ fn report(
     target: &Target,
     visit: Visit,
     begun: Begun,
-    connecting: Instant,
+    first_syn: Instant,
     retried_after_425: bool,
 ) -> Report {
     let Visit { watch, progress, result, ended } = visit;
@@ -254,7 +261,7 @@ fn report(
         reason: outcome.reason().map(|reason| reason.as_str()),
         first_byte_ms: watch.first_byte().map(|at| millis(at - begun.asked)),
         total_ms,
-        waited_ms: millis(connecting - begun.asked + lookup.unwrap_or_default()),
+        waited_ms: millis(first_syn.saturating_duration_since(begun.asked)),
         waited: begun.waited || lookup.is_some_and(|lookup| lookup >= NOTEWORTHY),
         rtt_ms: rtt.map(millis),
         syn_retransmits: info.map(|info| info.handshake_retransmits),
