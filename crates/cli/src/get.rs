@@ -233,6 +233,7 @@ async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
         certified,
         carrier: args.udp.then_some(args.udp_port),
         via: via.clone(),
+        said: AtomicBool::new(false),
     };
     let errand = Arc::new(args.errand(Means::Engine(Box::new(engine))));
     let all = Arc::new(args.queue(places, lookups, asked));
