@@ -10,7 +10,7 @@ mod site;
 use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
-use firstflight::{Carriage, Client, ClientError, MakeFlight, Server, Way};
+use firstflight::{Authority, Carriage, Client, ClientError, MakeFlight, Server, Way};
 use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use std::io;
@@ -42,6 +42,26 @@ fn two_lines_are_enough_on_the_kernels_tcp() {
             let stream = answer(client.connect(&at.to_string(), safely()).await).await;
             assert_eq!((stream.way(), stream.outcome()), (Way::Kernel, expected));
             assert!(stream.times().is_some());
+            assert_eq!(executed.recv().await, Some(early));
+        }
+    });
+}
+
+/// The zone stays with the address through the server's choice of a port, the race and the client's memory.
+#[test]
+fn link_local_addresses_keep_their_zone() {
+    in_namespace("3", || async {
+        let add = ["-6", "address", "add", "fe80::1/64", "dev", "lo", "nodad"];
+        assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
+        let mut listen = "[fe80::1%lo]:80".parse::<Authority>().unwrap().address().unwrap();
+        listen.set_port(0);
+        let server = Server::builder().address(listen).bind().unwrap();
+        let port = server.local_addrs()[0].port();
+        let mut executed = serve(server);
+        let client = Client::new();
+        for early in [false, true] {
+            let stream = answer(client.connect(&format!("[fe80::1%lo]:{port}"), safely()).await).await;
+            assert!(matches!(stream.peer_addr(), SocketAddr::V6(peer) if peer.scope_id() == 1));
             assert_eq!(executed.recv().await, Some(early));
         }
     });
