@@ -86,7 +86,7 @@ fn the_first_syn_leaves_when_its_flight_is_made() {
     in_namespace("3", || async {
         let (server, at) = bind().await;
         let mut executed = serve(server);
-        let (server, off) = (at.into(), Client::builder().off(true).build().unwrap());
+        let (server, off) = (at, Client::builder().off(true).build().unwrap());
         for (client, before) in [(Client::new(), true), (off, false)] {
             let flights = Late(Mutex::default());
             let (stream, _) = client.connect_made(&server, &flights).await.unwrap();
