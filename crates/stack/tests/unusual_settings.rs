@@ -2,7 +2,7 @@
 //! states.
 
 use crate::peer::{CLIENT_PORT, Got, Peer, Seg, seg};
-use firstflight_stack::{Config, ConnId, ConnectConfig, StateName};
+use firstflight_stack::{Config, ConnId, ConnectConfig, ConnectError, StateName};
 use firstflight_tcp::Keepalive;
 use std::time::Duration;
 
@@ -321,6 +321,17 @@ fn no_segment_with_a_wrong_checksum_is_taken() {
         p.inject(&right);
         assert_eq!(p.read(id), b"odd");
     }
+}
+
+/// The broadcast addresses of the link's networks, too.
+//= rfc9293 MUST-46 test
+#[test]
+fn nobody_connects_to_the_broadcast_address_of_a_network() {
+    let mut p = Peer::with(|c| c.broadcasts = vec!["10.0.0.255".parse().unwrap()]);
+    let remote = "10.0.0.255:80".parse().unwrap();
+    let refused = p.stack.connect(remote, b"", &ConnectConfig::default(), p.now);
+    assert_eq!(refused, Err(ConnectError::BadRemote));
+    p.quiet();
 }
 
 /// A SYN from a group or from nowhere is ignored over IPv6, too.
