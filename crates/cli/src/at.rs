@@ -1,8 +1,9 @@
 //! An address and a port on the command line, or a name and a port.
 
 use crate::error::Error;
+use firstflight::Authority;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{AddrParseError, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 /// Where to listen, written as `192.0.2.1:8080`, `[2001:db8::1]:8080` or `localhost:8080`.
@@ -14,12 +15,33 @@ pub enum At {
     Name(String, u16),
 }
 
+/// Parses an address and a port for an option, with a zone by name or number.
+///
+/// # Errors
+/// What to write.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    match text.contains('%') {
+        true => zoned(text).map_err(str::to_owned),
+        false => text.parse().map_err(|error: AddrParseError| error.to_string()),
+    }
+}
+
+fn zoned(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse::<Authority>().ok().and_then(|at| at.address()).ok_or(
+        "that zone cannot be used: write a link-local address and an interface of this host, as in \
+         [fe80::1%eth0]:8080",
+    )
+}
+
 impl FromStr for At {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Ok(address) = text.parse() {
             return Ok(Self::Address(address));
+        }
+        if text.contains('%') {
+            return zoned(text).map(Self::Address);
         }
         let says =
             "write an address or a name, and a port: 192.0.2.1:8080, [2001:db8::1]:8080 or localhost:8080";
@@ -61,6 +83,8 @@ mod tests {
         let address = |text: &str| At::Address(text.parse().unwrap());
         assert_eq!("192.0.2.1:80".parse(), Ok(address("192.0.2.1:80")));
         assert_eq!("[2001:db8::1]:80".parse(), Ok(address("[2001:db8::1]:80")));
+        assert_eq!("[fe80::1%lo]:80".parse(), Ok(address("[fe80::1%1]:80")));
+        assert!("[fe80::1%no-such-device]:80".parse::<At>().is_err_and(|error| error.contains("zone")));
         assert_eq!("localhost:80".parse(), Ok(At::Name("localhost".to_owned(), 80)));
         assert_eq!("a-b.example.:80".parse(), Ok(At::Name("a-b.example.".to_owned(), 80)));
         for wrong in

@@ -222,7 +222,7 @@ impl Args {
         let request = match &self.send {
             _ if self.no_data => Vec::new(),
             Some(text) => text.as_bytes().to_vec(),
-            None if http => http::request(host),
+            None if http => http::request(&without_zone(host)),
             None => b"\r\n".to_vec(),
         };
         let client = Setting::read().map_or(cfg!(target_os = "linux"), |setting| setting.client);
@@ -230,9 +230,23 @@ impl Args {
     }
 }
 
+/// A zone means something on this host only, and servers refuse a `Host` with one.
+fn without_zone(host: &str) -> String {
+    match host.parse() {
+        Ok(SocketAddr::V6(v6)) => SocketAddr::new(IpAddr::V6(*v6.ip()), v6.port()).to_string(),
+        _ => host.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_has_no_zone() {
+        assert_eq!(without_zone("[fe80::1%3]:8080"), "[fe80::1]:8080");
+        assert_eq!(without_zone("www.example.com:80"), "www.example.com:80");
+    }
 
     #[test]
     fn a_server_is_one_host_and_a_port() {

@@ -62,6 +62,7 @@ Examples:
   firstflight get http://www.example.com/ --cache servers.json --json
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
+  firstflight get 'http://[fe80::1%25eth0]:8080/'
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY --verify-first
   firstflight get http://www.example.com:8080/ --udp --dns 192.0.2.53:53 --verifier 192.0.2.9:4500 --verifier-key KEY
@@ -233,6 +234,7 @@ async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
         certified,
         carrier: args.udp.then_some(args.udp_port),
         via: via.clone(),
+        said: AtomicBool::new(false),
     };
     let errand = Arc::new(args.errand(Means::Engine(Box::new(engine))));
     let all = Arc::new(args.queue(places, lookups, asked));

@@ -25,7 +25,7 @@ pub(crate) use connections::io;
 pub(crate) use connections::{Site, serve};
 pub use error::ServeError;
 
-use crate::at::At;
+use crate::at::{self, At};
 use crate::error::Error;
 use crate::life::Metrics;
 use crate::network::{Capture, Network};
@@ -91,7 +91,7 @@ pub struct Args {
     network: Network,
     /// Serve the kernel's TCP and UDP at this address and port; once more for further addresses [default: port 8080 at
     /// all addresses]
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "link")]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "link", value_parser = at::address)]
     listen: Vec<SocketAddr>,
     /// UDP port beside the kernel's TCP; 0 serves TCP only [default: the TCP port, if it is free]
     #[arg(long, value_name = "N", conflicts_with = "link")]

@@ -361,6 +361,24 @@ fn over_udp_a_silent_family_costs_the_first_fetch_one_delay() {
     });
 }
 
+#[test]
+fn a_server_that_is_silent_in_udp_is_told_as_such() {
+    // As behind a firewall that drops UDP: the socket takes the datagrams, and nothing answers.
+    let (port, sockets) = sockets(&["127.0.0.1"]);
+    let url = format!("http://127.0.0.1:{port}/");
+    let output = run(&["get", &url, "--udp", "--timeout", "4"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> = said.lines().collect();
+    let names = format!("let UDP port {port} pass");
+    assert_eq!((output.status.code(), lines.len()), (Some(1), 2), "{said}");
+    assert!(lines[0].contains("still no answer in UDP") && lines[0].contains(&names), "{said}");
+    assert!(
+        lines[1].contains("no answer within 4s (--timeout) in UDP") && lines[1].contains(&names),
+        "{said}"
+    );
+    drop(sockets);
+}
+
 /// The verifiers and the server have different address families, so the request uses no certificate.
 #[test]
 fn via_dns_reaches_servers_of_both_families() {

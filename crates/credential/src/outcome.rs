@@ -175,7 +175,7 @@ reasons! {
     PeerMisbehaved "peer-misbehaved"
         "the server's answer contradicts itself"
     Unknown "unknown"
-        "no answer came: the server may have taken the data, or not"
+        "no SYN-ACK said whether the server took the data: it may have, or not"
     NotReplaySafe "not-replay-safe"
         "the data must not be executed twice, so it waited for the handshake"
     NotFirstAddress "not-first-address"

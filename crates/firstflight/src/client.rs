@@ -14,7 +14,7 @@ pub use outlook::Outlook;
 use crate::cache::CredentialCache;
 use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::kernel::Kernel;
-use crate::kernel::race::{Course, Lost};
+use crate::kernel::race::{Course, Finish, Lost};
 use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::race::ConnectAnyError;
 use crate::stream::Stream;
@@ -80,6 +80,9 @@ pub struct ConnectTimes {
     pub lookup: Duration,
     /// From then until the handshake was complete, or the first flight accepted.
     pub connect: Duration,
+    /// When the first SYN had left, in UDP or by the kernel. What comes before it, such as the making of a first flight
+    /// ([`MakeFlight::make`]), is work of this machine.
+    pub first_syn: Instant,
 }
 
 /// The addresses of a server, and since when they were looked up. [`Client::found`] makes it.
@@ -184,10 +187,10 @@ impl Client {
         flights: Flights<'_>,
     ) -> Result<(Stream, u32), ClientError> {
         let Found { addresses, began, lookup } = found;
-        self.race(server, addresses, flights).await.map(|(stream, number)| {
-            let connect = began.elapsed().saturating_sub(*lookup);
-            (stream.took(ConnectTimes { lookup: *lookup, connect }), number)
-        })
+        let Finish { stream, number, departed, .. } = self.race(server, addresses, flights).await?;
+        let connect = began.elapsed().saturating_sub(*lookup);
+        let times = ConnectTimes { lookup: *lookup, connect, first_syn: departed.into_std() };
+        Ok((stream.took(times), number))
     }
 
     /// The first half of [`Client::connect_made`]: looks up the addresses of `server`, for a caller that does something else
@@ -264,7 +267,7 @@ impl Client {
         addresses: &[SocketAddr],
         first: FirstFlight<'_>,
     ) -> Result<Stream, ClientError> {
-        self.race(server, addresses, Flights::Given(first)).await.map(|(stream, _)| stream)
+        self.race(server, addresses, Flights::Given(first)).await.map(|finish| finish.stream)
     }
 
     /// Like [`Client::connect_made`], for a caller that has looked up the addresses itself, best one first.
@@ -280,7 +283,8 @@ impl Client {
         addresses: &[SocketAddr],
         flights: &dyn MakeFlight,
     ) -> Result<(Stream, u32), ClientError> {
-        self.race(server, addresses, Flights::Made(flights)).await
+        let finish = self.race(server, addresses, Flights::Made(flights)).await?;
+        Ok((finish.stream, finish.number))
     }
 
     async fn race(
@@ -288,7 +292,7 @@ impl Client {
         server: &Authority,
         addresses: &[SocketAddr],
         flights: Flights<'_>,
-    ) -> Result<(Stream, u32), ClientError> {
+    ) -> Result<Finish, ClientError> {
         let shared = &self.shared;
         shared.networks.refresh(shared).await;
         #[cfg(feature = "asap")]
@@ -317,9 +321,7 @@ impl Client {
             asap.learn(offer, &result);
         }
         shared.kernel.note_contact(network, server, result.is_ok());
-        result
-            .map(|finish| (finish.stream, finish.number))
-            .map_err(|Lost { error, once }| ClientError::Connect { at_most_once: once, error })
+        result.map_err(|Lost { error, once }| ClientError::Connect { at_most_once: once, error })
     }
 
     /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice. A

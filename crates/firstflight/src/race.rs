@@ -70,9 +70,15 @@ impl fmt::Display for ConnectAnyError {
         if self.attempts.is_empty() {
             return f.write_str("no address to connect to");
         }
-        for (count, FailedAttempt { remote, error, .. }) in self.attempts.iter().enumerate() {
-            let separator = if count > 0 { "; " } else { "" };
-            write!(f, "{separator}{remote}: {error}")?;
+        // A second attempt at an address, without data, often fails as the first one did: that is one failure to tell.
+        let mut told = Vec::with_capacity(self.attempts.len());
+        for FailedAttempt { remote, error, .. } in &self.attempts {
+            let text = format!("{remote}: {error}");
+            if told.contains(&text) {
+                continue;
+            }
+            write!(f, "{}{text}", if told.is_empty() { "" } else { "; " })?;
+            told.push(text);
         }
         Ok(())
     }
@@ -369,6 +375,25 @@ pub(crate) fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_that_repeats_is_told_once() {
+        let failed = |remote: &str, kind: io::ErrorKind| {
+            let remote = remote.parse().unwrap();
+            FailedAttempt { remote, outcome: Outcome::Undecided, error: kind.into() }
+        };
+        let (refused, late) = (io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut);
+        let attempts = vec![
+            failed("192.0.2.1:80", refused),
+            failed("192.0.2.1:80", refused),
+            failed("[2001:db8::1]:80", refused),
+            failed("192.0.2.1:80", late),
+        ];
+        let text = ConnectAnyError { attempts }.to_string();
+        let wanted = "192.0.2.1:80: connection refused; [2001:db8::1]:80: connection refused; \
+                      192.0.2.1:80: timed out";
+        assert_eq!(text, wanted);
+    }
 
     #[test]
     fn families_alternate_and_keep_their_order() {

@@ -10,14 +10,14 @@ mod site;
 use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
-use firstflight::{Carriage, Client, ClientError, MakeFlight, Server, Way};
+use firstflight::{Authority, Carriage, Client, ClientError, MakeFlight, Server, Way};
 use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn serve(server: Server) -> Executed {
@@ -43,6 +43,57 @@ fn two_lines_are_enough_on_the_kernels_tcp() {
             assert_eq!((stream.way(), stream.outcome()), (Way::Kernel, expected));
             assert!(stream.times().is_some());
             assert_eq!(executed.recv().await, Some(early));
+        }
+    });
+}
+
+/// The zone stays with the address through the server's choice of a port, the race and the client's memory.
+#[test]
+fn link_local_addresses_keep_their_zone() {
+    in_namespace("3", || async {
+        let add = ["-6", "address", "add", "fe80::1/64", "dev", "lo", "nodad"];
+        assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
+        let mut listen = "[fe80::1%lo]:80".parse::<Authority>().unwrap().address().unwrap();
+        listen.set_port(0);
+        let server = Server::builder().address(listen).bind().unwrap();
+        let port = server.local_addrs()[0].port();
+        let mut executed = serve(server);
+        let client = Client::new();
+        for early in [false, true] {
+            let stream = answer(client.connect(&format!("[fe80::1%lo]:{port}"), safely()).await).await;
+            assert!(matches!(stream.peer_addr(), SocketAddr::V6(peer) if peer.scope_id() == 1));
+            assert_eq!(executed.recv().await, Some(early));
+        }
+    });
+}
+
+/// A first flight for a SYN is made before the SYN leaves, and one behind a handshake after it.
+#[test]
+fn the_first_syn_leaves_when_its_flight_is_made() {
+    struct Late(Mutex<Vec<Instant>>);
+    impl MakeFlight for Late {
+        fn is_replayable(&self, _: bool) -> bool {
+            true
+        }
+        fn make(&self, _: &Carriage) -> io::Result<Vec<u8>> {
+            let began = Instant::now();
+            // So that the clock moves.
+            while Instant::now() == began {}
+            self.0.lock().unwrap().push(Instant::now());
+            Ok(REQUEST.to_vec())
+        }
+    }
+    in_namespace("3", || async {
+        let (server, at) = bind().await;
+        let mut executed = serve(server);
+        let (server, off) = (at, Client::builder().off(true).build().unwrap());
+        for (client, before) in [(Client::new(), true), (off, false)] {
+            let flights = Late(Mutex::default());
+            let (stream, _) = client.connect_made(&server, &flights).await.unwrap();
+            let first_syn = stream.times().unwrap().first_syn;
+            answer(Ok(stream)).await;
+            assert_eq!(executed.recv().await, Some(false));
+            assert_eq!(flights.0.lock().unwrap()[0] <= first_syn, before);
         }
     });
 }

@@ -7,6 +7,7 @@ use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
+use firstflight::Endpoint;
 use firstflight_daemon::{Admin, ExitKind};
 use firstflight_tls::metrics::CertificatePublisher;
 use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServedCertificate, ServerCertificates};
@@ -232,6 +233,12 @@ impl Gateway {
         (self.services, self.config) = (services, config);
     }
 
+    /// Whether a part of a listener has stopped for good.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.listening.values().filter_map(|listening| listening.endpoint.as_ref()).any(Endpoint::has_stopped)
+    }
+
     fn say_listening(&self, name: &str, listening: &Listening) {
         let fast_open = if listening.grants_cookies { "with" } else { "without" };
         let udp = listening.udp_port.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
@@ -385,4 +392,28 @@ pub(crate) fn publish(shown: &Shown) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// A gateway whose UDP engine has ended for good must not go on as if nothing had happened.
+    #[tokio::test]
+    async fn a_listener_whose_engine_has_stopped_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gateway.toml");
+        let text = "[[listener]]\nname = \"a\"\naddress = [\"127.0.0.1:0\"]\nmode = \"tcp\"\nservice = \"b\"\n\
+                    [[service]]\nname = \"b\"\nbackend = [\"127.0.0.1:9\"]\n";
+        std::fs::write(&file, text).unwrap();
+        let gateway = Gateway::start(Config::read(&file).unwrap(), Vec::new()).await.unwrap();
+        let endpoints: Vec<_> = gateway.listening.values().filter_map(|one| one.endpoint.clone()).collect();
+        assert!(!gateway.has_failed());
+        for endpoint in &endpoints {
+            endpoint.shutdown(Duration::ZERO).await;
+        }
+        assert_eq!(gateway.has_failed(), !endpoints.is_empty());
+        assert!(!endpoints.is_empty(), "the listener has no UDP port");
+    }
 }

@@ -12,6 +12,9 @@ use std::path::Path;
 /// Where the user is named.
 const USER: &str = "gateway.user";
 
+/// How often a look shows whether a part of the gateway has stopped for good.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +28,9 @@ pub enum RunError {
     /// The user.
     #[error("gateway.user: {0}")]
     User(#[from] UserError),
+    /// A listener accepts nothing in UDP any more.
+    #[error("the UDP socket of a listener has failed for good, so the gateway has ended")]
+    Stopped,
     /// The system refuses signals.
     #[error("cannot take signals: {0}")]
     Signals(io::Error),
@@ -38,7 +44,7 @@ impl RunError {
             Self::Config(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
             Self::User(error) => error.exit_kind(),
-            Self::Signals(_) => ExitKind::Failure,
+            Self::Signals(_) | Self::Stopped => ExitKind::Failure,
         }
     }
 }
@@ -126,9 +132,19 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
     wrong.iter().for_each(|problem| tracing::warn!("{problem}"));
     manager::ready();
     let watchdog = tokio::spawn(manager::keep_watchdog_quiet());
-    while signals.next().await == Asked::Reload {
-        reload(&mut gateway, path).await;
-    }
+    let failed = loop {
+        tokio::select! {
+            asked = signals.next() => match asked {
+                Asked::Reload => reload(&mut gateway, path).await,
+                Asked::End => break false,
+            },
+            () = tokio::time::sleep(LOOK) => {
+                if gateway.has_failed() {
+                    break true;
+                }
+            }
+        }
+    };
     manager::stopping();
     gateway.stopping();
     let delay = gateway.config().gateway.drain_delay.0;
@@ -142,7 +158,7 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
         () = signals.end() => {}
     }
     watchdog.abort();
-    Ok(())
+    if failed { Err(RunError::Stopped) } else { Ok(()) }
 }
 
 async fn reload(gateway: &mut Gateway, path: &Path) {

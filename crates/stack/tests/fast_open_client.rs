@@ -62,6 +62,29 @@ fn the_ack_of_the_syn_ack_leaves_before_a_reset() {
     }
 }
 
+/// A server that drops its connection with the request unread resets it. The first flight was accepted all the same: it is
+/// not sent again, and Fast Open goes on.
+#[test]
+fn a_reset_behind_an_accepted_first_flight_is_no_refusal() {
+    for answer in [&b""[..], b"answer"] {
+        let mut p = primed();
+        let id = p.connect(DATA, true);
+        with_cookie(p.expect()).data(DATA);
+        p.send(seg().syn().ack(AFTER).mss(1460));
+        p.expect().is_ack();
+        if !answer.is_empty() {
+            p.send(seg().seq(1).ack(AFTER).data(answer));
+        }
+        p.send(seg().seq(1 + answer.len() as u32).rst());
+        p.pass(3_000);
+        assert!(p.drain().iter().all(|got| !got.flags.contains(Flags::SYN) && got.data.is_empty()));
+        assert_eq!((outcome(&p, id), p.reason(id)), (Outcome::Accepted, Some(CloseReason::Reset)));
+        p.release(id);
+        p.connect(DATA, true);
+        with_cookie(p.expect()).data(DATA);
+    }
+}
+
 fn kinds(mut options: &[u8]) -> Vec<u8> {
     let mut kinds = Vec::new();
     while let [kind, rest @ ..] = options {

@@ -56,7 +56,12 @@ impl World {
         assert_eq!(v.ts_recent, recent, "TS.Recent of engine and model");
         assert!(v.rcv_wnd >= m.rcv_wnd, "RCV.NXT + RCV.WND went back from {} to {}", m.rcv_wnd, v.rcv_wnd);
         let room = self.receive_buffer - self.unread().min(self.receive_buffer);
-        assert!(v.rcv_wnd <= room.max(m.rcv_wnd), "a window of {} for {room} bytes", v.rcv_wnd);
+        // What was offered stays offered, although the scale cannot say it exactly (RFC 7323 §2.4).
+        let step = if m.wants_scale { 1 << self.shift() } else { 1 };
+        let kept = m.rcv_wnd.next_multiple_of(step);
+        assert!(v.rcv_wnd <= room.max(kept), "a window of {} for {room} bytes, {kept} kept", v.rcv_wnd);
+        let most = self.receive_buffer + self.receive_buffer / 2 + step;
+        assert!(v.rcv_wnd <= most, "a window of {} of a buffer of {}", v.rcv_wnd, self.receive_buffer);
         // The receiver decides how far the window opens.
         self.model.rcv_wnd = v.rcv_wnd;
         let waits = m_waits(&self.model);

@@ -226,6 +226,10 @@ findings! {
     DataIgnored: "data" "ignored" Problem
         "Look at the server with doctor: the limit of pending first flights, and fast-open-server. If a \
          middlebox removes the cookie from SYNs with data, the check `option` may show it.";
+    DataNotAtThisPort: "data" "not-at-this-port" Warning
+        "Cookies belong to addresses: the path and the address's other ports may be fine. If this port should \
+         take first flights, look at its server with doctor: its listener's TCP_FASTOPEN, and the limit of \
+         pending first flights.";
     DataAmbiguous: "data" "ambiguous" Unknown
         "Install iproute2 (the command `ip`): a stale cookie is then told from a server without Fast Open.";
     DataPasses: "data" "passes" Ok;

@@ -153,6 +153,18 @@ fn an_icmp_error_finds_its_connection() {
 }
 
 #[test]
+fn a_refused_visit_is_not_said_to_have_no_answer() {
+    let (client, server) = ends(false, 2);
+    let mut packets = next_visit(2, 0);
+    packets.truncate(1);
+    packets.push((Instant::from_millis(9), packet(server, client, &rst(CLIENT.other()))));
+    let told = tell(&pcapng(&packets), 100);
+    assert_eq!(told.column("reason"), ["unknown"]);
+    let all = format!("{}\n{}", told.lines[0], told.rest.summary);
+    assert!(all.contains("refused by RST") && !all.contains("no answer"), "{all}");
+}
+
+#[test]
 fn link_types_that_cannot_be_read_are_named() {
     let told = tell(&pcap(false, 105, &[(1, vec![0; 64])]), 100);
     assert_eq!(told.rest.unread.map(|link| link.0), Some(105));

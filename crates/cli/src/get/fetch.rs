@@ -9,10 +9,11 @@ use super::via_dns::{Named, ViaDns};
 use crate::digest::Sum;
 use crate::file_sink::FileSink;
 use crate::observed::{Observed, Watch, observe};
-use crate::output::{millis, seconds};
+use crate::output::{self, millis, seconds};
 use bytes::Bytes;
 use firstflight::credential::asap::ClientCertificate;
 use firstflight::credential::{Outcome, Reason};
+use firstflight::record::Published;
 use firstflight::{Client, ConnectAnyConfig, ConnectConfig, ConnectionInfo, Endpoint, Stream, Way};
 use firstflight_http::directory::FileBody;
 use http_body_util::{BodyExt, Either, Empty};
@@ -28,6 +29,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What all fetches have in common.
@@ -64,10 +66,14 @@ pub struct Engine {
     pub carrier: Option<Option<u16>>,
     /// Set if requests also travel inside lookups.
     pub via: Option<Arc<ViaDns>>,
+    /// It was said that nothing comes back in UDP.
+    pub said: AtomicBool,
 }
 
 /// A shorter lookup is not mentioned.
 const NOTEWORTHY: Duration = Duration::from_millis(1);
+/// After this a person is told that nothing comes back in UDP: three SYNs had no answer.
+const SILENCE: Duration = Duration::from_secs(3);
 /// How long the end of a fetch waits for a ticket.
 #[cfg(feature = "tls")]
 const LEAVE: Duration = Duration::from_secs(1);
@@ -90,8 +96,30 @@ enum FetchError {
     #[error("{0}")]
     Request(hyper::http::Error),
     /// It took too long.
-    #[error("no whole response within {} s (--timeout)", .0.as_secs())]
+    #[error("no whole response within {} (--timeout)", span(*.0))]
     Timeout(Duration),
+    /// It took too long, and nothing at all came back in UDP.
+    #[error("no answer within {time} (--timeout) {0}", time = span(*.1))]
+    Silent(Silence, Duration),
+}
+
+fn span(time: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(time)
+}
+
+/// No answer in UDP from this port, and what to do.
+#[derive(Debug, Clone, Copy)]
+struct Silence(u16);
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "in UDP: check that the firewalls let UDP port {} pass, and that the server takes TCP in UDP \
+             there (serve --udp), or leave --udp out",
+            self.0
+        )
+    }
 }
 
 /// What happened. hyper's own message says only where.
@@ -117,10 +145,17 @@ pub async fn fetch(errand: &Errand, target: &Target, begun: Begun) -> Report {
     let connecting = Instant::now();
     let mut visit = visit(errand, target, true, begun.at).await;
     let retry = is_retried(errand, true, visit.progress.status);
+    // That of the first request, if another one follows.
+    let first_syn = visit.watch.look(first_syn);
     if retry {
         visit = self::visit(errand, target, false, begun.at).await;
     }
-    report(target, visit, begun, connecting, retry)
+    report(target, visit, begun, first_syn.unwrap_or(connecting), retry)
+}
+
+/// When the first SYN left, if the client knows.
+fn first_syn(racing: &Racing) -> Option<Instant> {
+    racing.stream().and_then(Stream::times).map(|times| times.first_syn)
 }
 
 /// Looks up the host of the URL if its addresses are unknown, and fetches the URL.
@@ -177,9 +212,13 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
     let (stream, watch) = observe(Racing::new(Plan { how, replay_safe }));
     let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, first, TokioIo::new(stream), &mut progress);
-    let result = match tokio::time::timeout(left, exchange).await {
+    let silence = || errand.means.silence(target).filter(|_| watch.look(|racing| racing.stream().is_none()));
+    let result = match tokio::time::timeout(left, errand.with_a_word(target, silence, exchange)).await {
         Ok(result) => result,
-        Err(_) => Err(FetchError::Timeout(errand.timeout)),
+        Err(_) => Err(match silence() {
+            Some(silence) => FetchError::Silent(silence, errand.timeout),
+            None => FetchError::Timeout(errand.timeout),
+        }),
     };
     let ended = Instant::now();
     #[cfg(feature = "tls")]
@@ -196,7 +235,47 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
     Visit { watch, progress, result, ended }
 }
 
+impl Errand {
+    /// Does an exchange. If there is a silence after a while, it is told, once.
+    async fn with_a_word<T>(
+        &self,
+        target: &Target,
+        silence: impl Fn() -> Option<Silence>,
+        exchange: impl Future<Output = T>,
+    ) -> T {
+        let mut exchange = pin!(exchange);
+        if let Ok(done) = tokio::time::timeout(SILENCE, &mut exchange).await {
+            return done;
+        }
+        if let (Some(silence), Means::Engine(engine)) = (silence(), &self.means)
+            && !engine.said.swap(true, Ordering::Relaxed)
+        {
+            output::complain(&format_args!("{}: still no answer {silence}", target.url));
+        }
+        exchange.await
+    }
+}
+
+impl Means {
+    /// What to say if a server has not answered: only UDP could be the cause. A request that travels inside a lookup may
+    /// wait for the resolver.
+    fn silence(&self, target: &Target) -> Option<Silence> {
+        match self {
+            Self::Engine(engine) if engine.via.is_none() => {
+                engine.udp_port(target, target.published.as_ref()).map(Silence)
+            }
+            Self::Engine(_) | Self::System { .. } => None,
+        }
+    }
+}
+
 impl Engine {
+    /// The server's UDP port, if TCP goes in UDP.
+    fn udp_port(&self, target: &Target, published: Option<&Published>) -> Option<u16> {
+        let published = published.and_then(|published| published.udp_port);
+        self.carrier.map(|port| port.or(published).unwrap_or(target.port))
+    }
+
     /// How to connect to `target`, and the certificate that is shown. After a request that was too early, an ordinary
     /// handshake.
     fn plan(&self, target: &Target, first: bool, fast_open: bool) -> (How, Option<Arc<ClientCertificate>>) {
@@ -212,13 +291,12 @@ impl Engine {
             _ => (None, None),
         };
         let shown = asap.as_ref().map(|certified| Arc::clone(&certified.certificate));
-        let published_port = published.and_then(|published| published.udp_port);
         let connect = ConnectConfig::default()
             .fast_open(fast_open)
             .asap(asap)
             // With Fast Open the outcome is about the cookie.
             .held_back(why.filter(|_| !fast_open))
-            .carrier(self.carrier.map(|port| port.or(published_port).unwrap_or(target.port)));
+            .carrier(self.udp_port(target, published));
         let config = Box::new(ConnectAnyConfig::default().connect(connect));
         let how = match via {
             Some((via, name)) => {
@@ -235,7 +313,7 @@ fn report(
     target: &Target,
     visit: Visit,
     begun: Begun,
-    connecting: Instant,
+    first_syn: Instant,
     retried_after_425: bool,
 ) -> Report {
     let Visit { watch, progress, result, ended } = visit;
@@ -254,7 +332,7 @@ fn report(
         reason: outcome.reason().map(|reason| reason.as_str()),
         first_byte_ms: watch.first_byte().map(|at| millis(at - begun.asked)),
         total_ms,
-        waited_ms: millis(connecting - begun.asked + lookup.unwrap_or_default()),
+        waited_ms: millis(first_syn.saturating_duration_since(begun.asked)),
         waited: begun.waited || lookup.is_some_and(|lookup| lookup >= NOTEWORTHY),
         rtt_ms: rtt.map(millis),
         syn_retransmits: info.map(|info| info.handshake_retransmits),

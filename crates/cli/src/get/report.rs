@@ -52,8 +52,8 @@ pub struct Report {
     pub first_byte_ms: Option<f64>,
     /// From the user's request to the end of the response.
     pub total_ms: f64,
-    /// The part of this time that passed before connecting: the start of the command, `--verify-first`, the lookup of
-    /// the name.
+    /// The part of this time that passed before connecting, that is, until the first SYN left: the start of the command,
+    /// `--verify-first`, the lookup of the name, the making of the ClientHello.
     pub waited_ms: f64,
     /// Whether the text report mentions it.
     #[serde(skip)]

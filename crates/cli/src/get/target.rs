@@ -5,6 +5,7 @@ use firstflight::Authority;
 use firstflight::record::{Names, Published};
 use hyper::Uri;
 use hyper::http::uri::Scheme;
+use std::borrow::Cow;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -53,6 +54,12 @@ pub enum TargetError {
     /// Its host is neither an address nor a name.
     #[error("the host is neither a name nor a whole address: write it as in http://10.9.0.2/")]
     BadHost,
+    /// The zone of its address is not an interface, or the address has none.
+    #[error(
+        "that zone cannot be used: write a link-local address and an interface of this host, as in \
+             http://[fe80::1%25eth0]/"
+    )]
+    BadZone,
     /// It has user information before the host.
     #[error("user names in URLs are not supported: leave out what is in front of the '@'")]
     UserInfo,
@@ -67,7 +74,8 @@ impl Target {
     /// # Errors
     /// See [`TargetError`].
     pub fn parse(url: &str) -> Result<Self, TargetError> {
-        let uri: Uri = url.parse().map_err(|_| TargetError::NotAUrl)?;
+        let (without, zone) = split_zone(url);
+        let uri: Uri = without.parse().map_err(|_| TargetError::NotAUrl)?;
         let scheme = uri.scheme().ok_or(TargetError::NotAUrl)?;
         let tls = cfg!(feature = "tls") && scheme == &Scheme::HTTPS;
         if !tls && scheme != &Scheme::HTTP {
@@ -99,7 +107,10 @@ impl Target {
             return Err(TargetError::NotReachable);
         }
         let server = match &parsed {
-            Host::Ip(ip) => SocketAddr::new(*ip, port).into(),
+            Host::Ip(ip) if zone.is_empty() => SocketAddr::new(*ip, port).into(),
+            Host::Ip(ip) => {
+                Authority::new(&format!("{ip}%{zone}"), port).map_err(|_| TargetError::BadZone)?
+            }
             Host::Name(name) => Authority::new(name, port).map_err(|_| TargetError::BadHost)?,
         };
         Ok(Self {
@@ -122,7 +133,7 @@ impl Target {
     /// When the name has no address.
     pub async fn resolve(&mut self, names: Option<&Names>) -> Result<(), Error> {
         self.addresses = match (&self.host, names) {
-            (Host::Ip(ip), _) => vec![SocketAddr::new(*ip, self.port)],
+            (Host::Ip(_), _) => self.server.address().into_iter().collect(),
             (Host::Name(name), Some(names)) => {
                 let (found, published) = names
                     .look_up(name, self.port)
@@ -144,6 +155,21 @@ impl Target {
         };
         Ok(())
     }
+}
+
+/// The URL without the zone of its IPv6 address, and the zone (RFC 6874): `%25eth0`, and `%eth0` as people write it. Servers
+/// are not told a zone: it means something on this host only.
+fn split_zone(url: &str) -> (Cow<'_, str>, &str) {
+    let split = || {
+        let (scheme, rest) = url.split_once("://[")?;
+        let (host, rest) = rest.split_once(']')?;
+        let (ip, zone) = host.split_once('%')?;
+        // `%25` alone is the interface 25.
+        let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
+        let is_plain = !scheme.contains(['/', '?', '#']) && !zone.is_empty();
+        is_plain.then(|| (Cow::from(format!("{scheme}://[{ip}]{rest}")), zone))
+    };
+    split().unwrap_or((url.into(), ""))
 }
 
 /// Whether the last part of a name is a number, as only an address's is (RFC 1123 §2.1).
@@ -178,6 +204,35 @@ mod tests {
         let named = Target::parse("http://example.org:81/x").unwrap();
         assert_eq!((named.host, named.port), (Host::Name("example.org".to_owned()), 81));
         assert_eq!(named.authority, "example.org:81");
+    }
+
+    #[tokio::test]
+    async fn a_zone_is_kept_and_not_sent() {
+        for (url, scope) in [
+            ("http://[fe80::1%25lo]:81/a%25b", 1),
+            ("http://[fe80::1%lo]:81/a%25b", 1),
+            ("http://[fe80::1%257]:81/a%25b", 7),
+            ("http://[fe80::1%7]:81/a%25b", 7),
+            ("http://[fe80::1%25]:81/a%25b", 25),
+        ] {
+            let mut target = Target::parse(url).unwrap();
+            target.resolve(None).await.unwrap();
+            let address =
+                SocketAddr::from(std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 81, 0, scope));
+            assert_eq!(
+                (&target.addresses[..], target.server.address()),
+                (&[address][..], Some(address)),
+                "{url}"
+            );
+            assert_eq!((target.authority.as_str(), target.path.as_str()), ("[fe80::1]:81", "/a%25b"));
+        }
+        for (url, error) in [
+            ("http://[fe80::1%25no-such-device]/", TargetError::BadZone),
+            ("http://[fd09::1%25lo]/", TargetError::BadZone),
+            ("http://[fe80::1%]/", TargetError::NotAUrl),
+        ] {
+            assert_eq!(Target::parse(url), Err(error), "{url}");
+        }
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use crate::serve::early::EarlyUnsafe;
 use crate::test_site::TestSite;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand {
@@ -16,6 +17,7 @@ fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand
         certified: Arc::new(Certifieds::default()),
         carrier: None,
         via: None,
+        said: AtomicBool::new(false),
     };
     Errand {
         means: Means::Engine(Box::new(engine)),

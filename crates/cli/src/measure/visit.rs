@@ -197,7 +197,7 @@ fn is_named(target: &Target) -> bool {
 
 async fn look_up(means: &Means, target: &Target) -> Result<Vec<SocketAddr>, VisitError> {
     let name = match &target.host {
-        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
+        Host::Ip(_) => return Ok(target.server.address().into_iter().collect()),
         Host::Name(name) => name,
     };
     let fail = |error| VisitError::Lookup(name.clone(), error);

@@ -1,11 +1,12 @@
 //! A server's host and port.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
 /// A server's host and port, as in `www.example.com:443` and `[2001:db8::1]:53`. Names are kept in lower case and
-/// without a final dot.
+/// without a final dot. A link-local IPv6 address needs its zone, an interface by name or number: `[fe80::1%eth0]:53`
+/// (RFC 4007 §11). The zone is kept as the interface's number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Authority {
     host: Host,
@@ -35,30 +36,45 @@ impl fmt::Display for Host {
 impl fmt::Display for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            Host::Ip(ip) => SocketAddr::new(*ip, self.port).fmt(f),
             Host::Name(name) => write!(f, "{name}:{}", self.port),
+            Host::Ip(_) => self.address().map_or(Ok(()), |address| address.fmt(f)),
         }
     }
 }
 
 /// Text that is not a host and a port.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a host and a port: write www.example.com:443, 192.0.2.1:443 or [2001:db8::1]:443")]
-pub struct BadAuthority(String);
+#[error("{text:?} {}", match zone {
+    false => "is not a host and a port: write www.example.com:443, 192.0.2.1:443 or [2001:db8::1]:443",
+    true => "has a zone that cannot be used: write a link-local address and an interface of this host, as in \
+             fe80::1%eth0",
+})]
+pub struct BadAuthority {
+    text: String,
+    /// The zone is wrong.
+    zone: bool,
+}
 
 impl Authority {
-    /// The host, an address (IPv6 with or without brackets) or a name, and the port.
+    /// The host, an address (IPv6 with or without brackets and zone) or a name, and the port.
     ///
     /// # Errors
-    /// When the host is neither, or the port is 0.
+    /// When the host is neither, the port is 0, or the zone is no interface of this host.
     pub fn new(host: &str, port: u16) -> Result<Self, BadAuthority> {
-        let wrong = || BadAuthority(format!("{host}:{port}"));
+        let wrong = || BadAuthority { text: format!("{host}:{port}"), zone: false };
         if port == 0 {
             return Err(wrong());
         }
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(ip) = bare.parse() {
             return Ok(Self { host: Host::Ip(ip), port, scope: 0 });
+        }
+        if let Some((ip, zone)) = bare.split_once('%')
+            && let Ok(ip) = ip.parse::<Ipv6Addr>()
+        {
+            let scope = interface(zone).filter(|_| ip.is_unicast_link_local());
+            let scope = scope.ok_or_else(|| BadAuthority { zone: true, ..wrong() })?;
+            return Ok(Self { host: Host::Ip(ip.into()), port, scope });
         }
         let name = host.strip_suffix('.').unwrap_or(host);
         // Resolvers would take 10.1 for 10.0.0.1, and 0x7f.1 for 127.0.0.1.
@@ -79,8 +95,9 @@ impl Authority {
         &self.host
     }
 
-    /// The address, if the host is one.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    /// The address, if the host is one, with its zone as scope id.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
         match self.host {
             Host::Ip(IpAddr::V6(ip)) => Some(SocketAddrV6::new(ip, self.port, 0, self.scope).into()),
             Host::Ip(ip) => Some(SocketAddr::new(ip, self.port)),
@@ -109,7 +126,7 @@ impl FromStr for Authority {
     type Err = BadAuthority;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || BadAuthority(text.to_owned());
+        let wrong = || BadAuthority { text: text.to_owned(), zone: false };
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         // An IPv6 address needs brackets, or its last part would be the port.
         if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
@@ -117,7 +134,16 @@ impl FromStr for Authority {
         }
         let digits = port.bytes().all(|b| b.is_ascii_digit());
         let port = port.parse().ok().filter(|_| digits).ok_or_else(wrong)?;
-        Self::new(host, port).map_err(|_| wrong())
+        Self::new(host, port).map_err(|error| BadAuthority { zone: error.zone, ..wrong() })
+    }
+}
+
+/// The number of an interface of this host, given by name or number.
+fn interface(zone: &str) -> Option<u32> {
+    let digits = !zone.is_empty() && zone.bytes().all(|b| b.is_ascii_digit());
+    match digits {
+        true => zone.parse().ok().filter(|number| *number > 0),
+        false => nix::net::if_::if_nametoindex(zone).ok(),
     }
 }
 
@@ -138,6 +164,30 @@ mod tests {
             assert_eq!(text.parse::<Authority>().unwrap().to_string(), shown);
         }
         assert_eq!(Authority::new("::1", 5).unwrap().to_string(), "[::1]:5");
+    }
+
+    #[test]
+    fn a_link_local_address_keeps_its_zone() {
+        let at = "[fe80::1%7]:80".parse::<Authority>().unwrap();
+        assert_eq!(at.address(), Some(SocketAddrV6::new("fe80::1".parse().unwrap(), 80, 0, 7).into()));
+        // What is shown is read again.
+        assert_eq!(at.to_string(), "[fe80::1%7]:80");
+        assert_eq!(Authority::from(at.address().unwrap()), at);
+        assert_eq!(Authority::new("fe80::1%7", 80).unwrap(), at);
+        assert_ne!("[fe80::1%8]:80".parse::<Authority>().unwrap(), at);
+        // The name of the loopback device differs by system.
+        for interface in ["lo", "lo0"] {
+            if let Ok(number) = nix::net::if_::if_nametoindex(interface) {
+                let named = Authority::new(&format!("[fe80::1%{interface}]"), 80).unwrap();
+                assert_eq!(named, Authority::new(&format!("fe80::1%{number}"), 80).unwrap());
+            }
+        }
+        for wrong in ["[fe80::1%]:80", "[fe80::1%no-such-device]:80", "[fe80::1%0]:80", "[2001:db8::1%1]:80"]
+        {
+            let error = wrong.parse::<Authority>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{wrong:?} has a zone")), "{error}");
+        }
+        assert!("[192.0.2.1%1]:80".parse::<Authority>().is_err());
     }
 
     #[test]

@@ -191,6 +191,8 @@ pub(crate) struct Finish {
     pub stream: Stream,
     /// The number of the attempt that won.
     pub number: u32,
+    /// When the first SYN of all attempts had left.
+    pub departed: Instant,
     /// An attempt in UDP lost the race, or was refused.
     #[cfg(feature = "asap")]
     pub carrier_lost: bool,
@@ -214,6 +216,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, Lost> {
     let (mut failed, mut once) = (Vec::new(), false);
     let mut fast = Fast::default();
     let mut next_at = Instant::now();
+    let mut departed = None;
     let network = course.network;
     while !running.is_empty() || !waiting.is_empty() {
         let at = next_at.max(place_at(&running));
@@ -222,6 +225,7 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, Lost> {
         {
             match course.begin(numbers.next().unwrap_or(u32::MAX), candidate) {
                 Ok(attempt) => {
+                    departed = departed.or(Some(attempt.began));
                     if attempt.asks {
                         fast = Fast {
                             candidate: Some(candidate),
@@ -307,7 +311,8 @@ pub(crate) async fn run(course: Course<'_>) -> Result<Finish, Lost> {
                     }
                 }
                 once |= !attempt.replayable;
-                let won = Won { attempt, stream, taken, fast, network };
+                let departed = departed.unwrap_or(attempt.began);
+                let won = Won { attempt, stream, taken, fast, network, departed };
                 return won.deliver(course.kernel, &course.flights).await.map_err(|error| {
                     failed.push(error);
                     Lost { error: ConnectAnyError { attempts: failed }, once }
@@ -429,6 +434,8 @@ struct Won<'a> {
     fast: Fast,
     /// The network on which the race began.
     network: NetworkId,
+    /// When the first SYN of all attempts had left.
+    departed: Instant,
 }
 
 impl<'a> Won<'a> {
@@ -438,7 +445,7 @@ impl<'a> Won<'a> {
         // An ordinary attempt makes its data now.
         let data = self.attempt.data.take();
         let data = data.map_or_else(|| flights.by_kernel(number, self.network), Ok);
-        let Self { attempt, stream, taken, fast, network } = self;
+        let Self { attempt, stream, taken, fast, network, departed } = self;
         let remote = attempt.candidate.remote;
         let data = data.map_err(|error| failure(remote, unclear_if(fast.taken > 0), error))?;
         let rest = data.get(taken..).unwrap_or_default();
@@ -451,6 +458,7 @@ impl<'a> Won<'a> {
                 sent.map(|()| Finish {
                     stream: Stream::raced(stream, race, elsewhere),
                     number,
+                    departed,
                     #[cfg(feature = "asap")]
                     carrier_lost,
                 })
@@ -468,6 +476,7 @@ impl<'a> Won<'a> {
                 stream.write_all(rest).await.map(|()| Finish {
                     stream: stream.into(),
                     number,
+                    departed,
                     carrier_lost: false,
                 })
             }

@@ -157,7 +157,8 @@ impl ServerBuilder {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
             // The port that the system chose is the same for all.
-            let at = SocketAddr::new(address.ip(), port);
+            let mut at = *address;
+            at.set_port(port);
             let named = |error: io::Error| io::Error::new(error.kind(), format!("TCP {at}: {error}"));
             let config = firstflight_kernel::ListenConfig::default()
                 .pending(self.pending)

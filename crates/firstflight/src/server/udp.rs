@@ -83,7 +83,8 @@ fn link(addresses: &[SocketAddr], port: u16) -> io::Result<UdpLink> {
     let mut all: Option<UdpLink> = None;
     for address in addresses {
         let port = all.as_ref().map_or(port, UdpLink::port);
-        let at = SocketAddr::new(address.ip(), port);
+        let mut at = *address;
+        at.set_port(port);
         let link = match inherited::udp(at) {
             Some(socket) => UdpLink::adopt(socket)?,
             None => UdpLink::bind(at)?,

@@ -100,10 +100,12 @@ fn on_a_fast_line_asap_inside_the_lookup_is_never_slower_than_asap() {
 fn without_the_names_asap_inside_the_lookup_is_asap() {
     let page = &page::all()[0];
     let setting = fast(100);
-    let jitter = world::jitter(page, setting.think, 7, 0);
+    // With some seeds a segment more or less ends a round trip earlier in one of the two.
+    let seed = 1;
+    let jitter = world::jitter(page, setting.think, seed, 0);
     let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let counted = Arc::clone(&counts);
-    let swallowed = world::load_on(page, ASAP_INSIDE, &setting, &jitter, 7, move |net| {
+    let swallowed = world::load_on(page, ASAP_INSIDE, &setting, &jitter, seed, move |net| {
         net.up.set_filter(Box::new(move |packet| {
             if packet.first() != Some(&0) || packet.get(5) == Some(&0) {
                 return Verdict::Forward;
@@ -117,11 +119,11 @@ fn without_the_names_asap_inside_the_lookup_is_asap() {
     // Names of each host, and their bytes with IP and UDP, as the table's note says.
     let [names, bytes] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
     assert_eq!((names, bytes / page.hosts), (7 * page.hosts, 833));
-    let asap = load(page, ASAP, &setting);
+    let asap = world::load(page, ASAP, &setting, &jitter, seed).unwrap();
     assert_eq!(swallowed.by_lookup, 0);
     assert_eq!(swallowed.counts.requests, page.resources.len());
     let ratio = swallowed.time.as_secs_f64() / asap.time.as_secs_f64();
-    assert!((0.95..1.1).contains(&ratio), "{swallowed:?} {asap:?}");
+    assert!((0.98..1.02).contains(&ratio), "{swallowed:?} {asap:?}");
 }
 
 #[test]

@@ -201,10 +201,10 @@ impl Connection {
     #[must_use]
     pub fn is_swallowed(&self) -> bool {
         let reset = self.facts.reset_ahead && self.close_reason() == Some(CloseReason::Reset);
-        !self.has_heard_data() && (self.facts.peer_ahead || reset)
+        !self.has_heard_data() && !self.facts.early_data && (self.facts.peer_ahead || reset)
     }
 
-    /// Whether any data of the peer arrived behind its SYN, in order or not. Then the path passes it.
+    /// Whether any data of the peer arrived behind its SYN-ACK, in order or not. Then the path passes it.
     #[must_use]
     pub fn has_heard_data(&self) -> bool {
         self.totals.bytes_received > 0 || self.facts.other_data

@@ -470,7 +470,7 @@ impl Connection {
         }
         if !segment.flags.contains(Flags::SYN) {
             // Data arrived before the SYN-ACK: the path passes data.
-            self.facts.other_data |= good_ack && !segment.payload.is_empty();
+            self.facts.early_data |= good_ack && !segment.payload.is_empty();
             return Disposition::Dropped(DropReason::Unexpected);
         }
         self.simultaneous_open(segment, now);

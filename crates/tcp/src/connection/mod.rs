@@ -150,6 +150,8 @@ struct Facts {
     reset_ahead: bool,
     /// See [`Connection::has_reset_acknowledged_syn`].
     reset_acknowledged_syn: bool,
+    /// Data arrived before the SYN-ACK, and was dropped.
+    early_data: bool,
     /// Data arrived that could not be taken in order, or that the application will not read.
     other_data: bool,
     /// A tail loss probe (RFC 8985 §7.3) left, and no round-trip time was measured since.

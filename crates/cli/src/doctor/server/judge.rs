@@ -210,6 +210,7 @@ impl Facts {
         }
         let flights = Flights::of(self);
         let Flights { all, accepted, refused, stale, ignored, unclear, lost, cookies, returned } = flights;
+        let old = self.before.as_ref().is_some_and(Option::is_some);
         let mixed = format!("Of {all} SYNs with a cookie and data, {accepted} were accepted");
         Some(match () {
             () if all == 0 => return None,
@@ -242,6 +243,13 @@ impl Facts {
             ),
             () if unclear > 0 => {
                 Line::new(Finding::DataAmbiguous, format_args!("{mixed}. The cookie may be stale."))
+            }
+            // Another port of the address may have granted it. A path that takes the option away is another finding.
+            () if old && self.path.is_none_or(|path| path.removed.is_none()) => {
+                let detail = format_args!(
+                    "{mixed}. The cookie of this address was known before: it seems that this port has no Fast Open."
+                );
+                Line::new(Finding::DataNotAtThisPort, detail)
             }
             () => {
                 let detail =

@@ -1,6 +1,7 @@
 //! From visits to verdicts.
 
 use super::*;
+use crate::doctor::catalogue::Verdict;
 use crate::doctor::hops::{Path, Router};
 use std::io::ErrorKind;
 
@@ -132,10 +133,25 @@ fn refusals_of_fresh_cookies_are_told_from_a_key_that_changed() {
 
 #[test]
 fn data_that_is_ignored_is_not_refused() {
-    assert_eq!(data("a", &[(NOT_TAKEN, "a"), (NOT_TAKEN, "a")]), Finding::DataIgnored);
+    assert_eq!(data("-", &[(ASKED, "a"), (NOT_TAKEN, "a"), (NOT_TAKEN, "a")]), Finding::DataIgnored);
     assert_eq!(data("a", &[(NOT_TAKEN, "a"), (TAKEN, "a")]), Finding::DataSomeIgnored);
     assert_eq!(data("a", &[(NOT_TAKEN, "b"), (NOT_TAKEN, "b")]), Finding::DataSomeIgnored);
     assert_eq!(data("?", &[(NOT_TAKEN, "?"), (NOT_TAKEN, "?")]), Finding::DataAmbiguous);
+}
+
+#[test]
+fn a_port_without_fast_open_is_not_blamed_for_a_cookie_that_its_address_had() {
+    let mut port = facts("a", &[(NOT_TAKEN, "a"), (NOT_TAKEN, "a")]);
+    let lines = port.judge();
+    let data = lines.iter().find(|line| line.finding.entry().check == "data").unwrap();
+    assert_eq!(data.finding, Finding::DataNotAtThisPort);
+    assert!(data.detail.contains("this port has no Fast Open"), "{}", data.detail);
+    let worst = lines.iter().map(|line| line.finding.entry().verdict).max();
+    assert_eq!(worst, Some(Verdict::Warning));
+    // A router that takes the cookie away is the path's fault.
+    let gone = Some(Router { hop: 2, address: None });
+    port.path = Some(Path { removed: gone, ..Path::default() });
+    assert_eq!(found(&port, "data"), Some(Finding::DataIgnored));
 }
 
 #[test]
