@@ -130,7 +130,7 @@ pub struct Config {
     /// The addresses it answers for.
     pub addresses: Vec<IpAddr>,
     /// The broadcast addresses of the link's networks, as 192.0.2.255 of 192.0.2.0/24. A packet from there is dropped: its
-    /// answer would go to all hosts (RFC 1122 §3.2.1.3).
+    /// answer would go to all hosts (RFC 1122 §3.2.1.3). Nobody connects to them (RFC 9293 §3.9.1.1).
     pub broadcasts: Vec<Ipv4Addr>,
     /// Largest IP packet of the link, bytes.
     pub mtu: usize,

@@ -77,8 +77,6 @@ fn the_peers_window_is_kept() {
     segments(p.drain(), 3..4);
 }
 
-/// RFC 9293 §3.8.6.2.1 (3): at least half the largest window that the peer ever offered may be sent.
-//= rfc9293 MUST-38 test
 /// A peer whose data was lost repeats it, with a lower number than it has used, and with its newest window. If we
 /// kept the old window with the new acknowledgement, we would send more than the peer offered, and the peer would
 /// cut it off.
@@ -100,6 +98,8 @@ fn the_window_of_repeated_data_counts() {
     assert!(p.drain().iter().all(|got| got.data.is_empty()));
 }
 
+/// RFC 9293 §3.8.6.2.1 (3): at least half the largest window that the peer ever offered may be sent.
+//= rfc9293 MUST-38 test
 #[test]
 fn half_the_largest_window_is_not_silly() {
     let mut p = Peer::new();

@@ -89,3 +89,4 @@ mod swallowed;
 mod syn_cookies;
 mod time_wait_client;
 mod transfers;
+mod unusual_settings;

@@ -82,7 +82,7 @@ impl Client {
         let ourselves = flows.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
         let no_port = remote.port() == 0 || config.carrier == Some(0);
         //= rfc9293 MUST-46
-        if no_port || !possible_source(ip) || ourselves {
+        if no_port || !possible_source(ip) || flows.is_broadcast(ip) || ourselves {
             return Err(ConnectError::BadRemote);
         }
         if flows.is_full() {

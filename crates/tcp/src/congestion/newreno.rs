@@ -159,6 +159,7 @@ mod tests {
         assert_eq!(c.window(), 10_000);
     }
 
+    //= rfc9293 MUST-19 test
     #[test]
     fn congestion_avoidance_adds_a_segment_a_round_trip() {
         let mut c = NewReno::new(1000);
