@@ -36,7 +36,8 @@ pub struct TooLate;
 /// # Errors
 /// When the time is over.
 pub async fn timeout<F: Future>(time: Duration, work: F) -> Result<F::Output, TooLate> {
-    let (mut work, mut timer) = (pin!(work), pin!(sleep(time)));
+    let mut work = pin!(work);
+    let mut timer = pin!(sleep(time));
     std::future::poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(Ok(done));
