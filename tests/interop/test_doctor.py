@@ -285,8 +285,8 @@ def test_doctor_visits_serve(testbed, family, options):
     serve = testbed.serve(ns, ENGINE, root, *more)
     found = doctor(ns, at(ENGINE.peer[family], PORT))
     assert (found["cookie"], found["data"], found.problems()) == ("granted", "accepted", set())
-    # An ordinary visit, one for the cookie, and four with it.
-    assert [record["outcome"] for record in serve.requests(6)] == ["handshake"] * 2 + ["accepted"] * 4
+    # An ordinary visit, one for the cookie, and four with it. Lines of connections on several threads have no order.
+    assert sorted(record["outcome"] for record in serve.requests(6)) == ["accepted"] * 4 + ["handshake"] * 2
 
 
 @pytest.mark.needs("nft")
