@@ -318,7 +318,7 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
             visit(&client, mode, &wallet, &lookups).await
         };
         let visit = time
-            .timeout(PATIENCE, visiting)
+            .timeout(PATIENCE, Box::pin(visiting))
             .await
             .ok_or(DemoError::VisitTimeout(mode.label, PATIENCE))?
             .map_err(|error| DemoError::Visit(mode.label, error))?;

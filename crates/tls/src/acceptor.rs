@@ -236,7 +236,8 @@ impl Acceptor {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let Shared { timeout, time, .. } = &*self.shared;
-        let accepting = self.handshake(io, read, from);
+        // A handshake takes 27 KB and is over soon. The future of the whole connection must not have this size.
+        let accepting = Box::pin(self.handshake(io, read, from));
         let accepted = time.timeout(*timeout, accepting).await.unwrap_or(Err(AcceptError::Timeout(*timeout)));
         count(match &accepted {
             Ok(stream) => stream.sealed_info().map(ServedSeal::taken),

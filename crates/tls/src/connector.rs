@@ -176,7 +176,8 @@ impl Connector {
         data: FirstFlight<'_>,
         complete: bool,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        self.contact(dial, server, data, complete).await.0
+        // As large as the largest of its steps, and over soon.
+        Box::pin(self.contact(dial, server, data, complete)).await.0
     }
 
     /// Like [`Connector::reach`]. Says of failures, too, what became of a seal.
@@ -296,6 +297,18 @@ impl Connector {
     /// # Errors
     /// See [`ConnectError`].
     pub async fn connect_over<IO>(
+        &self,
+        io: IO,
+        server: &Authority,
+        data: FirstFlight<'_>,
+    ) -> Result<TlsStream<IO>, ConnectError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        Box::pin(self.handshake_over(io, server, data)).await
+    }
+
+    async fn handshake_over<IO>(
         &self,
         io: IO,
         server: &Authority,
