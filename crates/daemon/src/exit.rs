@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// (`RestartPreventExitStatus=2` in systemd).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitKind {
-    /// The text of options and files decides it, and somebody has to change that: 2.
+    /// The text of options and files decides it, and a person has to change the text: 2.
     Mistake,
     /// It may be otherwise in a minute: another process has the address, or the address, the device or the server is not there
     /// yet: 1.

@@ -104,7 +104,7 @@ fn a_secret_that_is_replaced_is_overwritten() {
     replace_secret(&path, b"the next one").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"the next one");
     assert_eq!(fs::read(&blocks).unwrap(), [0; 6]);
-    // Behind a link there may be somebody else's file.
+    // A link may lead to another user's file.
     std::os::unix::fs::symlink(&path, &link).unwrap();
     replace_secret(&link, b"another").unwrap();
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Requests for a program's own pages: those that a web page of another site makes a browser send are refused.
 //!
-//! A web page that somebody visits can make the browser send requests to any address that the browser reaches, and the name
-//! of its site may resolve to this machine (DNS rebinding): then the browser lets the page read the answers. So the host of a
+//! A web page can make its visitor's browser send requests to any address that the browser reaches. If the name of the
+//! page's site resolves to this machine (DNS rebinding), the browser lets the page read the answers. So the host of a
 //! request must not be a name that others can have, and the request must come from no other site.
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};

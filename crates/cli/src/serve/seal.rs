@@ -222,7 +222,7 @@ impl Source {
             // The file counts as not seen, so it is read again until it is right.
             Err(error) => {
                 if again {
-                    // Whoever asks gets an answer.
+                    // Every question gets an answer.
                     self.problem.over();
                 }
                 if let Some(message) = self.problem.new_message(&error) {

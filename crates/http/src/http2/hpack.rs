@@ -224,7 +224,7 @@ impl<'a> Input<'a> {
         Ok(*first)
     }
 
-    /// An integer with a prefix of so many bits (RFC 7541 §5.1).
+    /// An integer whose first byte has this number of bits for it, the prefix (RFC 7541 §5.1).
     fn integer(&mut self, prefix: u32) -> Result<usize, Stop> {
         let mask = (1_usize << prefix) - 1;
         let mut value = usize::from(self.byte()?) & mask;
