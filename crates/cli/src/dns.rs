@@ -189,7 +189,17 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
     // Files that can be read now can be read again while the server runs.
     let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
     let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
-    for address in sockets.addresses() {
+    let addresses = sockets.addresses();
+    let service = sockets.serve(front, STREAM_LIMITS).await;
+    let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+    let handle = service.handle();
+    let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
+    let zones = zones.follow(handle.clone(), hangup, |line| output::line(&line));
+    let zones = Some(tokio::spawn(zones));
+    let mut publisher = Publisher::new(handle.clone());
+    life.serving(move || publisher.publish());
+    // Whoever reads these lines may ask for anything.
+    for address in addresses {
         output::line(&format_args!("listening on {address}"));
     }
     if let (Some(zone), Some(keys)) = (&carriage.carriage_zone, public) {
@@ -199,14 +209,6 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
     if let Some(at) = fronts {
         output::line(&format_args!("listening on {at} for the zone's other name servers"));
     }
-    let service = sockets.serve(front, STREAM_LIMITS).await;
-    let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
-    let handle = service.handle();
-    let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
-    let zones = zones.follow(handle.clone(), hangup, |line| output::line(&line));
-    let zones = Some(tokio::spawn(zones));
-    let mut publisher = Publisher::new(handle.clone());
-    life.serving(move || publisher.publish());
     let end = async {
         signals.end().await;
         life.stopping();

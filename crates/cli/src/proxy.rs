@@ -164,9 +164,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if let Some(at) = proxy.local_addrs().iter().find(|at| !at.ip().is_loopback()) {
         output::complain(&format_args!("everybody who reaches {at} can use this proxy"));
     }
-    log::Log { json: args.json }.listening(&proxy);
     let life = Life::unobserved();
     life.serving(|| {});
+    log::Log { json: args.json }.listening(&proxy);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = proxy.run(async { drop(stopped.await) });
     tokio::pin!(running);

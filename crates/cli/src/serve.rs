@@ -221,7 +221,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();
-    let (mut handles, mut trusting) = (Vec::new(), Vec::new());
+    let (mut handles, mut trusting, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     let (stop, stopping) = watch::channel(());
     for ip in listen_at {
         let at = SocketAddr::new(ip, port);
@@ -249,10 +249,11 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
                 let _ = accepting.await;
             });
         }
-        log.listening(at);
+        addresses.push(at);
     }
+    let mut says = Vec::new();
     let names = names.map(|mut names| {
-        log.naming(std::mem::take(&mut names.says));
+        says.append(&mut names.says);
         names.run(stopping.clone(), log)
     });
     drop(stopping);
@@ -263,6 +264,9 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
     life.serving(publish(Some(&endpoint), naming.as_ref(), relayed, certificates));
+    // Whoever reads these lines may ask for anything.
+    addresses.into_iter().for_each(|at| log.listening(at));
+    log.naming(says);
 
     let failed = until_the_end(&mut signals, &mut listening).await;
     life.stopping();

@@ -156,6 +156,10 @@ async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     let service = Service::bind(config, &run.listen, STREAM_LIMITS).await;
     let service = service.map_err(|error| Error::Verifier(VerifierError::Service(error)))?;
     let life = metrics.start(describe).await;
+    let counters = service.counters();
+    let mut publisher = Publisher::new(service.counters());
+    life.serving(move || publisher.publish());
+    // Whoever reads these lines may ask for anything.
     for address in service.addresses() {
         output::line(&format_args!("listening on {address}"));
     }
@@ -165,9 +169,6 @@ async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     if let Some(id) = vantage {
         output::line(&format_args!("vantage point {id}"));
     }
-    let counters = service.counters();
-    let mut publisher = Publisher::new(service.counters());
-    life.serving(move || publisher.publish());
     let handle = service.config();
     let end = async {
         while signals.next().await == Asked::Reload {

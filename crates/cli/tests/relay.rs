@@ -143,9 +143,14 @@ fn a_client_that_sent_nothing_gets_its_answer() {
     gets_its_answer(&client, udp, 2, &reply_key());
 }
 
-/// One scrape of the metrics at `at`.
+/// One scrape of the metrics at `at`. Their port was free a moment ago; if it is in use, the server tries it again.
 fn counts(at: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(at).unwrap();
+    let mut stream = None;
+    program::until(|| {
+        stream = TcpStream::connect(at).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

@@ -72,9 +72,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let _followed = certificates.clone().map(super::tls::follow).transpose()?;
     #[cfg(not(feature = "tls"))]
     let certificates = None;
-    for at in server.local_addrs() {
-        log.listening_by_system(at, server.grants_cookies(), server.udp_port());
-    }
+    let (addresses, grants_cookies, udp_port) =
+        (server.local_addrs(), server.grants_cookies(), server.udp_port());
     fast_open.follow(server.keys());
     asap.follow(server.trust());
     let graceful = Arc::new(GracefulShutdown::new());
@@ -93,6 +92,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
     listening.spawn(accept(server, door, stopping));
     life.serving(publish(endpoint.as_ref(), None, None, certificates));
+    // Whoever reads these lines may ask for anything.
+    for at in addresses {
+        log.listening_by_system(at, grants_cookies, udp_port);
+    }
 
     let failed = until_the_end(&mut signals, &mut listening).await;
     life.stopping();
