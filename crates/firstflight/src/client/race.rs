@@ -7,6 +7,9 @@
 //! Whoever drives it carries out each action of [`Race::poll_action`] until there is none, reports what happens, and calls
 //! [`Race::handle_timeout`] at [`Race::poll_timeout`].
 
+#[cfg(test)]
+mod explore;
+
 use firstflight_credential::Reason;
 use firstflight_wire::Instant;
 use std::collections::VecDeque;
