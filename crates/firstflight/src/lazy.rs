@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinHandle;
 use wakers::Wakers;
+use zeroize::Zeroizing;
 
 /// The longest first flight that is taken, bytes. It is more than any SYN carries.
 const MOST: usize = 64 * 1024;
@@ -57,41 +58,41 @@ pub(crate) fn is_upgrade(data: &[u8]) -> bool {
     method::is_upgrade(data)
 }
 
-type Connecting = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
-type Connect = Box<dyn FnOnce(Vec<u8>) -> Connecting + Send>;
+type Connecting<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;
+type Connect<S> = Box<dyn FnOnce(Vec<u8>) -> Connecting<S> + Send>;
 
 /// A connect that goes on also if nobody polls the stream. Dropping it gives it up.
-struct Task(JoinHandle<io::Result<Stream>>);
+struct Task<S>(JoinHandle<io::Result<S>>);
 
-impl Task {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+impl<S> Task<S> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<S>> {
         let ended = ready!(Pin::new(&mut self.0).poll(cx));
         // It fails only when the runtime shuts down.
         Poll::Ready(ended.unwrap_or_else(|error| Err(io::Error::other(error))))
     }
 }
 
-impl Drop for Task {
+impl<S> Drop for Task<S> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-enum State {
+enum State<S> {
     /// Nothing was written.
-    Idle(Option<Connect>),
+    Idle(Option<Connect<S>>),
     /// The preface of HTTP/2 waits for a request.
-    Preface(Preface),
-    Connecting(Task),
-    Open(Box<Stream>),
+    Preface(Preface<S>),
+    Connecting(Task<S>),
+    Open(Box<S>),
     /// It was shut down before its first write, so it never connects.
     Closed,
     /// The error, until it is returned.
     Failed(Option<io::Error>),
 }
 
-impl From<io::Result<Stream>> for State {
-    fn from(connected: io::Result<Stream>) -> Self {
+impl<S> From<io::Result<S>> for State<S> {
+    fn from(connected: io::Result<S>) -> Self {
         match connected {
             Ok(stream) => Self::Open(Box::new(stream)),
             Err(error) => Self::Failed(Some(error)),
@@ -108,42 +109,57 @@ impl From<io::Result<Stream>> for State {
 ///
 /// In HTTP/2 the first write is the preface, which is no request. It waits two milliseconds at most for the request
 /// behind it.
-pub struct LazyStream {
-    state: State,
+///
+/// It connects to a [`Stream`], or to any other stream that a first flight opens, such as one of TLS over it.
+pub struct LazyStream<S = Stream> {
+    state: State<S>,
     /// The tasks that wait for a connection: one may read and another one write.
     waiting: Arc<Wakers>,
 }
 
-impl fmt::Debug for LazyStream {
+impl<S: fmt::Debug> fmt::Debug for LazyStream<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LazyStream").field(&self.stream()).finish()
+        let stream = match &self.state {
+            State::Open(stream) => Some(stream),
+            _ => None,
+        };
+        f.debug_tuple("LazyStream").field(&stream).finish()
     }
 }
 
-impl LazyStream {
-    /// A stream that calls `connect` with its first write.
-    pub fn new<F, C>(connect: F) -> Self
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> LazyStream<S> {
+    /// Like [`LazyStream::new`], for a stream of any kind.
+    pub fn connecting<F, C>(connect: F) -> Self
     where
         F: FnOnce(Vec<u8>) -> C + Send + 'static,
-        C: Future<Output = io::Result<Stream>> + Send + 'static,
+        C: Future<Output = io::Result<S>> + Send + 'static,
     {
         let state = State::Idle(Some(Box::new(|first| Box::pin(connect(first)))));
         Self { state, waiting: Arc::default() }
     }
 
+    /// A stream that is connected already.
+    #[must_use]
+    pub fn connected(stream: S) -> Self {
+        Self { state: State::Open(Box::new(stream)), waiting: Arc::default() }
+    }
+
     /// The connection, once there is one.
     #[must_use]
-    pub fn stream(&self) -> Option<&Stream> {
+    pub fn stream(&self) -> Option<&S> {
         match &self.state {
             State::Open(stream) => Some(stream),
             _ => None,
         }
     }
 
-    /// The outcome of the first flight; `Undecided` before there is a connection.
+    /// Like [`LazyStream::stream`], to change it.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        self.stream().map_or(Outcome::Undecided, Stream::outcome)
+    pub fn stream_mut(&mut self) -> Option<&mut S> {
+        match &mut self.state {
+            State::Open(stream) => Some(stream),
+            _ => None,
+        }
     }
 
     /// Goes on to connect, if that is under way.
@@ -161,7 +177,7 @@ impl LazyStream {
         Poll::Ready(())
     }
 
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut Stream>> {
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut S>> {
         if !matches!(self.state, State::Open(_) | State::Closed | State::Failed(_)) {
             // Before the poll: what it finds out wakes everybody.
             self.waiting.add(cx.waker());
@@ -182,11 +198,10 @@ impl LazyStream {
             State::Idle(_) if part.is_empty() => Some(0),
             State::Idle(connect) => {
                 let connect = connect.take()?;
-                let first = part.to_vec();
-                self.state = match http2::awaits_request(&first) {
-                    true => State::Preface(Preface::new(connect, first)),
+                self.state = match http2::awaits_request(part) {
+                    true => State::Preface(Preface::new(connect, Zeroizing::new(part.to_vec()))),
                     false => {
-                        let mut connecting = connect(first);
+                        let mut connecting = connect(part.to_vec());
                         // The SYN leaves now. The next call returns an error, if there is one.
                         match connecting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                             Poll::Ready(connected) => connected.into(),
@@ -203,7 +218,24 @@ impl LazyStream {
     }
 }
 
-impl AsyncRead for LazyStream {
+impl LazyStream {
+    /// A stream that calls `connect` with its first write.
+    pub fn new<F, C>(connect: F) -> Self
+    where
+        F: FnOnce(Vec<u8>) -> C + Send + 'static,
+        C: Future<Output = io::Result<Stream>> + Send + 'static,
+    {
+        Self::connecting(connect)
+    }
+
+    /// The outcome of the first flight; `Undecided` before there is a connection.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.stream().map_or(Outcome::Undecided, Stream::outcome)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> AsyncRead for LazyStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if matches!(this.state, State::Closed) {
@@ -214,7 +246,7 @@ impl AsyncRead for LazyStream {
     }
 }
 
-impl AsyncWrite for LazyStream {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> AsyncWrite for LazyStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if let Some(taken) = this.take(bytes) {
