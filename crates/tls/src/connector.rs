@@ -9,7 +9,7 @@ pub(crate) use dial::Dial;
 
 use crate::error::{ConnectError, HiddenError};
 use crate::groups::Groups;
-use crate::hello::Hello;
+use crate::hello::{Hello, Protocol};
 use crate::sealed::{self, Considered, Ended, Looked, Ordinary, SealClient, SealReport, SealedRequest};
 use crate::stream::TlsStream;
 use crate::tickets::{AtPlace, Place, Tickets};
@@ -56,11 +56,13 @@ pub struct Connector {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Shared {
     /// For a ClientHello in a SYN, and elsewhere.
     configs: [(Groups, Arc<ClientConfig>); 2],
     alpn: Vec<Vec<u8>>,
+    /// The server has agreed on the protocol before, and the caller counts on it.
+    agreed_before: bool,
     early_data: bool,
     seal: Option<SealClient>,
     timeout: Duration,
@@ -412,16 +414,40 @@ impl Connector {
         // The digest of a sealed request is never offered again, so tickets do not belong to it.
         let lasting = alpn.iter().filter(|name| !name.starts_with(&DIGEST_PREFIX)).cloned().collect();
         let place = Place { server: server.clone(), network: departure.network, alpn: lasting };
-        let resumes = shared.tickets.count(&place) > 0;
         let mut config = (**config).clone();
         config.enable_early_data = early && data.is_replayable() && !data.data().is_empty();
-        let epoch = shared.tickets.epoch();
-        let store = AtPlace { tickets: Arc::clone(&shared.tickets), place, groups: *groups, epoch };
-        config.resumption = Resumption::store(Arc::new(store));
+        let expected = place.alpn.first().filter(|_| shared.agreed_before).cloned();
+        let store = Arc::new(AtPlace::new(&shared.tickets, place, *groups));
+        let resumes = store.resumes();
+        config.resumption = Resumption::store(Arc::<AtPlace>::clone(&store));
         let connection = ClientConnection::new_with_alpn(Arc::new(config), name, alpn);
         let connection = connection.map_err(ConnectError::Config)?;
         let limits = (shared.timeout, shared.time.clone());
-        Ok(Hello::new(connection, data.data(), data.is_replayable(), resumes, limits))
+        let protocol = Protocol { store, expected };
+        Ok(Hello::new(connection, data.data(), data.is_replayable(), resumes, protocol, limits))
+    }
+
+    /// What is offered, best one first.
+    pub(crate) fn protocols(&self) -> &[Vec<u8>] {
+        &self.shared.alpn
+    }
+
+    /// Whether a first contact gains if it waits for the request.
+    pub(crate) fn waits_with_first(&self, server: &Authority) -> bool {
+        let Shared { seal, alpn, .. } = &*self.shared;
+        seal.as_ref().is_some_and(|seal| alpn.len() <= 1 || seal.hides(server))
+    }
+
+    /// What to offer so that early data can ride: one protocol, or none if the connector has none. `None` if no early data
+    /// can.
+    pub(crate) fn protocol_for_early_data(&self, server: &Authority) -> Option<Vec<Vec<u8>>> {
+        let Shared { alpn, early_data, tickets, .. } = &*self.shared;
+        tickets.for_early_data(server, alpn).filter(|_| *early_data)
+    }
+
+    /// This connector with the protocol of a ticket alone. The handshake fails if the server has another one by now.
+    pub(crate) fn agreed_before(&self, alpn: Vec<Vec<u8>>) -> Self {
+        Self { shared: Arc::new(Shared { alpn, agreed_before: true, ..(*self.shared).clone() }) }
     }
 
     /// Forgets all tickets, and the seal keys that were looked up. Call it when the user wants to be a stranger to the

@@ -62,6 +62,11 @@ pub enum ConnectError {
     /// The server does not speak TLS 1.3, or breaks its rules. The server is at fault, or somebody on the path.
     #[error("the server does not keep to TLS 1.3: {0}")]
     Server(rustls::Error),
+    /// The server does not choose the protocol (ALPN) of its tickets any more. Its tickets are forgotten, so the next
+    /// [`Connector::connect_or_lazy`](crate::Connector::connect_or_lazy) finds out what it speaks. The data was not executed,
+    /// unless it may be executed twice.
+    #[error("the server speaks another protocol than before: connect again")]
+    Protocol,
     /// The server closed before its Finished. The server or the path is at fault.
     #[error("the server closed during the handshake")]
     Closed,
@@ -136,7 +141,7 @@ impl From<ConnectError> for io::Error {
                 };
             }
             ConnectError::Certificate(_) | ConnectError::Server(_) => io::ErrorKind::InvalidData,
-            ConnectError::Refused(_) => io::ErrorKind::ConnectionRefused,
+            ConnectError::Refused(_) | ConnectError::Protocol => io::ErrorKind::ConnectionRefused,
             ConnectError::Closed => io::ErrorKind::UnexpectedEof,
             ConnectError::Timeout(_) => io::ErrorKind::TimedOut,
             ConnectError::Io(error) | ConnectError::MaybeDelivered(error) => error.kind(),

@@ -3,12 +3,14 @@
 use crate::error::ConnectError;
 use crate::machine::Machine;
 use crate::stream::{Early, TlsStream};
+use crate::tickets::AtPlace;
 use firstflight::Time;
-use rustls::ClientConnection;
+use rustls::{AlertDescription, ClientConnection};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -29,8 +31,41 @@ pub struct Hello {
     /// How much of it is among the bytes.
     early: usize,
     resumes: bool,
+    protocol: Protocol,
     timeout: Duration,
     time: Time,
+}
+
+/// What depends on the protocol that the server chooses.
+pub(crate) struct Protocol {
+    /// Where tickets go.
+    pub(crate) store: Arc<AtPlace>,
+    /// The protocol that the server chose before, if no other one will do.
+    pub(crate) expected: Option<Vec<u8>>,
+}
+
+impl Protocol {
+    /// Of a handshake that is over.
+    fn agreed(&self, connection: &rustls::Connection) -> Result<(), ConnectError> {
+        let agreed = connection.alpn_protocol();
+        if self.expected.as_deref().is_some_and(|expected| agreed != Some(expected)) {
+            self.store.forget();
+            return Err(ConnectError::Protocol);
+        }
+        self.store.agreed(agreed);
+        Ok(())
+    }
+
+    /// Of a handshake that has failed.
+    fn failed(&self, error: ConnectError) -> ConnectError {
+        match error {
+            ConnectError::Refused(AlertDescription::NoApplicationProtocol) if self.expected.is_some() => {
+                self.store.forget();
+                ConnectError::Protocol
+            }
+            error => error,
+        }
+    }
 }
 
 impl fmt::Debug for Hello {
@@ -49,6 +84,7 @@ impl Hello {
         data: &[u8],
         replayable: bool,
         resumes: bool,
+        protocol: Protocol,
         (timeout, time): (Duration, Time),
     ) -> Self {
         let mut early = 0;
@@ -70,7 +106,7 @@ impl Hello {
             }
         }
         let data = Zeroizing::new(data.to_vec());
-        Self { bytes, connection, data, replayable, early, resumes, timeout, time }
+        Self { bytes, connection, data, replayable, early, resumes, protocol, timeout, time }
     }
 
     /// What to send first.
@@ -112,13 +148,14 @@ impl Hello {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Self { connection, data, replayable, early, timeout, time, .. } = self;
+        let Self { connection, data, replayable, early, protocol, timeout, time, .. } = self;
         let mut machine = Machine::new(io, connection.into(), read);
         let handshake = poll_fn(|cx| machine.poll_answered(cx));
         match time.timeout(timeout, handshake).await {
-            Some(result) => result.map_err(ConnectError::handshake)?,
+            Some(result) => result.map_err(|error| protocol.failed(ConnectError::handshake(error)))?,
             None => return Err(ConnectError::Timeout(timeout)),
         }
+        protocol.agreed(machine.connection())?;
         let taken = matches!(machine.connection(), rustls::Connection::Client(client) if client.is_early_data_accepted());
         let (outcome, sent) = match (early, taken) {
             (0, _) => (Early::None, 0),

@@ -1,41 +1,30 @@
-//! A TLS stream that connects with its first write.
+//! TLS streams for libraries that ask for a connection before they have a request.
 
 use crate::connector::{Connector, Dial};
+use crate::error::ConnectError;
 use crate::sealed::SealReport;
 use crate::stream::TlsStream;
-use firstflight::{Authority, Client, ReplaySafety, Stream};
+use firstflight::{Authority, Client, FirstFlight, LazyStream, ReplaySafety, Stream};
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use zeroize::Zeroizing;
 
-/// The longest first write that is taken, bytes.
-const MOST: usize = 64 * 1024;
-/// Tasks that wait for the connection: one may read, another one write.
-const TASKS: usize = 4;
-
-type Open = io::Result<TlsStream<Stream>>;
-type Connecting = Pin<Box<dyn Future<Output = (Open, Option<SealReport>)> + Send>>;
-type Connect = Box<dyn FnOnce(Zeroizing<Vec<u8>>) -> Connecting + Send>;
-
-enum State {
-    Idle(Option<Connect>),
-    Connecting(Connecting),
-    Open(Box<TlsStream<Stream>>),
-    /// It was shut down before its first write, so it never connects.
-    Closed,
-    Failed(Option<io::Error>, Option<SealReport>),
-}
-
 /// A TLS stream that connects with its first write, for libraries that do not know about first flights.
 /// [`Connector::connect_lazy`] makes it. A read before the first write waits for that write. A shutdown before it ends the
-/// stream, and nothing connects: reads return the end, and writes fail with [`io::ErrorKind::BrokenPipe`].
+/// stream, and nothing connects: reads return the end, and writes fail with [`io::ErrorKind::BrokenPipe`]. In HTTP/2 the
+/// first write is the preface, which waits two milliseconds at most for the request behind it.
+///
+/// [`Connector::connect_or_lazy`] makes it, too, and then it may be connected already.
 pub struct LazyTlsStream {
-    state: State,
-    waiting: Arc<Waiting>,
+    stream: LazyStream<TlsStream<Stream>>,
+    /// What is offered, if that is one protocol.
+    offered: Option<Vec<u8>>,
+    /// What became of the seal of a connect that has failed.
+    failed: Arc<OnceLock<SealReport>>,
 }
 
 impl fmt::Debug for LazyTlsStream {
@@ -44,46 +33,69 @@ impl fmt::Debug for LazyTlsStream {
     }
 }
 
-/// All tasks that wait for the connection. It is woken for them.
-#[derive(Default)]
-struct Waiting(Mutex<Vec<Waker>>);
-
-impl Waiting {
-    fn add(&self, waker: &Waker) {
-        let mut wakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            if wakers.len() >= TASKS {
-                wakers.remove(0).wake();
-            }
-            wakers.push(waker.clone());
-        }
-    }
-}
-
-impl Wake for Waiting {
-    fn wake(self: Arc<Self>) {
-        let wakers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
 impl Connector {
     /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice: if
-    /// so, it travels as early data if a ticket allows it.
+    /// so, it travels as early data if a ticket allows it. The first protocol of the connector is offered, and no other.
     #[must_use]
     pub fn connect_lazy(&self, client: &Client, server: Authority, safety: ReplaySafety) -> LazyTlsStream {
-        let (connector, client) = (self.clone(), client.clone());
-        let connect: Connect = Box::new(move |first| {
-            Box::pin(async move {
+        let failed = Arc::new(OnceLock::new());
+        let (connector, client, report) = (self.clone(), client.clone(), Arc::clone(&failed));
+        let stream = LazyStream::connecting(move |first| {
+            let first = Zeroizing::new(first);
+            async move {
                 let data = safety.flight(&first);
                 // More of a request with effects may follow.
                 let complete = data.is_replayable();
                 let dial = Dial::Client(&client, None);
-                let (result, report) = connector.contact(dial, &server, data, complete).await;
-                (result.map_err(io::Error::from), report)
-            })
+                // It is over soon, and large.
+                match Box::pin(connector.contact(dial, &server, data, complete)).await {
+                    (Ok(stream), _) => Ok(stream),
+                    (Err(error), of_seal) => {
+                        of_seal.into_iter().for_each(|of_seal| {
+                            // It connects once.
+                            let _ = report.set(of_seal);
+                        });
+                        Err(error.into())
+                    }
+                }
+            }
         });
-        LazyTlsStream { state: State::Idle(Some(connect)), waiting: Arc::default() }
+        LazyTlsStream { stream, offered: self.protocols().first().cloned(), failed }
+    }
+
+    /// A stream to `server` whose protocol is known, for a library that asks for a connection, looks at its protocol
+    /// (ALPN), and then writes a request.
+    ///
+    /// If a request can gain a round trip by waiting for it, this is [`Connector::connect_lazy`]: where a ticket allows early
+    /// data and `safety` does, or where the connector seals. The one protocol that it offers is that of the ticket. Otherwise
+    /// this connects now and offers all protocols: without early data, a request has its answer as soon as if it had waited.
+    /// So what prevents a first contact is the error of this call.
+    ///
+    /// A connector that seals and has several protocols waits for the first request to a hidden name only, and seals it in
+    /// the first protocol. Give it one protocol, so that it seals every first request.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`], if it connects now.
+    ///
+    /// # Panics
+    /// As [`Connector::connect`].
+    pub async fn connect_or_lazy(
+        &self,
+        client: &Client,
+        server: Authority,
+        safety: ReplaySafety,
+    ) -> Result<LazyTlsStream, ConnectError> {
+        if self.waits_with_first(&server) {
+            return Ok(self.connect_lazy(client, server, safety));
+        }
+        if safety != ReplaySafety::Unsafe
+            && let Some(protocol) = self.protocol_for_early_data(&server)
+        {
+            return Ok(self.agreed_before(protocol).connect_lazy(client, server, safety));
+        }
+        let stream = self.connect_to(client, &server, FirstFlight::empty()).await?;
+        let stream = LazyStream::connected(stream);
+        Ok(LazyTlsStream { stream, offered: None, failed: Arc::default() })
     }
 }
 
@@ -91,19 +103,25 @@ impl LazyTlsStream {
     /// The connection, once there is one.
     #[must_use]
     pub fn stream(&self) -> Option<&TlsStream<Stream>> {
-        match &self.state {
-            State::Open(stream) => Some(stream),
-            _ => None,
+        self.stream.stream()
+    }
+
+    /// The protocol: the one that was agreed on by ALPN (RFC 7301) or, before there is a connection, the only one that it
+    /// offers. `None` if there is none.
+    #[must_use]
+    pub fn protocol(&self) -> Option<&[u8]> {
+        match self.stream() {
+            Some(stream) => stream.alpn(),
+            None => self.offered.as_deref(),
         }
     }
 
     /// What became of the seal, also of a connect that has failed. `None` if no seal was considered, or nothing is known yet.
     #[must_use]
     pub fn seal_report(&self) -> Option<SealReport> {
-        match &self.state {
-            State::Open(stream) => stream.seal_report(),
-            State::Failed(_, report) => *report,
-            State::Idle(_) | State::Connecting(_) | State::Closed => None,
+        match self.stream() {
+            Some(stream) => stream.seal_report(),
+            None => self.failed.get().copied(),
         }
     }
 
@@ -112,93 +130,42 @@ impl LazyTlsStream {
     /// # Errors
     /// As [`TlsStream::leave`].
     pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.state {
-            State::Open(stream) => stream.poll_leave(cx),
-            _ => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// Goes on to connect, if that is under way.
-    fn go_on(&mut self) {
-        let State::Connecting(connecting) = &mut self.state else { return };
-        let waker = Waker::from(Arc::clone(&self.waiting));
-        if let Poll::Ready(connected) = connecting.as_mut().poll(&mut Context::from_waker(&waker)) {
-            self.state = match connected {
-                (Ok(stream), _) => State::Open(Box::new(stream)),
-                (Err(error), report) => State::Failed(Some(error), report),
-            };
-            waker.wake();
-        }
-    }
-
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut TlsStream<Stream>>> {
-        if matches!(self.state, State::Idle(_) | State::Connecting(_)) {
-            self.waiting.add(cx.waker());
-        }
-        self.go_on();
-        match &mut self.state {
-            State::Open(stream) => Poll::Ready(Ok(stream)),
-            State::Closed => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            State::Failed(error, _) => {
-                Poll::Ready(Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into())))
-            }
-            State::Idle(_) | State::Connecting(_) => Poll::Pending,
-        }
-    }
-
-    /// Takes the first write. `None` if it was there before.
-    fn take(&mut self, bytes: &[u8]) -> Option<usize> {
-        let State::Idle(connect) = &mut self.state else { return None };
-        let part = bytes.get(..MOST).unwrap_or(bytes);
-        if part.is_empty() {
-            return Some(0);
-        }
-        self.state = State::Connecting(connect.take()?(Zeroizing::new(part.to_vec())));
-        Wake::wake(Arc::clone(&self.waiting));
-        Some(part.len())
+        self.stream.stream_mut().map_or(Poll::Ready(Ok(())), |stream| stream.poll_leave(cx))
     }
 }
 
 impl AsyncRead for LazyTlsStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        match this.state {
-            State::Closed => Poll::Ready(Ok(())),
-            _ => Pin::new(ready!(this.poll_open(cx))?).poll_read(cx, buf),
-        }
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for LazyTlsStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if let Some(taken) = this.take(bytes) {
-            // The first flight leaves now. The next call returns an error, if there is one.
-            this.waiting.add(cx.waker());
-            this.go_on();
-            return Poll::Ready(Ok(taken));
-        }
-        Pin::new(ready!(this.poll_open(cx))?).poll_write(cx, bytes)
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.state {
-            // There is nothing to flush, and a flush must not wait for a write.
-            State::Idle(_) | State::Closed => Poll::Ready(Ok(())),
-            _ => Pin::new(ready!(self.get_mut().poll_open(cx))?).poll_flush(cx),
-        }
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        match this.state {
-            State::Idle(_) => {
-                this.state = State::Closed;
-                Wake::wake(Arc::clone(&this.waiting));
-                Poll::Ready(Ok(()))
-            }
-            State::Closed => Poll::Ready(Ok(())),
-            _ => Pin::new(ready!(this.poll_open(cx))?).poll_shutdown(cx),
-        }
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

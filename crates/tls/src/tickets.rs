@@ -21,8 +21,24 @@ const SITES: usize = 256;
 pub(crate) struct Place {
     pub(crate) server: Authority,
     pub(crate) network: NetworkId,
-    /// The protocols that are offered. Early data is for one of them.
+    /// The protocol that was agreed on, because early data is in the protocol of its ticket (RFC 8446 §4.2.10). If none was,
+    /// the protocols that were offered.
     pub(crate) alpn: Vec<Vec<u8>>,
+}
+
+impl Place {
+    /// The place of what was agreed on, out of what this one offers.
+    fn agreed(&self, protocol: Option<&[u8]>) -> Self {
+        let agreed = self.alpn.iter().find(|offered| Some(offered.as_slice()) == protocol);
+        let alpn = agreed.map_or_else(|| self.alpn.clone(), |agreed| vec![agreed.clone()]);
+        Self { alpn, ..self.clone() }
+    }
+
+    /// The places whose tickets may be offered, this one first.
+    fn usable(&self) -> impl Iterator<Item = Self> {
+        let agreed = self.alpn.iter().filter(|_| self.alpn.len() > 1).map(|name| self.agreed(Some(name)));
+        std::iter::once(self.clone()).chain(agreed)
+    }
 }
 
 #[derive(Default)]
@@ -45,7 +61,7 @@ struct Inner {
 /// Counts what makes this client somebody else. A connection keeps the one of its ClientHello: what it learns after a
 /// change is forgotten as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Epoch {
+struct Epoch {
     moves: u64,
     forgets: u64,
 }
@@ -82,14 +98,24 @@ impl Tickets {
         inner.epoch.forgets += 1;
     }
 
-    /// The present, for [`AtPlace::epoch`].
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.lock().epoch
-    }
-
-    /// How many tickets there are for a place.
-    pub(crate) fn count(&self, place: &Place) -> usize {
-        self.lock().entries.get(place).map_or(0, |entry| entry.tickets.len())
+    /// What to offer to a server so that early data can ride: one of `protocols` at most. `None` if no ticket of this network
+    /// allows it.
+    pub(crate) fn for_early_data(&self, server: &Authority, protocols: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+        let inner = self.lock();
+        let allows =
+            |entry: &Entry| entry.tickets.back().is_some_and(|ticket| ticket.max_early_data_size() > 0);
+        let fits = |alpn: &[Vec<u8>]| match alpn {
+            [] => protocols.is_empty(),
+            [one] => protocols.contains(one),
+            _ => false,
+        };
+        let places = inner.entries.iter().filter(|(place, entry)| {
+            place.server == *server
+                && inner.network == Some(place.network)
+                && fits(&place.alpn)
+                && allows(entry)
+        });
+        places.max_by_key(|(_, entry)| entry.used).map(|(place, _)| place.alpn.clone())
     }
 }
 
@@ -109,21 +135,92 @@ impl Inner {
     }
 }
 
-/// The tickets of one place, as rustls wants them.
+/// The tickets of one connection, as rustls wants them.
 #[derive(Debug)]
 pub(crate) struct AtPlace {
-    pub(crate) tickets: Arc<Tickets>,
-    pub(crate) place: Place,
-    pub(crate) groups: Groups,
+    tickets: Arc<Tickets>,
+    /// With what is offered.
+    place: Place,
+    groups: Groups,
     /// When its ClientHello was made.
-    pub(crate) epoch: Epoch,
+    epoch: Epoch,
+    learnt: Mutex<Learnt>,
+}
+
+/// Where tickets go that come.
+enum Learnt {
+    /// The protocol is not known yet, so they wait.
+    Waiting(VecDeque<Tls13ClientSessionValue>),
+    To(Place),
+}
+
+/// Leaves out the tickets, which are secret.
+impl fmt::Debug for Learnt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting(tickets) => f.debug_tuple("Waiting").field(&tickets.len()).finish(),
+            Self::To(place) => f.debug_tuple("To").field(place).finish(),
+        }
+    }
 }
 
 impl AtPlace {
+    /// Of a ClientHello that is made now, and offers what `place` says.
+    pub(crate) fn new(tickets: &Arc<Tickets>, place: Place, groups: Groups) -> Self {
+        let learnt = Mutex::new(match place.alpn.len() {
+            0 | 1 => Learnt::To(place.clone()),
+            _ => Learnt::Waiting(VecDeque::new()),
+        });
+        Self { tickets: Arc::clone(tickets), epoch: tickets.lock().epoch, place, groups, learnt }
+    }
+
+    /// Whether there is a ticket to offer.
+    pub(crate) fn resumes(&self) -> bool {
+        let inner = self.tickets.lock();
+        self.place
+            .usable()
+            .any(|place| inner.entries.get(&place).is_some_and(|entry| !entry.tickets.is_empty()))
+    }
+
+    /// The server has chosen this protocol, or none. Tickets are for it.
+    pub(crate) fn agreed(&self, protocol: Option<&[u8]>) {
+        let mut learnt = self.learnt();
+        let Learnt::Waiting(waiting) = &mut *learnt else { return };
+        let (waiting, place) = (std::mem::take(waiting), self.place.agreed(protocol));
+        let mut inner = self.tickets.lock();
+        if self.learns(&inner) {
+            let hints = inner.entries.get(&self.place).map(|entry| entry.hints.clone());
+            let entry = inner.entry(&place);
+            if let Some(hints) = hints {
+                entry.hints = hints;
+            }
+            waiting.into_iter().for_each(|ticket| entry.keep(ticket));
+        }
+        *learnt = Learnt::To(place);
+    }
+
+    /// The server does not speak the protocol of its tickets any more.
+    pub(crate) fn forget(&self) {
+        self.tickets.lock().entries.remove(&self.place);
+    }
+
+    fn learnt(&self) -> MutexGuard<'_, Learnt> {
+        self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether what is learnt now may be remembered. An unknown network is another one after each move.
     fn learns(&self, inner: &Inner) -> bool {
         let Epoch { moves, forgets } = self.epoch;
         forgets == inner.epoch.forgets && (self.place.network.is_known() || moves == inner.epoch.moves)
+    }
+}
+
+impl Entry {
+    fn keep(&mut self, ticket: Tls13ClientSessionValue) {
+        self.tickets.push_back(ticket);
+        while self.tickets.len() > TICKETS {
+            self.tickets.pop_front();
+        }
     }
 }
 
@@ -153,20 +250,26 @@ impl ClientSessionStore for AtPlace {
     fn remove_tls12_session(&self, _: &ServerName<'static>) {}
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        let mut inner = self.tickets.lock();
-        if !self.learns(&inner) {
-            return;
-        }
-        let tickets = &mut inner.entry(&self.place).tickets;
-        tickets.push_back(ticket);
-        while tickets.len() > TICKETS {
-            tickets.pop_front();
+        match &mut *self.learnt() {
+            Learnt::Waiting(waiting) => {
+                waiting.push_back(ticket);
+                while waiting.len() > TICKETS {
+                    waiting.pop_front();
+                }
+            }
+            Learnt::To(place) => {
+                let mut inner = self.tickets.lock();
+                if self.learns(&inner) {
+                    inner.entry(place).keep(ticket);
+                }
+            }
         }
     }
 
     /// The newest one. Each is used once (RFC 8446 appendix C.4).
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.tickets.lock().entries.get_mut(&self.place)?.tickets.pop_back()
+        let mut inner = self.tickets.lock();
+        self.place.usable().find_map(|place| inner.entries.get_mut(&place)?.tickets.pop_back())
     }
 }
 
@@ -179,8 +282,7 @@ mod tests {
     }
 
     fn hint(tickets: &Arc<Tickets>, place: &Place) -> AtPlace {
-        let epoch = tickets.epoch();
-        AtPlace { tickets: Arc::clone(tickets), place: place.clone(), groups: Groups::Classical, epoch }
+        AtPlace::new(tickets, place.clone(), Groups::Classical)
     }
 
     fn name() -> ServerName<'static> {

@@ -195,7 +195,8 @@ impl ConnectorBuilder {
         let configs = configs.map(|(groups, config)| (groups, Arc::new(config)));
         let (early_data, seal, timeout, time) = (self.early_data, self.seal, self.timeout, self.time);
         let tickets = Arc::new(Tickets::default());
-        let shared = Shared { configs, alpn, early_data, seal, timeout, time, tickets };
+        let agreed_before = false;
+        let shared = Shared { configs, alpn, agreed_before, early_data, seal, timeout, time, tickets };
         Ok(Connector { shared: Arc::new(shared) })
     }
 }

@@ -4,7 +4,8 @@
 pub(crate) mod emulated;
 pub(crate) mod sealed;
 
-use firstflight::{Authority, FirstFlight};
+use firstflight::credential::NetworkId;
+use firstflight::{Authority, Client, FirstFlight};
 use firstflight_tls::{
     AcceptError, Acceptor, AcceptorBuilder, ConnectError, Connector, ConnectorBuilder, TlsStream,
 };
@@ -23,6 +24,11 @@ pub(crate) const ANSWER: &[u8] = b"answer";
 
 pub(crate) fn site() -> Authority {
     format!("{NAME}:443").parse().unwrap()
+}
+
+/// A client that knows its network. Finding that out takes time, and tickets of before are forgotten then.
+pub(crate) fn client() -> Client {
+    Client::builder().network(NetworkId([1; 16])).build().unwrap()
 }
 
 pub(crate) const fn safe() -> FirstFlight<'static> {
