@@ -1,6 +1,6 @@
 //! A connector for hyper-util's client.
 
-use crate::watched::{Watch, Watched, forward_io};
+use crate::watched::{Facts, Watch, Watched, forward_io};
 use firstflight::credential::Outcome;
 use firstflight::{
     Authority, BadAuthority, Client, ConnectTimes, LazyStream, Race, ReplaySafety, Stream, Way,
@@ -31,7 +31,8 @@ use tower_service::Service;
 /// **Errors.** If there is no connection, the request fails, and not the connect: `is_connect` of hyper-util's error is
 /// false.
 ///
-/// **TLS** is for another connector around this one, which needs [`Connector::enforce_http`].
+/// **TLS**: `HttpsConnector` has it (feature `tls`). Another connector of TLS around this one needs
+/// [`Connector::enforce_http`].
 #[derive(Debug, Clone)]
 pub struct Connector {
     client: Client,
@@ -63,33 +64,72 @@ impl Connector {
     }
 
     fn authority(&self, uri: &Uri) -> Result<Authority, ConnectorError> {
-        let port = match uri.scheme_str() {
-            Some("http") => 80,
-            Some("https") if self.enforce_http => return Err(ConnectorError::Https),
-            Some("https") => 443,
-            _ => return Err(ConnectorError::Scheme(uri.clone())),
+        match Scheme::of(uri)? {
+            Scheme::Https if self.enforce_http => Err(ConnectorError::Https),
+            scheme => scheme.authority(uri),
+        }
+    }
+
+    /// A stream to a server, by the kernel's TCP or in UDP, without TLS.
+    pub(crate) fn lazy(&self, server: Authority) -> Watched<LazyStream> {
+        Watched::new(self.client.connect_lazy(server, self.safety))
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) const fn parts(&self) -> (&Client, ReplaySafety) {
+        (&self.client, self.safety)
+    }
+}
+
+/// The schemes that are known.
+#[derive(Clone, Copy)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn of(uri: &Uri) -> Result<Self, ConnectorError> {
+        match uri.scheme_str() {
+            Some("http") => Ok(Self::Http),
+            Some("https") => Ok(Self::Https),
+            _ => Err(ConnectorError::Scheme(uri.clone())),
+        }
+    }
+
+    pub(crate) fn authority(self, uri: &Uri) -> Result<Authority, ConnectorError> {
+        let port = match self {
+            Self::Http => 80,
+            Self::Https => 443,
         };
         let host = uri.host().ok_or_else(|| ConnectorError::NoHost(uri.clone()))?;
         Ok(Authority::new(host, uri.port_u16().unwrap_or(port))?)
     }
 }
 
-/// A URI that [`Connector`] does not connect to. The caller is at fault.
+/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectorError {
-    /// TLS.
-    #[error("this connector has no TLS: for https put one around it that has, and set enforce_http(false)")]
+    /// The URI has the scheme `https`, and the connector no TLS. The caller is at fault.
+    #[error("this connector has no TLS: for https use HttpsConnector (feature tls)")]
     Https,
-    /// Neither http nor https.
-    #[error("the scheme of {0} is not http")]
+    /// The URI has the scheme `http`, and the connector takes only https. The caller is at fault.
+    #[error("{0} is not encrypted, and this connector takes only https")]
+    NotEncrypted(Uri),
+    /// Neither http nor https. The caller is at fault.
+    #[error("the scheme of {0} is neither http nor https")]
     Scheme(Uri),
-    /// There is no host.
+    /// There is no host. The caller is at fault.
     #[error("{0} has no host")]
     NoHost(Uri),
-    /// The host or the port is not valid.
+    /// The host or the port is not valid. The caller is at fault.
     #[error(transparent)]
     Authority(#[from] BadAuthority),
+    /// The connect of [`HttpsConnector`](crate::HttpsConnector) has failed.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Tls(#[from] firstflight_tls::ConnectError),
 }
 
 impl Service<Uri> for Connector {
@@ -102,10 +142,7 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        ready(self.authority(&uri).map(|server| {
-            let stream = self.client.connect_lazy(server, self.safety);
-            TokioIo::new(ClientStream(Watched::new(stream)))
-        }))
+        ready(self.authority(&uri).map(|server| TokioIo::new(ClientStream(self.lazy(server)))))
     }
 }
 
@@ -117,7 +154,7 @@ impl ClientStream {
     /// What became of the first flight.
     #[must_use]
     pub fn info(&self) -> FirstFlightInfo {
-        FirstFlightInfo(self.0.watch())
+        FirstFlightInfo(Seen::Plain(self.0.watch()))
     }
 }
 
@@ -132,7 +169,32 @@ forward_io!(ClientStream);
 /// What became of the first flight of a connection. hyper-util's client puts it into the extensions of each response of
 /// that connection: `response.extensions().get::<FirstFlightInfo>()`. It does not keep the connection open.
 #[derive(Debug, Clone)]
-pub struct FirstFlightInfo(Watch<LazyStream>);
+pub struct FirstFlightInfo(pub(crate) Seen);
+
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    Plain(Watch<LazyStream>),
+    #[cfg(feature = "tls")]
+    Tls(Watch<firstflight_tls::LazyTlsStream>),
+}
+
+impl Seen {
+    fn look<T>(&self, stream: impl FnOnce(&Stream) -> T, otherwise: impl FnOnce(&Facts) -> T) -> T {
+        match self {
+            Self::Plain(watch) => watch.look(stream, otherwise),
+            #[cfg(feature = "tls")]
+            Self::Tls(watch) => watch.look(stream, otherwise),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> Option<crate::watched::Tls> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(watch) => watch.facts().tls,
+        }
+    }
+}
 
 impl FirstFlightInfo {
     /// The outcome; `Undecided` before there is a connection.
@@ -165,6 +227,20 @@ impl FirstFlightInfo {
         self.0.look(|stream| Some(stream.peer_addr()), |facts| facts.peer)
     }
 
+    /// How the handshake of TLS went, and what became of early data. `None` without TLS, or before there is a connection.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(&self) -> Option<firstflight_tls::Handshake> {
+        self.0.tls().map(|tls| tls.handshake)
+    }
+
+    /// How many session tickets of TLS have come. They come behind the handshake, one round trip after the client's Finished.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tickets(&self) -> u32 {
+        self.0.tls().map_or(0, |tls| tls.tickets)
+    }
+
     /// The local address. `None` before there is a connection.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
@@ -191,8 +267,8 @@ mod tests {
             ("http://www.example.com:8080", "www.example.com:8080"),
             ("http://user@192.0.2.1:81/", "192.0.2.1:81"),
             ("http://[2001:db8::1]/", "[2001:db8::1]:80"),
-            ("ftp://host/", "the scheme of ftp://host/ is not http"),
-            ("/path", "the scheme of /path is not http"),
+            ("ftp://host/", "the scheme of ftp://host/ is neither http nor https"),
+            ("/path", "the scheme of /path is neither http nor https"),
         ] {
             assert_eq!(server(&connector, uri), expected);
         }

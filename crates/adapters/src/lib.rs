@@ -6,8 +6,9 @@
 //! | library | feature | type | example |
 //! |---|---|---|---|
 //! | hyper-util's client | `hyper-util` | `Connector` | `hyper_client` |
+//! | the same, and https | `tls` | `HttpsConnector` | `https_client` |
 //! | axum | `axum` | [`Incoming`] is an `axum::serve::Listener`, [`Peer`] its `ConnectInfo` | `axum_server` |
-//! | tonic | `tonic` | [`Incoming`] for the server, `Connector` for the `Endpoint`; [`Peer`] is an extension | `tonic_both` |
+//! | tonic | `tonic` | [`Incoming`] for the server, `Connector` or `HttpsConnector` for the `Endpoint`; [`Peer`] is an extension | `tonic_both` |
 //! | tower | `tower` | `TooEarlyLayer` for servers, `RetryTooEarlyLayer` for clients (RFC 8470) | `too_early` |
 //! | futures | `stream` | [`Incoming`] is a `Stream` | `incoming` |
 //! | reqwest | none | not possible, see below | |
@@ -24,16 +25,21 @@
 //! `Connector::replay_safety`. Use `Endpoint::connect_with_connector_lazy`: without a request, the connect of
 //! `connect_with_connector` carries only the preface of HTTP/2.
 //!
+//! With `HttpsConnector`, tonic's own features of TLS must be off: with one of them, tonic puts its TLS around an endpoint
+//! whose URI has the scheme https, or refuses it.
+//!
 //! # reqwest
 //! It does not let a program replace its transport (reqwest 0.13.5). `ClientBuilder::connector_layer` puts a layer around
 //! its own connector. The layer's service must return reqwest's `Conn`, which only that connector can make, and it gets an
-//! `Unnameable` whose URI it cannot read. Use hyper-util's client with `Connector` instead.
+//! `Unnameable` whose URI it cannot read. Use hyper-util's client with `Connector` or `HttpsConnector` instead.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "axum")]
 mod axum;
 #[cfg(feature = "hyper-util")]
 mod connector;
+#[cfg(feature = "tls")]
+mod https;
 mod incoming;
 #[cfg(feature = "tower")]
 mod retry;
@@ -45,6 +51,8 @@ mod watched;
 
 #[cfg(feature = "hyper-util")]
 pub use connector::{ClientStream, Connector, ConnectorError, FirstFlightInfo};
+#[cfg(feature = "tls")]
+pub use https::{HttpsConnector, HttpsStream};
 pub use incoming::{Accept, Incoming, Peer, ServerStream};
 #[cfg(feature = "tower")]
 pub use retry::{RetryTooEarly, RetryTooEarlyLayer};

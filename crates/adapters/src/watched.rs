@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) race: Option<firstflight::Race>,
     #[cfg(feature = "hyper-util")]
     pub(crate) times: Option<firstflight::ConnectTimes>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
     /// It ended before its handshake was complete.
     pub(crate) early: bool,
     pub(crate) early_bytes: u32,
@@ -26,9 +28,27 @@ pub(crate) struct Facts {
     pub(crate) local: Option<SocketAddr>,
 }
 
+/// What is known of TLS, once its handshake is complete.
+#[cfg(feature = "tls")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tls {
+    pub(crate) handshake: firstflight_tls::Handshake,
+    pub(crate) tickets: u32,
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    fn of(stream: &firstflight_tls::TlsStream<Stream>) -> Self {
+        Self { handshake: stream.handshake(), tickets: stream.tickets() }
+    }
+}
+
 impl Facts {
-    fn of(stream: Option<&Stream>) -> Self {
+    fn of<S: Connects>(connects: &S) -> Self {
+        let stream = connects.connection();
         Self {
+            #[cfg(feature = "tls")]
+            tls: connects.tls(),
             outcome: stream.map_or(Outcome::Undecided, Stream::outcome),
             way: stream.map(Stream::way),
             #[cfg(feature = "hyper-util")]
@@ -47,6 +67,11 @@ impl Facts {
 pub(crate) trait Connects: AsyncRead + AsyncWrite + Unpin {
     /// The connection, once there is one.
     fn connection(&self) -> Option<&Stream>;
+
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> Option<Tls> {
+        None
+    }
 }
 
 impl Connects for Stream {
@@ -59,6 +84,17 @@ impl Connects for Stream {
 impl Connects for firstflight::LazyStream {
     fn connection(&self) -> Option<&Stream> {
         self.stream()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Connects for firstflight_tls::LazyTlsStream {
+    fn connection(&self) -> Option<&Stream> {
+        self.stream().map(firstflight_tls::TlsStream::io)
+    }
+
+    fn tls(&self) -> Option<Tls> {
+        self.stream().map(Tls::of)
     }
 }
 
@@ -157,7 +193,7 @@ impl<S: Connects> Drop for Watched<S> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         let State::Open(stream) = &*state else { return };
-        let facts = Facts::of(stream.connection());
+        let facts = Facts::of(stream);
         let open = std::mem::replace(&mut *state, State::Over(facts));
         drop(state);
         drop(open);
@@ -175,15 +211,18 @@ impl<S: Connects> Watch<S> {
     ) -> T {
         match &*lock(&self.0.state) {
             State::Open(open) => match open.connection() {
-                Some(open) => stream(open),
-                None => otherwise(&Facts::of(None)),
+                Some(connection) => stream(connection),
+                None => otherwise(&Facts::of(open)),
             },
             State::Over(facts) => otherwise(facts),
         }
     }
 
-    fn facts(&self) -> Facts {
-        self.look(|stream| Facts::of(Some(stream)), |facts| *facts)
+    pub(crate) fn facts(&self) -> Facts {
+        match &*lock(&self.0.state) {
+            State::Open(open) => Facts::of(open),
+            State::Over(facts) => *facts,
+        }
     }
 
     /// Waits until the peer's ACK has proved its address. Any number of tasks may wait, beside one that writes.
