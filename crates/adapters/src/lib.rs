@@ -1,7 +1,8 @@
-//! Connections in one round trip for hyper, axum, tonic and tower.
+//! Connections in one round trip for hyper, axum, tonic, tower and hickory.
 //!
 //! [`firstflight::Client`] and [`firstflight::Server`] open connections. The types here give them to the libraries of the
-//! HTTP ecosystem, each in its own convention and behind its own feature. None is on by default.
+//! HTTP ecosystem, and to the resolver of hickory, each in its own convention and behind its own feature. None is on by
+//! default.
 //!
 //! | library | feature | type | example |
 //! |---|---|---|---|
@@ -10,6 +11,7 @@
 //! | axum | `axum` | [`Incoming`] is an `axum::serve::Listener`, [`Peer`] its `ConnectInfo` | `axum_server` |
 //! | tonic | `tonic` | [`Incoming`] for the server, `Connector` or `HttpsConnector` for the `Endpoint`; [`Peer`] is an extension | `tonic_both` |
 //! | tower | `tower` | `TooEarlyLayer` for servers, `RetryTooEarlyLayer` for clients (RFC 8470) | `too_early` |
+//! | hickory-resolver | `hickory` | `HickoryProvider`, a `RuntimeProvider` | `hickory_resolver` |
 //! | futures | `stream` | [`Incoming`] is a `Stream` | `incoming` |
 //! | reqwest | none | not possible, see below | |
 //!
@@ -38,6 +40,8 @@
 mod axum;
 #[cfg(feature = "hyper-util")]
 mod connector;
+#[cfg(feature = "hickory")]
+mod hickory;
 #[cfg(feature = "tls")]
 mod https;
 mod incoming;
@@ -51,6 +55,8 @@ mod watched;
 
 #[cfg(feature = "hyper-util")]
 pub use connector::{ClientStream, Connector, ConnectorError, FirstFlightInfo};
+#[cfg(feature = "hickory")]
+pub use hickory::{HickoryProvider, HickoryStream};
 #[cfg(feature = "tls")]
 pub use https::{HttpsConnector, HttpsStream};
 pub use incoming::{Accept, Incoming, Peer, ServerStream};

@@ -80,7 +80,7 @@ impl Connects for Stream {
     }
 }
 
-#[cfg(feature = "hyper-util")]
+#[cfg(any(feature = "hyper-util", feature = "hickory"))]
 impl Connects for firstflight::LazyStream {
     fn connection(&self) -> Option<&Stream> {
         self.stream()
@@ -95,6 +95,13 @@ impl Connects for firstflight_tls::LazyTlsStream {
 
     fn tls(&self) -> Option<Tls> {
         self.stream().map(Tls::of)
+    }
+}
+
+#[cfg(all(feature = "hickory", feature = "tls"))]
+impl Connects for firstflight::LazyStream<firstflight_tls::TlsStream<Stream>> {
+    fn connection(&self) -> Option<&Stream> {
+        self.stream().map(firstflight_tls::TlsStream::io)
     }
 }
 
