@@ -100,7 +100,7 @@ fn is_sealed(server: &Server, outcome: Outcome) -> bool {
 async fn two_failures_stop_a_server_where_tls_works() {
     let ca = Ca::new();
     let server = Server::start(&ca, "a.example", 7).await;
-    let (connector, client) = (connector(&ca, &[&server]), Client::new());
+    let (connector, client) = (connector(&ca, &[&server]), common::client());
     server.set(Mode::NoFlights);
     for _ in 0..2 {
         assert_eq!(server.visit(&connector, &client).await.unwrap(), TAKEN, "it goes again in ordinary TLS");
@@ -115,7 +115,7 @@ async fn two_failures_stop_a_server_where_tls_works() {
 async fn an_outage_is_no_failure_of_flights() {
     let ca = Ca::new();
     let server = Server::start(&ca, "a.example", 7).await;
-    let (connector, client) = (connector(&ca, &[&server]), Client::new());
+    let (connector, client) = (connector(&ca, &[&server]), common::client());
     server.set(Mode::Down);
     for _ in 0..3 {
         server.visit(&connector, &client).await.unwrap_err();
@@ -150,7 +150,7 @@ async fn three_servers_of_an_attacker_do_not_stop_a_network() {
             assert_eq!(server.visit(connector, client).await.unwrap(), Outcome::Declined);
         }
     };
-    let (connector_of, client) = (|| connector(&ca, &all), Client::new());
+    let (connector_of, client) = (|| connector(&ca, &all), common::client());
     let connector = connector_of();
     assert_eq!(honest[0].visit(&connector, &client).await.unwrap(), TAKEN);
     attack(&connector, &client).await;

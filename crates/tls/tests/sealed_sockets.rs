@@ -154,7 +154,7 @@ fn in_udp_under_a_block() {
 fn by_the_kernel() {
     in_namespace("3", || async {
         let mut world = world().await;
-        let client = Client::new();
+        let client = common::client();
         let to = (&world.connector, &world.at);
         for (first, outcome, expected) in [
             (safely(), Outcome::TransportRefused, (false, true, Why::Replayable)),
@@ -311,7 +311,7 @@ fn a_hidden_name_goes_again_sealed_only() {
         let record = common::sealed::keys(7, 5).record(unix()).unwrap();
         let seal = SealClient::new().record(at.clone(), record, KeySource::Configuration).hide(at.clone());
         let connector = Ca::new().connector().http1().seal(seal).build().unwrap();
-        let client = Client::new();
+        let client = common::client();
         for first in [safely(), once()] {
             let addresses = [address];
             let connecting = connector.connect_at(&client, &at, &addresses, first);
@@ -352,7 +352,7 @@ fn connects_that_fail_in_an_outage_do_not_count() {
         keys.add(id, SealKey::from_bytes(&[5; 32]).unwrap(), (now + 86_400) as u32, now).unwrap();
         let seal = SealServer::builder(keys, port).first_start(true).build().unwrap();
         let record = seal.record().unwrap();
-        let (ca, client) = (Ca::new(), Client::new());
+        let (ca, client) = (Ca::new(), common::client());
         let made = ca.certify(NAME);
         let acceptor = firstflight_tls::Acceptor::builder().certificate(made.chain(), made.key());
         let acceptor = acceptor.alpn(["http/1.1"]).seal(seal).build().unwrap();
