@@ -9,13 +9,15 @@ use firstflight_files::{LastProblem, Seen, check_writable};
 use firstflight_redis::RedisStore;
 use firstflight_seal::{HostName, KeyFile, KeySet};
 use firstflight_tls::SealServer;
-use std::num::NonZeroU32;
+use metrics::{Unit, describe_gauge, gauge};
+use std::num::{NonZeroU8, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
+const SEAL_KEY: &str = "firstflight_seal_key";
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often a farm's keys are derived again, seconds. A key opens five minutes before its period.
@@ -102,6 +104,8 @@ struct Source {
     /// The keys, until the server has them. A copy here would outlive them.
     keys: KeySet,
     is_farm: bool,
+    /// The number of the key that clients are told to use.
+    current: Option<NonZeroU8>,
     seen: Seen,
     /// The minute in which a farm's keys were derived.
     minute: u64,
@@ -160,6 +164,7 @@ impl Seal {
                 path: path.clone(),
                 names: vec![public.clone()],
                 public,
+                current: None,
                 keys,
                 is_farm,
                 // A farm's file may have been written.
@@ -210,10 +215,11 @@ impl Source {
         let found = Seen::at(&self.path);
         let news = again || !found.is_same_version(&self.seen);
         match self.read_again(server, news) {
-            Ok(count) => {
+            Ok(Read { count, current }) => {
                 if news {
                     tracing::info!("{} has {} seal keys of {}", self.path.display(), count, self.public);
                 }
+                self.use_from_now_on(current);
                 // The file of a farm may have been written.
                 self.seen = if self.is_farm { Seen::at(&self.path) } else { found };
                 self.minute = minute;
@@ -232,8 +238,26 @@ impl Source {
         }
     }
 
-    /// Returns the number of the keys.
-    fn read_again(&mut self, server: &SealServer, news: bool) -> Result<usize, SealError> {
+    /// Says which key clients are told to use, if it is another one than before.
+    fn use_from_now_on(&mut self, current: Option<NonZeroU8>) {
+        let before = std::mem::replace(&mut self.current, current);
+        if before == current {
+            return;
+        }
+        let name = self.public.to_string();
+        let gauge = |key: NonZeroU8| gauge!(SEAL_KEY, "name" => name.clone(), "key" => key.to_string());
+        if let Some(before) = before {
+            gauge(before).set(0.0);
+        }
+        if let Some(current) = current {
+            gauge(current).set(1.0);
+            if before.is_some() {
+                tracing::info!(target: "firstflight::keys", "clients of {name} are told to use seal key {current} now");
+            }
+        }
+    }
+
+    fn read_again(&mut self, server: &SealServer, news: bool) -> Result<Read, SealError> {
         let (file, keys) = read(&self.path, now())?;
         if *file.name() != self.public {
             return Err(SealError::OtherName(self.path.clone(), self.public.clone()));
@@ -242,10 +266,27 @@ impl Source {
         if news {
             warn_unpublished(&self.path, &keys);
         }
-        let count = keys.len();
+        let read = Read { count: keys.len(), current: current(&keys) };
         server.set_keys(keys);
-        Ok(count)
+        Ok(read)
     }
+}
+
+/// What was read.
+struct Read {
+    count: usize,
+    current: Option<NonZeroU8>,
+}
+
+/// The number of the key that clients are told to use.
+fn current(keys: &KeySet) -> Option<NonZeroU8> {
+    Some(keys.record(now())?.entries().first()?.key_id())
+}
+
+/// Describes the series of this module for the recorder.
+pub fn describe() {
+    let says = "1 for the seal key that clients of a name are told to use now, 0 for those before";
+    describe_gauge!(SEAL_KEY, Unit::Count, says);
 }
 
 fn warn_unpublished(path: &Path, keys: &KeySet) {
@@ -286,6 +327,7 @@ impl Prepared {
         }
         let server = builder.build().map_err(Error::Random)?;
         for source in &mut sources {
+            source.use_from_now_on(current(&source.keys));
             source.keys = KeySet::new(source.public.clone());
         }
         let following = Following { sources, server: server.clone(), reload };

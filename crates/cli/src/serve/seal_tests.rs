@@ -62,6 +62,35 @@ async fn a_changed_file_gives_new_keys_and_a_wrong_one_none() {
     assert!(sources[0].keys.is_empty(), "a copy of the keys");
 }
 
+/// Operators see which key is in use, on each member of a farm.
+#[tokio::test]
+async fn a_change_of_keys_is_a_gauge() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("seal.key");
+    let first = key_file(1, "gauge.example");
+    first.create(&path).unwrap();
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    let shows = |key: NonZeroU8, value: u8| {
+        let line = format!("firstflight_seal_key{{name=\"gauge.example\",key=\"{key}\"}} {value}\n");
+        let text = handle.render();
+        assert!(text.contains(&line), "{line} in {text}");
+    };
+    metrics::with_local_recorder(&recorder, || {
+        let prepared = options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
+        let (server, Following { mut sources, .. }) = prepared.server(None).unwrap();
+        let number = || server.record().unwrap().entries()[0].key_id();
+        let before = number();
+        shows(before, 1);
+        let key = SealKey::from_bytes(&[2; 32]).unwrap();
+        first.rotated(key, (now() + 7200) as u32, now()).unwrap().replace(&path).unwrap();
+        sources[0].look(&server, false);
+        assert_ne!(number(), before);
+        shows(number(), 1);
+        shows(before, 0);
+    });
+}
+
 /// Nix, OSTree, `rsync -t` and `cp -p` keep the time, and the keys of one name have one size.
 #[tokio::test]
 async fn new_keys_of_the_same_size_and_time_are_used() {
