@@ -1,4 +1,4 @@
-//! The server that a request is for, as the client knows it.
+//! The server that a request is for, as the client knows it, and what the server learns of an accepted request.
 
 use core::fmt;
 
@@ -33,4 +33,17 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({:08x}…)", u32::from_be_bytes(self.tag()))
     }
+}
+
+/// What an accepted credential block says of its client's request. A protocol above can bind what it encrypts to it, so
+/// that nobody can put the same bytes under a block of his own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct AcceptedBlock {
+    /// The client's key.
+    pub client_key: [u8; 32],
+    /// The request's id, the same in all copies of one request.
+    pub request_id: [u8; 8],
+    /// Digest of the identity that the request is for ([`Identity::digest`]).
+    pub identity: [u8; 32],
 }

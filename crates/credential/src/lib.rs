@@ -65,7 +65,7 @@ pub mod store;
 #[cfg(feature = "asap")]
 pub use admission::{Admission, Policies, Work, admit, spoil};
 pub use bucket::Bucket;
-pub use identity::Identity;
+pub use identity::{AcceptedBlock, Identity};
 pub use outcome::{Outcome, Reason};
 pub use serial::Serial;
 pub use store::{CredentialStore, Entry, Learnt, NetworkId, Permission};

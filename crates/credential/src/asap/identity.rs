@@ -1,6 +1,6 @@
 //! Identities from names and addresses.
 
-pub use crate::identity::Identity;
+use crate::identity::Identity;
 use alloc::string::String;
 use core::net::IpAddr;
 use firstflight_wire::asap::{identity_input, mapped};
