@@ -31,6 +31,7 @@ mod clock;
 mod connect;
 mod cookie;
 mod info;
+mod interface;
 #[cfg(feature = "server")]
 mod listener;
 mod quote;
@@ -44,6 +45,7 @@ pub use clock::SystemClock;
 pub use connect::{Attempt, Carry, connect};
 pub use cookie::has_cookie;
 pub use info::{ClientFail, Facts, TcpInfo};
+pub use interface::interface;
 #[cfg(feature = "server")]
 pub use listener::{ListenConfig, Listener};
 pub use quote::{Quoted, Trip, send_through};
