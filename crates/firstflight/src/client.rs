@@ -11,12 +11,12 @@ pub use authority::{Authority, BadAuthority, Host};
 pub use builder::ClientBuilder;
 pub use outlook::Outlook;
 
+use crate::attempts::ConnectAnyError;
 use crate::cache::CredentialCache;
 use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::kernel::Kernel;
 use crate::kernel::race::{Course, Finish, Lost};
 use crate::lazy::{self, LazyStream, ReplaySafety};
-use crate::race::ConnectAnyError;
 use crate::stream::Stream;
 use network::Networks;
 use std::io;

@@ -4,16 +4,17 @@ pub(crate) mod ending;
 pub(crate) mod shards;
 
 use crate::cache::CredentialCache;
+use crate::clock::BEGINNING;
 use crate::driver::Driver;
 use crate::endpoint::ending::{Gone, Released};
 use crate::endpoint::shards::Group;
 use crate::first_flight::FirstFlight;
-#[cfg(feature = "kernel")]
+#[cfg(feature = "client")]
 use crate::first_flight::{Flights, MakeFlight};
 use crate::jobs::Jobs;
 use crate::listener::{Listener, Part};
 use crate::post::Post;
-use crate::shared::{BEGINNING, Shared};
+use crate::shared::Shared;
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{EngineStream, Stream, first_data};
 use crate::time::Time;
@@ -217,7 +218,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::connect`], and those of [`MakeFlight::make`].
-    #[cfg(feature = "kernel")]
+    #[cfg(feature = "client")]
     pub async fn connect_made(
         &self,
         remote: SocketAddr,

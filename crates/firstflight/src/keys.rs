@@ -34,7 +34,7 @@ pub struct KeyHandle(Kind);
 enum Kind {
     /// The listeners of all shards.
     Engine(Vec<(Weak<Shared>, ListenerId)>),
-    #[cfg(feature = "kernel")]
+    #[cfg(feature = "server")]
     Kernel(Weak<firstflight_kernel::Listener>),
 }
 
@@ -43,7 +43,7 @@ impl KeyHandle {
         Self(Kind::Engine(listeners))
     }
 
-    #[cfg(feature = "kernel")]
+    #[cfg(feature = "server")]
     pub(crate) fn of_kernel(listener: &Arc<firstflight_kernel::Listener>) -> Self {
         Self(Kind::Kernel(Arc::downgrade(listener)))
     }
@@ -59,7 +59,7 @@ impl KeyHandle {
                 }
                 any
             }
-            #[cfg(feature = "kernel")]
+            #[cfg(feature = "server")]
             Kind::Kernel(listener) => {
                 let set = listener.upgrade().map(|listener| listener.set_keys(keys));
                 if let Some(Err(error)) = &set {
@@ -73,7 +73,7 @@ impl KeyHandle {
     fn is_alive(&self) -> bool {
         match &self.0 {
             Kind::Engine(listeners) => listeners.iter().any(|(shared, id)| Shared::has_listener(shared, *id)),
-            #[cfg(feature = "kernel")]
+            #[cfg(feature = "server")]
             Kind::Kernel(listener) => listener.strong_count() > 0,
         }
     }

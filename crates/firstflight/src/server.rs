@@ -1,6 +1,10 @@
 //! One server on the kernel's TCP and in UDP.
 
 mod builder;
+#[cfg(feature = "activation")]
+mod inherited;
+#[cfg(not(feature = "activation"))]
+#[path = "server/no_inherited.rs"]
 mod inherited;
 #[cfg(feature = "udp")]
 mod udp;

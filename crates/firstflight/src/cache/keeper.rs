@@ -82,7 +82,7 @@ impl Keeper {
 
     /// The store has no cookies of its own, as that of the kernel's sockets: what another program learnt of cookies and
     /// segment sizes stays in the file.
-    #[cfg(feature = "kernel")]
+    #[cfg(feature = "client")]
     pub(crate) fn without_cookies(mut self) -> Self {
         if let Some(file) = Arc::get_mut(&mut self.file) {
             file.keeps_cookies = true;
@@ -102,6 +102,7 @@ impl Keeper {
     }
 
     /// What is to be written, if anything changed since the last snapshot.
+    #[cfg(feature = "engine")]
     pub(crate) fn snapshot(&mut self, store: &CredentialStore, clock: &Clock) -> Option<Snapshot> {
         self.due(store)?;
         Some(self.take(store, clock))
