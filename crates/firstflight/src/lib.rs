@@ -119,6 +119,8 @@ pub use cache::CacheError;
 #[cfg(feature = "cache")]
 pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
 #[cfg(feature = "client")]
+pub use client::race as racer;
+#[cfg(feature = "client")]
 pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Found, Host, Outlook,
 };
