@@ -87,6 +87,10 @@ mod lingering;
 mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(all(feature = "engine", not(feature = "metrics")))]
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
+#[path = "no_metrics.rs"]
+mod metrics;
 mod network;
 #[cfg(feature = "engine")]
 mod post;
@@ -121,9 +125,7 @@ pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, C
 #[cfg(feature = "client")]
 pub use client::race as racer;
 #[cfg(feature = "client")]
-pub use client::{
-    Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Found, Host, Outlook,
-};
+pub use client::{Authority, BadAuthority, Client, ClientBuilder, ClientError, Found, Host, Outlook};
 pub use first_flight::FirstFlight;
 #[cfg(feature = "client")]
 pub use first_flight::{Carriage, MakeFlight};
@@ -136,7 +138,7 @@ pub use lingering::Lingering;
 pub use network::network_id;
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder};
-pub use stream::{Race, Stream, Way};
+pub use stream::{ConnectTimes, Race, Stream, Way};
 #[cfg(feature = "engine")]
 pub use {
     endpoint::Endpoint,

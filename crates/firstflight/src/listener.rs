@@ -21,7 +21,6 @@ pub struct Listener(Kind);
 #[derive(Debug)]
 enum Kind {
     Engine(EngineListener),
-    #[cfg(feature = "server")]
     Kernel(Arc<firstflight_kernel::Listener>),
 }
 
@@ -94,7 +93,6 @@ impl Drop for Accepting<'_> {
     }
 }
 
-#[cfg(feature = "server")]
 impl From<firstflight_kernel::Listener> for Listener {
     fn from(listener: firstflight_kernel::Listener) -> Self {
         Self(Kind::Kernel(Arc::new(listener)))
@@ -128,7 +126,6 @@ impl Listener {
             Kind::Engine(EngineListener { parts, local, .. }) => {
                 parts.into_iter().map(|part| Self::new(vec![part], local)).collect()
             }
-            #[cfg(feature = "server")]
             kernel @ Kind::Kernel(_) => vec![Self(kernel)],
         }
     }
@@ -160,7 +157,6 @@ impl Listener {
                 let mut accepting = Accepting { engine, first: None, others: Vec::new() };
                 poll_fn(|cx| accepting.poll(cx)).await
             }
-            #[cfg(feature = "server")]
             Kind::Kernel(kernel) => kernel.accept().await.map(Stream::from),
         }
     }
@@ -172,7 +168,6 @@ impl Listener {
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         match &self.0 {
             Kind::Engine(engine) => engine.poll_accept(cx),
-            #[cfg(feature = "server")]
             Kind::Kernel(kernel) => kernel.poll_accept(cx).map_ok(Stream::from),
         }
     }
@@ -197,7 +192,6 @@ impl Listener {
     pub fn keys(&self) -> KeyHandle {
         match &self.0 {
             Kind::Engine(engine) => KeyHandle::new(engine.sockets()),
-            #[cfg(feature = "server")]
             Kind::Kernel(kernel) => KeyHandle::of_kernel(kernel),
         }
     }
@@ -208,7 +202,6 @@ impl Listener {
     pub fn trust(&self) -> Option<TrustHandle> {
         match &self.0 {
             Kind::Engine(engine) => Some(TrustHandle::new(engine.sockets())),
-            #[cfg(feature = "server")]
             Kind::Kernel(_) => None,
         }
     }
@@ -239,7 +232,6 @@ impl Listener {
     pub fn local_addr(&self) -> SocketAddr {
         match &self.0 {
             Kind::Engine(engine) => engine.local,
-            #[cfg(feature = "server")]
             Kind::Kernel(kernel) => kernel.local_addr(),
         }
     }

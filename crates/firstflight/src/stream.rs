@@ -1,22 +1,22 @@
 //! TCP streams, of an engine or of the kernel.
 
+#[cfg(feature = "client")]
+mod connected;
 mod connection;
 #[cfg(feature = "engine")]
 mod engine;
 #[cfg(not(feature = "engine"))]
 #[path = "stream/no_engine.rs"]
 mod engine;
-#[cfg(feature = "client")]
-mod kernel;
-#[cfg(not(feature = "client"))]
-#[path = "stream/no_kernel.rs"]
 mod kernel;
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a server begins stages"))]
 mod staged;
+mod times;
 
 pub(crate) use engine::*;
 pub(crate) use kernel::KernelStream;
 pub(crate) use staged::Stages;
+pub use times::ConnectTimes;
 
 use crate::lingering::Lingering;
 use connection::Connection;
@@ -37,8 +37,7 @@ pub struct Stream {
     race: Option<Race>,
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
-    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "of a client's streams"))]
-    times: Option<kernel::Times>,
+    times: Option<ConnectTimes>,
     /// A server's stream, whose peer has not closed yet: how it ends when it is dropped.
     stages: Option<Stages>,
 }

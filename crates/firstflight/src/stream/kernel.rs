@@ -1,46 +1,18 @@
 //! Streams of the kernel.
 
 use super::connection::Connection;
-use super::{Kind, Race, Stream, Way};
-use crate::client::ConnectTimes;
+use super::{Kind, Stream, Way};
 use firstflight_credential::{AcceptedBlock, Outcome};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub(super) use crate::client::ConnectTimes as Times;
 pub(crate) use firstflight_kernel::Stream as KernelStream;
 
 impl From<KernelStream> for Stream {
     fn from(stream: KernelStream) -> Self {
         Self::of(Kind::Kernel(stream))
-    }
-}
-
-impl Race {
-    pub(crate) const fn new(data_left_twice: bool) -> Self {
-        Self { data_left_twice }
-    }
-}
-
-impl Stream {
-    /// A stream of the kernel after a race. `elsewhere` is the outcome of its first flight if that was in the SYN of an
-    /// attempt at another address.
-    pub(crate) const fn raced(stream: KernelStream, race: Option<Race>, elsewhere: Option<Outcome>) -> Self {
-        Self { kind: Kind::Kernel(stream), race, elsewhere, times: None, stages: None }
-    }
-
-    /// The same stream, which took this long to connect.
-    pub(crate) const fn took(mut self, times: ConnectTimes) -> Self {
-        self.times = Some(times);
-        self
-    }
-
-    /// How long the connect took, of a stream by [`Client::connect`](crate::Client::connect).
-    #[must_use]
-    pub const fn times(&self) -> Option<ConnectTimes> {
-        self.times
     }
 }
 
