@@ -10,6 +10,7 @@ pub(crate) const BEGINNING: Instant = Instant::from_secs(10 * 365 * 24 * 60 * 60
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Monotonic(std::time::Instant);
 
+#[cfg_attr(not(all(feature = "client", feature = "engine")), allow(dead_code, reason = "of one of the two"))]
 impl Monotonic {
     pub(crate) fn begin() -> Self {
         Self(std::time::Instant::now())
@@ -20,13 +21,11 @@ impl Monotonic {
     }
 
     /// The moment at which it began.
-    #[cfg(feature = "engine")]
     pub(crate) const fn origin(self) -> std::time::Instant {
         self.0
     }
 
     /// Both clocks now.
-    #[cfg(feature = "client")]
     pub(crate) fn clock(self) -> Clock {
         at(unix(), self.now())
     }

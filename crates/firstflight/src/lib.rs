@@ -70,21 +70,13 @@ pub mod carriage;
 mod client;
 mod clock;
 #[cfg(feature = "engine")]
-mod driver;
-#[cfg(feature = "engine")]
-mod endpoint;
+mod engine;
 mod first_flight;
 mod history;
-#[cfg(feature = "engine")]
-mod jobs;
 #[cfg(feature = "client")]
 pub mod kernel;
-#[cfg(feature = "engine")]
-pub mod keys;
 mod lazy;
 mod lingering;
-#[cfg(feature = "engine")]
-mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(all(feature = "engine", not(feature = "metrics")))]
@@ -93,30 +85,12 @@ pub mod metrics;
 mod metrics;
 mod network;
 #[cfg(feature = "engine")]
-mod post;
-#[cfg(feature = "engine")]
 mod race;
-#[cfg(feature = "engine")]
-mod random;
 #[cfg(feature = "asap")]
 pub mod record;
-#[cfg(feature = "engine")]
-mod renewed;
-#[cfg(feature = "engine")]
-pub mod serial_file;
 #[cfg(feature = "server")]
 mod server;
-#[cfg(feature = "engine")]
-mod shared;
-#[cfg(feature = "engine")]
-mod store;
 mod stream;
-#[cfg(feature = "engine")]
-mod time;
-#[cfg(feature = "engine")]
-pub mod trust;
-#[cfg(feature = "engine")]
-mod workers;
 
 pub use attempts::{ConnectAnyError, FailedAttempt};
 pub use cache::CacheError;
@@ -126,6 +100,8 @@ pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, C
 pub use client::race as racer;
 #[cfg(feature = "client")]
 pub use client::{Authority, BadAuthority, Client, ClientBuilder, ClientError, Found, Host, Outlook};
+#[cfg(feature = "engine")]
+use engine::{driver, endpoint, jobs, listener, post, random, renewed, shared, store, time, workers};
 pub use first_flight::FirstFlight;
 #[cfg(feature = "client")]
 pub use first_flight::{Carriage, MakeFlight};
@@ -143,6 +119,7 @@ pub use stream::{ConnectTimes, Race, Stream, Way};
 pub use {
     endpoint::Endpoint,
     endpoint::shards::Sharding,
+    engine::{keys, serial_file, trust},
     firstflight_link as link,
     firstflight_stack::{
         CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,

@@ -1,5 +1,8 @@
 //! Streams of an engine.
 
+#[cfg(feature = "dns")]
+mod in_lookup;
+
 use super::connection::Connection;
 use super::{Kind, Stream, Way};
 use crate::shared::{Inner, Interest, Shared, io_error};
@@ -155,34 +158,6 @@ impl EngineStream {
             block: None,
             handed_over: false,
         }
-    }
-
-    /// Accepts an answer to the first flight in a lookup from any address that proves with `key` that it received the
-    /// flight.
-    #[cfg(feature = "dns")]
-    pub(crate) fn expect_answer(&self, id: ConnId, key: firstflight_credential::asap::ReplyKey) {
-        self.shared.lock().stack.expect_answer(id, key);
-    }
-
-    /// Waits until the direct copy of connection `id`, whose first flight is also in a lookup, is refused. Returns
-    /// why.
-    #[cfg(feature = "dns")]
-    pub(crate) async fn direct_refused(&self, id: ConnId) -> io::Error {
-        poll_fn(|cx| {
-            let mut inner = self.shared.lock();
-            if let Some(reason) = inner.stack.direct_refused(id) {
-                return Poll::Ready(io_error(IoError::Closed(reason)));
-            }
-            inner.wait(id, Interest::Connected, cx);
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Sets the peer's address, which was not known before.
-    #[cfg(feature = "dns")]
-    pub(crate) fn set_peer(&mut self, remote: SocketAddr) {
-        self.remote = remote;
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
