@@ -125,7 +125,8 @@ impl Kernel {
     /// Runs a race, and saves what it taught.
     pub(crate) async fn race(course: race::Course<'_>) -> Result<race::Finish, race::Lost> {
         let kernel = course.kernel.clone();
-        let result = race::run(course).await;
+        // The racer has room for all attempts. Connects are parts of other futures, which stay small.
+        let result = Box::pin(race::run(course)).await;
         kernel.save_later();
         result
     }
