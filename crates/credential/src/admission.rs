@@ -1,7 +1,9 @@
 //! The server's decision about a first flight.
 
 use crate::asap::{AsapPolicy, AsapShard, Candidate, Refused};
-use crate::flight::{Claim, FirstFlight, Grant, JobRequest, Offered, Presented, Redemption, Verdict};
+use crate::flight::{
+    Claim, FirstFlight, Grant, JobRequest, Offered, Presented, Redemption, Verdict, Verifier,
+};
 use crate::outcome::Reason;
 use crate::pending::Place;
 use crate::policy::{FastOpenPolicy, Replays};
@@ -149,6 +151,35 @@ pub fn admit(
         Redemption::Yes => Admission::Accept { grant, place },
         Redemption::No(reason) => fallback(reason, grant),
         Redemption::Ask(job) => Admission::Pending { work: Work::Ask(job), grant, place },
+    }
+}
+
+impl FastOpenPolicy {
+    /// Whether it remembers accepted first flights, so that it can refuse copies.
+    fn remembers(&self) -> bool {
+        self.verifier.is_some() || !matches!(self.replays, Replays::Allow)
+    }
+
+    /// Asks the verifier.
+    #[inline]
+    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict {
+        match &self.verifier {
+            Some(verifier) => verifier.verify(first, clock),
+            None => self.keys.verify(first, clock),
+        }
+    }
+
+    /// In no-cookie mode: the cookie for a client that asked for one, or showed one that is not of the
+    /// primary key. The client can use it when the mode ends.
+    fn courtesy(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<Grant> {
+        // Another verifier may keep state for each question, so do not ask it.
+        if self.verifier.is_some() {
+            return None;
+        }
+        match self.keys.verify(first, clock) {
+            Verdict::Valid { grant, .. } | Verdict::Invalid { grant, .. } => grant,
+            Verdict::Pending { .. } => None,
+        }
     }
 }
 

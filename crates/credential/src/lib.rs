@@ -8,10 +8,18 @@
 //!   failed.
 //! - Both: an [`Outcome`] with a [`Reason`], used by the API, the metrics and the logs.
 //!
+//! Features: `server` has the keys, cookies and limits of servers, and `asap` (the default) the certificates and
+//! [`admit`] besides. Without features the crate is the client's half: [`CredentialStore`], [`Outcome`] and [`Reason`],
+//! and needs no other crate than `firstflight-wire`.
+//!
 //! The crate does no I/O, reads no clock and draws no random numbers: the caller passes the time as an
 //! argument.
 //!
 //! To add a kind of credential, add a file with its [`Verifier`] and a variant of [`Presented`].
+#![cfg_attr(
+    not(feature = "asap"),
+    allow(rustdoc::broken_intra_doc_links, reason = "links to what is left out")
+)]
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -19,42 +27,63 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(feature = "asap")]
 mod admission;
+#[cfg(feature = "asap")]
 pub mod asap;
 mod bucket;
+#[cfg(feature = "server")]
 mod cookie;
+#[cfg(feature = "server")]
 mod cookie_key;
+#[cfg(feature = "server")]
 mod cookie_keys;
+#[cfg(feature = "server")]
 mod flight;
+mod identity;
+#[cfg(feature = "server")]
 mod key;
 mod lru;
+#[cfg(feature = "server")]
 mod one_time;
 mod outcome;
+#[cfg(feature = "server")]
 pub mod pending;
+#[cfg(feature = "server")]
 mod policy;
+#[cfg(feature = "server")]
 pub mod replay;
+#[cfg(feature = "server")]
 mod schedule;
+#[cfg(feature = "server")]
 mod secret;
 mod serial;
+#[cfg(feature = "server")]
 mod source;
 pub mod store;
 
+#[cfg(feature = "asap")]
 pub use admission::{Admission, Policies, Work, admit, spoil};
 pub use bucket::Bucket;
-pub use cookie::{CookieScheme, Scheme};
-pub use cookie_key::{CookieKey, KeyParseError};
-pub use cookie_keys::{CookieKeys, Fingerprint};
-pub use flight::{
-    Claim, FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption, Verdict, Verifier,
-};
-pub use key::{Check, KeyRing};
-pub use one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable};
+pub use identity::{AcceptedBlock, Identity};
 pub use outcome::{Outcome, Reason};
-pub use pending::{PendingLimit, Place};
-pub use policy::{FastOpenPolicy, PolicyError, Quarantine, Replays};
-pub use replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Window};
-pub use schedule::{Schedule, ScheduleError};
-pub use secret::{FarmSecret, FarmSecrets, SecretError, SecretFileError};
 pub use serial::Serial;
-pub use source::{ClockError, Current, Fixed, KeySource};
 pub use store::{CredentialStore, Entry, Learnt, NetworkId, Permission};
+#[cfg(feature = "server")]
+pub use {
+    cookie::{CookieScheme, Scheme},
+    cookie_key::{CookieKey, KeyParseError},
+    cookie_keys::{CookieKeys, Fingerprint},
+    flight::{
+        Claim, FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption, Verdict,
+        Verifier,
+    },
+    key::{Check, KeyRing},
+    one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable},
+    pending::{PendingLimit, Place},
+    policy::{FastOpenPolicy, PolicyError, Quarantine, Replays},
+    replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Window},
+    schedule::{Schedule, ScheduleError},
+    secret::{FarmSecret, FarmSecrets, SecretError, SecretFileError},
+    source::{ClockError, Current, Fixed, KeySource},
+};

@@ -1,12 +1,11 @@
 //! How a listener treats first flights.
 
-use crate::flight::{FirstFlight, Grant, Verdict, Verifier};
+use crate::flight::Verifier;
 use crate::key::KeyRing;
 use crate::pending::PendingLimit;
 use crate::replay::ReplayGuard;
 use alloc::sync::Arc;
 use core::fmt;
-use firstflight_wire::Clock;
 
 /// How often one first flight may be executed.
 #[derive(Clone, Default)]
@@ -126,37 +125,10 @@ impl FastOpenPolicy {
         guard || self.verifier().needs_store()
     }
 
-    /// Whether it remembers accepted first flights, so that it can refuse copies.
-    pub(crate) fn remembers(&self) -> bool {
-        self.verifier.is_some() || !matches!(self.replays, Replays::Allow)
-    }
-
-    /// Asks the verifier.
-    #[inline]
-    pub(crate) fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict {
-        match &self.verifier {
-            Some(verifier) => verifier.verify(first, clock),
-            None => self.keys.verify(first, clock),
-        }
-    }
-
     pub(crate) fn verifier(&self) -> &dyn Verifier {
         match &self.verifier {
             Some(verifier) => &**verifier,
             None => &*self.keys,
-        }
-    }
-
-    /// In no-cookie mode: the cookie for a client that asked for one, or showed one that is not of the
-    /// primary key. The client can use it when the mode ends.
-    pub(crate) fn courtesy(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<Grant> {
-        // Another verifier may keep state for each question, so do not ask it.
-        if self.verifier.is_some() {
-            return None;
-        }
-        match self.keys.verify(first, clock) {
-            Verdict::Valid { grant, .. } | Verdict::Invalid { grant, .. } => grant,
-            Verdict::Pending { .. } => None,
         }
     }
 }

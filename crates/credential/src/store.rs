@@ -12,7 +12,7 @@ pub use failures::{Failures, Permission};
 pub use learnt::Learnt;
 pub use path::{PathMss, PathRtt};
 
-use crate::asap::Identity;
+use crate::identity::Identity;
 use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;

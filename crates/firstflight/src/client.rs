@@ -12,13 +12,13 @@ pub use authority::{Authority, BadAuthority, Host};
 pub use builder::ClientBuilder;
 pub use outlook::Outlook;
 
+use crate::attempts::ConnectAnyError;
 use crate::cache::CredentialCache;
 use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::kernel::Kernel;
 use crate::kernel::race::{Course, Finish, Lost};
 use crate::lazy::{self, LazyStream, ReplaySafety};
-use crate::race::ConnectAnyError;
-use crate::stream::Stream;
+use crate::stream::{ConnectTimes, Stream};
 use network::Networks;
 use std::io;
 use std::net::SocketAddr;
@@ -71,19 +71,6 @@ struct Shared {
     /// The resolver that the caller named, in place of the system's.
     #[cfg(feature = "asap")]
     names: Option<Arc<crate::record::Names>>,
-}
-
-/// How long a connect took, apart from the first byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConnectTimes {
-    /// Until the addresses were known.
-    pub lookup: Duration,
-    /// From then until the handshake was complete, or the first flight accepted.
-    pub connect: Duration,
-    /// When the first SYN had left, in UDP or by the kernel. What comes before it, such as the making of a first flight
-    /// ([`MakeFlight::make`]), is work of this machine.
-    pub first_syn: Instant,
 }
 
 /// The addresses of a server, and since when they were looked up. [`Client::found`] makes it.

@@ -2,7 +2,6 @@
 //! affect the order).
 
 use firstflight_credential::NetworkId;
-use firstflight_stack::ConnectConfig;
 use firstflight_wire::Instant;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,8 +23,8 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    pub(crate) fn new(network: NetworkId, remote: SocketAddr, config: &ConnectConfig) -> Self {
-        Self { network, remote, carrier: config.carrier }
+    pub(crate) const fn new(network: NetworkId, remote: SocketAddr, carrier: Option<u16>) -> Self {
+        Self { network, remote, carrier }
     }
 }
 
@@ -62,6 +61,10 @@ impl History {
     }
 
     /// Forgets what was learnt on `network`.
+    #[cfg_attr(
+        not(feature = "engine"),
+        allow(dead_code, reason = "a client leaves no network that has an id")
+    )]
     pub(crate) fn leave(&mut self, network: NetworkId) {
         self.lost.retain(|(known, _)| known.network != network);
     }
@@ -73,7 +76,7 @@ mod tests {
 
     fn way(n: u16) -> Way {
         let remote = SocketAddr::from(([10, 0, 0, 1], n));
-        Way::new(NetworkId::UNKNOWN, remote, &ConnectConfig::default())
+        Way::new(NetworkId::UNKNOWN, remote, None)
     }
 
     #[test]

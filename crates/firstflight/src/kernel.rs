@@ -16,17 +16,20 @@
 
 #[cfg(feature = "asap")]
 pub(crate) mod carried;
+#[cfg(feature = "server")]
+mod listen;
 mod memory;
 pub(crate) mod race;
 
-pub use firstflight_kernel::{ListenConfig, Setting};
+#[cfg(feature = "server")]
+pub use firstflight_kernel::ListenConfig;
+pub use firstflight_kernel::Setting;
 
+use crate::attempts::{ConnectAnyError, interleave};
 use crate::cache::CredentialCache;
 use crate::client::Authority;
 use crate::credential::{NetworkId, Permission};
 use crate::first_flight::{FirstFlight, Flights};
-use crate::listener::Listener;
-use crate::race::{ConnectAnyError, interleave};
 use crate::stream::Stream;
 use memory::Memory;
 use std::io;
@@ -122,39 +125,10 @@ impl Kernel {
     /// Runs a race, and saves what it taught.
     pub(crate) async fn race(course: race::Course<'_>) -> Result<race::Finish, race::Lost> {
         let kernel = course.kernel.clone();
-        let result = race::run(course).await;
+        // The racer has room for all attempts. Connects are parts of other futures, which stay small.
+        let result = Box::pin(race::run(course)).await;
         kernel.save_later();
         result
-    }
-
-    /// Starts to listen. Without privileges and without an engine, but the namespace must allow Fast Open at servers
-    /// ([`Setting::server`]), which Linux does not by default: it then says so in the log, once, and listens without.
-    ///
-    /// The kernel has no replay guard. A first flight may be executed twice if the network duplicates its SYN: see
-    /// [`Stream::is_early`].
-    ///
-    /// # Errors
-    /// When the address cannot be used, or the cookie function of the keys is not Linux'.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O.
-    pub fn listen(local: SocketAddr, config: ListenConfig) -> io::Result<Listener> {
-        let wanted = config.pending > 0;
-        let listener = firstflight_kernel::Listener::bind(local, config)?;
-        Self::report(&listener, wanted);
-        Ok(listener.into())
-    }
-
-    /// Says once if the namespace does not allow what is `wanted`.
-    pub(crate) fn report(listener: &firstflight_kernel::Listener, wanted: bool) {
-        if wanted && !listener.grants_cookies() {
-            static ONCE: std::sync::Once = std::sync::Once::new();
-            ONCE.call_once(|| {
-                tracing::warn!(
-                    "this network namespace does not allow Fast Open at servers: set net.ipv4.tcp_fastopen to 3"
-                );
-            });
-        }
     }
 
     /// Loads what `cache` remembers about servers and keeps its file up to date: at most once every few seconds, and in

@@ -47,153 +47,90 @@
 //! # Ok(())
 //! # }
 //! ```
+#![cfg_attr(
+    not(any(feature = "client", feature = "engine")),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "nothing connects")
+)]
 #![forbid(unsafe_code)]
 
 /// Compiles README.md's example.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod attempts;
+#[cfg(feature = "cache")]
+mod cache;
+#[cfg(not(feature = "cache"))]
+#[path = "no_cache.rs"]
 mod cache;
 #[cfg(feature = "dns")]
 pub mod carriage;
-#[cfg(feature = "kernel")]
+#[cfg(feature = "client")]
 mod client;
-mod driver;
-mod endpoint;
+mod clock;
+#[cfg(feature = "engine")]
+mod engine;
 mod first_flight;
 mod history;
-mod jobs;
-#[cfg(feature = "kernel")]
+#[cfg(feature = "client")]
 pub mod kernel;
-pub mod keys;
 mod lazy;
 mod lingering;
-mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(all(feature = "engine", not(feature = "metrics")))]
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
+#[path = "no_metrics.rs"]
+mod metrics;
 mod network;
-mod post;
+#[cfg(feature = "engine")]
 mod race;
 #[cfg(feature = "asap")]
 pub mod record;
-mod renewed;
-pub mod serial_file;
-#[cfg(feature = "kernel")]
+#[cfg(feature = "server")]
 mod server;
-mod shared;
-mod store;
 mod stream;
-mod time;
-pub mod trust;
-mod workers;
 
-pub use cache::{Avoided, CacheError, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
-#[cfg(feature = "kernel")]
+pub use attempts::{ConnectAnyError, FailedAttempt};
+pub use cache::CacheError;
+#[cfg(feature = "cache")]
+pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
+#[cfg(feature = "client")]
 pub use client::race as racer;
-#[cfg(feature = "kernel")]
-pub use client::{
-    Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Found, Host, Outlook,
-};
-pub use endpoint::Endpoint;
-pub use endpoint::shards::Sharding;
+#[cfg(feature = "client")]
+pub use client::{Authority, BadAuthority, Client, ClientBuilder, ClientError, Found, Host, Outlook};
+#[cfg(feature = "engine")]
+use engine::{driver, endpoint, jobs, listener, post, random, renewed, shared, store, time, workers};
 pub use first_flight::FirstFlight;
-#[cfg(feature = "kernel")]
+#[cfg(feature = "client")]
 pub use first_flight::{Carriage, MakeFlight};
 pub use firstflight_credential as credential;
-pub use firstflight_link as link;
-pub use firstflight_stack::{
-    CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
-    FragmentLimits, Gauges, Limits, ListenConfig, ListenError, Outcomes, RelayedFlight, ResponsePolicy,
-    StateName,
-};
-pub use firstflight_tcp as tcp;
 #[cfg(feature = "asap")]
 pub use firstflight_verifier as verifier;
 pub use firstflight_wire as wire;
 pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
-pub use listener::Listener;
 pub use network::network_id;
-pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
-#[cfg(feature = "kernel")]
+#[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder};
-pub use store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError};
-pub use stream::{Race, Stream, Way};
-pub use time::{Time, block_on_virtual};
-pub use workers::Workers;
-
-use std::io;
-use std::net::IpAddr;
-use zeroize::Zeroizing;
-
-/// Default settings for `addresses`, with a secret from the operating system's random source.
-///
-/// # Errors
-/// When the random source fails.
-///
-/// ```
-/// let mut config = firstflight::config(vec!["10.0.0.1".parse().unwrap()])?;
-/// config.mtu = 1280;
-/// # std::io::Result::Ok(())
-/// ```
-pub fn config(addresses: Vec<IpAddr>) -> io::Result<Config> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(io::Error::other)?;
-    Ok(Config::new(addresses, secret))
-}
-
-/// The clock of certificates. It is monotonic and also runs while the machine sleeps (`CLOCK_BOOTTIME`), so that a
-/// certificate ages during that time too. Use it for [`ClientCertificate::new`](credential::asap::ClientCertificate).
-///
-/// # Errors
-/// When the kernel does not have this clock.
-pub fn certificate_clock() -> io::Result<wire::Instant> {
-    Time::system().certificate_clock()
-}
-
-/// The system's wall clock, milliseconds since 1970-01-01 00:00 UTC; 0 if it shows an earlier time.
-#[must_use]
-pub fn unix_ms() -> u64 {
-    shared::wall_clock(wire::Instant::ZERO).unix_ms
-}
-
-/// Fills `bytes` from the operating system's random source.
-///
-/// # Errors
-/// When the random source fails.
-pub fn random_bytes(bytes: &mut [u8]) -> io::Result<()> {
-    getrandom::fill(bytes).map_err(io::Error::other)
-}
-
-/// A fresh key of a replay guard from the operating system's random source.
-///
-/// # Errors
-/// When the random source fails.
-pub fn random_guard_key() -> io::Result<credential::GuardKey> {
-    let mut key = Zeroizing::new([0; 16]);
-    random_bytes(&mut *key)?;
-    Ok(credential::GuardKey::from_bytes(*key))
-}
-
-/// A fresh cookie key from the operating system's random source.
-///
-/// # Errors
-/// When the random source fails.
-pub fn random_key() -> io::Result<credential::CookieKey> {
-    let mut key = [0; 16];
-    getrandom::fill(&mut key).map_err(io::Error::other)?;
-    Ok(credential::CookieKey::from_bytes(key))
-}
-
-/// A fresh farm secret of 32 bytes from the operating system's random source.
-///
-/// # Errors
-/// When the random source fails. When `id` is not valid (see [`credential::FarmSecret`]), the kind is
-/// [`io::ErrorKind::InvalidInput`]; the caller is at fault.
-pub fn random_secret(id: &str) -> io::Result<credential::FarmSecret> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *bytes).map_err(io::Error::other)?;
-    credential::FarmSecret::new(id, &*bytes)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
-}
+pub use stream::{ConnectTimes, Race, Stream, Way};
+#[cfg(feature = "engine")]
+pub use {
+    endpoint::Endpoint,
+    endpoint::shards::Sharding,
+    engine::{keys, serial_file, trust},
+    firstflight_link as link,
+    firstflight_stack::{
+        CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
+        FragmentLimits, Gauges, Limits, ListenConfig, ListenError, Outcomes, RelayedFlight, ResponsePolicy,
+        StateName,
+    },
+    firstflight_tcp as tcp,
+    listener::Listener,
+    race::ConnectAnyConfig,
+    random::{certificate_clock, config, random_bytes, random_guard_key, random_key, random_secret, unix_ms},
+    store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError},
+    time::{Time, block_on_virtual},
+    workers::Workers,
+};

@@ -47,7 +47,6 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 const COOKIE_KEY: &str = "firstflight_cookie_key";
 const FIRST_FLIGHTS: &str = "firstflight_first_flights_total";
-#[cfg(feature = "kernel")]
 const FAST_OPEN_SERVER: &str = "firstflight_fast_open_server";
 
 /// Publishes one engine's counters. The values of several publishers add up, so that an application with many engines
@@ -108,13 +107,11 @@ impl Drop for Publisher {
 }
 
 /// A server accepted a connection on the kernel's TCP.
-#[cfg(feature = "kernel")]
 pub(crate) fn accepted_by_kernel(outcome: Outcome) {
     count_outcome("server", outcome, 1);
 }
 
 /// Whether the kernel grants cookies.
-#[cfg(feature = "kernel")]
 pub(crate) fn kernel_grants(grants: bool) {
     gauge!(FAST_OPEN_SERVER).set(f64::from(u8::from(grants)));
 }
@@ -259,7 +256,6 @@ pub fn describe() {
     }
     let says = "1 for the key that cookies are granted by now, 0 for those before";
     describe_gauge!(COOKIE_KEY, Unit::Count, says);
-    #[cfg(feature = "kernel")]
     describe_gauge!(
         FAST_OPEN_SERVER,
         Unit::Count,

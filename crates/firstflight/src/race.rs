@@ -1,5 +1,6 @@
 //! Connecting to one of several addresses (Happy Eyeballs, RFC 8305).
 
+use crate::attempts::{ConnectAnyError, FailedAttempt, interleave};
 use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
 use crate::history::Way;
@@ -9,9 +10,7 @@ use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{Certified, ConnId, ConnectConfig, IoError};
 use firstflight_wire::setters;
 use std::borrow::Cow;
-use std::fmt;
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,54 +43,6 @@ setters! {
 impl Default for ConnectAnyConfig {
     fn default() -> Self {
         Self { connect: ConnectConfig::default(), attempt_delay: ATTEMPT_DELAY }
-    }
-}
-
-/// An attempt that failed.
-#[derive(Debug)]
-pub struct FailedAttempt {
-    /// The address that it connected to.
-    pub remote: SocketAddr,
-    /// The outcome of its first flight. With [`Reason::Unknown`] the server may have executed the data.
-    pub outcome: Outcome,
-    /// Why it failed.
-    pub error: io::Error,
-}
-
-/// Why there is no connection to any of the addresses.
-#[derive(Debug)]
-pub struct ConnectAnyError {
-    /// All attempts, in the order in which they failed. Empty if no address was given.
-    pub attempts: Vec<FailedAttempt>,
-}
-
-impl fmt::Display for ConnectAnyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.attempts.is_empty() {
-            return f.write_str("no address to connect to");
-        }
-        // A second attempt at an address, without data, often fails as the first one did: that is one failure to tell.
-        let mut told = Vec::with_capacity(self.attempts.len());
-        for FailedAttempt { remote, error, .. } in &self.attempts {
-            let text = format!("{remote}: {error}");
-            if told.contains(&text) {
-                continue;
-            }
-            write!(f, "{}{text}", if told.is_empty() { "" } else { "; " })?;
-            told.push(text);
-        }
-        Ok(())
-    }
-}
-
-// The text contains the errors of all attempts, so `source` returns none of them.
-impl std::error::Error for ConnectAnyError {}
-
-/// The kind is that of the first failure.
-impl From<ConnectAnyError> for io::Error {
-    fn from(error: ConnectAnyError) -> Self {
-        let kind = error.attempts.first().map_or(io::ErrorKind::InvalidInput, |first| first.error.kind());
-        Self::new(kind, error)
     }
 }
 
@@ -222,7 +173,7 @@ impl<'a> Race<'a> {
         let mut inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         let history = inner.history();
-        let slow = |remote: &SocketAddr| history.is_slow(&Way::new(network, *remote, config), now);
+        let slow = |remote: &SocketAddr| history.is_slow(&Way::new(network, *remote, config.carrier), now);
         let (last, first): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(slow);
         [interleave(&first), interleave(&last)].concat()
     }
@@ -232,9 +183,9 @@ impl<'a> Race<'a> {
         let mut inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         for remote in self.tried.iter().take_while(|remote| **remote != winner) {
-            inner.history().lost(Way::new(network, *remote, config), now);
+            inner.history().lost(Way::new(network, *remote, config.carrier), now);
         }
-        inner.history().won(&Way::new(network, winner, config));
+        inner.history().won(&Way::new(network, winner, config.carrier));
     }
 
     /// Starts an attempt. The first attempt that starts gets the data, if it may ride in the SYN.
@@ -348,61 +299,5 @@ impl Winner {
             Ok(()) => Ok(stream.into()),
             Err(error) => Err(FailedAttempt { remote, outcome: stream.outcome(), error }),
         }
-    }
-}
-
-/// RFC 8305 §4: alternates between the families, starting with the family of the first address. The order within a
-/// family is kept. Duplicates are removed.
-pub(crate) fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let leading_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
-    let (mut leading, mut other) = (Vec::new(), Vec::new());
-    for address in addresses {
-        let family = if address.is_ipv4() == leading_v4 { &mut leading } else { &mut other };
-        if !family.contains(address) {
-            family.push(*address);
-        }
-    }
-    let mut order = Vec::with_capacity(leading.len() + other.len());
-    let mut other = other.into_iter();
-    for address in leading {
-        order.push(address);
-        order.extend(other.next());
-    }
-    order.extend(other);
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_that_repeats_is_told_once() {
-        let failed = |remote: &str, kind: io::ErrorKind| {
-            let remote = remote.parse().unwrap();
-            FailedAttempt { remote, outcome: Outcome::Undecided, error: kind.into() }
-        };
-        let (refused, late) = (io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut);
-        let attempts = vec![
-            failed("192.0.2.1:80", refused),
-            failed("192.0.2.1:80", refused),
-            failed("[2001:db8::1]:80", refused),
-            failed("192.0.2.1:80", late),
-        ];
-        let text = ConnectAnyError { attempts }.to_string();
-        let wanted = "192.0.2.1:80: connection refused; [2001:db8::1]:80: connection refused; \
-                      192.0.2.1:80: timed out";
-        assert_eq!(text, wanted);
-    }
-
-    #[test]
-    fn families_alternate_and_keep_their_order() {
-        let all = |list: &[&str]| list.iter().map(|a| a.parse().unwrap()).collect::<Vec<SocketAddr>>();
-        let given = all(&["[fd::1]:1", "[fd::2]:1", "[fd::1]:1", "[fd::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
-        let wanted = all(&["[fd::1]:1", "1.1.1.1:1", "[fd::2]:1", "1.1.1.2:1", "[fd::3]:1"]);
-        assert_eq!(interleave(&given), wanted);
-        let v4_first = all(&["1.1.1.1:1", "[fd::1]:1", "[fd::2]:1"]);
-        assert_eq!(interleave(&v4_first), v4_first);
-        assert_eq!(interleave(&[]), []);
     }
 }

@@ -1,8 +1,15 @@
 //! One server on the kernel's TCP and in UDP.
 
 mod builder;
+#[cfg(feature = "activation")]
+mod inherited;
+#[cfg(not(feature = "activation"))]
+#[path = "server/no_inherited.rs"]
 mod inherited;
 #[cfg(feature = "udp")]
+mod udp;
+#[cfg(not(feature = "udp"))]
+#[path = "server/no_udp.rs"]
 mod udp;
 
 pub use builder::ServerBuilder;
@@ -71,7 +78,6 @@ pub struct Server {
 impl Server {
     fn new(kernels: Vec<firstflight_kernel::Listener>, served: Option<Served>, stages: bool) -> Self {
         let grants_cookies = kernels.iter().all(firstflight_kernel::Listener::grants_cookies);
-        #[cfg(feature = "metrics")]
         crate::metrics::kernel_grants(grants_cookies);
         let mut listeners: Vec<_> = kernels.into_iter().map(Listener::from).collect();
         let (mut endpoint, mut udp_port) = (None, None);
@@ -228,10 +234,7 @@ impl Server {
 
 /// Counts an accepted connection. The engine counts its own.
 fn note(stream: &Stream) {
-    #[cfg(feature = "metrics")]
     if stream.way() == crate::stream::Way::Kernel {
         crate::metrics::accepted_by_kernel(stream.outcome());
     }
-    #[cfg(not(feature = "metrics"))]
-    let _ = stream;
 }

@@ -1,18 +1,26 @@
 //! TCP streams, of an engine or of the kernel.
 
+#[cfg(feature = "client")]
+mod connected;
+mod connection;
+#[cfg(feature = "engine")]
 mod engine;
-#[cfg(feature = "kernel")]
+#[cfg(not(feature = "engine"))]
+#[path = "stream/no_engine.rs"]
+mod engine;
+mod kernel;
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a server begins stages"))]
 mod staged;
+mod times;
 
-#[cfg(feature = "dns")]
-pub(crate) use engine::at_present;
-pub(crate) use engine::{EngineStream, connect, first_data};
-#[cfg(feature = "kernel")]
+pub(crate) use engine::*;
+pub(crate) use kernel::KernelStream;
 pub(crate) use staged::Stages;
+pub use times::ConnectTimes;
 
 use crate::lingering::Lingering;
-use firstflight_credential::Outcome;
-use firstflight_stack::ConnectionInfo;
+use connection::Connection;
+use firstflight_credential::{AcceptedBlock, Outcome};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -29,10 +37,8 @@ pub struct Stream {
     race: Option<Race>,
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
-    #[cfg(feature = "kernel")]
-    times: Option<crate::client::ConnectTimes>,
+    times: Option<ConnectTimes>,
     /// A server's stream, whose peer has not closed yet: how it ends when it is dropped.
-    #[cfg(feature = "kernel")]
     stages: Option<Stages>,
 }
 
@@ -68,11 +74,6 @@ pub struct Race {
 }
 
 impl Race {
-    #[cfg(feature = "kernel")]
-    pub(crate) const fn new(data_left_twice: bool) -> Self {
-        Self { data_left_twice }
-    }
-
     /// Whether the data of the first flight left with the other attempt, too. The server may execute it twice, which the
     /// caller has allowed.
     #[must_use]
@@ -84,55 +85,12 @@ impl Race {
 #[derive(Debug)]
 enum Kind {
     Engine(EngineStream),
-    #[cfg(feature = "kernel")]
-    Kernel(firstflight_kernel::Stream),
-}
-
-impl From<EngineStream> for Stream {
-    fn from(stream: EngineStream) -> Self {
-        Self::of(Kind::Engine(stream))
-    }
-}
-
-#[cfg(feature = "kernel")]
-impl From<firstflight_kernel::Stream> for Stream {
-    fn from(stream: firstflight_kernel::Stream) -> Self {
-        Self::of(Kind::Kernel(stream))
-    }
+    Kernel(KernelStream),
 }
 
 impl Stream {
     const fn of(kind: Kind) -> Self {
-        Self {
-            kind,
-            race: None,
-            elsewhere: None,
-            #[cfg(feature = "kernel")]
-            times: None,
-            #[cfg(feature = "kernel")]
-            stages: None,
-        }
-    }
-
-    /// The same stream, which closes in stages when it is dropped.
-    #[cfg(feature = "kernel")]
-    pub(crate) fn staged(mut self, stages: &Stages) -> Self {
-        self.stages = Some(stages.clone());
-        self
-    }
-
-    /// The same stream, which took this long to connect.
-    #[cfg(feature = "kernel")]
-    pub(crate) const fn took(mut self, times: crate::client::ConnectTimes) -> Self {
-        self.times = Some(times);
-        self
-    }
-
-    /// How long the connect took, of a stream by [`Client::connect`](crate::Client::connect).
-    #[cfg(feature = "kernel")]
-    #[must_use]
-    pub const fn times(&self) -> Option<crate::client::ConnectTimes> {
-        self.times
+        Self { kind, race: None, elsewhere: None, times: None, stages: None }
     }
 
     /// A server's stream that closes in stages, so that its client gets the whole last response although it still sends.
@@ -160,27 +118,16 @@ impl Stream {
     }
 
     /// From now on, dropping the stream closes it at once.
-    #[cfg_attr(
-        not(feature = "kernel"),
-        allow(clippy::unused_self, clippy::missing_const_for_fn, reason = "no stages")
-    )]
     fn is_closed_by_others(&mut self) {
-        #[cfg(feature = "kernel")]
-        {
-            self.stages = None;
-        }
+        self.stages = None;
     }
 
     /// How its segments travel.
     #[must_use]
     pub fn way(&self) -> Way {
         match &self.kind {
-            Kind::Engine(engine) => match engine.info().and_then(|info| info.carrier) {
-                Some(_) => Way::Udp,
-                None => Way::Ip,
-            },
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(_) => Way::Kernel,
+            Kind::Engine(engine) => engine.way(),
+            Kind::Kernel(kernel) => kernel.way(),
         }
     }
 
@@ -188,25 +135,13 @@ impl Stream {
     #[must_use]
     pub fn rtt(&self) -> Option<std::time::Duration> {
         match &self.kind {
-            Kind::Engine(engine) => engine.info()?.rtt,
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => Some(kernel.info().ok()?.srtt).filter(|rtt| !rtt.is_zero()),
+            Kind::Engine(engine) => engine.rtt(),
+            Kind::Kernel(kernel) => Connection::rtt(kernel),
         }
     }
 
-    /// A stream of the kernel after a race. `elsewhere` is the outcome of its first flight if that was in the SYN of an
-    /// attempt at another address.
-    #[cfg(feature = "kernel")]
-    pub(crate) const fn raced(
-        stream: firstflight_kernel::Stream,
-        race: Option<Race>,
-        elsewhere: Option<Outcome>,
-    ) -> Self {
-        Self { kind: Kind::Kernel(stream), race, elsewhere, times: None, stages: None }
-    }
-
     /// Kernel's sockets: whether the connection won a race against an attempt with Fast Open. `None` if there was no such
-    /// race, and for a connection of an engine, whose second attempts are in [`ConnectionInfo`].
+    /// race, and for a connection of an engine, whose second attempts are in [`Stream::info`].
     #[must_use]
     pub const fn race(&self) -> Option<Race> {
         self.race
@@ -218,21 +153,9 @@ impl Stream {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.elsewhere.unwrap_or_else(|| match &self.kind {
-            Kind::Engine(engine) => engine.outcome(),
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => kernel.outcome(),
+            Kind::Engine(engine) => Connection::outcome(engine),
+            Kind::Kernel(kernel) => Connection::outcome(kernel),
         })
-    }
-
-    /// The state of the connection in the engine. `None` before the first write of a lazy stream, and for a stream of
-    /// the kernel.
-    #[must_use]
-    pub fn info(&self) -> Option<ConnectionInfo> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.info(),
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(_) => None,
-        }
     }
 
     /// The peer's address.
@@ -240,7 +163,6 @@ impl Stream {
     pub fn peer_addr(&self) -> SocketAddr {
         match &self.kind {
             Kind::Engine(engine) => engine.peer_addr(),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.peer_addr(),
         }
     }
@@ -250,8 +172,7 @@ impl Stream {
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match &self.kind {
             Kind::Engine(engine) => engine.local_addr(),
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => kernel.local_addr().ok(),
+            Kind::Kernel(kernel) => Connection::local_addr(kernel),
         }
     }
 
@@ -263,7 +184,6 @@ impl Stream {
     pub fn is_early(&self) -> bool {
         match &self.kind {
             Kind::Engine(engine) => engine.is_early(),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.is_early(),
         }
     }
@@ -274,7 +194,6 @@ impl Stream {
     pub fn early_bytes(&self) -> u32 {
         match &self.kind {
             Kind::Engine(engine) => engine.early_bytes(),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.early_bytes(),
         }
     }
@@ -282,11 +201,10 @@ impl Stream {
     /// Server side: what the credential block said with which an accepted first flight came (ASAP). `None` if it came
     /// without one. A protocol above can bind what it encrypts to it.
     #[must_use]
-    pub fn accepted_block(&self) -> Option<crate::credential::asap::AcceptedBlock> {
+    pub fn accepted_block(&self) -> Option<AcceptedBlock> {
         match &self.kind {
-            Kind::Engine(engine) => engine.accepted_block().map(|(block, _)| block),
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(_) => None,
+            Kind::Engine(engine) => Some(engine.block()?.0),
+            Kind::Kernel(kernel) => Some(kernel.block()?.0),
         }
     }
 
@@ -296,9 +214,8 @@ impl Stream {
     #[must_use]
     pub fn signed_bytes(&self) -> u32 {
         match &self.kind {
-            Kind::Engine(engine) => engine.accepted_block().map_or(0, |(_, signed)| signed),
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(_) => 0,
+            Kind::Engine(engine) => engine.block().map_or(0, |(_, signed)| signed),
+            Kind::Kernel(kernel) => kernel.block().map_or(0, |(_, signed)| signed),
         }
     }
 
@@ -309,9 +226,8 @@ impl Stream {
     /// first write.
     pub async fn handshake_confirmed(&self) -> io::Result<()> {
         match &self.kind {
-            Kind::Engine(engine) => engine.connected().await,
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => kernel.handshake_confirmed().await,
+            Kind::Engine(engine) => poll_fn(|cx| engine.poll_confirmed(cx)).await,
+            Kind::Kernel(kernel) => poll_fn(|cx| kernel.poll_confirmed(cx)).await,
         }
     }
 
@@ -321,9 +237,8 @@ impl Stream {
     /// As [`Stream::handshake_confirmed`].
     pub fn poll_handshake_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.kind {
-            Kind::Engine(engine) => engine.poll_connected(cx),
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => kernel.poll_handshake_confirmed(cx),
+            Kind::Engine(engine) => engine.poll_confirmed(cx),
+            Kind::Kernel(kernel) => kernel.poll_confirmed(cx),
         }
     }
 
@@ -340,9 +255,7 @@ impl Stream {
     pub fn set_nodelay(&self, nodelay: bool) {
         match &self.kind {
             Kind::Engine(engine) => engine.set_nodelay(nodelay),
-            // It fails only when the connection is over, and then it makes no difference.
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => drop(kernel.set_nodelay(nodelay)),
+            Kind::Kernel(kernel) => Connection::set_nodelay(kernel, nodelay),
         }
     }
 
@@ -351,8 +264,7 @@ impl Stream {
     pub fn nodelay(&self) -> bool {
         match &self.kind {
             Kind::Engine(engine) => engine.nodelay(),
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => kernel.nodelay().unwrap_or_default(),
+            Kind::Kernel(kernel) => Connection::nodelay(kernel),
         }
     }
 
@@ -361,9 +273,7 @@ impl Stream {
     pub fn abort(&self) {
         match &self.kind {
             Kind::Engine(engine) => engine.abort(),
-            // It fails only when the connection is over.
-            #[cfg(feature = "kernel")]
-            Kind::Kernel(kernel) => drop(kernel.abort()),
+            Kind::Kernel(kernel) => Connection::abort(kernel),
         }
     }
 }
@@ -371,14 +281,11 @@ impl Stream {
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        #[cfg(feature = "kernel")]
         let (before, room) = (buf.filled().len(), buf.remaining() > 0);
         let read = match &mut this.kind {
             Kind::Engine(engine) => Pin::new(engine).poll_read(cx, buf),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => Pin::new(kernel).poll_read(cx, buf),
         };
-        #[cfg(feature = "kernel")]
         if read.is_ready() && room && buf.filled().len() == before {
             // The peer has closed, or the connection is over: nothing can come.
             this.stages = None;
@@ -387,7 +294,6 @@ impl AsyncRead for Stream {
     }
 }
 
-#[cfg(feature = "kernel")]
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Some(stages) = self.stages.take() {
@@ -400,7 +306,6 @@ impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().kind {
             Kind::Engine(engine) => Pin::new(engine).poll_write(cx, bytes),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => Pin::new(kernel).poll_write(cx, bytes),
         }
     }
@@ -412,7 +317,6 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().kind {
             Kind::Engine(engine) => Pin::new(engine).poll_write_vectored(cx, bufs),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => Pin::new(kernel).poll_write_vectored(cx, bufs),
         }
     }
@@ -420,7 +324,6 @@ impl AsyncWrite for Stream {
     fn is_write_vectored(&self) -> bool {
         match &self.kind {
             Kind::Engine(engine) => engine.is_write_vectored(),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.is_write_vectored(),
         }
     }
@@ -428,7 +331,6 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().kind {
             Kind::Engine(engine) => Pin::new(engine).poll_flush(cx),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => Pin::new(kernel).poll_flush(cx),
         }
     }
@@ -436,7 +338,6 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().kind {
             Kind::Engine(engine) => Pin::new(engine).poll_shutdown(cx),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => Pin::new(kernel).poll_shutdown(cx),
         }
     }

@@ -22,15 +22,22 @@
 //!
 //! [`Outcome`]: firstflight_credential::Outcome
 //! [`Reason::SystemDisabled`]: firstflight_credential::Reason::SystemDisabled
+#![cfg_attr(
+    not(feature = "server"),
+    allow(dead_code, unused_imports, reason = "what listeners need of the system")
+)]
 
 mod clock;
 mod connect;
 mod cookie;
 mod info;
+mod interface;
+#[cfg(feature = "server")]
 mod listener;
 mod quote;
 mod setting;
 mod stream;
+#[cfg(feature = "server")]
 mod syn;
 mod sys;
 
@@ -38,6 +45,8 @@ pub use clock::SystemClock;
 pub use connect::{Attempt, Carry, connect};
 pub use cookie::has_cookie;
 pub use info::{ClientFail, Facts, TcpInfo};
+pub use interface::interface;
+#[cfg(feature = "server")]
 pub use listener::{ListenConfig, Listener};
 pub use quote::{Quoted, Trip, send_through};
 pub use setting::Setting;

@@ -18,6 +18,18 @@ pub(crate) use std::os::fd::AsFd as Handle;
 #[cfg(not(unix))]
 pub(crate) use std::os::windows::io::AsSocket as Handle;
 
+/// The number of a network interface.
+#[cfg(unix)]
+pub(crate) fn interface(name: &std::ffi::CStr) -> Option<u32> {
+    // SAFETY: the name ends with a zero byte, and outlives the call, which only reads it.
+    let number = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (number != 0).then_some(number)
+}
+#[cfg(not(unix))]
+pub(crate) fn interface(_: &std::ffi::CStr) -> Option<u32> {
+    None
+}
+
 /// A write to a connection that is over is an error, and no signal (`MSG_NOSIGNAL`).
 #[cfg(target_os = "linux")]
 pub(crate) const NO_SIGNAL: std::ffi::c_int = libc::MSG_NOSIGNAL;

@@ -80,6 +80,14 @@ pub fn sum(data: &[u8]) -> Sum {
     Sum { sum: sum_onto(0, data), odd: data.len() % 2 == 1 }
 }
 
+/// The same as [`sum`], by words of 64 bits, for any processor: what is used where the feature `std` does not find vectors of
+/// 32 bytes. It is public to be measured beside those (`examples/checksum.rs`).
+#[must_use]
+pub fn sum_by_words(data: &[u8]) -> Sum {
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
+    Sum { sum: sum_rest(sum_pairs(0, blocks), data, rest), odd: data.len() % 2 == 1 }
+}
+
 /// The sum of five native-endian words, for headers, without loops, vectors or carries.
 #[inline(always)]
 pub(crate) fn sum_of(words: [u32; 5]) -> Sum {
@@ -132,8 +140,8 @@ pub(crate) const fn fold16(sum: u64) -> u16 {
 /// Number of bytes for each round of a loop.
 const BLOCK: usize = 64;
 
-/// From this number of bytes on, asking the processor for vectors of 32 bytes is worth its cost.
-#[cfg(all(feature = "std", target_arch = "x86_64"))]
+/// From this number of bytes on, asking the processor for vectors of 32 bytes is worth its cost, and so is a second chain of
+/// carries.
 const LONG: usize = 384;
 
 /// Adds the native-endian words of `data` to `sum`. An odd last byte counts as the first byte of its word.
@@ -143,7 +151,6 @@ fn sum_onto(sum: u64, data: &[u8]) -> u64 {
     if let Ok(header) = <[u8; 32]>::try_from(data) {
         return sum_words(sum, &[header]);
     }
-    #[cfg(all(feature = "std", target_arch = "x86_64"))]
     if data.len() >= LONG {
         return sum_long(sum, data);
     }
@@ -200,11 +207,15 @@ fn sum_few(sum: u64, data: &[u8]) -> u64 {
     plus(sum, u64::from_ne_bytes(word))
 }
 
-#[cfg(all(feature = "std", target_arch = "x86_64"))]
 #[inline(never)]
 fn sum_long(sum: u64, data: &[u8]) -> u64 {
     let (blocks, rest) = data.as_chunks::<BLOCK>();
-    let sum = sum_rest(sum, data, rest);
+    sum_blocks(sum_rest(sum, data, rest), blocks)
+}
+
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+#[inline(always)]
+fn sum_blocks(sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
     match Level::new().as_avx2() {
         Some(avx2) => plus(
             sum,
@@ -213,8 +224,26 @@ fn sum_long(sum: u64, data: &[u8]) -> u64 {
                 || sum_halves(blocks),
             ),
         ),
-        None => sum_words(sum, blocks),
+        None => sum_pairs(sum, blocks),
     }
+}
+
+#[cfg(not(all(feature = "std", target_arch = "x86_64")))]
+#[inline(always)]
+fn sum_blocks(sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
+    sum_pairs(sum, blocks)
+}
+
+/// Adds words of 64 bits. Two blocks at a time have a chain of carries each, and the processor follows both at once.
+#[inline(always)]
+fn sum_pairs(mut sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
+    let (pairs, rest) = blocks.as_chunks::<2>();
+    for [one, other] in pairs {
+        let (one, other) =
+            (sum_words(0, core::slice::from_ref(one)), sum_words(0, core::slice::from_ref(other)));
+        sum = plus(sum, plus(one, other));
+    }
+    sum_words(sum, rest)
 }
 
 /// Sums words of 64 bits modulo 2⁶⁴, and beside them the upper halves. The sum of the upper halves shows which

@@ -1,8 +1,9 @@
 //! Certificates: issued by a verifier, used by a client.
 
-use super::identity::{Identity, address_tag};
+use super::identity::address_tag;
 use super::keys::{PrivateKey, PublicKey};
-use super::verify::AcceptedBlock;
+use crate::identity::AcceptedBlock;
+use crate::identity::Identity;
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;

@@ -21,12 +21,13 @@ mod fixtures;
 #[cfg(test)]
 mod vector_tests;
 
+pub use crate::identity::{AcceptedBlock, Identity};
 pub use budget::{AsapShard, BudgetConfig};
 pub use certificate::{CertificateDigest, ClientCertificate, certify, is_certified};
-pub use identity::{Identity, address_tag};
+pub use identity::address_tag;
 pub use keys::{NotAKey, PrivateKey, PublicKey};
 pub use policy::{AsapPolicy, GuardDomain};
 pub use refused::{Refused, reason};
 pub use reply_key::ReplyKey;
 pub use trust::{BeforeAck, TrustError, TrustStore, Trusted};
-pub use verify::{AcceptedBlock, BATCH, Candidate, Verified, verify};
+pub use verify::{BATCH, Candidate, Verified, verify};

@@ -3,12 +3,13 @@
 
 use super::budget::{AsapShard, Lane};
 use super::certificate::CertificateDigest;
-use super::identity::{Identity, address_tag};
+use super::identity::address_tag;
 use super::keys::PublicKey;
 use super::refused::Refused;
 use super::trust::{BeforeAck, TrustStore, Trusted};
 use super::verify::{Candidate, Verified};
 use crate::flight::{FirstFlight, JobRequest, Offered, Redemption};
+use crate::identity::Identity;
 use crate::pending::{PendingLimit, prefix};
 use crate::policy::Quarantine;
 use crate::replay::guard::millis;

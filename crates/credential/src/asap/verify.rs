@@ -5,6 +5,7 @@ use super::certificate::CertificateDigest;
 use super::keys::PublicKey;
 use super::refused::Refused;
 use super::trust::BeforeAck;
+use crate::identity::AcceptedBlock;
 use crate::replay::ReplayId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -52,19 +53,6 @@ pub struct Candidate {
     /// Like `before_ack`, for a copy of the request that comes directly from the client.
     pub(super) before_ack_direct: BeforeAck,
     pub(super) request_id: [u8; 8],
-}
-
-/// What an accepted credential block says of its client's request. A protocol above can bind what it encrypts to it, so
-/// that nobody can put the same bytes under a block of his own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct AcceptedBlock {
-    /// The client's key.
-    pub client_key: [u8; 32],
-    /// The request's id, the same in all copies of one request.
-    pub request_id: [u8; 8],
-    /// Digest of the identity that the request is for ([`Identity::digest`](super::Identity::digest)).
-    pub identity: [u8; 32],
 }
 
 impl Candidate {

@@ -6,7 +6,7 @@
 
 use super::cookies::{Answer, StoredCookie};
 use super::{CredentialStore, Entry, NetworkId};
-use crate::asap::Identity;
+use crate::identity::Identity;
 use alloc::collections::VecDeque;
 use core::net::IpAddr;
 use core::time::Duration;

@@ -127,7 +127,7 @@ fn sizes_times_and_asap_are_known_to_both() {
     a.learn_mss(NETWORK, server(), 1400);
     b.learn_path_mss(NETWORK, server(), 1200, at(1));
     a.learn_first_rtt(NETWORK, server(), Duration::from_millis(20), Duration::ZERO, at(1));
-    let identity = Identity::name("www.example.com", 443);
+    let identity = Identity::from_digest([3; 32]);
     b.note_asap(NETWORK, server(), &identity, true, at(1));
     a.note_mismatch(NETWORK, server(), [198, 51, 100, 1].into(), at(1));
     settle(&mut stores);

@@ -49,6 +49,7 @@ struct Unwritten {
     servers: Vec<CachedServer>,
 }
 
+#[cfg_attr(not(all(feature = "client", feature = "engine")), allow(dead_code, reason = "of one of the two"))]
 impl Keeper {
     /// Gives the content of `cache` to `restore`, one server after another, which puts it into the store. Returns the
     /// keeper, which has to be [started](Keeper::start) with that store.
@@ -82,7 +83,6 @@ impl Keeper {
 
     /// The store has no cookies of its own, as that of the kernel's sockets: what another program learnt of cookies and
     /// segment sizes stays in the file.
-    #[cfg(feature = "kernel")]
     pub(crate) fn without_cookies(mut self) -> Self {
         if let Some(file) = Arc::get_mut(&mut self.file) {
             file.keeps_cookies = true;

@@ -239,7 +239,7 @@ impl Asap {
         if network != offer.network {
             return;
         }
-        let way = Way::new(network, offer.remote, &offer.config);
+        let way = Way::new(network, offer.remote, offer.config.carrier);
         let Ok(finish) = result else {
             // The server may be down. But UDP is not trusted with what cannot be sent again, until it answers.
             paths.health.silent();
@@ -328,8 +328,7 @@ impl Asap {
 impl Paths {
     /// Whether UDP to this address lost a race lately.
     fn is_slow(&self, remote: SocketAddr, port: u16) -> bool {
-        let config = ConnectConfig::default().carrier(Some(port));
-        self.history.is_slow(&Way::new(self.network, remote, &config), self.time.now())
+        self.history.is_slow(&Way::new(self.network, remote, Some(port)), self.time.now())
     }
 }
 

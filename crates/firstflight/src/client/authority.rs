@@ -143,7 +143,7 @@ fn interface(zone: &str) -> Option<u32> {
     let digits = !zone.is_empty() && zone.bytes().all(|b| b.is_ascii_digit());
     match digits {
         true => zone.parse().ok().filter(|number| *number > 0),
-        false => nix::net::if_::if_nametoindex(zone).ok(),
+        false => firstflight_kernel::interface(zone),
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         assert_ne!("[fe80::1%8]:80".parse::<Authority>().unwrap(), at);
         // The name of the loopback device differs by system.
         for interface in ["lo", "lo0"] {
-            if let Ok(number) = nix::net::if_::if_nametoindex(interface) {
+            if let Some(number) = firstflight_kernel::interface(interface) {
                 let named = Authority::new(&format!("[fe80::1%{interface}]"), 80).unwrap();
                 assert_eq!(named, Authority::new(&format!("fe80::1%{number}"), 80).unwrap());
             }

@@ -3,12 +3,10 @@
 use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::client::Authority;
 use crate::client::outlook::Contacts;
+use crate::clock::Monotonic;
 use crate::history::{History, Way};
-use crate::shared::clock_of;
-use crate::time::Time;
 use firstflight_credential::{CredentialStore, NetworkId, Permission};
 use firstflight_kernel::TcpInfo;
-use firstflight_stack::ConnectConfig;
 use firstflight_wire::Instant;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -42,7 +40,7 @@ pub(super) struct Memory {
     /// Ports that refused an ordinary SYN, the oldest refusal first.
     closed: VecDeque<(NetworkId, SocketAddr, Instant)>,
     contacts: Contacts,
-    time: Time,
+    time: Monotonic,
     /// Saves what is learnt.
     keeper: Option<Keeper>,
 }
@@ -56,14 +54,14 @@ impl Memory {
             lost: VecDeque::new(),
             closed: VecDeque::new(),
             contacts: Contacts::default(),
-            time: Time::system(),
+            time: Monotonic::begin(),
             keeper: None,
         }
     }
 
     /// Loads what `cache` holds, and keeps its file up to date from now on. False on an unknown network.
     pub(super) fn keep(&mut self, cache: CredentialCache) -> bool {
-        let (clock, servers) = (clock_of(&self.time, self.time.now()), &mut self.servers);
+        let (clock, servers) = (self.time.clock(), &mut self.servers);
         if !self.network.is_known() {
             return false;
         }
@@ -80,7 +78,7 @@ impl Memory {
 
     /// What is to be written to the file, if anything.
     pub(super) fn save(&mut self) -> Option<Snapshot> {
-        let clock = clock_of(&self.time, self.time.now());
+        let clock = self.time.clock();
         self.keeper.as_mut()?.last(&self.servers, &clock)
     }
 
@@ -241,7 +239,7 @@ impl Memory {
     }
 
     fn way(&self, remote: SocketAddr) -> Way {
-        Way::new(self.network, remote, &ConnectConfig::default())
+        Way::new(self.network, remote, None)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Attempts that race: with Fast Open and without, to one address or several.
 
 use super::Kernel;
+use crate::attempts::{ConnectAnyError, FailedAttempt};
 use crate::client::race::{
     Action, Address, Candidate, Failure, Finish as Won, First, Number, Race as Racer, Setup, Syn, Transport,
 };
 use crate::first_flight::Flights;
 #[cfg(feature = "asap")]
 use crate::kernel::carried::{Carried, Opened};
-use crate::race::{ConnectAnyError, FailedAttempt};
 use crate::stream::{Race, Stream};
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_kernel::{Carry, ClientFail, Stream as KernelStream, connect};

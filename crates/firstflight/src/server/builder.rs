@@ -1,11 +1,7 @@
 //! Settings of a server.
 
-#[cfg(feature = "udp")]
-use super::udp;
-use super::{Server, inherited};
+use super::{Server, inherited, udp};
 use crate::credential::KeyRing;
-#[cfg(feature = "udp")]
-use crate::credential::asap::{AsapPolicy, TrustStore};
 use crate::kernel::Kernel;
 use std::io;
 use std::net::SocketAddr;
@@ -39,7 +35,6 @@ pub struct ServerBuilder {
     send_timeout: Option<Duration>,
     keep_alive: Option<Duration>,
     in_stages: bool,
-    #[cfg(feature = "udp")]
     pub(super) udp: udp::Settings,
 }
 
@@ -54,7 +49,6 @@ impl Default for ServerBuilder {
             send_timeout: None,
             keep_alive: None,
             in_stages: true,
-            #[cfg(feature = "udp")]
             udp: udp::Settings::default(),
         }
     }
@@ -134,14 +128,16 @@ impl ServerBuilder {
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
     pub fn bind(self) -> io::Result<Server> {
-        #[cfg(feature = "udp")]
-        return self.bind_with(crate::Endpoint::new);
-        #[cfg(not(feature = "udp"))]
-        {
-            let mut builder = self;
-            let listeners = builder.listen_by_kernel()?;
-            Ok(Server::new(listeners, None, builder.in_stages))
-        }
+        self.bind_by(crate::Endpoint::new)
+    }
+
+    pub(super) fn bind_by(
+        mut self,
+        start: impl FnOnce(crate::Config, Box<dyn firstflight_link::Link>) -> crate::Endpoint,
+    ) -> io::Result<Server> {
+        let listeners = self.listen_by_kernel()?;
+        let in_udp = udp::serve(&self, &self.addresses, start)?;
+        Ok(Server::new(listeners, in_udp, self.in_stages))
     }
 
     /// The kernel's listeners. Their addresses then have the port that the system chose.
@@ -178,72 +174,5 @@ impl ServerBuilder {
             listeners.push(listener);
         }
         Ok(listeners)
-    }
-}
-
-#[cfg(feature = "udp")]
-impl ServerBuilder {
-    /// Serves UDP in this port, and fails if it is not free. By default it is the TCP port, if that is free: 443 may
-    /// belong to HTTP/3. Clients learn the port from the server's record.
-    pub const fn udp_port(mut self, port: u16) -> Self {
-        self.udp.port = udp::Port::Number(port);
-        self
-    }
-
-    /// Serves the kernel's TCP only.
-    pub const fn tcp_only(mut self) -> Self {
-        self.udp.port = udp::Port::None;
-        self
-    }
-
-    /// Takes certificates of these verifiers in UDP, and executes each request once. For ten seconds after the start,
-    /// and some twenty more for certificates that began before they were made, none is taken: the server does not know
-    /// what it took before.
-    pub fn trust(mut self, trust: Arc<TrustStore>) -> Self {
-        self.udp.trust = Some(trust);
-        self
-    }
-
-    /// A name that clients use for this server, as `www.example.com`; call it again for further ones. The default are
-    /// the server's addresses.
-    pub fn identity(mut self, name: impl Into<String>) -> Self {
-        self.udp.identities.push(name.into());
-        self
-    }
-
-    /// How certificates are treated, in place of [`ServerBuilder::trust`] and [`ServerBuilder::identity`].
-    pub fn asap(mut self, policy: AsapPolicy) -> Self {
-        self.udp.policy = Some(policy);
-        self
-    }
-
-    /// The settings of the engine that serves UDP.
-    pub fn engine(mut self, config: crate::Config) -> Self {
-        self.udp.engine = Some(config);
-        self
-    }
-
-    /// The settings of the listeners in UDP. Their address is set by [`ServerBuilder::address`]. Policies in it have
-    /// precedence over the other settings here.
-    pub fn listen(mut self, config: crate::ListenConfig) -> Self {
-        self.udp.listen = Some(config);
-        self
-    }
-
-    /// Like [`ServerBuilder::bind`]. `start` starts the engine that serves UDP: to record its packets, or to give it a
-    /// shared store.
-    ///
-    /// # Errors
-    /// As [`ServerBuilder::bind`].
-    ///
-    /// # Panics
-    /// As [`ServerBuilder::bind`].
-    pub fn bind_with(
-        mut self,
-        start: impl FnOnce(crate::Config, Box<dyn firstflight_link::Link>) -> crate::Endpoint,
-    ) -> io::Result<Server> {
-        let listeners = self.listen_by_kernel()?;
-        let in_udp = udp::serve(&self, &self.addresses, start)?;
-        Ok(Server::new(listeners, in_udp, self.in_stages))
     }
 }

@@ -1,5 +1,7 @@
 //! The part of a server that serves UDP.
 
+mod builder;
+
 use super::{Served, inherited};
 use crate::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore};
 use crate::credential::{FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window};

@@ -1,9 +1,13 @@
 //! Streams of an engine.
 
+#[cfg(feature = "dns")]
+mod in_lookup;
+
+use super::connection::Connection;
+use super::{Kind, Stream, Way};
 use crate::shared::{Inner, Interest, Shared, io_error};
 use crate::time::Time;
-use firstflight_credential::asap::AcceptedBlock;
-use firstflight_credential::{Outcome, Reason};
+use firstflight_credential::{AcceptedBlock, Outcome, Reason};
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ConnectionInfo, IoError};
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -12,6 +16,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Up to this number of bytes, the parts of a vectored write are copied into one.
@@ -137,18 +142,6 @@ impl EngineStream {
         stream
     }
 
-    pub(crate) fn accepted_block(&self) -> Option<(AcceptedBlock, u32)> {
-        self.block.as_deref().copied()
-    }
-
-    /// The connection in a stream of its own. Dropping this one then does nothing to it.
-    #[cfg(feature = "kernel")]
-    pub(crate) fn hand_over(&mut self) -> Option<Self> {
-        let Phase::Open(id) = self.phase else { return None };
-        self.handed_over = true;
-        Some(Self::opened(&self.shared, id, self.remote, self.elsewhere))
-    }
-
     /// A stream for connection `id`. `elsewhere` is the outcome of its first flight if another connection carried it.
     pub(crate) fn opened(
         shared: &Arc<Shared>,
@@ -167,93 +160,8 @@ impl EngineStream {
         }
     }
 
-    /// Accepts an answer to the first flight in a lookup from any address that proves with `key` that it received the
-    /// flight.
-    #[cfg(feature = "dns")]
-    pub(crate) fn expect_answer(&self, id: ConnId, key: firstflight_credential::asap::ReplyKey) {
-        self.shared.lock().stack.expect_answer(id, key);
-    }
-
-    /// Waits until the direct copy of connection `id`, whose first flight is also in a lookup, is refused. Returns
-    /// why.
-    #[cfg(feature = "dns")]
-    pub(crate) async fn direct_refused(&self, id: ConnId) -> io::Error {
-        poll_fn(|cx| {
-            let mut inner = self.shared.lock();
-            if let Some(reason) = inner.stack.direct_refused(id) {
-                return Poll::Ready(io_error(IoError::Closed(reason)));
-            }
-            inner.wait(id, Interest::Connected, cx);
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Sets the peer's address, which was not known before.
-    #[cfg(feature = "dns")]
-    pub(crate) fn set_peer(&mut self, remote: SocketAddr) {
-        self.remote = remote;
-    }
-
     pub(crate) fn outcome(&self) -> Outcome {
         self.elsewhere.or_else(|| Some(self.info()?.outcome)).unwrap_or_default()
-    }
-
-    pub(crate) fn info(&self) -> Option<ConnectionInfo> {
-        match self.phase {
-            Phase::Open(id) => self.shared.lock().stack.info(id),
-            Phase::Lazy(_) => None,
-        }
-    }
-
-    pub(crate) fn peer_addr(&self) -> SocketAddr {
-        self.remote
-    }
-
-    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
-        self.info().map(|i| i.local)
-    }
-
-    pub(crate) fn is_early(&self) -> bool {
-        self.info().is_some_and(|i| !i.confirmed)
-    }
-
-    pub(crate) fn early_bytes(&self) -> u32 {
-        self.info().map_or(0, |i| i.totals.early)
-    }
-
-    /// Waits until the handshake is complete.
-    pub(crate) async fn connected(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_connected(cx)).await
-    }
-
-    pub(crate) fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        match self.phase {
-            Phase::Open(id) => poll_complete(&mut self.shared.lock(), id, cx),
-            Phase::Lazy(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-        }
-    }
-
-    pub(crate) fn set_nodelay(&self, nodelay: bool) {
-        match &self.phase {
-            Phase::Open(id) => {
-                let mut inner = self.shared.lock();
-                let now = inner.now();
-                inner.stack.set_nodelay(*id, nodelay, now);
-            }
-            Phase::Lazy(lazy) => lazy.wishes().nodelay = Some(nodelay),
-        }
-    }
-
-    pub(crate) fn nodelay(&self) -> bool {
-        match &self.phase {
-            Phase::Open(_) => self.info().is_some_and(|info| info.nodelay),
-            Phase::Lazy(lazy) => {
-                let wish = lazy.wishes().nodelay;
-                let configured = || lazy.config.tcp.as_ref().map(|tcp| tcp.nodelay);
-                wish.or_else(configured).unwrap_or_else(|| self.shared.lock().stack.config().tcp.nodelay)
-            }
-        }
     }
 
     pub(crate) fn abort(&self) {
@@ -272,6 +180,116 @@ impl EngineStream {
                 reader.into_iter().for_each(Waker::wake);
             }
         }
+    }
+
+    pub(crate) fn info(&self) -> Option<ConnectionInfo> {
+        match self.phase {
+            Phase::Open(id) => self.shared.lock().stack.info(id),
+            Phase::Lazy(_) => None,
+        }
+    }
+
+    /// Waits until the handshake is complete.
+    pub(crate) async fn connected(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_connected(cx)).await
+    }
+
+    pub(crate) fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        match self.phase {
+            Phase::Open(id) => poll_complete(&mut self.shared.lock(), id, cx),
+            Phase::Lazy(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+impl From<EngineStream> for Stream {
+    fn from(stream: EngineStream) -> Self {
+        Self::of(Kind::Engine(stream))
+    }
+}
+
+impl Stream {
+    /// The state of the connection in the engine. `None` before the first write of a lazy stream, and for a stream of
+    /// the kernel.
+    #[must_use]
+    pub fn info(&self) -> Option<ConnectionInfo> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.info(),
+            Kind::Kernel(_) => None,
+        }
+    }
+}
+
+impl Connection for EngineStream {
+    fn way(&self) -> Way {
+        match self.info().and_then(|info| info.carrier) {
+            Some(_) => Way::Udp,
+            None => Way::Ip,
+        }
+    }
+
+    fn rtt(&self) -> Option<Duration> {
+        self.info()?.rtt
+    }
+
+    fn outcome(&self) -> Outcome {
+        Self::outcome(self)
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.info().map(|i| i.local)
+    }
+
+    fn is_early(&self) -> bool {
+        self.info().is_some_and(|i| !i.confirmed)
+    }
+
+    fn early_bytes(&self) -> u32 {
+        self.info().map_or(0, |i| i.totals.early)
+    }
+
+    fn block(&self) -> Option<(AcceptedBlock, u32)> {
+        self.block.as_deref().copied()
+    }
+
+    fn poll_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_connected(cx)
+    }
+
+    fn set_nodelay(&self, nodelay: bool) {
+        match &self.phase {
+            Phase::Open(id) => {
+                let mut inner = self.shared.lock();
+                let now = inner.now();
+                inner.stack.set_nodelay(*id, nodelay, now);
+            }
+            Phase::Lazy(lazy) => lazy.wishes().nodelay = Some(nodelay),
+        }
+    }
+
+    fn nodelay(&self) -> bool {
+        match &self.phase {
+            Phase::Open(_) => self.info().is_some_and(|info| info.nodelay),
+            Phase::Lazy(lazy) => {
+                let wish = lazy.wishes().nodelay;
+                let configured = || lazy.config.tcp.as_ref().map(|tcp| tcp.nodelay);
+                wish.or_else(configured).unwrap_or_else(|| self.shared.lock().stack.config().tcp.nodelay)
+            }
+        }
+    }
+
+    fn abort(&self) {
+        Self::abort(self);
+    }
+
+    fn hand_over(&mut self) -> Option<Self> {
+        let Phase::Open(id) = self.phase else { return None };
+        self.handed_over = true;
+        Some(Self::opened(&self.shared, id, self.remote, self.elsewhere))
     }
 }
 

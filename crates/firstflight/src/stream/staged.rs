@@ -1,6 +1,7 @@
 //! A server's streams that close in stages when they are dropped.
 
-use super::Kind;
+use super::connection::Connection;
+use super::{Kind, Stream};
 use crate::lingering::Lingering;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -27,18 +28,25 @@ impl Stages {
         runtime.spawn(async move {
             let _place = place;
             // Whatever it says: the connection is over.
-            let _ = Lingering::new(super::Stream::of(kind)).shutdown().await;
+            let _ = Lingering::new(Stream::of(kind)).shutdown().await;
         });
     }
 }
 
+impl Stream {
+    /// The same stream, which closes in stages when it is dropped.
+    pub(crate) fn staged(mut self, stages: &Stages) -> Self {
+        self.stages = Some(stages.clone());
+        self
+    }
+}
+
 impl Kind {
-    /// The connection in a value of its own: dropping this one then does nothing to it. `None` if the process has no
-    /// descriptors left, or there is no connection.
+    /// See [`Connection::hand_over`].
     fn hand_over(&mut self) -> Option<Self> {
         match self {
             Self::Engine(engine) => engine.hand_over().map(Self::Engine),
-            Self::Kernel(kernel) => kernel.try_clone().ok().map(Self::Kernel),
+            Self::Kernel(kernel) => kernel.hand_over().map(Self::Kernel),
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::{Sum, pseudo_header, sum};
+use super::{Sum, pseudo_header, sum, sum_by_words};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use proptest::prelude::*;
@@ -25,6 +25,8 @@ fn rfc_1071_example() {
 fn extremes() {
     assert_eq!(sum(&[]).finish(), 0xffff);
     assert_eq!(sum(&[0xff; 65_535]).finish(), naive(&[0xff; 65_535]));
+    assert_eq!(sum_by_words(&[0xff; 65_535]).finish(), naive(&[0xff; 65_535]));
+    assert_eq!(sum_by_words(&[]).finish(), 0xffff);
     assert_eq!(sum(&[0; 1460]).finish(), 0xffff);
     let mut many = Sum::EMPTY;
     for _ in 0..100_000 {
@@ -45,6 +47,7 @@ fn every_length_at_every_offset() {
             let whole = &data[..at + len];
             let (before, bytes) = whole.split_at(at);
             assert_eq!(sum(bytes).finish(), naive(bytes), "{len} from {at}");
+            assert_eq!(sum_by_words(bytes).finish(), naive(bytes), "{len} from {at} by words");
             let mut both = sum(before);
             both.add_bytes(bytes);
             assert_eq!(both.finish(), naive(whole), "{len} behind {at}");
@@ -58,6 +61,20 @@ fn vectors_and_words_have_one_sum() {
     let data: Vec<u8> = (0..3000u32).map(|n| ((n * n) >> 3) as u8 | 0x80).collect();
     let (blocks, _) = data.as_chunks();
     assert_eq!(super::fold16(super::sum_halves(blocks)), super::fold16(super::sum_words(0, blocks)));
+}
+
+/// A carry out of each single word, and out of the sum of two blocks.
+#[test]
+fn every_carry_counts() {
+    for at in 0..64 {
+        let mut data = [0; 512];
+        for (place, byte) in data.iter_mut().enumerate() {
+            *byte = if place / 8 == at || place / 8 == (at + 1) % 64 { 0xff } else { 0x80 };
+        }
+        data[(8 * at + 7) % 512] = 0xfe;
+        assert_eq!(sum_by_words(&data).finish(), naive(&data), "word {at}");
+        assert_eq!(sum(&data).finish(), naive(&data), "word {at}");
+    }
 }
 
 #[test]
@@ -95,18 +112,21 @@ proptest! {
     #[test]
     fn as_the_naive_sum(data in proptest::collection::vec(any::<u8>(), 0..2000)) {
         prop_assert_eq!(sum(&data).finish(), naive(&data));
+        prop_assert_eq!(sum_by_words(&data).finish(), naive(&data));
     }
 
     #[test]
     fn in_pieces_of_any_length(
-        pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..150), 0..8),
+        pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..700), 0..8),
     ) {
         let whole: Vec<u8> = pieces.concat();
-        let (mut added, mut combined) = (Sum::EMPTY, Sum::EMPTY);
+        let (mut added, mut combined, mut by_words) = (Sum::EMPTY, Sum::EMPTY, Sum::EMPTY);
         for piece in &pieces {
             added.add_bytes(piece);
             combined = combined.combine(sum(piece));
+            by_words = by_words.combine(sum_by_words(piece));
         }
+        prop_assert_eq!(by_words.finish(), naive(&whole));
         prop_assert_eq!(added.finish(), naive(&whole));
         prop_assert_eq!(combined.finish(), naive(&whole));
     }

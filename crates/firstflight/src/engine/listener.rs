@@ -5,7 +5,7 @@ use crate::keys::KeyHandle;
 use crate::shared::{Inner, Shared};
 use crate::stream::{EngineStream, Stream};
 use crate::trust::TrustHandle;
-use firstflight_credential::asap::AcceptedBlock;
+use firstflight_credential::AcceptedBlock;
 use firstflight_stack::{ConnId, ListenConfig, ListenError, ListenerId};
 use std::future::poll_fn;
 use std::io;
@@ -21,7 +21,6 @@ pub struct Listener(Kind);
 #[derive(Debug)]
 enum Kind {
     Engine(EngineListener),
-    #[cfg(feature = "kernel")]
     Kernel(Arc<firstflight_kernel::Listener>),
 }
 
@@ -94,7 +93,6 @@ impl Drop for Accepting<'_> {
     }
 }
 
-#[cfg(feature = "kernel")]
 impl From<firstflight_kernel::Listener> for Listener {
     fn from(listener: firstflight_kernel::Listener) -> Self {
         Self(Kind::Kernel(Arc::new(listener)))
@@ -128,7 +126,6 @@ impl Listener {
             Kind::Engine(EngineListener { parts, local, .. }) => {
                 parts.into_iter().map(|part| Self::new(vec![part], local)).collect()
             }
-            #[cfg(feature = "kernel")]
             kernel @ Kind::Kernel(_) => vec![Self(kernel)],
         }
     }
@@ -160,7 +157,6 @@ impl Listener {
                 let mut accepting = Accepting { engine, first: None, others: Vec::new() };
                 poll_fn(|cx| accepting.poll(cx)).await
             }
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.accept().await.map(Stream::from),
         }
     }
@@ -172,7 +168,6 @@ impl Listener {
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         match &self.0 {
             Kind::Engine(engine) => engine.poll_accept(cx),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.poll_accept(cx).map_ok(Stream::from),
         }
     }
@@ -197,7 +192,6 @@ impl Listener {
     pub fn keys(&self) -> KeyHandle {
         match &self.0 {
             Kind::Engine(engine) => KeyHandle::new(engine.sockets()),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => KeyHandle::of_kernel(kernel),
         }
     }
@@ -208,14 +202,13 @@ impl Listener {
     pub fn trust(&self) -> Option<TrustHandle> {
         match &self.0 {
             Kind::Engine(engine) => Some(TrustHandle::new(engine.sockets())),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(_) => None,
         }
     }
 
     /// Stops to complete handshakes on the kernel's TCP, and moves the connections that wait to be accepted to `waiting`.
     /// An engine's listener goes on until it is dropped.
-    #[cfg(feature = "kernel")]
+    #[cfg(feature = "server")]
     pub(crate) fn drain(&self, waiting: &mut Vec<Stream>) -> io::Result<()> {
         match &self.0 {
             Kind::Engine(engine) => {
@@ -239,7 +232,6 @@ impl Listener {
     pub fn local_addr(&self) -> SocketAddr {
         match &self.0 {
             Kind::Engine(engine) => engine.local,
-            #[cfg(feature = "kernel")]
             Kind::Kernel(kernel) => kernel.local_addr(),
         }
     }

@@ -1,6 +1,6 @@
 //! The source of time: the system's clocks, or virtual time.
 
-use crate::shared::BEGINNING;
+use crate::clock::{self, BEGINNING, Monotonic};
 use firstflight_link::VirtualTime;
 use firstflight_link::virtual_time::VirtualSleep;
 use firstflight_wire::Instant;
@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::time::Sleep;
 
 /// The clock that is monotonic and also runs while the machine sleeps.
@@ -26,7 +26,7 @@ pub struct Time(Source);
 #[derive(Debug, Clone)]
 enum Source {
     /// The system's clocks. Monotonic time counts from this moment.
-    System(std::time::Instant),
+    System(Monotonic),
     Virtual(VirtualTime),
 }
 
@@ -47,14 +47,14 @@ impl Time {
     /// The system's clocks.
     #[must_use]
     pub fn system() -> Self {
-        Self(Source::System(std::time::Instant::now()))
+        Self(Source::System(Monotonic::begin()))
     }
 
     /// Monotonic time. It begins ten years after zero, so that times before the start can be expressed.
     #[must_use]
     pub fn now(&self) -> Instant {
         match &self.0 {
-            Source::System(origin) => BEGINNING + origin.elapsed(),
+            Source::System(monotonic) => monotonic.now(),
             Source::Virtual(time) => BEGINNING + (time.now() - Instant::ZERO),
         }
     }
@@ -75,7 +75,7 @@ impl Time {
     #[must_use]
     pub fn unix(&self) -> Duration {
         match &self.0 {
-            Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            Source::System(_) => clock::unix(),
             Source::Virtual(time) => time.unix(),
         }
     }
@@ -117,7 +117,9 @@ impl Time {
     /// A timer for the driver.
     pub(crate) fn timer(&self) -> Timer {
         match &self.0 {
-            Source::System(origin) => Timer::System(*origin, Box::pin(tokio::time::sleep(Duration::ZERO))),
+            Source::System(monotonic) => {
+                Timer::System(monotonic.origin(), Box::pin(tokio::time::sleep(Duration::ZERO)))
+            }
             Source::Virtual(time) => Timer::Virtual(time.sleep(Duration::ZERO)),
         }
     }

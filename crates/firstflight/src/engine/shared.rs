@@ -1,6 +1,7 @@
 //! State shared by the driver and the sockets: the stack, and the tasks that wait for it.
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
+use crate::clock;
 use crate::history::History;
 use crate::store::StoreCounters;
 use crate::time::Time;
@@ -80,10 +81,6 @@ pub(crate) struct Inner {
     any_address: [bool; 2],
 }
 
-/// Where monotonic time begins. It is far from zero, so that events from before the start, read from a cache file,
-/// can be expressed.
-pub(crate) const BEGINNING: Instant = Instant::from_secs(10 * 365 * 24 * 60 * 60);
-
 /// What a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interest {
@@ -139,7 +136,7 @@ impl Inner {
     /// The monotonic and the wall clock.
     fn clock(&mut self) -> Clock {
         let now = self.now();
-        clock_of(&self.time, now)
+        clock::at(self.time.unix(), now)
     }
 
     /// Gives the stack the wall clock.
@@ -358,13 +355,9 @@ impl Inner {
     }
 }
 
-/// The wall clock now. Its error is unknown; with NTP it is within 1 s.
+/// The wall clock now.
 pub(crate) fn wall_clock(mono: Instant) -> Clock {
-    clock_of(&Time::system(), mono)
-}
-
-pub(crate) fn clock_of(time: &Time, mono: Instant) -> Clock {
-    Clock { mono, unix_ms: time.unix().as_millis() as u64, uncertainty: Duration::from_secs(1) }
+    clock::at(clock::unix(), mono)
 }
 
 /// Removes the unspecified addresses from `config`, and returns for which families there was one. They mean all

@@ -9,8 +9,6 @@ use crate::store::SharedStore;
 use crate::time::Time;
 use crate::workers::Workers;
 use firstflight_link::Link;
-#[cfg(feature = "udp")]
-use firstflight_link::udp::SharedUdp;
 use firstflight_stack::{Config, ShardConfig};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -160,34 +158,6 @@ impl Endpoint {
         let (next, gone) = (AtomicUsize::new(0), shards.iter().map(Gone::of).collect());
         let group = Group { shards, place, workers: workers.clone(), next, _gone: gone };
         Ok(Self { _gone: Gone::of(&shared), shared, group: Some(Arc::new(group)) })
-    }
-
-    /// Like [`Endpoint::sharded`] with `count` sockets at one UDP address, and what [`Endpoint::over_udp`] says.
-    ///
-    /// # Errors
-    /// As [`Endpoint::sharded`].
-    #[cfg(feature = "udp")]
-    pub fn sharded_over_udp(
-        config: &Config,
-        sharding: &Sharding,
-        address: SharedUdp,
-        count: usize,
-    ) -> io::Result<Self> {
-        let mut config = config.clone();
-        Self::prepare_shared_udp(&mut config, address);
-        Self::sharded(&config, sharding, (0..count).map(|_| move || address.link()).collect())
-    }
-
-    /// Adapts `config` to `address`, as [`Endpoint::sharded_over_udp`] does. Use it when the links are wrapped, for
-    /// example to record packets.
-    #[cfg(feature = "udp")]
-    pub fn prepare_shared_udp(config: &mut Config, address: SharedUdp) {
-        let local = address.local_addr();
-        let carrier = config.carrier.unwrap_or(firstflight_stack::CarrierConfig::new(local.port()));
-        config.carrier = Some(carrier.port(local.port()).from_socket(true));
-        if !config.addresses.contains(&local.ip()) {
-            config.addresses.push(local.ip());
-        }
     }
 
     /// Number of engines: 1, unless the endpoint is [`Endpoint::sharded`].

@@ -34,7 +34,6 @@ pub struct KeyHandle(Kind);
 enum Kind {
     /// The listeners of all shards.
     Engine(Vec<(Weak<Shared>, ListenerId)>),
-    #[cfg(feature = "kernel")]
     Kernel(Weak<firstflight_kernel::Listener>),
 }
 
@@ -43,7 +42,6 @@ impl KeyHandle {
         Self(Kind::Engine(listeners))
     }
 
-    #[cfg(feature = "kernel")]
     pub(crate) fn of_kernel(listener: &Arc<firstflight_kernel::Listener>) -> Self {
         Self(Kind::Kernel(Arc::downgrade(listener)))
     }
@@ -59,7 +57,6 @@ impl KeyHandle {
                 }
                 any
             }
-            #[cfg(feature = "kernel")]
             Kind::Kernel(listener) => {
                 let set = listener.upgrade().map(|listener| listener.set_keys(keys));
                 if let Some(Err(error)) = &set {
@@ -73,7 +70,6 @@ impl KeyHandle {
     fn is_alive(&self) -> bool {
         match &self.0 {
             Kind::Engine(listeners) => listeners.iter().any(|(shared, id)| Shared::has_listener(shared, *id)),
-            #[cfg(feature = "kernel")]
             Kind::Kernel(listener) => listener.strong_count() > 0,
         }
     }
@@ -139,7 +135,6 @@ impl Follower {
     /// Says which keys were installed.
     fn tell(&mut self, primary: Fingerprint) {
         let before = self.primary.replace(primary);
-        #[cfg(feature = "metrics")]
         crate::metrics::cookie_key(before, primary);
         match before {
             Some(before) if before != primary => tracing::info!(%primary, "the cookie keys have changed"),

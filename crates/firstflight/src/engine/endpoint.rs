@@ -1,26 +1,27 @@
 //! An engine on a link, or several on the queues of one.
 
 pub(crate) mod ending;
+#[cfg(feature = "client")]
+mod made;
 pub(crate) mod shards;
+#[cfg(feature = "udp")]
+mod udp;
 
 use crate::cache::CredentialCache;
+use crate::clock::BEGINNING;
 use crate::driver::Driver;
 use crate::endpoint::ending::{Gone, Released};
 use crate::endpoint::shards::Group;
 use crate::first_flight::FirstFlight;
-#[cfg(feature = "kernel")]
-use crate::first_flight::{Flights, MakeFlight};
 use crate::jobs::Jobs;
 use crate::listener::{Listener, Part};
 use crate::post::Post;
-use crate::shared::{BEGINNING, Shared};
+use crate::shared::Shared;
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{EngineStream, Stream, first_data};
 use crate::time::Time;
 use firstflight_credential::NetworkId;
 use firstflight_link::Link;
-#[cfg(feature = "udp")]
-use firstflight_link::UdpLink;
 use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError, RelayedFlight};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -87,44 +88,6 @@ impl Endpoint {
     #[must_use]
     pub fn time(&self) -> Time {
         self.shared.lock().time.clone()
-    }
-
-    /// Starts an engine that carries TCP in UDP datagrams through the operating system's sockets, which needs no
-    /// privileges. The carrier uses the link's port. Its datagrams count as checked ([`firstflight_stack::CarrierConfig::from_socket`]).
-    /// The link's own addresses are added to those of `config`, which may be empty. The other settings of
-    /// [`Config::carrier`] are kept. Connect with [`ConnectConfig::carrier`]. If the socket is bound to all addresses
-    /// ([`UdpLink::bind_all`]), a connect uses the source address that the kernel's routes choose for the server.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime, as [`tokio::spawn`] does.
-    ///
-    /// ```
-    /// use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream, link::UdpLink};
-    /// async fn ask() -> std::io::Result<Stream> {
-    ///     // The server's UDP port is 4433; its TCP port is 80.
-    ///     let link = UdpLink::towards("192.0.2.1:4433".parse().unwrap())?;
-    ///     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
-    ///     let config = ConnectConfig::default().carrier(Some(4433));
-    ///     endpoint.connect("192.0.2.1:80".parse().unwrap(), FirstFlight::empty(), &config).await
-    /// }
-    /// ```
-    #[cfg(feature = "udp")]
-    pub fn over_udp(mut config: Config, link: UdpLink) -> Self {
-        Self::prepare_udp(&mut config, &link);
-        Self::new(config, link)
-    }
-
-    /// Adapts `config` to `link`, as [`Endpoint::over_udp`] does. Use it when the link is wrapped, for example to
-    /// record packets.
-    #[cfg(feature = "udp")]
-    pub fn prepare_udp(config: &mut Config, link: &UdpLink) {
-        let carrier = config.carrier.unwrap_or(firstflight_stack::CarrierConfig::new(link.port()));
-        config.carrier = Some(carrier.port(link.port()).from_socket(true));
-        for ip in link.local_ips() {
-            if !config.addresses.contains(&ip) {
-                config.addresses.push(ip);
-            }
-        }
     }
 
     fn start<L: Link + 'static>(
@@ -210,33 +173,6 @@ impl Endpoint {
         }
         let data = first_data(&mut config, first.data());
         EngineStream::open(self.shard_for(config.local, remote), remote, data, &config)
-    }
-
-    /// Like [`Endpoint::connect`], with a first flight that is made for this connect: it may depend on the credential block
-    /// that will be in front of it. The flight says whether it may be executed twice.
-    ///
-    /// # Errors
-    /// As [`Endpoint::connect`], and those of [`MakeFlight::make`].
-    #[cfg(feature = "kernel")]
-    pub async fn connect_made(
-        &self,
-        remote: SocketAddr,
-        flight: &dyn MakeFlight,
-        config: &ConnectConfig,
-    ) -> io::Result<Stream> {
-        let (mut config, network) = (config.clone(), self.shared.lock().stack.config().network);
-        let flights = Flights::Made(flight);
-        let replayable = flights.are_replayable(config.asap.is_some());
-        if let (Some(name), Some(certified)) = (flights.block_name(), &mut config.asap) {
-            // The server's own name is hidden.
-            certified.identity = crate::credential::asap::Identity::name(name, remote.port());
-        }
-        let data = flights.by_engine(0, network, &mut config)?;
-        let first = match replayable {
-            true => FirstFlight::safely_replayable(&data),
-            false => FirstFlight::at_most_once(&data),
-        };
-        self.connect(remote, first, &config).await
     }
 
     /// A stream that connects with its first write. Libraries such as hyper and rustls need it, because they do not

@@ -1,0 +1,16 @@
+//! The TCP of this project on tokio: endpoints with their drivers, listeners, and what follows files and stores.
+
+pub(crate) mod driver;
+pub(crate) mod endpoint;
+pub(crate) mod jobs;
+pub mod keys;
+pub(crate) mod listener;
+pub(crate) mod post;
+pub(crate) mod random;
+pub(crate) mod renewed;
+pub mod serial_file;
+pub(crate) mod shared;
+pub(crate) mod store;
+pub(crate) mod time;
+pub mod trust;
+pub(crate) mod workers;

@@ -1,0 +1,38 @@
+//! The kernel's listeners.
+
+use super::{Kernel, ListenConfig};
+use crate::listener::Listener;
+use std::io;
+use std::net::SocketAddr;
+
+impl Kernel {
+    /// Starts to listen. Without privileges and without an engine, but the namespace must allow Fast Open at servers
+    /// ([`Setting::server`]), which Linux does not by default: it then says so in the log, once, and listens without.
+    ///
+    /// The kernel has no replay guard. A first flight may be executed twice if the network duplicates its SYN: see
+    /// [`Stream::is_early`].
+    ///
+    /// # Errors
+    /// When the address cannot be used, or the cookie function of the keys is not Linux'.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn listen(local: SocketAddr, config: ListenConfig) -> io::Result<Listener> {
+        let wanted = config.pending > 0;
+        let listener = firstflight_kernel::Listener::bind(local, config)?;
+        Self::report(&listener, wanted);
+        Ok(listener.into())
+    }
+
+    /// Says once if the namespace does not allow what is `wanted`.
+    pub(crate) fn report(listener: &firstflight_kernel::Listener, wanted: bool) {
+        if wanted && !listener.grants_cookies() {
+            static ONCE: std::sync::Once = std::sync::Once::new();
+            ONCE.call_once(|| {
+                tracing::warn!(
+                    "this network namespace does not allow Fast Open at servers: set net.ipv4.tcp_fastopen to 3"
+                );
+            });
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What a client says of a stream that it has connected.
+
+use super::{ConnectTimes, KernelStream, Kind, Race, Stream};
+use firstflight_credential::Outcome;
+
+impl Race {
+    pub(crate) const fn new(data_left_twice: bool) -> Self {
+        Self { data_left_twice }
+    }
+}
+
+impl Stream {
+    /// A stream of the kernel after a race. `elsewhere` is the outcome of its first flight if that was in the SYN of an
+    /// attempt at another address.
+    pub(crate) const fn raced(stream: KernelStream, race: Option<Race>, elsewhere: Option<Outcome>) -> Self {
+        Self { kind: Kind::Kernel(stream), race, elsewhere, times: None, stages: None }
+    }
+
+    /// The same stream, which took this long to connect.
+    pub(crate) const fn took(mut self, times: ConnectTimes) -> Self {
+        self.times = Some(times);
+        self
+    }
+}

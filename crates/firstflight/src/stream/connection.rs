@@ -1,0 +1,109 @@
+//! What a stream needs of a connection, and the connection where there is none.
+
+use super::Way;
+use firstflight_credential::{AcceptedBlock, Outcome};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection: see the methods of [`Stream`](super::Stream).
+pub(crate) trait Connection: AsyncRead + AsyncWrite + Unpin + Sized {
+    fn way(&self) -> Way;
+    fn rtt(&self) -> Option<Duration>;
+    fn outcome(&self) -> Outcome;
+    fn peer_addr(&self) -> SocketAddr;
+    fn local_addr(&self) -> Option<SocketAddr>;
+    fn is_early(&self) -> bool;
+    fn early_bytes(&self) -> u32;
+    /// What the credential block of an accepted first flight said, and how many bytes of data its signature covers.
+    fn block(&self) -> Option<(AcceptedBlock, u32)>;
+    fn poll_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn set_nodelay(&self, nodelay: bool);
+    fn nodelay(&self) -> bool;
+    fn abort(&self);
+    /// The connection in a value of its own: dropping this one then does nothing to it. `None` if the process has no
+    /// descriptors left, or there is no connection.
+    fn hand_over(&mut self) -> Option<Self>;
+}
+
+/// The connection of a TCP that was not built in. There is none, so the compiler drops what would be done with it.
+#[derive(Debug)]
+#[cfg_attr(feature = "engine", allow(dead_code, reason = "the engine is there"))]
+pub(crate) enum Absent {}
+
+impl Connection for Absent {
+    fn way(&self) -> Way {
+        match *self {}
+    }
+
+    fn rtt(&self) -> Option<Duration> {
+        match *self {}
+    }
+
+    fn outcome(&self) -> Outcome {
+        match *self {}
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        match *self {}
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        match *self {}
+    }
+
+    fn is_early(&self) -> bool {
+        match *self {}
+    }
+
+    fn early_bytes(&self) -> u32 {
+        match *self {}
+    }
+
+    fn block(&self) -> Option<(AcceptedBlock, u32)> {
+        match *self {}
+    }
+
+    fn poll_confirmed(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match *self {}
+    }
+
+    fn set_nodelay(&self, _: bool) {
+        match *self {}
+    }
+
+    fn nodelay(&self) -> bool {
+        match *self {}
+    }
+
+    fn abort(&self) {
+        match *self {}
+    }
+
+    fn hand_over(&mut self) -> Option<Self> {
+        match *self {}
+    }
+}
+
+impl AsyncRead for Absent {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match *self {}
+    }
+}
+
+impl AsyncWrite for Absent {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        match *self {}
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match *self {}
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match *self {}
+    }
+}
