@@ -70,6 +70,8 @@ pub mod keys;
 mod lazy;
 mod lingering;
 mod listener;
+#[cfg(feature = "kernel")]
+mod lookup;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod network;
@@ -112,6 +114,8 @@ pub use firstflight_wire as wire;
 pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
 pub use listener::Listener;
+#[cfg(feature = "kernel")]
+pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
 #[cfg(feature = "kernel")]
