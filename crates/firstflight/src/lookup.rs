@@ -35,8 +35,8 @@ use tokio::time::timeout;
 ///   it does not wait at all.
 /// - **A lookup that fails keeps the last addresses**, as long as [`Lookups::new`] says (RFC 8767). A failure counts for one
 ///   second, and twice as long each time, up to 8 s; until then the name is not looked up again (RFC 9520).
-/// - **Threads are bounded**: at most 64, of which names whose last lookup failed or was slow have at most 32. A thread
-///   ends with its lookup. While none is free, names in `/etc/hosts` are answered from there.
+/// - **Threads are bounded**: at most 64, of which names whose last lookup failed or was slow have at most 32. They
+///   end when there is nothing to look up. While none is free, names in `/etc/hosts` are answered from there.
 #[derive(Clone)]
 pub struct Lookups(Arc<Shared>);
 
@@ -158,18 +158,19 @@ impl Lookups {
 
     async fn find(&self, name: &str, patience: Duration) -> io::Result<Vec<SocketAddr>> {
         let shared = &self.0;
+        let mut waiting = None;
         loop {
             // It misses no end of a lookup from here on.
             let ended = shared.ended.notified();
             let now = Instant::now();
-            let answer = shared.book().ask(name, patience, now);
+            let answer = shared.book().ask(name, patience, waiting.is_some(), now);
             shared.begin();
             let until = match answer {
                 Answer::Found(addresses) => return Ok(addresses),
                 Answer::Failed(why) => return Err(why.into()),
                 Answer::Wait(until) => until,
             };
-            let waiting = Waiting { shared, name };
+            waiting.get_or_insert_with(|| Waiting { shared, name });
             if shared.book().is_queued(name) {
                 let at_hand = shared.source.at_hand(name);
                 if !at_hand.is_empty() {
@@ -181,7 +182,6 @@ impl Lookups {
                 Some(until) => _ = timeout(until.saturating_duration_since(now), ended).await,
                 None => ended.await,
             }
-            drop(waiting);
         }
     }
 

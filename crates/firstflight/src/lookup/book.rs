@@ -74,7 +74,7 @@ enum Lookup {
 pub(super) enum Answer {
     Found(Vec<SocketAddr>),
     Failed(Failure),
-    /// A lookup is under way. Call [`Book::leave`] when one has ended, or at this time, and ask again.
+    /// A lookup is under way. Ask again when one has ended, or at this time.
     Wait(Option<Instant>),
 }
 
@@ -95,7 +95,9 @@ impl Book {
 
     /// Asks for the addresses of a name. A lookup begins with the next call of [`Book::begin`] if one is needed and none is
     /// under way. If older addresses are known, `patience` says how long it is waited for.
-    pub(super) fn ask(&mut self, name: &str, patience: Duration, now: Instant) -> Answer {
+    ///
+    /// A request that is told to wait counts until [`Book::leave`], and `waits` from then on.
+    pub(super) fn ask(&mut self, name: &str, patience: Duration, waits: bool, now: Instant) -> Answer {
         self.turn += 1;
         if !self.names.contains_key(name) {
             self.make_room();
@@ -128,7 +130,7 @@ impl Book {
             (None, Lookup::None, Some(failed)) => return Answer::Failed(failed.why.clone()),
             (None, ..) => None,
         };
-        known.waiting += 1;
+        known.waiting += usize::from(!waits);
         Answer::Wait(until)
     }
 

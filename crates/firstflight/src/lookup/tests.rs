@@ -29,7 +29,7 @@ impl Desk {
     }
 
     fn ask(&mut self, name: &str) -> Answer {
-        self.book.ask(name, PATIENCE, self.now)
+        self.book.ask(name, PATIENCE, false, self.now)
     }
 
     fn begin(&mut self) -> Option<Task> {

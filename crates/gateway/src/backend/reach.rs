@@ -43,7 +43,7 @@ impl Reach {
         let server = server.ok_or(io::ErrorKind::NotFound)?;
         let connecting = self.client.connect_at(&server, &addresses, FirstFlight::empty());
         let result = Box::pin(connecting).await;
-        under_way.is_over();
+        under_way.ended();
         result.map_err(why)
     }
 
@@ -82,7 +82,7 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    fn is_over(mut self) {
+    fn ended(mut self) {
         self.over = true;
     }
 }

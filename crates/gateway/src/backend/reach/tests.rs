@@ -88,8 +88,13 @@ impl Hole {
         socket.bind(at).unwrap();
         let listener = socket.listen(0).unwrap();
         let mut fills = Vec::new();
-        while let Ok(filled) = timeout(Duration::from_millis(500), TcpStream::connect(at)).await {
-            fills.push(filled.unwrap());
+        let mut late = 0;
+        // One that takes long on a busy machine is no sign.
+        while late < 3 {
+            match timeout(Duration::from_millis(200), TcpStream::connect(at)).await {
+                Ok(filled) => fills.push(filled.unwrap()),
+                Err(_) => late += 1,
+            }
             assert!(fills.len() < 16, "the queue has no end");
         }
         Self { listener, fills }
@@ -110,6 +115,10 @@ fn with(reach: &Reach, backends: &str, settings: &str) -> Service {
     Service::over(reach, &Config::parse(&text).unwrap().services[0], None).unwrap()
 }
 
+async fn accept(listener: &TcpListener) {
+    timeout(LONG, listener.accept()).await.unwrap().unwrap();
+}
+
 async fn dial(service: &Service) -> Result<BackendIo, DialError> {
     timeout(LONG, service.dial(&service.backends()[0], None)).await.unwrap()
 }
@@ -121,14 +130,14 @@ async fn a_name_with_an_address_that_does_not_answer_is_reached_at_the_other_one
     let names = Names::of("app", &[2, 1]);
     let service = service(&names, "app", port, "connect_timeout = \"50s\"\n");
     dial(&service).await.unwrap();
-    live.accept().await.unwrap();
+    accept(&live).await;
     // The first address would answer now, but the next connect begins with the one that did.
     for _ in &hole.fills {
-        hole.listener.accept().await.unwrap();
+        accept(&hole.listener).await;
     }
     assert!(TcpStream::connect(hole.listener.local_addr().unwrap()).await.is_ok());
     dial(&service).await.unwrap();
-    timeout(LONG, live.accept()).await.unwrap().unwrap();
+    accept(&live).await;
 }
 
 #[tokio::test]
@@ -138,7 +147,7 @@ async fn a_name_with_an_address_that_refuses_is_reached_at_the_other_one() {
     let service = service(&names, "app", port, "connect_timeout = \"50s\"\n");
     for _ in 0..3 {
         dial(&service).await.unwrap();
-        live.accept().await.unwrap();
+        accept(&live).await;
     }
 }
 
@@ -154,7 +163,7 @@ async fn every_address_comes_to_its_turn_however_short_the_time_is() {
         while dial(&service).await.is_err() {
             assert!(dials.next().is_some(), "{dead} dead, {within}");
         }
-        live.accept().await.unwrap();
+        accept(&live).await;
         drop(holes);
     }
 }
@@ -173,7 +182,7 @@ async fn a_health_check_finds_the_address_that_answers() {
         assert!(begun.elapsed() < LONG, "down for ever");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    live.accept().await.unwrap();
+    accept(&live).await;
 }
 
 #[tokio::test]
@@ -185,7 +194,7 @@ async fn a_resolver_that_does_not_answer_takes_down_only_names_that_are_not_know
     let known = with(&reach, &format!("\"known:{port}\""), settings);
     let unknown = Arc::new(with(&reach, "\"unknown:80\"", settings));
     dial(&known).await.unwrap();
-    live.accept().await.unwrap();
+    accept(&live).await;
     // From now on it says nothing of this name either.
     names.0.known.lock().unwrap().clear();
     let mut waiting = tokio::task::JoinSet::new();
@@ -200,11 +209,11 @@ async fn a_resolver_that_does_not_answer_takes_down_only_names_that_are_not_know
     // What is known of the other one gets too old to be used without a lookup, which has no answer.
     while names.asked("known") < 2 {
         dial(&known).await.unwrap();
-        live.accept().await.unwrap();
+        accept(&live).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     dial(&known).await.unwrap();
-    live.accept().await.unwrap();
+    accept(&live).await;
     // Names that are answered without it, as those in /etc/hosts are.
     names.knows("hosts", &[1]);
     dial(&with(&reach, &format!("\"hosts:{port}\""), settings)).await.unwrap();
