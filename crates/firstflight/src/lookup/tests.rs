@@ -277,7 +277,6 @@ async fn a_silent_resolver_stops_no_name_that_can_be_answered_and_takes_few_thre
         let lookups = lookups.clone();
         waiting.spawn(async move { lookups.addresses(&format!("hangs{}", n % 7), 80, PATIENCE).await });
     }
-    tokio::task::yield_now().await;
     assert_eq!(
         lookups.addresses("known", 8080, PATIENCE).await.unwrap(),
         ["192.0.2.1:8080".parse().unwrap()]
@@ -291,7 +290,9 @@ async fn a_silent_resolver_stops_no_name_that_can_be_answered_and_takes_few_thre
         let lookups = lookups.clone();
         waiting.spawn(async move { lookups.addresses(&format!("more{n}"), 80, PATIENCE).await });
     }
-    tokio::task::yield_now().await;
+    while fake.0.running.load(Ordering::SeqCst) < THREADS {
+        tokio::time::sleep(MS).await;
+    }
     fake.0.at_hand.lock().unwrap().insert("hosts".to_owned(), address(2));
     assert_eq!(lookups.addresses("hosts", 443, PATIENCE).await.unwrap(), ["192.0.2.2:443".parse().unwrap()]);
     assert_eq!(lookups.addresses("known", 1, PATIENCE).await.unwrap(), ["192.0.2.1:1".parse().unwrap()]);
