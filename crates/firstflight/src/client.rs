@@ -6,6 +6,7 @@ mod authority;
 mod builder;
 mod network;
 pub(crate) mod outlook;
+pub mod race;
 
 pub use authority::{Authority, BadAuthority, Host};
 pub use builder::ClientBuilder;

@@ -92,6 +92,8 @@ mod workers;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
 #[cfg(feature = "kernel")]
+pub use client::race as racer;
+#[cfg(feature = "kernel")]
 pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, ConnectTimes, Found, Host, Outlook,
 };

@@ -1,33 +1,25 @@
 //! Attempts that race: with Fast Open and without, to one address or several.
 
 use super::Kernel;
+use crate::client::race::{
+    Action, Address, Candidate, Failure, Finish as Won, First, Number, Race as Racer, Setup, Syn, Transport,
+};
 use crate::first_flight::Flights;
 #[cfg(feature = "asap")]
 use crate::kernel::carried::{Carried, Opened};
 use crate::race::{ConnectAnyError, FailedAttempt};
 use crate::stream::{Race, Stream};
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
-use firstflight_kernel::{Attempt, Carry, ClientFail, Stream as KernelStream, connect};
+use firstflight_kernel::{Carry, ClientFail, Stream as KernelStream, connect};
+use firstflight_wire::Instant as Moment;
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout_at};
-
-/// RFC 8305 §5: the recommended delay between attempts at different addresses.
-const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// The longest wait for an attempt in UDP, as for the kernel's first SYN.
-#[cfg(feature = "asap")]
-const MOST_DELAY: Duration = Duration::from_secs(1);
-/// How long the older of two attempts keeps its place before a third one takes it.
-const KEEPS_PLACE: Duration = Duration::from_secs(2);
-/// Attempts under way at one time.
-const AT_ONCE: usize = 2;
 
 /// What a race is about.
 pub(crate) struct Course<'a> {
@@ -44,36 +36,23 @@ pub(crate) struct Course<'a> {
     pub carried: Option<Carried<'a>>,
 }
 
-/// An attempt that may be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Candidate {
-    remote: SocketAddr,
-    way: Way,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// By the kernel, with Fast Open if that is permitted.
-    Fast,
-    /// By the kernel, without Fast Open, for this reason.
-    Plain(Reason),
-    /// In UDP.
-    #[cfg(feature = "asap")]
-    Carried,
+/// What an attempt on the kernel's TCP carries.
+enum Cargo<'a> {
+    Nothing(Reason),
+    Request(Reason),
+    Data(Cow<'a, [u8]>),
 }
 
 /// An attempt under way.
 struct Running<'a> {
-    /// Its number.
-    number: u32,
-    began: Instant,
-    candidate: Candidate,
-    /// Whether its SYN is more than an ordinary one: it has an option of Fast Open, or goes in UDP.
-    asks: bool,
+    number: Number,
+    remote: SocketAddr,
     /// The data, if it was needed for the SYN.
     data: Option<Cow<'a, [u8]>>,
     /// How many bytes of the data were taken with the SYN.
     taken: usize,
+    /// Its SYN was more than an ordinary one.
+    asks: bool,
     /// The data may be executed twice.
     replayable: bool,
     established: Pin<Box<dyn Future<Output = Established> + Send>>,
@@ -90,67 +69,48 @@ pub(crate) enum Connected {
     Carried(crate::stream::EngineStream),
 }
 
-/// What became of the first attempt, if its SYN was more than an ordinary one.
-#[derive(Debug, Default)]
-struct Fast {
-    candidate: Option<Candidate>,
-    /// When its SYN left.
-    began: Option<Instant>,
-    /// It was refused.
-    refused: bool,
-    /// Bytes of the data that left with it.
-    taken: usize,
-}
-
 impl<'a> Course<'a> {
-    /// The attempts in their order, and the time until the second one.
-    fn plan(&self) -> (VecDeque<Candidate>, Duration) {
-        #[cfg(feature = "asap")]
-        if let Some(carried) = &self.carried {
-            let first = Candidate { remote: carried.remote, way: Way::Carried };
-            let others = self.order().into_iter().map(|remote| Candidate { remote, way: Way::Fast });
-            let delay = self.kernel.memory().race_delay(carried.remote.ip());
-            // What is not known takes no longer than the kernel's own second SYN.
-            return (std::iter::once(first).chain(others).collect(), delay.unwrap_or(MOST_DELAY));
+    /// The addresses in their order, each with the time that a first attempt is given.
+    fn order(&self) -> Vec<Address> {
+        let order = self.kernel.order(self.addresses);
+        let mut memory = self.kernel.memory();
+        order.into_iter().map(|remote| Address { remote, delay: memory.race_delay(remote.ip()) }).collect()
+    }
+
+    /// What a first attempt on the kernel's TCP carries.
+    fn cargo(&self, number: Number, remote: SocketAddr) -> io::Result<Cargo<'a>> {
+        let flights = &self.flights;
+        if !self.fast_open {
+            return Ok(Cargo::Nothing(Reason::NotRequested));
         }
-        self.by_kernel(&self.order())
+        // A refusal of more than an ordinary SYN would say nothing, and another SYN would have to ask again.
+        if self.kernel.memory().was_closed(remote) {
+            return Ok(Cargo::Nothing(Reason::FailureMemory));
+        }
+        let permission = self.kernel.memory().permission(remote.ip());
+        Ok(match permission {
+            Permission::Nothing => Cargo::Nothing(Reason::FailureMemory),
+            Permission::Request => Cargo::Request(Reason::FailureMemory),
+            _ if flights.are_empty() => Cargo::Request(Reason::NoData),
+            _ if !flights.are_replayable(false) => Cargo::Request(Reason::NotReplaySafe),
+            Permission::Everything => Cargo::Data(flights.by_kernel(number, self.network)?),
+        })
     }
 
-    /// The same without an attempt in UDP, at the addresses in `order`.
-    fn by_kernel(&self, order: &[SocketAddr]) -> (VecDeque<Candidate>, Duration) {
-        let delay = order.first().and_then(|remote| self.kernel.memory().race_delay(remote.ip()));
-        (candidates(order, delay.is_some()), delay.unwrap_or(ATTEMPT_DELAY))
-    }
-
-    fn order(&self) -> Vec<SocketAddr> {
-        self.kernel.order(self.addresses)
-    }
-
-    /// Sends the SYN of an attempt. The error says whether the SYN was more than an ordinary one.
-    fn begin(&self, number: u32, candidate: Candidate) -> Result<Running<'a>, (bool, io::Error)> {
-        let (remote, flights) = (candidate.remote, &self.flights);
-        let replayable = flights.are_replayable(false);
-        let mut data = None;
-        let carry = match candidate.way {
-            #[cfg(feature = "asap")]
-            Way::Carried => return self.begin_carried(number, candidate),
-            Way::Plain(reason) => Carry::Nothing(reason),
-            Way::Fast if !self.fast_open => Carry::Nothing(Reason::NotRequested),
-            // A refusal of more than an ordinary SYN would say nothing, and another SYN would have to ask again.
-            Way::Fast if self.kernel.memory().was_closed(remote) => Carry::Nothing(Reason::FailureMemory),
-            Way::Fast => match self.kernel.memory().permission(remote.ip()) {
-                Permission::Nothing => Carry::Nothing(Reason::FailureMemory),
-                Permission::Request => Carry::Request(Reason::FailureMemory),
-                _ if flights.are_empty() => Carry::Request(Reason::NoData),
-                _ if !replayable => Carry::Request(Reason::NotReplaySafe),
-                Permission::Everything => {
-                    let made = flights.by_kernel(number, self.network).map_err(|error| (false, error))?;
-                    Carry::Data(data.insert(made))
-                }
-            },
+    /// Sends the SYN of an attempt on the kernel's TCP. The error says whether the SYN was more than an ordinary one.
+    fn begin(
+        &self,
+        number: Number,
+        remote: SocketAddr,
+        cargo: Cargo<'a>,
+    ) -> Result<Running<'a>, (bool, io::Error)> {
+        let replayable = self.flights.are_replayable(false);
+        let (carry, wanted) = match &cargo {
+            Cargo::Nothing(reason) => (Carry::Nothing(*reason), false),
+            Cargo::Request(reason) => (Carry::Request(*reason), true),
+            Cargo::Data(data) => (Carry::Data(data), true),
         };
-        let wanted = !matches!(carry, Carry::Nothing(_));
-        let attempt: Attempt = connect(remote, None, carry).map_err(|error| (wanted, error))?;
+        let attempt = connect(remote, None, carry).map_err(|error| (wanted, error))?;
         let (asks, taken) = (attempt.asks(), attempt.taken());
         let established = async move {
             match attempt.established().await {
@@ -159,27 +119,29 @@ impl<'a> Course<'a> {
                 Err(error) => Err((unclear_if(taken > 0), error)),
             }
         };
-        let established = Box::pin(established);
-        Ok(Running { number, began: Instant::now(), candidate, asks, data, taken, replayable, established })
+        let data = match cargo {
+            Cargo::Data(data) => Some(data),
+            Cargo::Nothing(_) | Cargo::Request(_) => None,
+        };
+        Ok(Running { number, remote, data, taken, asks, replayable, established: Box::pin(established) })
     }
 
+    /// Sends the SYN of the attempt in UDP.
     #[cfg(feature = "asap")]
-    fn begin_carried(&self, number: u32, candidate: Candidate) -> Result<Running<'a>, (bool, io::Error)> {
-        let gone = || (true, io::Error::from(io::ErrorKind::AddrNotAvailable));
-        let carried = self.carried.as_ref().ok_or_else(gone)?;
-        let opened = carried.open(&self.flights, number, self.network).map_err(|error| (true, error))?;
-        let Opened { attempt, taken, data, replayable } = opened;
+    fn begin_carried(&self, number: Number) -> io::Result<Running<'a>> {
+        let carried = self.carried.as_ref().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let Opened { attempt, taken, data, replayable } =
+            carried.open(&self.flights, number, self.network)?;
         let established = async move {
             let stream = attempt.established().await?;
             Ok((Connected::Carried(stream), taken))
         };
         Ok(Running {
             number,
-            began: Instant::now(),
-            candidate,
-            asks: true,
+            remote: carried.remote,
             data: Some(data),
             taken,
+            asks: true,
             replayable,
             established: Box::pin(established),
         })
@@ -207,197 +169,262 @@ pub(crate) struct Lost {
 
 /// Runs a race. Data that must not run twice leaves by one attempt only.
 pub(crate) async fn run(course: Course<'_>) -> Result<Finish, Lost> {
-    let (mut waiting, mut wait) = course.plan();
-    let mut running: Vec<Running<'_>> = Vec::with_capacity(AT_ONCE);
-    let mut numbers = 0..;
-    let mut tried = Vec::new();
-    // Addresses to which no SYN could be sent.
-    let mut unreachable = Vec::new();
-    let (mut failed, mut once) = (Vec::new(), false);
-    let mut fast = Fast::default();
-    let mut next_at = Instant::now();
-    let mut departed = None;
-    let network = course.network;
-    while !running.is_empty() || !waiting.is_empty() {
-        let at = next_at.max(place_at(&running));
-        if (running.is_empty() || Instant::now() >= at)
-            && let Some(candidate) = waiting.pop_front()
-        {
-            match course.begin(numbers.next().unwrap_or(u32::MAX), candidate) {
-                Ok(attempt) => {
-                    departed = departed.or(Some(attempt.began));
-                    if attempt.asks {
-                        fast = Fast {
-                            candidate: Some(candidate),
-                            began: Some(attempt.began),
-                            refused: false,
-                            taken: attempt.taken,
-                        };
-                        if attempt.taken > 0 && !attempt.replayable {
-                            // It may be at the server. No other attempt may send it.
-                            once = true;
-                            waiting.clear();
-                        }
-                        // Only the first attempt uses Fast Open.
-                        demote(&mut waiting, candidate);
-                    } else if candidate.way == Way::Fast {
-                        // It is plain itself.
-                        waiting.retain(|other| other.remote != candidate.remote);
-                        demote(&mut waiting, candidate);
-                        wait = ATTEMPT_DELAY;
-                    }
-                    if running.len() >= AT_ONCE {
-                        let oldest = running.remove(0);
-                        if oldest.taken > 0 {
-                            // Its server may have executed the data.
-                            let late = io::ErrorKind::TimedOut.into();
-                            failed.push(failure(oldest.candidate.remote, unclear_if(true), late));
-                        }
-                    }
-                    running.push(attempt);
-                    tried.push(candidate);
-                    next_at = Instant::now() + wait;
-                    wait = ATTEMPT_DELAY;
-                }
-                Err((true, error)) if is_refusal(&error) && candidate.way == Way::Fast => {
-                    // A filter of this host, for example.
-                    fast = Fast { candidate: Some(candidate), refused: true, ..Fast::default() };
-                    put_plain(&mut waiting, candidate.remote);
-                }
-                Err((_, error)) => {
-                    if tried.is_empty() {
-                        // Nothing has left, so what is left begins as without it: the first one uses Fast Open.
-                        let gone = Some(candidate.remote).filter(|_| candidate.way.is_kernels());
-                        unreachable.extend(gone);
-                        let mut order = course.order();
-                        order.retain(|remote| !unreachable.contains(remote));
-                        (waiting, wait) = course.by_kernel(&order);
-                        fast = Fast::default();
-                    }
-                    failed.push(failure(candidate.remote, Outcome::Undecided, error));
-                }
-            }
-            continue;
+    Driver::new(&course).run().await
+}
+
+/// What drives the [racer](Racer): it begins attempts, waits for them, and closes them.
+struct Driver<'c, 'a> {
+    course: &'c Course<'a>,
+    racer: Racer,
+    /// The origin of the racer's time.
+    origin: Instant,
+    /// What the next attempt carries.
+    cargo: Option<Cargo<'a>>,
+    /// Oldest first.
+    running: Vec<Running<'a>>,
+    /// The attempt whose handshake is complete.
+    winner: Option<(Running<'a>, Connected, usize)>,
+    failed: Vec<FailedAttempt>,
+    /// When the first SYN of all attempts had left.
+    departed: Option<Instant>,
+}
+
+impl<'c, 'a> Driver<'c, 'a> {
+    fn new(course: &'c Course<'a>) -> Self {
+        // The kernel's TCP carries no data that must not run twice with a SYN.
+        let setup = Setup { udp_once: !course.flights.are_replayable(true), ..Setup::default() };
+        let mut racer = Racer::new(setup, Moment::ZERO);
+        #[cfg(feature = "asap")]
+        if let Some(carried) = &course.carried {
+            racer.handle_offer(crate::client::race::Offer::At(carried.remote));
         }
-        let turn = poll_fn(|cx| {
-            for at in 0..running.len() {
-                if let Some(attempt) = running.get_mut(at)
-                    && let Poll::Ready(result) = attempt.established.as_mut().poll(cx)
-                {
-                    return Poll::Ready((running.swap_remove(at), result));
+        racer.handle_addresses(&course.order(), false, Moment::ZERO);
+        Self {
+            course,
+            racer,
+            origin: Instant::now(),
+            cargo: None,
+            running: Vec::new(),
+            winner: None,
+            failed: Vec::new(),
+            departed: None,
+        }
+    }
+
+    async fn run(mut self) -> Result<Finish, Lost> {
+        loop {
+            while let Some(action) = self.racer.poll_action(self.now()) {
+                match action {
+                    Action::Make(number, candidate) => self.make(number, candidate),
+                    Action::Begin(number, candidate) => self.begin(number, candidate),
+                    Action::Abort(number) => self.abort(number),
+                    // Nothing begins without an address here.
+                    Action::Direct(..) => {}
+                    Action::Won(won) => return self.deliver(won).await,
+                    Action::Lost { once } => return Err(self.lost(once)),
                 }
             }
-            Poll::Pending
-        });
-        let turn = match waiting.is_empty() {
-            true => Some(turn.await),
-            false => timeout_at(at, turn).await.ok(),
+            let due = self.racer.poll_timeout().map(|due| self.origin + due.saturating_since(Moment::ZERO));
+            let turn = poll_fn(|cx| {
+                for at in 0..self.running.len() {
+                    if let Some(attempt) = self.running.get_mut(at)
+                        && let Poll::Ready(result) = attempt.established.as_mut().poll(cx)
+                    {
+                        return Poll::Ready((self.running.remove(at), result));
+                    }
+                }
+                Poll::Pending
+            });
+            let turn = match due {
+                None => Some(turn.await),
+                Some(due) => timeout_at(due, turn).await.ok(),
+            };
+            match turn {
+                None => self.racer.handle_timeout(self.now()),
+                Some((attempt, Ok((stream, taken)))) => {
+                    if self.course.kernel.network() != self.course.network {
+                        self.racer.handle_network_changed();
+                    }
+                    self.racer.handle_established(attempt.number);
+                    self.winner = Some((attempt, stream, taken));
+                }
+                Some((attempt, Err((outcome, error)))) => self.note_failure(&attempt, outcome, error),
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::ZERO + self.origin.elapsed()
+    }
+
+    fn make(&mut self, number: Number, candidate: Candidate) {
+        let made = match (candidate.transport, candidate.remote) {
+            (Transport::Tcp, Some(remote)) => self.course.cargo(number, remote).map(Some),
+            // It is made for the certificate with which it leaves.
+            _ => Ok(None),
         };
-        match turn {
-            None => {}
-            Some((attempt, Ok((stream, taken)))) => {
-                // The others are closed before anything is written.
-                drop(running);
-                let winner = attempt.candidate;
-                // Those that began later have not lost.
-                let earlier = tried.iter().take_while(|one| **one != winner);
-                let before: Vec<_> =
-                    earlier.filter(|one| one.way.is_kernels()).map(|one| one.remote).collect();
-                if winner.way.is_kernels() {
-                    let mut memory = course.kernel.memory();
-                    // What was learnt on a network that the host has left is not used on the next one.
-                    if memory.network() == network {
-                        memory.raced(winner.remote, &before);
-                    }
-                }
-                once |= !attempt.replayable;
-                let departed = departed.unwrap_or(attempt.began);
-                let won = Won { attempt, stream, taken, fast, network, departed };
-                return won.deliver(course.kernel, &course.flights).await.map_err(|error| {
-                    failed.push(error);
-                    Lost { error: ConnectAnyError { attempts: failed }, once }
-                });
+        match made {
+            Ok(cargo) => {
+                self.cargo = cargo;
+                self.racer.handle_made(number);
             }
-            Some((attempt, Err((outcome, error)))) => {
-                if !attempt.asks && error.kind() == io::ErrorKind::ConnectionRefused {
-                    let mut memory = course.kernel.memory();
-                    if memory.network() == network {
-                        memory.note_closed(attempt.candidate.remote);
-                    }
-                }
-                if attempt.asks && is_refusal(&error) {
-                    // Boxes refuse what they do not know. A plain SYN follows at once.
-                    fast.refused = true;
-                    let remote = attempt.candidate.remote;
-                    let plain = tried.iter().any(|one| one.remote == remote && one.way.is_plain());
-                    // One that began in the race is refused, too, or is still under way.
-                    if attempt.candidate.way == Way::Fast && !plain {
-                        put_plain(&mut waiting, remote);
-                    }
-                    if attempt.candidate.way != Way::Fast || attempt.taken > 0 {
-                        failed.push(failure(attempt.candidate.remote, outcome, error));
-                    }
-                } else {
-                    failed.push(failure(attempt.candidate.remote, outcome, error));
-                }
-                next_at = Instant::now();
+            Err(error) => {
+                self.failed.extend(candidate.remote.map(|remote| failure(remote, Outcome::Undecided, error)));
+                self.racer.handle_not_made(number, self.now());
             }
         }
     }
-    Err(Lost { error: ConnectAnyError { attempts: failed }, once })
-}
 
-/// When there is a place for another attempt. The oldest one keeps its place for two seconds: the kernel sends a lost SYN
-/// again after one, and the answer to that takes a round trip. If both are at one address, the older is not needed.
-fn place_at(running: &[Running<'_>]) -> Instant {
-    match running {
-        [oldest, other, ..] if oldest.candidate.remote != other.candidate.remote => {
-            oldest.began + KEEPS_PLACE
-        }
-        _ => Instant::now(),
-    }
-}
-
-impl Way {
-    const fn is_plain(self) -> bool {
-        matches!(self, Self::Plain(_))
-    }
-
-    const fn is_kernels(self) -> bool {
-        match self {
-            Self::Fast | Self::Plain(_) => true,
+    fn begin(&mut self, number: Number, candidate: Candidate) {
+        let Candidate { transport, remote, syn } = candidate;
+        // Nothing begins without an address here.
+        let Some(remote) = remote else { return };
+        let cargo = match syn {
+            Syn::First => self.cargo.take().unwrap_or(Cargo::Nothing(Reason::NotRequested)),
+            Syn::Plain(reason) => Cargo::Nothing(reason),
+        };
+        let begun = match transport {
+            Transport::Tcp => self.course.begin(number, remote, cargo),
             #[cfg(feature = "asap")]
-            Self::Carried => false,
+            // What keeps it from leaving is of this host.
+            Transport::Udp => self.course.begin_carried(number).map_err(|error| (false, error)),
+            #[cfg(not(feature = "asap"))]
+            Transport::Udp => Err((false, io::ErrorKind::Unsupported.into())),
+        };
+        let now = self.now();
+        match begun {
+            Ok(attempt) => {
+                self.departed = self.departed.or_else(|| Some(Instant::now()));
+                self.racer.handle_begun(number, attempt.asks, attempt.taken > 0, now);
+                self.running.push(attempt);
+            }
+            Err((asked, error)) => {
+                // A filter of this host, for example.
+                let failed = Failure { asked, refused: is_refusal(&error), may_have_run: false };
+                if !(failed.asked && failed.refused) {
+                    self.failed.push(failure(remote, Outcome::Undecided, error));
+                }
+                self.racer.handle_failed(number, failed, now);
+            }
         }
     }
-}
 
-/// The attempts behind `first` are ordinary ones.
-fn demote(waiting: &mut VecDeque<Candidate>, first: Candidate) {
-    for other in waiting.iter_mut().filter(|other| other.way == Way::Fast) {
-        let same = other.remote == first.remote;
-        other.way = Way::Plain(if same { Reason::SynTimedOut } else { Reason::NotFirstAddress });
-    }
-}
-
-/// The attempts in their order. If the round-trip time of the first server is known, it gets a plain SYN before others
-/// do; otherwise the kernel sends it one after a second.
-fn candidates(order: &[SocketAddr], known: bool) -> VecDeque<Candidate> {
-    let mut candidates = VecDeque::new();
-    for (n, remote) in order.iter().enumerate() {
-        let way = if n == 0 { Way::Fast } else { Way::Plain(Reason::NotFirstAddress) };
-        candidates.push_back(Candidate { remote: *remote, way });
-        if n == 0 && known {
-            candidates.push_back(Candidate { remote: *remote, way: Way::Plain(Reason::SynTimedOut) });
+    /// Closes an attempt that lost, or whose place is taken.
+    fn abort(&mut self, number: Number) {
+        let Some(at) = self.running.iter().position(|attempt| attempt.number == number) else { return };
+        let attempt = self.running.remove(at);
+        if attempt.taken > 0 && self.winner.is_none() {
+            // Its server may have executed the data.
+            self.failed.push(failure(attempt.remote, unclear_if(true), io::ErrorKind::TimedOut.into()));
         }
     }
-    candidates
-}
 
-/// Puts a plain attempt at `remote` in front, because the one with Fast Open was refused.
-fn put_plain(waiting: &mut VecDeque<Candidate>, remote: SocketAddr) {
-    waiting.retain(|candidate| candidate.remote != remote);
-    waiting.push_front(Candidate { remote, way: Way::Plain(Reason::SynRefused) });
+    fn note_failure(&mut self, attempt: &Running<'_>, outcome: Outcome, error: io::Error) {
+        let refused = is_refusal(&error);
+        if !attempt.asks && error.kind() == io::ErrorKind::ConnectionRefused {
+            let mut memory = self.course.kernel.memory();
+            if memory.network() == self.course.network {
+                memory.note_closed(attempt.remote);
+            }
+        }
+        let now = self.now();
+        // An ordinary SYN follows the one that asked, and tells what is wrong.
+        if !(attempt.asks && refused) || attempt.taken > 0 || self.is_carried(attempt) {
+            self.failed.push(failure(attempt.remote, outcome, error));
+        }
+        let failed = Failure { asked: attempt.asks, refused, may_have_run: attempt.taken > 0 };
+        self.racer.handle_failed(attempt.number, failed, now);
+    }
+
+    /// Whether an attempt goes in UDP. Only the first one does.
+    fn is_carried(&self, attempt: &Running<'_>) -> bool {
+        #[cfg(feature = "asap")]
+        return self.course.carried.is_some() && attempt.asks;
+        #[cfg(not(feature = "asap"))]
+        {
+            let _ = attempt;
+            false
+        }
+    }
+
+    fn lost(self, once: bool) -> Lost {
+        Lost { error: ConnectAnyError { attempts: self.failed }, once }
+    }
+
+    /// Remembers what was learnt, sends the rest of the data to the winner, and returns the stream.
+    async fn deliver(mut self, won: Won) -> Result<Finish, Lost> {
+        let Some((attempt, stream, taken)) = self.winner.take() else { return Err(self.lost(false)) };
+        self.remember(&won);
+        let once = !attempt.replayable;
+        let finish = self.hand_over(&won, attempt, stream, taken).await;
+        finish.map_err(|error| {
+            self.failed.push(error);
+            self.lost(once)
+        })
+    }
+
+    /// Remembers which addresses lost.
+    fn remember(&self, won: &Won) {
+        let Some(remote) = won.candidate.remote.filter(|_| won.candidate.transport == Transport::Tcp) else {
+            return;
+        };
+        let mut memory = self.course.kernel.memory();
+        // What was learnt on a network that the host has left is not used on the next one.
+        if won.same_network && memory.network() == self.course.network {
+            memory.raced(remote, &won.earlier);
+        }
+    }
+
+    async fn hand_over(
+        &mut self,
+        won: &Won,
+        mut attempt: Running<'a>,
+        stream: Connected,
+        taken: usize,
+    ) -> Result<Finish, FailedAttempt> {
+        let Course { flights, network, .. } = self.course;
+        let (number, remote) = (attempt.number, attempt.remote);
+        // An ordinary attempt makes its data now.
+        let data = attempt.data.take();
+        let data = data.map_or_else(|| flights.by_kernel(number, *network), Ok);
+        let elsewhere = won.first.is_some_and(|first| first.left);
+        let data = data.map_err(|error| failure(remote, unclear_if(elsewhere), error))?;
+        let rest = data.get(taken..).unwrap_or_default();
+        let departed = self.departed.unwrap_or(self.origin);
+        let finish = match stream {
+            Connected::Kernel(mut stream) => {
+                let (race, elsewhere) = learn(self.course, won, self.now(), &stream);
+                #[cfg(feature = "asap")]
+                let carrier_lost = won.first.is_some_and(|first| first.candidate.transport == Transport::Udp);
+                let sent = stream.write_all(rest).await;
+                sent.map(|()| Finish {
+                    stream: Stream::raced(stream, race, elsewhere),
+                    number,
+                    departed,
+                    #[cfg(feature = "asap")]
+                    carrier_lost,
+                })
+            }
+            #[cfg(feature = "asap")]
+            Connected::Carried(mut stream) => {
+                if let Some(info) = stream.info().filter(|info| info.handshake_retransmits == 0)
+                    && let (Some(rtt), Some(var)) = (info.rtt, info.rtt_var)
+                {
+                    let mut memory = self.course.kernel.memory();
+                    if won.same_network && memory.network() == *network {
+                        memory.learn_rtt(remote.ip(), rtt, var);
+                    }
+                }
+                stream.write_all(rest).await.map(|()| Finish {
+                    stream: stream.into(),
+                    number,
+                    departed,
+                    carrier_lost: false,
+                })
+            }
+        };
+        finish.map_err(|error| failure(remote, unclear_if(!data.is_empty()), error))
+    }
 }
 
 fn is_refusal(error: &io::Error) -> bool {
@@ -425,126 +452,47 @@ const fn unclear_if(left: bool) -> Outcome {
     if left { Outcome::Handshake(Reason::Unknown) } else { Outcome::Undecided }
 }
 
-/// The attempt that won.
-struct Won<'a> {
-    attempt: Running<'a>,
-    stream: Connected,
-    /// How much of the data left with its SYN.
-    taken: usize,
-    fast: Fast,
-    /// The network on which the race began.
-    network: NetworkId,
-    /// When the first SYN of all attempts had left.
-    departed: Instant,
-}
-
-impl<'a> Won<'a> {
-    /// Remembers what was learnt, sends the rest of the data, and returns the stream.
-    async fn deliver(mut self, kernel: &Kernel, flights: &Flights<'a>) -> Result<Finish, FailedAttempt> {
-        let number = self.attempt.number;
-        // An ordinary attempt makes its data now.
-        let data = self.attempt.data.take();
-        let data = data.map_or_else(|| flights.by_kernel(number, self.network), Ok);
-        let Self { attempt, stream, taken, fast, network, departed } = self;
-        let remote = attempt.candidate.remote;
-        let data = data.map_err(|error| failure(remote, unclear_if(fast.taken > 0), error))?;
-        let rest = data.get(taken..).unwrap_or_default();
-        let finish = match stream {
-            Connected::Kernel(mut stream) => {
-                let (race, elsewhere) = learn(kernel, &attempt, &stream, &fast, network);
-                #[cfg(feature = "asap")]
-                let carrier_lost = fast.candidate.is_some_and(|other| other.way == Way::Carried);
-                let sent = stream.write_all(rest).await;
-                sent.map(|()| Finish {
-                    stream: Stream::raced(stream, race, elsewhere),
-                    number,
-                    departed,
-                    #[cfg(feature = "asap")]
-                    carrier_lost,
-                })
-            }
-            #[cfg(feature = "asap")]
-            Connected::Carried(mut stream) => {
-                if let Some(info) = stream.info().filter(|info| info.handshake_retransmits == 0)
-                    && let (Some(rtt), Some(var)) = (info.rtt, info.rtt_var)
-                {
-                    let mut memory = kernel.memory();
-                    if memory.network() == network {
-                        memory.learn_rtt(remote.ip(), rtt, var);
-                    }
-                }
-                stream.write_all(rest).await.map(|()| Finish {
-                    stream: stream.into(),
-                    number,
-                    departed,
-                    carrier_lost: false,
-                })
-            }
-        };
-        finish.map_err(|error| failure(remote, unclear_if(!data.is_empty()), error))
-    }
-}
-
 /// Remembers what the kernel's winner tells. Returns what to say of the race, and the outcome of the data if it was in
 /// the SYN of an attempt at another address.
 fn learn(
-    kernel: &Kernel,
-    attempt: &Running<'_>,
+    course: &Course<'_>,
+    won: &Won,
+    now: Moment,
     stream: &KernelStream,
-    fast: &Fast,
-    network: NetworkId,
 ) -> (Option<Race>, Option<Outcome>) {
-    let remote = attempt.candidate.remote;
+    let Some(remote) = won.candidate.remote else { return (None, None) };
     let info = stream.info().ok();
-    let mut memory = kernel.memory();
-    let here = memory.network() == network;
+    let mut memory = course.kernel.memory();
+    let here = won.same_network && memory.network() == course.network;
     if let Some(info) = info.as_ref().filter(|_| here) {
         memory.learn(remote.ip(), info);
     }
-    if attempt.asks {
+    let ago = now.saturating_since(won.began);
+    if won.asks {
         if !here {
             // The host has moved.
         } else if stream.outcome().is_accepted() {
-            memory.accepted(remote.ip(), attempt.began.elapsed());
+            memory.accepted(remote.ip(), ago);
         } else if info.is_some_and(|info| info.client_fail == ClientFail::SynRetransmitted) {
             // The kernel sent the plain SYN itself.
-            memory.lost_race(remote.ip(), attempt.began.elapsed());
+            memory.lost_race(remote.ip(), ago);
         }
         return (None, None);
     }
-    let Some(other) = fast.candidate else { return (None, None) };
-    let left = fast.taken > 0;
-    let same = other.remote == remote;
-    if here && same && other.way.is_kernels() {
-        if fast.refused {
+    let Some(First { candidate: other, began, left, refused, .. }) = won.first else { return (None, None) };
+    let same = other.remote == Some(remote);
+    if here && same && other.transport == Transport::Tcp {
+        if refused {
             memory.refused(remote.ip());
-        } else if let Some(began) = fast.began
-            && attempt.began.elapsed() < attempt.began - began
+        } else if let Some(began) = began
+            && ago < won.began.saturating_since(began)
         {
             // Otherwise the plain SYN waited for its answer as long as the other one was given: the path or the server is
             // slow, whatever a SYN carries.
-            memory.lost_race(remote.ip(), began.elapsed());
+            memory.lost_race(remote.ip(), now.saturating_since(began));
         }
     }
     // Another server may have executed the data.
     let elsewhere = (left && !same).then_some(Outcome::Handshake(Reason::Unknown));
     (Some(Race::new(left)), elsewhere)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kinds(order: &[SocketAddr], known: bool) -> Vec<(u16, bool)> {
-        candidates(order, known).iter().map(|one| (one.remote.port(), one.way == Way::Fast)).collect()
-    }
-
-    #[test]
-    fn the_first_server_gets_a_plain_syn_before_others_if_its_round_trip_time_is_known() {
-        let order = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        assert_eq!(kinds(&order, true), [(1, true), (1, false), (2, false), (3, false)]);
-        assert_eq!(kinds(&order, false), [(1, true), (2, false), (3, false)]);
-        assert_eq!(kinds(&order[..1], true), [(1, true), (1, false)]);
-        assert_eq!(kinds(&[], true), []);
-    }
 }
