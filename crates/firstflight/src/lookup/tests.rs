@@ -135,7 +135,7 @@ fn a_name_that_failed_is_asked_again_after_a_pause_that_grows() {
 #[test]
 fn a_shortage_of_this_machine_says_nothing_of_a_name() {
     let mut desk = Desk::new();
-    let shortage = Failure::from(&io::Error::from(Errno::EMFILE));
+    let shortage = Failure::from(&io::Error::from_raw_os_error(24));
     for _ in 0..5 {
         desk.learn("a", Err(shortage.clone()), MS);
         assert_eq!(desk.ask("a"), Answer::Failed(shortage.clone()));
