@@ -116,7 +116,9 @@ pub use lingering::Lingering;
 pub use network::network_id;
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder, ToLocalAddrs};
-pub use stream::{ConnectTimes, Race, Stream, Way};
+pub use stream::{
+    ConnectTimes, KernelStream, OwnedReadHalf, OwnedWriteHalf, Race, ReuniteError, Stream, Way,
+};
 #[cfg(feature = "engine")]
 pub use {
     endpoint::Endpoint,

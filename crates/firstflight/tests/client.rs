@@ -62,7 +62,7 @@ fn link_local_addresses_keep_their_zone() {
         let client = Client::new();
         for early in [false, true] {
             let stream = answer(client.connect(&format!("[fe80::1%lo]:{port}"), safely()).await).await;
-            assert!(matches!(stream.peer_addr(), SocketAddr::V6(peer) if peer.scope_id() == 1));
+            assert!(matches!(stream.peer_addr().unwrap(), SocketAddr::V6(peer) if peer.scope_id() == 1));
             assert_eq!(executed.recv().await, Some(early));
         }
     });
