@@ -60,9 +60,9 @@ class Gateway(Process):
 class Backend(Process):
     """The server in Python."""
 
-    def __init__(self, ns, port):
+    def __init__(self, ns, port, ip="127.0.0.1"):
         script = os.path.join(HERE, "backend_server.py")
-        super().__init__([sys.executable, script, f"127.0.0.1:{port}"], ns=ns, stdin=subprocess.PIPE)
+        super().__init__([sys.executable, script, f"{ip}:{port}"], ns=ns, stdin=subprocess.PIPE)
 
     def __enter__(self):
         self.wait_until(lambda: "listening" in self.text(), "`listening`")

@@ -1,16 +1,20 @@
 """`gateway` and its backends, beside nginx and HAProxy."""
 
+import contextlib
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import time
 
 import firstflight
+import name_server
 import nginx as web_server
 import pytest
 from process import Process, run
-from test_gateway import APP, BACKEND, GLOBAL, PORT, WEB, ADMIN, Gateway, curl, gateway, write
+from test_gateway import APP, BACKEND, GLOBAL, PORT, WEB, ADMIN, Backend, Gateway, curl, gateway, write
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = [sys.executable, os.path.join(HERE, "gateway_peers.py")]
@@ -205,3 +209,84 @@ def test_what_nobody_knows_of_a_backend_is_not_said(testbed, ns):
     assert curl(ns, f"http://127.0.0.1:{PORT}/").stdout == "nobody"
     assert "app: 1 of 1 backends up\n" in admin("/readyz")
     assert gauge() == ["1"]
+
+
+def names_of(testbed, ns, hosts):
+    """Programs in the namespace ask the name server at 127.0.0.1, and have this file of hosts."""
+    directory = f"/etc/netns/{ns.name}"
+    os.makedirs(directory)
+    testbed.callback(shutil.rmtree, directory, ignore_errors=True)
+    for name, text in (("resolv.conf", "nameserver 127.0.0.1\n"), ("hosts", hosts)):
+        with open(os.path.join(directory, name), "w") as file:
+            file.write(text)
+
+
+def status(ns, host, *options):
+    shown = ("-o", "/dev/null", "-w", "%{http_code}", "-H", f"Host: {host}")
+    return curl(ns, *shown, *options, f"http://127.0.0.1:{PORT}/", check=False).stdout
+
+
+@pytest.mark.needs("nft")
+@pytest.mark.parametrize("verdict", ["drop", "reject with tcp reset"], ids=["silent", "refused"])
+def test_one_dead_address_does_not_take_a_backend_down(testbed, ns, verdict):
+    root = testbed.root()
+    names_of(testbed, ns, "127.0.0.2 app\n127.0.0.3 app\n")
+    # The system says which one is the first.
+    first = "import socket; print(socket.getaddrinfo('app', 80, type=socket.SOCK_STREAM)[0][4][0])"
+    dead = run(sys.executable, "-c", first, ns=ns).stdout.strip()
+    (alive,) = {"127.0.0.2", "127.0.0.3"} - {dead}
+    testbed.start(Backend(ns, BACKEND, alive))
+    ns.nft(f"type filter hook input priority 0; ip daddr {dead} tcp dport {BACKEND} counter {verdict}")
+    health = '[service.health]\ninterval = "200ms"\ntimeout = "1s"\nfall = 1\nrise = 1\n'
+    app = f'[[service]]\nname = "app"\nbackend = ["app:{BACKEND}"]\npool = 0\nconnect_timeout = "20s"\n'
+    server = gateway(testbed, ns, root, GLOBAL, WEB, app)
+    assert [status(ns, "a", "--max-time", "10") for _ in range(3)] == ["200"] * 3
+    # Whatever was dropped belongs to the first request: the others began with what had answered.
+    matched = ns.nft_list()
+    assert [status(ns, "a") for _ in range(5)] == ["200"] * 5
+    assert ns.nft_list() == matched
+    write(root, GLOBAL, WEB, app, health)
+    server.reload("was read again")
+    ready = lambda: curl(ns, f"http://127.0.0.1:{ADMIN}/readyz", check=False).stdout
+    server.wait_until(lambda: ready().strip().endswith("1 of 1 backends up"), "a backend that is up")
+    assert "is down" not in server.text(), server.text()
+
+
+def test_a_silent_resolver_takes_down_no_backend_that_is_known(testbed, ns):
+    """900 requests for a name that has no answer, and others beside them."""
+    root = testbed.root()
+    names_of(testbed, ns, "127.0.0.1 inhosts\n")
+    testbed.start(Backend(ns, BACKEND))
+    services = (("lost", "lost.example"), ("known", "known.example"), ("inhosts", "inhosts"))
+    app = "".join(
+        f'[[service]]\nname = "{name}"\nbackend = ["{host}:{BACKEND}"]\npool = 0\nconnect_timeout = "2s"\n'
+        for name, host in services
+    )
+    routes = "".join(f'[[listener.route]]\nhost = ["{name}"]\nservice = "{name}"\n' for name, _ in services)
+    web = WEB.replace('service = "app"\n', "max_requests_per_client = 0\n")
+    server = gateway(testbed, ns, root, GLOBAL, web, routes, app)
+
+    labels = b"\5known\7example\0"
+    with name_server.answering(ns, "127.0.0.1", {(labels, 1): socket.inet_aton("127.0.0.1")}):
+        assert status(ns, "known") == "200"
+    with contextlib.ExitStack() as stack:
+        with ns.entered():
+            silent = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            silent.bind(("127.0.0.1", 53))
+        url = f"http://127.0.0.1:{PORT}/?[1-300]"
+        many = ("curl", "-sS", "-Z", "--parallel-immediate", "--parallel-max", "300", "-H", "Host: lost", url)
+        shown = ("-o", "/dev/null", "-w", "%{http_code}\\n", "--max-time", "30")
+        asking = [testbed.start(Process([*many, *shown], ns=ns)) for _ in range(3)]
+        most, got = 0, []
+        while any(one.popen.poll() is None for one in asking):
+            most = max(most, len(os.listdir(f"/proc/{server.popen.pid}/task")))
+            got += [status(ns, "inhosts"), status(ns, "known")]
+        # The addresses of the known one are older than they may be without a lookup, which has no answer.
+        until = time.monotonic() + 7
+        while time.monotonic() < until:
+            got += [status(ns, "known")]
+            time.sleep(0.2)
+        lost = [code for one in asking for code in one.text("out").split()]
+        assert set(got) == {"200"}, got
+        assert len(lost) == 900 and set(lost) <= {"502", "504"}, lost
+        assert most < 100, f"{most} threads"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -473,3 +474,35 @@ def test_clients_that_leave_make_room_for_others(testbed):
     site.fetch(f"socks5h://{PROXY}", f"http://{NAME}/")
     descriptors = f"/proc/{site.proxy.pid}/fd"
     site.proxy.wait_until(lambda: len(os.listdir(descriptors)) < 100, "few open files")
+
+
+@pytest.mark.needs("curl")
+def test_a_silent_resolver_takes_few_threads_and_no_name_of_the_hosts_file(testbed):
+    """600 requests for as many names that have no answer, and others beside them."""
+    client, server = testbed.namespace("client"), testbed.namespace("server")
+    testbed.cable(client, server, PAIR, "veth0")
+    server.ip("addr", "add", f"{SERVER}/32", "dev", "lo")
+    client.ip("route", "add", SERVER, "via", PAIR.peer[4])
+    testbed.start(Command(server, "serve", "--root", testbed.root(small=5000), "--listen", f"{SERVER}:80"))
+    directory = f"/etc/netns/{client.name}"
+    os.makedirs(directory)
+    testbed.callback(shutil.rmtree, directory, ignore_errors=True)
+    for name, text in (("resolv.conf", "nameserver 127.0.0.1\n"), ("hosts", f"{SERVER} inhosts.example\n")):
+        with open(os.path.join(directory, name), "w") as file:
+            file.write(text)
+    with client.entered():
+        silent = testbed.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        silent.bind(("127.0.0.1", 53))
+    proxy = testbed.start(Process([firstflight.BINARY, "proxy", "--json"], ns=client))
+    proxy.wait_records(1, "the first line", lambda r: r["event"] == "listening")
+    shown = ("-sS", "-x", f"http://{PROXY}", "-o", "/dev/null", "-w", "%{http_code}\\n")
+    many = ("curl", "-Z", "--parallel-immediate", "--parallel-max", "300", "--max-time", "8", *shown)
+    asking = [
+        testbed.start(Process([*many, f"http://n[1-300].{zone}.example/"], ns=client)) for zone in ("a", "b")
+    ]
+    most, got = 0, []
+    while any(one.popen.poll() is None for one in asking):
+        most = max(most, len(os.listdir(f"/proc/{proxy.popen.pid}/task")))
+        got.append(run("curl", "-m", 20, *shown, "http://inhosts.example/small", ns=client, check=False).stdout.strip())
+    assert set(got) == {"200"}, got
+    assert most < 100, f"{most} threads"

@@ -18,6 +18,7 @@ use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::kernel::Kernel;
 use crate::kernel::race::{Course, Finish, Lost};
 use crate::lazy::{self, LazyStream, ReplaySafety};
+use crate::lookup::Lookups;
 use crate::stream::{ConnectTimes, Stream};
 use network::Networks;
 use std::io;
@@ -27,6 +28,9 @@ use std::time::{Duration, Instant};
 
 /// The environment variable that switches first flights off: `FIRSTFLIGHT=off`.
 const SWITCH: &str = "FIRSTFLIGHT";
+
+/// How long addresses are used while lookups fail.
+const ADDRESSES_KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// Connects to servers by name, by the best way there is: in UDP with a certificate (ASAP), by the kernel's TCP with
 /// Fast Open, or by an ordinary handshake. It needs no privileges. Clones share one memory.
@@ -42,8 +46,9 @@ const SWITCH: &str = "FIRSTFLIGHT";
 /// # }
 /// ```
 ///
-/// **Addresses** come from the system (`getaddrinfo`), which sorts them (RFC 6724). They race as RFC 8305 says, with at
-/// most two attempts at a time.
+/// **Addresses** come from the system (`getaddrinfo`), which sorts them (RFC 6724). A name is looked up once at a time, and
+/// what is known is used while a resolver does not answer, for ten minutes ([`Lookups`]). The addresses race as RFC 8305
+/// says, with at most two attempts at a time.
 ///
 /// **What may run twice.** Data that is [`FirstFlight::safely_replayable`] may leave by a second way if the first one
 /// gives no answer. Data that is [`FirstFlight::at_most_once`] never does: once it has left, a failure is
@@ -64,6 +69,7 @@ struct Shared {
     /// The kernel may use Fast Open.
     fast_open: bool,
     networks: Networks,
+    lookups: Lookups,
     /// The cache, until the network is known.
     cache: Mutex<Option<CredentialCache>>,
     #[cfg(feature = "asap")]
@@ -359,6 +365,7 @@ impl Client {
     /// connects.
     pub async fn network_changed(&self) {
         self.shared.leave_unknown();
+        self.shared.lookups.forget();
         self.shared.networks.look(&self.shared).await;
         #[cfg(feature = "asap")]
         if let Some(asap) = &self.shared.asap {
@@ -369,6 +376,7 @@ impl Client {
     /// Forgets what was learnt about servers and paths. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.shared.kernel.forget();
+        self.shared.lookups.forget();
         if let Some(cache) = &mut *self.shared.cache.lock().unwrap_or_else(PoisonError::into_inner) {
             // It waits for its network.
             cache.clear();
@@ -412,11 +420,7 @@ impl Client {
             };
             return Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
         }
-        let found: Vec<_> = tokio::net::lookup_host((name, port)).await?.collect();
-        match found.is_empty() {
-            false => Ok(found),
-            true => Err(io::Error::new(io::ErrorKind::NotFound, "it has no address")),
-        }
+        self.shared.lookups.addresses(name, port, Lookups::PATIENCE).await
     }
 
     #[cfg(feature = "asap")]

@@ -77,6 +77,8 @@ mod history;
 pub mod kernel;
 mod lazy;
 mod lingering;
+#[cfg(feature = "client")]
+mod lookup;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(all(feature = "engine", not(feature = "metrics")))]
@@ -113,6 +115,8 @@ pub use firstflight_verifier as verifier;
 pub use firstflight_wire as wire;
 pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
+#[cfg(feature = "client")]
+pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder, ToLocalAddrs};

@@ -5,6 +5,7 @@ mod dial;
 mod h2;
 pub(crate) mod health;
 mod pool;
+mod reach;
 mod shared;
 mod upload;
 
@@ -16,6 +17,7 @@ use crate::metrics;
 use firstflight_tls::{ConfigError, Connector};
 use health::{Known, State};
 use pool::Pool;
+use reach::{Reach, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -42,11 +44,12 @@ pub(crate) struct Backend {
     active: AtomicUsize,
     pub(crate) state: State,
     pub(crate) pool: Pool,
-    resolved: dial::Resolved,
+    reach: Reach,
+    turn: Turn,
 }
 
 impl Backend {
-    fn new(service: &str, address: &Address) -> Self {
+    fn new(service: &str, address: &Address, reach: &Reach) -> Self {
         Self {
             service: service.to_owned(),
             address: address.clone(),
@@ -54,7 +57,8 @@ impl Backend {
             active: AtomicUsize::new(0),
             state: State::default(),
             pool: Pool::default(),
-            resolved: dial::Resolved::default(),
+            reach: reach.clone(),
+            turn: Turn::default(),
         }
     }
 
@@ -91,6 +95,10 @@ impl Service {
     /// # Errors
     /// When a file of its TLS cannot be used.
     pub(crate) fn new(config: &config::Service, former: Option<&Self>) -> Result<Self, ConfigError> {
+        Self::over(&Reach::of_process(), config, former)
+    }
+
+    fn over(reach: &Reach, config: &config::Service, former: Option<&Self>) -> Result<Self, ConfigError> {
         let connector = dial::connector(config)?;
         // Connections that are kept are encrypted as they were.
         let same =
@@ -105,7 +113,7 @@ impl Service {
             .backend
             .get_ref()
             .iter()
-            .map(|address| kept(address).unwrap_or_else(|| Arc::new(Backend::new(name, address))))
+            .map(|address| kept(address).unwrap_or_else(|| Arc::new(Backend::new(name, address, reach))))
             .collect();
         let response_times = metrics::response_times(name);
         Ok(Self { config: config.clone(), backends, turn: AtomicUsize::new(0), connector, response_times })

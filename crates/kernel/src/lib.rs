@@ -36,6 +36,8 @@ mod interface;
 mod listener;
 mod quote;
 mod setting;
+#[cfg(unix)]
+mod shortage;
 mod stream;
 #[cfg(feature = "server")]
 mod syn;
@@ -50,4 +52,6 @@ pub use interface::interface;
 pub use listener::{ListenConfig, Listener};
 pub use quote::{Quoted, Trip, send_through};
 pub use setting::Setting;
+#[cfg(unix)]
+pub use shortage::is_shortage;
 pub use stream::Stream;

@@ -8,6 +8,7 @@ use super::network::Networks;
 use super::{Client, SWITCH, Shared};
 use crate::cache::{CacheError, CredentialCache};
 use crate::kernel::Kernel;
+use crate::lookup::Lookups;
 use firstflight_credential::NetworkId;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -160,6 +161,7 @@ impl ClientBuilder {
             kernel,
             fast_open: cookies,
             networks,
+            lookups: Lookups::system(super::ADDRESSES_KEPT),
             cache: Mutex::new(cache),
             #[cfg(feature = "asap")]
             asap,

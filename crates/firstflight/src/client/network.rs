@@ -62,6 +62,10 @@ impl Shared {
     }
 
     fn move_to(&self, network: NetworkId) {
+        if network != self.kernel.network() {
+            // The same name may have other addresses there.
+            self.lookups.forget();
+        }
         self.kernel.move_to(network);
         if network.is_known()
             && let Some(cache) = self.cache.lock().unwrap_or_else(PoisonError::into_inner).take()

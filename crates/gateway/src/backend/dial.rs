@@ -3,23 +3,18 @@
 use super::{Backend, Service};
 use crate::budget;
 use crate::config::{self, Address, BackendProtocol};
-use firstflight::{Authority, FirstFlight};
+use firstflight::{Authority, FirstFlight, Stream};
 use firstflight_tls::{ConfigError, ConnectError, Connector, TlsStream};
 use nix::errno::Errno;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout};
-
-/// How long the addresses of a name are used.
-const FRESH: Duration = Duration::from_secs(5);
+use tokio::time::timeout;
 
 /// Why no backend was reached.
 #[derive(Debug, thiserror::Error)]
@@ -70,47 +65,12 @@ impl From<io::Error> for DialError {
 }
 
 /// Whether an error says that this machine has no descriptor, port or memory left.
-fn is_shortage(error: &io::Error) -> bool {
+pub(super) fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw);
     matches!(
         code,
         Some(Errno::EMFILE | Errno::ENFILE | Errno::EADDRNOTAVAIL | Errno::ENOBUFS | Errno::ENOMEM)
     )
-}
-
-/// A lookup needs descriptors, too, and does not say that it had none.
-fn is_short_of_files() -> bool {
-    std::fs::File::open("/dev/null").is_err_and(|error| is_shortage(&error))
-}
-
-/// The addresses of a backend's name, as they were lately.
-#[derive(Debug, Default)]
-pub(super) struct Resolved(Mutex<Option<(Instant, Vec<SocketAddr>)>>);
-
-impl Resolved {
-    async fn addresses(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
-        if let Ok(literal) = host.parse() {
-            return Ok(vec![literal]);
-        }
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, addresses)) = &*lock()
-            && at.elapsed() < FRESH
-        {
-            return Ok(addresses.clone());
-        }
-        match lookup_host(host).await {
-            Ok(found) => {
-                let addresses: Vec<_> = found.collect();
-                *lock() = Some((Instant::now(), addresses.clone()));
-                Ok(addresses)
-            }
-            // A resolver that fails for a while does not take the backend away.
-            Err(error) => {
-                let former = lock().as_ref().map(|(_, addresses)| addresses.clone());
-                former.ok_or_else(|| if is_short_of_files() { Errno::EMFILE.into() } else { error })
-            }
-        }
-    }
 }
 
 /// TLS to the backends of a service.
@@ -166,7 +126,7 @@ pub(super) async fn dial_with(
     let connecting = async {
         let mut socket = match &backend.address {
             Address::Unix(path) => unix(path).await?,
-            Address::Tcp(host) => tcp(&backend.resolved.addresses(host).await?).await?,
+            Address::Tcp(at) => tcp(backend, at, within).await?,
         };
         socket.permit = permit;
         if let Some(header) = header {
@@ -199,22 +159,10 @@ async fn unix(path: &PathBuf) -> io::Result<Socket> {
     UnixStream::connect(path).await.map(|stream| Socket { stream: Kind::Unix(stream), permit: None })
 }
 
-async fn tcp(addresses: &[SocketAddr]) -> io::Result<Socket> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                return Ok(Socket { stream: Kind::Tcp(stream), permit: None });
-            }
-            // Local ports run out for each address.
-            Err(error) if error.raw_os_error() == Some(Errno::EAGAIN as i32) => {
-                last = Errno::EADDRNOTAVAIL.into();
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+async fn tcp(backend: &Backend, at: &str, within: Duration) -> io::Result<Socket> {
+    let stream = backend.reach.connect(at, &backend.turn, within).await?;
+    stream.set_nodelay(true);
+    Ok(Socket { stream: Kind::Tcp(stream), permit: None })
 }
 
 /// A socket to a backend.
@@ -227,7 +175,7 @@ pub(crate) struct Socket {
 
 #[derive(Debug)]
 enum Kind {
-    Tcp(TcpStream),
+    Tcp(Stream),
     Unix(UnixStream),
 }
 
@@ -246,8 +194,7 @@ impl BackendIo {
             Self::Tls(stream) => stream.io(),
         };
         if let Kind::Tcp(stream) = &socket.stream {
-            // It fails only when the connection is over.
-            let _ = stream.set_zero_linger();
+            stream.abort();
         }
     }
 }
