@@ -224,7 +224,7 @@ impl FirstFlightInfo {
     /// The server's address. `None` before there is a connection.
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.0.look(|stream| Some(stream.peer_addr()), |facts| facts.peer)
+        self.0.look(|stream| stream.peer_addr().ok(), |facts| facts.peer)
     }
 
     /// How the handshake of TLS went, and what became of early data. `None` without TLS, or before there is a connection.
@@ -244,7 +244,7 @@ impl FirstFlightInfo {
     /// The local address. `None` before there is a connection.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.0.look(Stream::local_addr, |facts| facts.local)
+        self.0.look(|stream| stream.local_addr().ok(), |facts| facts.local)
     }
 }
 

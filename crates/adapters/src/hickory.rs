@@ -132,7 +132,7 @@ impl HickoryProvider {
                 message(&first)
             };
             let stream = limited(within, client.connect_to(&server.into(), flight)).await?;
-            stream.set_nodelay(true);
+            stream.set_nodelay(true)?;
             Ok(stream)
         });
         HickoryStream(Box::new(Watched::new(stream)))

@@ -154,13 +154,13 @@ impl Peer {
     /// The client's address. `None` only if the connection was over before it was known.
     #[must_use]
     pub fn addr(&self) -> Option<SocketAddr> {
-        self.0.look(|stream| Some(stream.peer_addr()), |facts| facts.peer)
+        self.0.look(|stream| stream.peer_addr().ok(), |facts| facts.peer)
     }
 
     /// The server's address.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.0.look(Stream::local_addr, |facts| facts.local)
+        self.0.look(|stream| stream.local_addr().ok(), |facts| facts.local)
     }
 
     /// Whether the handshake is not complete now, so that the request may be a copy that the network made

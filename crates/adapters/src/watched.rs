@@ -57,8 +57,8 @@ impl Facts {
             times: stream.and_then(Stream::times),
             early: stream.is_some_and(Stream::is_early),
             early_bytes: stream.map_or(0, Stream::early_bytes),
-            peer: stream.map(Stream::peer_addr),
-            local: stream.and_then(Stream::local_addr),
+            peer: stream.and_then(|stream| stream.peer_addr().ok()),
+            local: stream.and_then(|stream| stream.local_addr().ok()),
         }
     }
 }

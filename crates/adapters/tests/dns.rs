@@ -67,14 +67,14 @@ struct Seen {
 async fn serve(server: &Server) -> Seen {
     let mut stream = server.accept().await.unwrap();
     let query = answer(&mut stream).await;
-    Seen { query, in_syn: stream.early_bytes().into(), early: 0, from: stream.peer_addr().ip() }
+    Seen { query, in_syn: stream.early_bytes().into(), early: 0, from: stream.peer_addr().unwrap().ip() }
 }
 
 async fn serve_tls(server: &Server, acceptor: &Acceptor) -> Seen {
     let mut stream = acceptor.accept(server.accept().await.unwrap()).await.unwrap();
     let query = answer(&mut stream).await;
     let io: &Stream = stream.io();
-    let (in_syn, from) = (io.early_bytes().into(), io.peer_addr().ip());
+    let (in_syn, from) = (io.early_bytes().into(), io.peer_addr().unwrap().ip());
     let seen = Seen { query, in_syn, early: stream.early_bytes(), from };
     // The client reads the tickets, which come behind its Finished.
     stream.confirmed().await.unwrap();

@@ -2,13 +2,13 @@
 
 #[cfg(feature = "asap")]
 mod asap;
-mod authority;
+pub(crate) mod authority;
 mod builder;
 mod network;
 pub(crate) mod outlook;
 pub mod race;
 
-pub use authority::{Authority, BadAuthority, Host};
+pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
 pub use outlook::Outlook;
 
@@ -125,8 +125,8 @@ impl Client {
         }
     }
 
-    /// Connects to `server`, a host and a port (`www.example.com:443`, `[2001:db8::1]:53`), and sends `first`. Resolves
-    /// when the handshake is complete, or the server has accepted the first flight, and all of the data is sent.
+    /// Connects to `server`, and sends `first`. The server is a host and a port in any form: text as `www.example.com:443`
+    /// and `[2001:db8::1]:53`, a pair as `("www.example.com", 443)`, a `SocketAddr`, an [`Authority`]. Resolves when the handshake is complete, or the server has accepted the first flight, and all of the data is sent.
     ///
     /// # Errors
     /// When `server` is not a host and a port, has no address, or none of its addresses answers. With
@@ -134,8 +134,12 @@ impl Client {
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
-    pub async fn connect(&self, server: &str, first: FirstFlight<'_>) -> Result<Stream, ClientError> {
-        self.connect_to(&server.parse::<Authority>()?, first).await
+    pub async fn connect(
+        &self,
+        server: impl ToAuthority,
+        first: FirstFlight<'_>,
+    ) -> Result<Stream, ClientError> {
+        self.connect_to(&server.to_authority()?, first).await
     }
 
     /// Like [`Client::connect`], to a host and port that are parsed already.
@@ -425,7 +429,8 @@ impl Client {
     }
 }
 
-/// Why there is no connection.
+/// Why there is no connection. The text says all of it. The source is the lookup's [`io::Error`] or the [`ConnectAnyError`], for
+/// programs that ask for the kind; a report of the whole chain says the reason twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -438,6 +443,7 @@ pub enum ClientError {
         /// The server.
         server: Authority,
         /// Why.
+        #[source]
         error: io::Error,
     },
     /// No address answered.
@@ -446,6 +452,7 @@ pub enum ClientError {
         /// Data that must not run twice has left, so it was not sent again.
         at_most_once: bool,
         /// Why, for each attempt.
+        #[source]
         error: ConnectAnyError,
     },
 }

@@ -101,7 +101,9 @@ pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, C
 #[cfg(feature = "client")]
 pub use client::race as racer;
 #[cfg(feature = "client")]
-pub use client::{Authority, BadAuthority, Client, ClientBuilder, ClientError, Found, Host, Outlook};
+pub use client::{
+    Authority, BadAuthority, Client, ClientBuilder, ClientError, Found, Host, Outlook, ToAuthority,
+};
 #[cfg(feature = "engine")]
 use engine::{driver, endpoint, jobs, listener, post, random, renewed, shared, store, time, workers};
 pub use first_flight::FirstFlight;
@@ -117,8 +119,10 @@ pub use lingering::Lingering;
 pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
 #[cfg(feature = "server")]
-pub use server::{Server, ServerBuilder};
-pub use stream::{ConnectTimes, Race, Stream, Way};
+pub use server::{Server, ServerBuilder, ToLocalAddrs};
+pub use stream::{
+    ConnectTimes, KernelStream, OwnedReadHalf, OwnedWriteHalf, Race, ReuniteError, Stream, Way,
+};
 #[cfg(feature = "engine")]
 pub use {
     endpoint::Endpoint,

@@ -1,5 +1,6 @@
 //! One server on the kernel's TCP and in UDP.
 
+mod address;
 mod builder;
 #[cfg(feature = "activation")]
 mod inherited;
@@ -12,6 +13,7 @@ mod udp;
 #[path = "server/no_udp.rs"]
 mod udp;
 
+pub use address::ToLocalAddrs;
 pub use builder::ServerBuilder;
 
 use crate::endpoint::Endpoint;
@@ -27,7 +29,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::{ToSocketAddrs, lookup_host};
 
 /// What serves UDP.
 #[derive(Debug)]
@@ -95,16 +96,25 @@ impl Server {
         }
     }
 
-    /// Starts to listen with settings that fit most programs: Fast Open with a key of its own, in UDP on the same port.
+    /// Starts to listen with settings that fit most programs: Fast Open with a key of its own, in UDP on the same port. Several
+    /// addresses, as of a name, are tried until one can be used; [`ServerBuilder::address`] listens at several. A link-local
+    /// IPv6 address has its zone, as in `[fe80::1%eth0]:80`.
     ///
     /// # Errors
-    /// When the name has no address, or the address cannot be used.
+    /// When the name has no address, the zone is no interface of this host, or none of the addresses can be used: then the
+    /// last one's.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
-    pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let address = lookup_host(address).await?.next();
-        Self::builder().address(address.ok_or(io::ErrorKind::AddrNotAvailable)?).bind()
+    pub async fn bind(address: impl ToLocalAddrs) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "name an address to listen at");
+        for address in address.to_local_addrs().await? {
+            match Self::builder().address(address).bind() {
+                Err(error) => last = error,
+                server => return server,
+            }
+        }
+        Err(last)
     }
 
     /// A server with other settings.

@@ -9,12 +9,14 @@ mod engine;
 #[path = "stream/no_engine.rs"]
 mod engine;
 mod kernel;
+mod split;
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a server begins stages"))]
 mod staged;
 mod times;
 
 pub(crate) use engine::*;
-pub(crate) use kernel::KernelStream;
+pub use kernel::KernelStream;
+pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
 pub(crate) use staged::Stages;
 pub use times::ConnectTimes;
 
@@ -25,12 +27,37 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A TCP stream. `AsyncWrite::poll_shutdown` closes the sending direction and leaves the other direction open (half
 /// close). Dropping the stream closes the connection in order in the background; that of a [`Server`](crate::Server) in
 /// stages, so that its client gets the answer ([`ServerBuilder::in_stages`](crate::ServerBuilder::in_stages)).
+///
+/// It has the methods of tokio's `TcpStream`, with its signatures, whatever carries the connection. A connection of the
+/// kernel's TCP also has a descriptor: see [`Stream::kernel`].
+///
+/// ```no_run
+/// # async fn talk(client: firstflight::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use firstflight::FirstFlight;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// let hello = FirstFlight::safely_replayable(b"hello ");
+/// let stream = client.connect(("chat.example.com", 7000), hello).await?;
+/// stream.set_nodelay(true)?;
+/// println!("{} by way of {}", stream.peer_addr()?, stream.way().as_str());
+/// let (mut reader, mut writer) = stream.into_split();
+/// let reading = tokio::spawn(async move {
+///     let mut all = Vec::new();
+///     reader.read_to_end(&mut all).await.map(|_| all)
+/// });
+/// writer.write_all(b"world").await?;
+/// writer.shutdown().await?;
+/// println!("{} bytes", reading.await??.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Stream {
     kind: Kind,
@@ -40,6 +67,10 @@ pub struct Stream {
     times: Option<ConnectTimes>,
     /// A server's stream, whose peer has not closed yet: how it ends when it is dropped.
     stages: Option<Stages>,
+    /// The peer has closed, or the connection is over: nothing can come.
+    ended: AtomicBool,
+    /// Dropping it sends a RST ([`Stream::set_linger`]).
+    resets: AtomicBool,
 }
 
 /// How a connection's segments travel.
@@ -90,7 +121,8 @@ enum Kind {
 
 impl Stream {
     const fn of(kind: Kind) -> Self {
-        Self { kind, race: None, elsewhere: None, times: None, stages: None }
+        let (ended, resets) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { kind, race: None, elsewhere: None, times: None, stages: None, ended, resets }
     }
 
     /// A server's stream that closes in stages, so that its client gets the whole last response although it still sends.
@@ -133,7 +165,7 @@ impl Stream {
 
     /// The smoothed round-trip time, once it was measured.
     #[must_use]
-    pub fn rtt(&self) -> Option<std::time::Duration> {
+    pub fn rtt(&self) -> Option<Duration> {
         match &self.kind {
             Kind::Engine(engine) => engine.rtt(),
             Kind::Kernel(kernel) => Connection::rtt(kernel),
@@ -159,20 +191,29 @@ impl Stream {
     }
 
     /// The peer's address.
-    #[must_use]
-    pub fn peer_addr(&self) -> SocketAddr {
+    ///
+    /// # Errors
+    /// None today: it is known also when the connection is over. The signature is tokio's.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.remote())
+    }
+
+    /// The peer's address.
+    pub(crate) fn remote(&self) -> SocketAddr {
         match &self.kind {
             Kind::Engine(engine) => engine.peer_addr(),
             Kind::Kernel(kernel) => kernel.peer_addr(),
         }
     }
 
-    /// The local address. `None` before the first write of a lazy stream.
-    #[must_use]
-    pub fn local_addr(&self) -> Option<SocketAddr> {
+    /// The local address.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotConnected`] for a lazy stream before its first write. The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.kind {
             Kind::Engine(engine) => engine.local_addr(),
-            Kind::Kernel(kernel) => Connection::local_addr(kernel),
+            Kind::Kernel(kernel) => kernel.local_addr(),
         }
     }
 
@@ -252,19 +293,182 @@ impl Stream {
     }
 
     /// Turns Nagle's algorithm off (true) or on (false). A lazy stream applies the setting when it connects.
-    pub fn set_nodelay(&self, nodelay: bool) {
+    ///
+    /// # Errors
+    /// The system's. When the connection is gone.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         match &self.kind {
             Kind::Engine(engine) => engine.set_nodelay(nodelay),
-            Kind::Kernel(kernel) => Connection::set_nodelay(kernel, nodelay),
+            Kind::Kernel(kernel) => kernel.set_nodelay(nodelay),
         }
     }
 
-    /// Whether Nagle's algorithm is off. For a lazy stream, whether it will be off. False when the connection is gone.
-    #[must_use]
-    pub fn nodelay(&self) -> bool {
+    /// Whether Nagle's algorithm is off. For a lazy stream, whether it will be off.
+    ///
+    /// # Errors
+    /// The system's. When the connection is gone.
+    pub fn nodelay(&self) -> io::Result<bool> {
         match &self.kind {
             Kind::Engine(engine) => engine.nodelay(),
-            Kind::Kernel(kernel) => Connection::nodelay(kernel),
+            Kind::Kernel(kernel) => kernel.nodelay(),
+        }
+    }
+
+    /// What dropping the stream does. `None`, the default, closes it in order in the background. Zero ends it with a RST, and
+    /// throws away what is not sent yet; a server's stream then does not close in stages. Any other time is for the kernel's TCP
+    /// alone: the drop *holds its thread* until the data is acknowledged, or the time is over.
+    ///
+    /// ```no_run
+    /// # fn give_up(stream: firstflight::Stream) -> std::io::Result<()> {
+    /// stream.set_linger(Some(std::time::Duration::ZERO))?;
+    /// drop(stream); // The peer gets a RST.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The system's. [`io::ErrorKind::Unsupported`] for a time above zero and an engine's stream: no engine holds a thread.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.set_linger(linger)?,
+            Kind::Kernel(kernel) => kernel.set_linger(linger)?,
+        }
+        self.resets.store(linger.is_some_and(|time| time.is_zero()), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What [`Stream::set_linger`] set.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        match &self.kind {
+            Kind::Engine(_) => Ok(self.resets.load(Ordering::Relaxed).then_some(Duration::ZERO)),
+            Kind::Kernel(kernel) => kernel.linger(),
+        }
+    }
+
+    /// Asks a peer from which nothing has come for this long whether it is still there, and resets the connection when four
+    /// questions, each a quarter of this time apart, have no answer. Times are at least one second; the kernel counts in whole
+    /// seconds. `None` never asks. The default is that of the listener, or of the engine's settings. A lazy stream applies the
+    /// setting when it connects.
+    ///
+    /// ```no_run
+    /// # fn keep(stream: &firstflight::Stream) -> std::io::Result<()> {
+    /// // A peer that is gone is noticed within two minutes.
+    /// stream.set_keep_alive(Some(std::time::Duration::from_secs(60)))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The system's. When the connection is gone.
+    pub fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.set_keep_alive(after),
+            Kind::Kernel(kernel) => kernel.set_keep_alive(after),
+        }
+    }
+
+    /// After how long without data the peer is asked whether it is still there.
+    ///
+    /// # Errors
+    /// The system's. When the connection is gone.
+    pub fn keep_alive(&self) -> io::Result<Option<Duration>> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.keep_alive(),
+            Kind::Kernel(kernel) => kernel.keep_alive(),
+        }
+    }
+
+    /// Waits for data, and copies it into `buf` without taking it out: the next read returns the same. Returns the number of
+    /// bytes; 0 is the end of the stream. What has arrived in the SYN is data, too.
+    ///
+    /// ```no_run
+    /// # async fn serve(stream: firstflight::Stream) -> std::io::Result<()> {
+    /// // A TLS connection begins with a record of type 22.
+    /// let mut first = [0];
+    /// let tls = stream.peek(&mut first).await? == 1 && first == [22];
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As a read.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut buf = ReadBuf::new(buf);
+        poll_fn(|cx| self.poll_peek(cx, &mut buf)).await
+    }
+
+    /// Poll version of [`Stream::peek`]. Do not poll it from one task while another task reads.
+    ///
+    /// # Errors
+    /// As a read.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        match &self.kind {
+            Kind::Engine(engine) => Connection::poll_peek(engine, cx, buf),
+            Kind::Kernel(kernel) => kernel.poll_peek(cx, buf),
+        }
+    }
+
+    /// Two halves that two tasks can use at the same time. Nothing is locked for them: a connection has its own rules for a
+    /// reader beside a writer. [`OwnedReadHalf::reunite`] puts them together again. Dropping the write half closes the
+    /// sending direction; the connection closes when both are dropped.
+    ///
+    /// ```no_run
+    /// # async fn echo(stream: firstflight::Stream) -> std::io::Result<()> {
+    /// let (mut reader, mut writer) = stream.into_split();
+    /// tokio::io::copy(&mut reader, &mut writer).await?;
+    /// println!("{}", writer.as_ref().outcome());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        split::halves(self)
+    }
+
+    /// The stream of the kernel's TCP, if it is one: it has `AsFd`, for options of the system that have no method here.
+    ///
+    /// ```no_run
+    /// # #[cfg(target_os = "linux")]
+    /// # fn mark(stream: &firstflight::Stream) -> std::io::Result<()> {
+    /// if let Some(kernel) = stream.kernel() {
+    ///     socket2::SockRef::from(kernel).set_tos_v4(0x10)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn kernel(&self) -> Option<&KernelStream> {
+        match &self.kind {
+            Kind::Kernel(kernel) => Some(kernel),
+            Kind::Engine(_) => None,
+        }
+    }
+
+    /// The standard library's stream, in non-blocking mode, if it is the kernel's. An engine's stream has no descriptor: it
+    /// comes back. The stream no longer closes in stages, and its outcome is gone.
+    ///
+    /// ```no_run
+    /// # fn hand_over(stream: firstflight::Stream) -> std::io::Result<()> {
+    /// match stream.into_std()? {
+    ///     Ok(tcp) => tcp.set_nonblocking(false),
+    ///     Err(stream) => panic!("{} has no descriptor", stream.way().as_str()),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn into_std(mut self) -> io::Result<Result<std::net::TcpStream, Self>> {
+        let Kind::Kernel(kernel) = &self.kind else { return Ok(Err(self)) };
+        let kernel = kernel.share();
+        self.is_closed_by_others();
+        drop(self);
+        match kernel.into_inner() {
+            Ok(tcp) => tcp.into_std().map(Ok),
+            // Nobody else has it.
+            Err(kernel) => Ok(Err(kernel.into())),
         }
     }
 
@@ -278,25 +482,79 @@ impl Stream {
     }
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+/// What the traits do, for a shared reference: one task may read while another one writes.
+impl Stream {
+    fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, room) = (buf.filled().len(), buf.remaining() > 0);
-        let read = match &mut this.kind {
-            Kind::Engine(engine) => Pin::new(engine).poll_read(cx, buf),
-            Kind::Kernel(kernel) => Pin::new(kernel).poll_read(cx, buf),
+        let read = match &self.kind {
+            Kind::Engine(engine) => Connection::poll_receive(engine, cx, buf),
+            Kind::Kernel(kernel) => kernel.poll_receive(cx, buf),
         };
         if read.is_ready() && room && buf.filled().len() == before {
-            // The peer has closed, or the connection is over: nothing can come.
-            this.stages = None;
+            self.ended.store(true, Ordering::Relaxed);
         }
         read
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &self.kind {
+            Kind::Engine(engine) => Connection::poll_send(engine, cx, bytes),
+            Kind::Kernel(kernel) => kernel.poll_send(cx, bytes),
+        }
+    }
+
+    fn poll_send_vectored(&self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match &self.kind {
+            Kind::Engine(engine) => Connection::poll_send_vectored(engine, cx, bufs),
+            Kind::Kernel(kernel) => kernel.poll_send_vectored(cx, bufs),
+        }
+    }
+
+    fn sends_vectored(&self) -> bool {
+        match &self.kind {
+            // A lazy stream wants its first flight in one piece.
+            Kind::Engine(engine) => !Connection::is_idle(engine),
+            Kind::Kernel(_) => true,
+        }
+    }
+
+    fn close_sending(&self) -> io::Result<()> {
+        match &self.kind {
+            Kind::Engine(engine) => Connection::close_sending(engine),
+            Kind::Kernel(kernel) => kernel.close_sending(),
+        }
+    }
+
+    /// The write half is gone.
+    fn writes_no_more(&self) {
+        match &self.kind {
+            // Without a write it never connects, and a reader would wait for ever.
+            Kind::Engine(engine) if Connection::is_idle(engine) => engine.abort(),
+            // It fails only when the connection is over.
+            _ => drop(self.close_sending()),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll_receive(cx, buf)
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Some(stages) = self.stages.take() {
+        if *self.resets.get_mut() {
+            match &self.kind {
+                Kind::Engine(engine) => engine.abort(),
+                // The socket does it by itself.
+                Kind::Kernel(_) => {}
+            }
+            return;
+        }
+        if let Some(stages) = self.stages.take()
+            && !*self.ended.get_mut()
+        {
             stages.close(&mut self.kind);
         }
     }
@@ -304,10 +562,7 @@ impl Drop for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().kind {
-            Kind::Engine(engine) => Pin::new(engine).poll_write(cx, bytes),
-            Kind::Kernel(kernel) => Pin::new(kernel).poll_write(cx, bytes),
-        }
+        self.poll_send(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -315,30 +570,18 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().kind {
-            Kind::Engine(engine) => Pin::new(engine).poll_write_vectored(cx, bufs),
-            Kind::Kernel(kernel) => Pin::new(kernel).poll_write_vectored(cx, bufs),
-        }
+        self.poll_send_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.kind {
-            Kind::Engine(engine) => engine.is_write_vectored(),
-            Kind::Kernel(kernel) => kernel.is_write_vectored(),
-        }
+        self.sends_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().kind {
-            Kind::Engine(engine) => Pin::new(engine).poll_flush(cx),
-            Kind::Kernel(kernel) => Pin::new(kernel).poll_flush(cx),
-        }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().kind {
-            Kind::Engine(engine) => Pin::new(engine).poll_shutdown(cx),
-            Kind::Kernel(kernel) => Pin::new(kernel).poll_shutdown(cx),
-        }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.close_sending())
     }
 }

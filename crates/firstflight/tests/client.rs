@@ -10,9 +10,10 @@ mod site;
 use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
-use firstflight::{Authority, Carriage, Client, ClientError, MakeFlight, Server, Way};
+use firstflight::{Authority, Carriage, Client, ClientError, ConnectAnyError, MakeFlight, Server, Way};
 use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,9 +62,66 @@ fn link_local_addresses_keep_their_zone() {
         let client = Client::new();
         for early in [false, true] {
             let stream = answer(client.connect(&format!("[fe80::1%lo]:{port}"), safely()).await).await;
-            assert!(matches!(stream.peer_addr(), SocketAddr::V6(peer) if peer.scope_id() == 1));
+            assert!(matches!(stream.peer_addr().unwrap(), SocketAddr::V6(peer) if peer.scope_id() == 1));
             assert_eq!(executed.recv().await, Some(early));
         }
+    });
+}
+
+#[test]
+fn a_server_is_named_in_any_form() {
+    in_namespace("3", || async {
+        let (server, authority) = bind().await;
+        let at = server.local_addrs()[0];
+        let port = at.port();
+        let _executed = serve(server);
+        let client = Client::new();
+        answer(client.connect(authority.to_string(), safely()).await).await;
+        answer(client.connect(("127.0.0.1", port), safely()).await).await;
+        answer(client.connect((at.ip(), port), safely()).await).await;
+        answer(client.connect(at, safely()).await).await;
+        answer(client.connect(&authority, safely()).await).await;
+        let error = client.connect(("127.0.0.1", 0), safely()).await.unwrap_err();
+        assert!(matches!(error, ClientError::Authority(_)), "{error}");
+    });
+}
+
+#[test]
+fn a_server_listens_at_the_first_address_that_can_be_used() {
+    in_namespace("3", || async {
+        let (other, _) = bind().await;
+        let taken = other.local_addrs()[0];
+        let free: SocketAddr = "127.0.0.2:0".parse().unwrap();
+        // Nobody's here.
+        let nowhere: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let server = Server::bind([nowhere, taken, free]).await.unwrap();
+        assert_eq!((server.local_addrs().len(), server.local_addrs()[0].ip()), (1, free.ip()));
+        let error = Server::bind(&[nowhere, taken][..]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+        let error = Server::bind(&[nowhere][..]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable, "{error}");
+        assert_eq!(Server::bind(&[][..]).await.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    });
+}
+
+/// The zone is an interface's name or number. Nothing looks such a text up.
+#[test]
+fn a_server_listens_at_text_with_a_zone() {
+    in_namespace("3", || async {
+        let add = ["-6", "address", "add", "fe80::1/64", "dev", "lo", "nodad"];
+        assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
+        for host in ["[fe80::1%lo]", "[fe80::1%1]"] {
+            let server = Server::bind(format!("{host}:0")).await.unwrap();
+            let at = server.local_addrs()[0];
+            assert!(matches!(at, SocketAddr::V6(at) if at.scope_id() == 1));
+            let _executed = serve(server);
+            answer(Client::new().connect(format!("{host}:{}", at.port()), safely()).await).await;
+        }
+        let server = Server::bind(("fe80::1%lo", 0)).await.unwrap();
+        assert!(matches!(server.local_addrs()[0], SocketAddr::V6(at) if at.scope_id() == 1));
+        let error = Server::bind("[fe80::1%no-such-device]:80").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("has a zone that cannot be used"), "{error}");
     });
 }
 
@@ -412,10 +470,13 @@ fn what_is_wrong_is_said() {
         assert!(matches!(error, ClientError::Authority(_)), "{error}");
         let error = client.connect("no.such.host.invalid:80", safely()).await.unwrap_err();
         assert!(matches!(error, ClientError::Lookup { .. }), "{error}");
+        assert!(error.source().unwrap().is::<io::Error>());
         // Below the ports that the kernel gives to clients: a client with this very port would reach itself.
         let closed: SocketAddr = "127.0.0.1:1080".parse().unwrap();
         let error = client.connect_to(&closed.into(), once()).await.unwrap_err();
         assert!(!error.maybe_delivered(), "{error}");
+        let source = error.source().unwrap().downcast_ref::<ConnectAnyError>().unwrap();
+        assert_eq!(source.attempts[0].error.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::ConnectionRefused);
         assert!(Server::builder().bind().is_err());
         let nameless = Server::builder().address(closed).identity("not a name");

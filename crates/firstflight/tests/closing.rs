@@ -10,8 +10,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), 80);
 /// One-way delay.
@@ -122,6 +123,29 @@ fn shutdown_waits_for_what_is_not_acknowledged() {
         assert_eq!(world.server.connections(), 1);
         drop(ours);
     });
+}
+
+/// Silence of eight seconds, and four questions two seconds apart without an answer.
+#[test]
+fn a_peer_that_is_gone_is_noticed_by_keep_alive() {
+    run(None, |world| async move {
+        let (ours, mut theirs) = world.connect().await;
+        theirs.set_keep_alive(Some(Duration::from_secs(8))).unwrap();
+        let began = world.time.unix();
+        // The client answers for as long as it is there.
+        world.time.sleep(Duration::from_secs(60)).await;
+        assert!(theirs.poll_peek(&mut noop(), &mut ReadBuf::new(&mut [0])).is_pending());
+        world.client_is_gone.store(true, Ordering::Relaxed);
+        let error = theirs.read(&mut [0]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let took = world.time.unix() - began - Duration::from_secs(60);
+        assert!((Duration::from_secs(8)..=Duration::from_secs(17)).contains(&took), "{took:?}");
+        drop(ours);
+    });
+}
+
+fn noop() -> Context<'static> {
+    Context::from_waker(Waker::noop())
 }
 
 /// The application has closed its sending direction and continues to read.

@@ -111,7 +111,7 @@ async fn a_dark_family_costs_one_delay() {
         let (_v6, v4) = (world.listen(V6), world.listen(V4));
         world.to_server_shut.store(true, Ordering::Relaxed);
         let stream = world.connect(first, Duration::ZERO).await;
-        assert_eq!(stream.peer_addr(), addr(V4));
+        assert_eq!(stream.peer_addr().unwrap(), addr(V4));
         assert_eq!(received(stream, &v4).await, DATA);
         assert_eq!(world.server.counters().passive_opens, 1);
     }
@@ -122,7 +122,7 @@ async fn a_refusal_begins_the_next_attempt_at_once() {
     let world = world();
     let v4 = world.listen(V4);
     let stream = world.connect(FirstFlight::at_most_once(DATA), NEVER).await;
-    assert_eq!(stream.peer_addr(), addr(V4));
+    assert_eq!(stream.peer_addr().unwrap(), addr(V4));
     assert_eq!(received(stream, &v4).await, DATA);
 }
 
@@ -132,7 +132,7 @@ async fn where_both_work_the_first_one_wins_and_the_other_sees_nothing() {
     let (v6, _v4) = (world.listen(V6), world.listen(V4));
     world.visit(&v6).await;
     let stream = world.connect(FirstFlight::safely_replayable(DATA), NEVER).await;
-    assert_eq!((stream.peer_addr(), stream.outcome()), (addr(V6), Outcome::Accepted));
+    assert_eq!((stream.peer_addr().unwrap(), stream.outcome()), (addr(V6), Outcome::Accepted));
     assert_eq!(received(stream, &v6).await, DATA);
     // The first visit and this one.
     assert_eq!(world.server.counters().passive_opens, 2);
@@ -145,7 +145,7 @@ async fn answers_lost(first: FirstFlight<'_>) -> (World, Listener, Stream, Strea
     world.visit(&v6).await;
     world.to_client_shut.store(true, Ordering::Relaxed);
     let won = world.connect(first, Duration::ZERO).await;
-    assert_eq!(won.peer_addr(), addr(V4));
+    assert_eq!(won.peer_addr().unwrap(), addr(V4));
     let lost = v6.accept().await.unwrap();
     (world, v4, won, lost)
 }
@@ -195,7 +195,7 @@ async fn a_later_address_that_wins_says_that_it_was_not_the_first() {
         config.connect.fast_open = fast_open;
         let first = FirstFlight::safely_replayable(DATA);
         let won = world.client.connect_any(&[addr(V6), addr(V4)], first, &config).await.unwrap();
-        assert_eq!((won.peer_addr(), won.outcome()), (addr(V4), Outcome::Handshake(reason)));
+        assert_eq!((won.peer_addr().unwrap(), won.outcome()), (addr(V4), Outcome::Handshake(reason)));
     }
 }
 
@@ -297,13 +297,13 @@ async fn a_dead_first_address_costs_its_delay_once_and_then_the_data_rides_to_th
     for expected in [Outcome::Handshake(Reason::NoCredential), Outcome::Accepted] {
         let visit = tokio::time::timeout(Duration::from_secs(30), world.connect(first, NEVER));
         let won = visit.await.expect("the dead address was tried first");
-        assert_eq!((won.peer_addr(), won.outcome()), (addr(V4), expected));
+        assert_eq!((won.peer_addr().unwrap(), won.outcome()), (addr(V4), expected));
         assert_eq!(received(won, &v4).await, DATA);
     }
     // On another network the caller's order applies again.
     world.to_server_shut.store(false, Ordering::Relaxed);
     world.client.move_to(NetworkId([1; 16]));
-    assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));
+    assert_eq!(world.connect(first, NEVER).await.peer_addr().unwrap(), addr(V6));
 }
 
 /// Both families fail at times. The address that worked last is tried first.
@@ -313,13 +313,13 @@ async fn the_address_that_worked_last_goes_first() {
     let (_v6, v4) = (world.listen(V6), world.listen(V4));
     world.to_server_shut.store(true, Ordering::Relaxed);
     let first = FirstFlight::at_most_once(DATA);
-    assert_eq!(world.connect(first, Duration::ZERO).await.peer_addr(), addr(V4));
+    assert_eq!(world.connect(first, Duration::ZERO).await.peer_addr().unwrap(), addr(V4));
     // Now the IPv4 address refuses, and the IPv6 address works again.
     drop(v4);
     world.to_server_shut.store(false, Ordering::Relaxed);
-    assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));
+    assert_eq!(world.connect(first, NEVER).await.peer_addr().unwrap(), addr(V6));
     let _v4 = world.listen(V4);
-    assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));
+    assert_eq!(world.connect(first, NEVER).await.peer_addr().unwrap(), addr(V6));
 }
 
 #[tokio::test]
@@ -348,7 +348,7 @@ async fn an_attempt_that_cannot_begin_does_not_take_the_data_along() {
     let remotes = [addr("0.0.0.0:80"), addr(V6)];
     let first = FirstFlight::safely_replayable(DATA);
     let stream = world.client.connect_any(&remotes, first, &config(NEVER)).await.unwrap();
-    assert_eq!((stream.peer_addr(), stream.outcome()), (addr(V6), Outcome::Accepted));
+    assert_eq!((stream.peer_addr().unwrap(), stream.outcome()), (addr(V6), Outcome::Accepted));
     assert_eq!(received(stream, &v6).await, DATA);
 }
 

@@ -107,7 +107,7 @@ fn echo(listener: Listener, split: bool) {
         tokio::spawn(async move {
             while let Ok(stream) = listener.accept().await {
                 tokio::spawn(async move {
-                    let (mut from, mut to) = tokio::io::split(stream);
+                    let (mut from, mut to) = stream.into_split();
                     let _ = tokio::io::copy(&mut from, &mut to).await;
                     let _ = to.shutdown().await;
                 });
@@ -369,7 +369,7 @@ fn a_fixed_local_port_is_used_by_the_shard_that_owns_it() {
             let local = SocketAddr::new(CLIENT, port);
             let config = ConnectConfig::default().local(Some(local));
             let mut stream = world.client.connect(SERVER, FirstFlight::empty(), &config).await.unwrap();
-            assert_eq!(stream.local_addr(), Some(local));
+            assert_eq!(stream.local_addr().unwrap(), local);
             stream.write_all(b"abc").await.unwrap();
             stream.shutdown().await.unwrap();
             let mut answer = Vec::new();

@@ -43,10 +43,11 @@ impl Client {
     /// A stream that was accepted.
     pub(crate) fn new(stream: Stream) -> Self {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let peer = stream.peer_addr().unwrap_or(unknown);
         let about = About {
-            peer: stream.peer_addr(),
+            peer,
             local: stream.local_addr().unwrap_or(unknown),
-            hop: stream.peer_addr(),
+            hop: peer,
             way: stream.way(),
             outcome: stream.outcome(),
             early_bytes: stream.early_bytes(),

@@ -48,7 +48,8 @@ pub(crate) async fn serve(
     alive: mpsc::Sender<()>,
     phases: Phases,
 ) {
-    stream.set_nodelay(true);
+    // It fails only when the connection is over.
+    let _ = stream.set_nodelay(true);
     let now = site.load_full();
     let mut client = Client::new(stream);
     let about = client.about();

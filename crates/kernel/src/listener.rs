@@ -3,6 +3,8 @@
 use crate::info::TcpInfo;
 use crate::setting::Setting;
 use crate::stream::Stream;
+#[cfg(target_os = "linux")]
+use crate::stream::set_keep_alive;
 use crate::syn::Asked;
 use crate::sys;
 use firstflight_credential::{Check, KeyRing, Outcome, Reason};
@@ -297,14 +299,8 @@ fn prepare(socket: &impl sys::Handle, config: &ListenConfig) -> io::Result<Grant
         socket2::SockRef::from(socket).set_tcp_user_timeout(config.user_timeout)?;
     }
     #[cfg(target_os = "linux")]
-    if let Some(after) = config.keep_alive {
-        // The kernel counts in whole seconds, and takes none for an error.
-        let second = Duration::from_secs(1);
-        let keep_alive = socket2::TcpKeepalive::new()
-            .with_time(after.max(second))
-            .with_interval((after / 4).max(second))
-            .with_retries(4);
-        socket2::SockRef::from(socket).set_tcp_keepalive(&keep_alive)?;
+    if config.keep_alive.is_some() {
+        set_keep_alive(&socket2::SockRef::from(socket), config.keep_alive)?;
     }
     // Without the SYNs' headers the reasons are less exact.
     let _ = sys::save_syns(socket);

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -14,12 +15,25 @@ use tokio::net::TcpStream;
 
 /// How many buffers the system takes in one call (`UIO_MAXIOV` of Linux).
 const MOST_BUFFERS: usize = 1024;
+/// After a read that did not fill its buffer the system has no more, and reports what comes next (`epoll`, `kqueue`). So the
+/// next read need not ask in vain.
+const SHORT_READ_IS_ALL: bool = cfg!(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "macos",
+    target_os = "ios",
+    target_os = "freebsd",
+    target_os = "netbsd",
+    target_os = "openbsd",
+    target_os = "dragonfly",
+));
 
 /// A TCP stream of the kernel, with the outcome of its first flight. `AsyncWrite::poll_shutdown` closes the sending
-/// direction and leaves the other direction open (half close).
+/// direction and leaves the other direction open (half close). It has `AsFd`, for options of the system that have no
+/// method here.
 #[derive(Debug)]
 pub struct Stream {
-    tcp: TcpStream,
+    tcp: Arc<TcpStream>,
     remote: SocketAddr,
     outcome: Outcome,
     /// Server: how many bytes the SYN carried that were delivered early.
@@ -27,7 +41,7 @@ pub struct Stream {
     /// The handshake was complete at an earlier call.
     confirmed: AtomicBool,
     /// What ended the connection before the first read. The system reports it once, and the connect took that report.
-    ended: Option<io::Error>,
+    ended: Mutex<Option<io::Error>>,
 }
 
 impl Stream {
@@ -39,18 +53,22 @@ impl Stream {
             (Err(_), Facts::Plain(reason) | Facts::KeptBack(reason)) => Outcome::Handshake(reason),
             (Err(_), Facts::Given { .. }) => Outcome::Handshake(Reason::Unknown),
         };
-        Self { tcp, remote, outcome, early: 0, confirmed: AtomicBool::new(true), ended: None }
+        Self::new(tcp, remote, outcome, 0)
+    }
+
+    fn new(tcp: TcpStream, remote: SocketAddr, outcome: Outcome, early: u32) -> Self {
+        let confirmed = AtomicBool::new(early == 0);
+        Self { tcp: Arc::new(tcp), remote, outcome, early, confirmed, ended: Mutex::default() }
     }
 
     /// The same stream, whose connection is over. What arrived before can be read.
-    pub(crate) fn ended_by(mut self, error: io::Error) -> Self {
-        self.ended = Some(error);
-        self
+    pub(crate) fn ended_by(self, error: io::Error) -> Self {
+        Self { ended: Mutex::new(Some(error)), ..self }
     }
 
     /// The server's end.
-    pub(crate) const fn accepted(tcp: TcpStream, remote: SocketAddr, outcome: Outcome, early: u32) -> Self {
-        Self { tcp, remote, outcome, early, confirmed: AtomicBool::new(early == 0), ended: None }
+    pub(crate) fn accepted(tcp: TcpStream, remote: SocketAddr, outcome: Outcome, early: u32) -> Self {
+        Self::new(tcp, remote, outcome, early)
     }
 
     /// The outcome of the first flight, with the reason.
@@ -122,10 +140,8 @@ impl Stream {
     /// # Errors
     /// The system's.
     pub fn abort(&self) -> io::Result<()> {
-        match sys::disconnect(&self.tcp) {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                socket2::SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
-            }
+        match sys::disconnect(self) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => self.set_linger(Some(Duration::ZERO)),
             result => result,
         }
     }
@@ -168,29 +184,103 @@ impl Stream {
         self.tcp.nodelay()
     }
 
-    /// The same connection in another descriptor. It stays open until both are dropped.
+    /// What closing does with data that waits (`SO_LINGER`): see [`Stream::linger`].
     ///
     /// # Errors
-    /// The system's, for example when the process has too many files open.
+    /// The system's.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        self.socket().set_linger(linger)
+    }
+
+    /// How long the last close waits for data to be acknowledged, *and holds the thread*; zero throws the data away and sends a
+    /// RST. `None`, the default: it closes in the background.
     ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        let socket = socket2::SockRef::from(&self.tcp).try_clone()?;
-        Ok(Self {
-            tcp: TcpStream::from_std(socket.into())?,
+    /// # Errors
+    /// The system's.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        self.socket().linger()
+    }
+
+    /// Asks a peer from which nothing has come for this long whether it is still there, and resets the connection when four
+    /// questions, each a quarter of this time apart, have no answer (`SO_KEEPALIVE`). Times are whole seconds, at least one.
+    /// `None`, the default, never asks. Other systems than Linux have an interval and a number of their own.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
+        set_keep_alive(&self.socket(), after)
+    }
+
+    /// After how long without data the peer is asked.
+    ///
+    /// # Errors
+    /// The system's. [`io::ErrorKind::Unsupported`] on some other systems than Linux.
+    pub fn keep_alive(&self) -> io::Result<Option<Duration>> {
+        let socket = self.socket();
+        if !socket.keepalive()? {
+            return Ok(None);
+        }
+        #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
+        return socket.tcp_keepalive_time().map(Some);
+        #[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "freebsd")))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn socket(&self) -> socket2::SockRef<'_> {
+        socket2::SockRef::from(&*self.tcp)
+    }
+
+    /// The same connection in another value, with the same descriptor. It closes when both are dropped. Both together are read
+    /// by one task at a time, and written by one.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self {
+            tcp: Arc::clone(&self.tcp),
             remote: self.remote,
             outcome: self.outcome,
             early: self.early,
             confirmed: AtomicBool::new(self.confirmed.load(Ordering::Relaxed)),
-            ended: None,
-        })
+            ended: Mutex::default(),
+        }
     }
 
     /// Tokio's stream, which knows nothing of the first flight.
-    #[must_use]
-    pub fn into_inner(self) -> TcpStream {
-        self.tcp
+    ///
+    /// # Errors
+    /// Gives the stream back while it is [shared](Stream::share).
+    pub fn into_inner(self) -> Result<TcpStream, Self> {
+        Arc::try_unwrap(self.tcp).map_err(|tcp| Self { tcp, ..self })
+    }
+}
+
+/// Sets `SO_KEEPALIVE`. The kernel counts in whole seconds, and takes none for an error.
+pub(crate) fn set_keep_alive(socket: &socket2::SockRef<'_>, after: Option<Duration>) -> io::Result<()> {
+    let Some(after) = after else { return socket.set_keepalive(false) };
+    let second = Duration::from_secs(1);
+    let keep_alive = socket2::TcpKeepalive::new().with_time(after.max(second));
+    #[cfg(target_os = "linux")]
+    let keep_alive = keep_alive.with_interval((after / 4).max(second)).with_retries(4);
+    socket.set_tcp_keepalive(&keep_alive)
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsFd for Stream {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsRawFd for Stream {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.tcp.as_raw_fd()
+    }
+}
+
+#[cfg(windows)]
+impl std::os::windows::io::AsSocket for Stream {
+    fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
+        self.tcp.as_socket()
     }
 }
 
@@ -198,55 +288,63 @@ fn info(tcp: &TcpStream) -> io::Result<TcpInfo> {
     Ok(TcpInfo::parse(&sys::tcp_info(tcp)?))
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let (before, room) = (buf.filled().len(), buf.remaining() > 0);
-        ready!(Pin::new(&mut self.tcp).poll_read(cx, buf))?;
-        if room
-            && buf.filled().len() == before
-            && let Some(error) = self.ended.take()
-        {
-            return Poll::Ready(Err(error));
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
+/// What the traits do, for a shared reference: one task may read while another one writes.
 impl Stream {
-    /// Tries first, because [`Stream::handshake_confirmed`] may have taken away the report that the socket is writable.
-    fn try_first(
-        &mut self,
-        cx: &mut Context<'_>,
-        write: impl Fn(socket2::SockRef<'_>) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
+    /// `AsyncRead::poll_read`, for a shared reference. Poll it from one task at a time.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let room = buf.remaining();
         loop {
-            match write(socket2::SockRef::from(&self.tcp)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => return Poll::Ready(result),
+            ready!(self.tcp.poll_read_ready(cx))?;
+            let mut taken = 0;
+            let read = self.tcp.try_io(Interest::READABLE, || {
+                taken = self.tcp.try_read_buf(buf)?;
+                match SHORT_READ_IS_ALL && (1..room).contains(&taken) {
+                    // This forgets that the socket was readable.
+                    true => Err(io::ErrorKind::WouldBlock.into()),
+                    false => Ok(()),
+                }
+            });
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && taken == 0 => continue,
+                Err(error) if taken == 0 => return Poll::Ready(Err(error)),
+                _ => {}
             }
-            ready!(self.tcp.poll_write_ready(cx))?;
-            // Ready, by a report that may be old: this forgets it if the socket still takes nothing.
-            let again = self.tcp.try_io(Interest::WRITABLE, || write(socket2::SockRef::from(&self.tcp)));
-            match again {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
+            if room > 0
+                && taken == 0
+                && let Some(error) = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take()
+            {
+                return Poll::Ready(Err(error));
             }
+            return Poll::Ready(Ok(()));
         }
     }
-}
 
-impl AsyncWrite for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    /// Waits for data, and copies it without taking it out. Returns the number of bytes; 0 is the end of the stream. It shares
+    /// its place for a waker with reads.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        self.tcp.poll_peek(cx, buf)
+    }
+
+    /// `AsyncWrite::poll_write`, for a shared reference. Poll it from one task at a time.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.try_first(cx, |socket| socket.send_with_flags(buf, sys::NO_SIGNAL))
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+    /// `AsyncWrite::poll_write_vectored`, for a shared reference. Poll it from one task at a time.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn poll_send_vectored(
+        &self,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
@@ -254,15 +352,68 @@ impl AsyncWrite for Stream {
         self.try_first(cx, |socket| socket.send_vectored_with_flags(bufs, sys::NO_SIGNAL))
     }
 
+    /// Closes the sending direction. What waits is still sent.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn close_sending(&self) -> io::Result<()> {
+        match self.socket().shutdown(std::net::Shutdown::Write) {
+            // The connection is over.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Tries first, because [`Stream::handshake_confirmed`] may have taken away the report that the socket is writable.
+    fn try_first(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(socket2::SockRef<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match write(self.socket()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => return Poll::Ready(result),
+            }
+            ready!(self.tcp.poll_write_ready(cx))?;
+            // Ready, by a report that may be old: this forgets it if the socket still takes nothing.
+            match self.tcp.try_io(Interest::WRITABLE, || write(self.socket())) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll_receive(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send_vectored(cx, bufs)
+    }
+
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.close_sending())
     }
 }

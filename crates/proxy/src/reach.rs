@@ -75,28 +75,29 @@ impl Place {
         let began = Instant::now();
         let shared = &self.shared;
         let result = match timeout_at(self.until, connecting).await {
-            Ok(Ok(stream)) => match shared.policy.check(stream.peer_addr()) {
-                Ok(()) => Ok(stream),
-                Err(forbidden) => Err(Failure::Forbidden(forbidden)),
+            Ok(Ok(stream)) => match stream.peer_addr().map(|at| (at, shared.policy.check(at))) {
+                Ok((at, Ok(()))) => Ok((stream, at)),
+                Ok((_, Err(forbidden))) => Err(Failure::Forbidden(forbidden)),
+                Err(error) => Err(Failure::Response(error.to_string())),
             },
             Ok(Err(error)) => Err(Failure::Connect(error)),
             Err(_) => Err(Failure::TimedOut),
         };
         match &result {
-            Ok(stream) => {
-                // Answers of small messages must not wait for each other.
-                stream.set_nodelay(true);
+            Ok((stream, at)) => {
+                // Answers of small messages must not wait for each other. It fails only when the connection is over.
+                let _ = stream.set_nodelay(true);
                 let contact = Contact::new(stream, early_yes, began.elapsed());
                 shared.board.reached(&self.server, &contact, firstflight::unix_ms());
                 shared.listener.tell(&Event::Connected {
                     protocol: self.protocol,
                     server: self.server.to_string(),
-                    address: stream.peer_addr().to_string(),
+                    address: at.to_string(),
                     contact,
                 });
             }
             Err(failure) => shared.failed(self.protocol, &self.server, failure, early_yes),
         }
-        result
+        result.map(|(stream, _)| stream)
     }
 }

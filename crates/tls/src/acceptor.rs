@@ -177,7 +177,8 @@ impl Acceptor {
     /// # Panics
     /// Outside a tokio runtime with time, unless the [`time`](AcceptorBuilder::time) is virtual.
     pub async fn accept(&self, stream: Stream) -> Result<TlsStream<Stream>, AcceptError> {
-        stream.set_nodelay(true);
+        // It fails only when the connection is over, which the handshake will say.
+        let _ = stream.set_nodelay(true);
         let from = Arrival::of(&stream);
         self.accept_from(stream, Vec::new(), from).await
     }

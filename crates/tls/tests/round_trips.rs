@@ -42,7 +42,7 @@ impl World {
         let bytes = hello.bytes().to_vec();
         let stream =
             self.client.connect(remote, FirstFlight::safely_replayable(&bytes), &self.config).await.unwrap();
-        stream.set_nodelay(true);
+        stream.set_nodelay(true).unwrap();
         let mut stream = hello.finish(stream).await.unwrap();
         let mut answer = vec![0; 1];
         stream.read_exact(&mut answer).await.unwrap();

@@ -56,7 +56,7 @@ async fn by_client_and_server() {
         assert_eq!((seen.resumed, seen.early, stream.io().way()), (resumed, early, Way::Kernel));
         assert_eq!(accepted > 0, early == Early::Accepted);
         assert!(!seen.hybrid, "the hello had to fit into a SYN");
-        assert!(stream.io().nodelay() && stream.io().times().is_some());
+        assert!(stream.io().nodelay().unwrap() && stream.io().times().is_some());
     }
 }
 

@@ -39,6 +39,6 @@ pub async fn connect(
     let hello = connector.hello(&TLS.into(), Departure::in_syn(NetworkId::UNKNOWN), request)?;
     let bytes = hello.bytes().to_vec();
     let stream = client.connect(TLS, FirstFlight::safely_replayable(&bytes), config).await?;
-    stream.set_nodelay(true);
+    stream.set_nodelay(true)?;
     Ok(hello.finish(stream).await?)
 }

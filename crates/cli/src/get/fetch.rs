@@ -380,7 +380,7 @@ impl Seen {
         let (tls, early_data) = (None, None);
         Self {
             outcome: racing.outcome(),
-            remote: stream.map(Stream::peer_addr),
+            remote: stream.and_then(|stream| stream.peer_addr().ok()),
             rtt: stream.and_then(Stream::rtt),
             info: stream.and_then(Stream::info),
             way: way.or(by_client.map(|stream| Way::as_str(stream.way()))),

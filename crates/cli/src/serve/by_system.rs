@@ -191,7 +191,8 @@ impl Door {
     fn serve(&self, stream: Stream) {
         self.tcp.lock().unwrap_or_else(PoisonError::into_inner).count(&stream);
         // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
-        stream.set_nodelay(true);
+        // It fails only when the connection is over.
+        let _ = stream.set_nodelay(true);
         serve(stream, self.site.clone(), &self.graceful);
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn io(conn: Conn) -> ServerIo<Conn> {
 }
 
 pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
-    let peer = stream.peer_addr();
+    let Ok(peer) = stream.peer_addr() else { return };
     #[cfg(feature = "tls")]
     let log = site.log;
     #[cfg(feature = "tls")]

@@ -130,7 +130,7 @@ async fn answer_to_a_slow_body(request: &[u8]) -> String {
     let first = FirstFlight::safely_replayable(request);
     let (stream, ()) =
         tokio::join!(site.client.connect(site.at, first, &plain), site.serve(1, EarlyUnsafe::Wait));
-    let (mut reader, mut writer) = tokio::io::split(stream.unwrap());
+    let (mut reader, mut writer) = stream.unwrap().into_split();
     let dripping = tokio::spawn(async move {
         // The loop ends when the server closes. The patience is used up long before a full segment is sent.
         while writer.write_all(b"x").await.is_ok() {
@@ -161,7 +161,7 @@ async fn answer_while_sending(site: &TestSite, request: Vec<u8>) -> String {
     let (first, config) = (FirstFlight::empty(), ConnectConfig::default());
     let (stream, ()) =
         tokio::join!(site.client.connect(site.at, first, &config), site.serve(1, EarlyUnsafe::Wait));
-    let (mut reader, mut writer) = tokio::io::split(stream.unwrap());
+    let (mut reader, mut writer) = stream.unwrap().into_split();
     let sending = tokio::spawn(async move {
         writer.write_all(&request).await.unwrap();
         writer.shutdown().await.unwrap();

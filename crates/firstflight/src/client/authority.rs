@@ -1,7 +1,7 @@
 //! A server's host and port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;
 
 /// A server's host and port, as in `www.example.com:443` and `[2001:db8::1]:53`. Names are kept in lower case and
@@ -69,11 +69,8 @@ impl Authority {
         if let Ok(ip) = bare.parse() {
             return Ok(Self { host: Host::Ip(ip), port, scope: 0 });
         }
-        if let Some((ip, zone)) = bare.split_once('%')
-            && let Ok(ip) = ip.parse::<Ipv6Addr>()
-        {
-            let scope = interface(zone).filter(|_| ip.is_unicast_link_local());
-            let scope = scope.ok_or_else(|| BadAuthority { zone: true, ..wrong() })?;
+        if let Some(zoned) = zoned(host, port) {
+            let (ip, scope) = zoned.map(|at| (*at.ip(), at.scope_id()))?;
             return Ok(Self { host: Host::Ip(ip.into()), port, scope });
         }
         let name = host.strip_suffix('.').unwrap_or(host);
@@ -138,6 +135,90 @@ impl FromStr for Authority {
     }
 }
 
+/// A server's host and port, in any of these forms: text as `www.example.com:443`, a host and a port, or an address.
+///
+/// ```
+/// use firstflight::ToAuthority;
+/// let named = "www.example.com:443".to_authority()?;
+/// assert_eq!(("www.example.com", 443).to_authority()?, named);
+/// assert_eq!(std::net::SocketAddr::from(([192, 0, 2, 1], 80)).to_authority()?, "192.0.2.1:80".to_authority()?);
+/// # Ok::<(), firstflight::BadAuthority>(())
+/// ```
+pub trait ToAuthority {
+    /// The host and port.
+    ///
+    /// # Errors
+    /// When it is none, the port is 0, or the zone is no interface of this host.
+    fn to_authority(&self) -> Result<Authority, BadAuthority>;
+}
+
+impl<T: ToAuthority + ?Sized> ToAuthority for &T {
+    fn to_authority(&self) -> Result<Authority, BadAuthority> {
+        (**self).to_authority()
+    }
+}
+
+impl ToAuthority for Authority {
+    fn to_authority(&self) -> Result<Authority, BadAuthority> {
+        Ok(self.clone())
+    }
+}
+
+impl ToAuthority for str {
+    fn to_authority(&self) -> Result<Authority, BadAuthority> {
+        self.parse()
+    }
+}
+
+impl ToAuthority for String {
+    fn to_authority(&self) -> Result<Authority, BadAuthority> {
+        self.parse()
+    }
+}
+
+impl ToAuthority for (&str, u16) {
+    fn to_authority(&self) -> Result<Authority, BadAuthority> {
+        Authority::new(self.0, self.1)
+    }
+}
+
+impl ToAuthority for (String, u16) {
+    fn to_authority(&self) -> Result<Authority, BadAuthority> {
+        Authority::new(&self.0, self.1)
+    }
+}
+
+impl ToAuthority for SocketAddr {
+    fn to_authority(&self) -> Result<Authority, BadAuthority> {
+        match self.port() {
+            0 => Err(BadAuthority { text: self.to_string(), zone: false }),
+            _ => Ok(Authority::from(*self)),
+        }
+    }
+}
+
+macro_rules! addresses {
+    ($($address:ty),*) => {$(
+        impl ToAuthority for $address {
+            fn to_authority(&self) -> Result<Authority, BadAuthority> {
+                SocketAddr::from(*self).to_authority()
+            }
+        }
+    )*};
+}
+
+addresses!(SocketAddrV4, SocketAddrV6, (IpAddr, u16), (Ipv4Addr, u16), (Ipv6Addr, u16));
+
+/// An IPv6 address with a zone, with or without brackets. `None` if `host` is something else.
+pub(crate) fn zoned(host: &str, port: u16) -> Option<Result<SocketAddrV6, BadAuthority>> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let (ip, zone) = bare.split_once('%')?;
+    let ip = ip.parse::<Ipv6Addr>().ok()?;
+    let scope = interface(zone).filter(|_| ip.is_unicast_link_local());
+    let wrong = || BadAuthority { text: format!("{host}:{port}"), zone: true };
+    Some(scope.map(|scope| SocketAddrV6::new(ip, port, 0, scope)).ok_or_else(wrong))
+}
+
 /// The number of an interface of this host, given by name or number.
 fn interface(zone: &str) -> Option<u32> {
     let digits = !zone.is_empty() && zone.bytes().all(|b| b.is_ascii_digit());
@@ -188,6 +269,33 @@ mod tests {
             assert!(error.starts_with(&format!("{wrong:?} has a zone")), "{error}");
         }
         assert!("[192.0.2.1%1]:80".parse::<Authority>().is_err());
+    }
+
+    #[test]
+    fn a_server_in_every_form() {
+        let at = "192.0.2.1:80".parse::<Authority>().unwrap();
+        let ip = Ipv4Addr::new(192, 0, 2, 1);
+        let v4 = SocketAddrV4::new(ip, 80);
+        let forms: [&dyn ToAuthority; 9] = [
+            &"192.0.2.1:80",
+            &"192.0.2.1:80".to_owned(),
+            &("192.0.2.1", 80),
+            &("192.0.2.1".to_owned(), 80),
+            &v4,
+            &SocketAddr::from(v4),
+            &(ip, 80),
+            &(IpAddr::from(ip), 80),
+            &at,
+        ];
+        for form in forms {
+            assert_eq!(form.to_authority().as_ref(), Ok(&at));
+        }
+        let v6 = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 80, 0, 0);
+        assert_eq!(v6.to_authority(), "[::1]:80".to_authority());
+        assert_eq!((Ipv6Addr::LOCALHOST, 80).to_authority(), ("::1", 80).to_authority());
+        let error = SocketAddr::from((ip, 0)).to_authority().unwrap_err().to_string();
+        assert!(error.starts_with("\"192.0.2.1:0\" is not a host and a port"), "{error}");
+        assert!(("www.example.com", 0).to_authority().is_err());
     }
 
     #[test]

@@ -12,8 +12,10 @@ impl Race {
 impl Stream {
     /// A stream of the kernel after a race. `elsewhere` is the outcome of its first flight if that was in the SYN of an
     /// attempt at another address.
-    pub(crate) const fn raced(stream: KernelStream, race: Option<Race>, elsewhere: Option<Outcome>) -> Self {
-        Self { kind: Kind::Kernel(stream), race, elsewhere, times: None, stages: None }
+    pub(crate) fn raced(stream: KernelStream, race: Option<Race>, elsewhere: Option<Outcome>) -> Self {
+        let mut stream = Self::of(Kind::Kernel(stream));
+        (stream.race, stream.elsewhere) = (race, elsewhere);
+        stream
     }
 
     /// The same stream, which took this long to connect.

@@ -14,7 +14,8 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -27,59 +28,64 @@ fn first_of<'a>(bufs: &'a [io::IoSlice<'_>]) -> &'a [u8] {
     bufs.iter().find(|buf| !buf.is_empty()).map_or(&[], |buf| buf)
 }
 
-/// The phase of a stream.
-#[derive(Debug)]
-enum Phase {
-    /// Nothing was sent yet; the first write connects.
-    Lazy(Box<Lazy>),
-    Open(ConnId),
-}
-
-/// A stream before its first write.
+/// A stream before its first write, which connects, and the settings that the application made meanwhile.
 #[derive(Debug)]
 struct Lazy {
     config: ConnectConfig,
-    wishes: Mutex<Wishes>,
-}
-
-/// Settings that the application made before the stream had a connection.
-#[derive(Debug, Default)]
-struct Wishes {
     nodelay: Option<bool>,
+    keep_alive: Option<Option<Duration>>,
     aborted: bool,
     /// A reader that waits for the first write.
     reader: Option<Waker>,
 }
 
 impl Lazy {
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Connects, with as much of `bytes` in the SYN as allowed. Returns how many bytes were taken.
     fn connect(&self, inner: &mut Inner, remote: SocketAddr, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
-        if self.wishes().aborted {
+        if self.aborted {
             return Err(io_error(IoError::Closed(CloseReason::Aborted)));
         }
         let mut config = Cow::Borrowed(&self.config);
         let data = first_data(&mut config, bytes);
         let (id, taken) = connect(inner, remote, data, &config)?;
-        if let Some(nodelay) = self.wishes().nodelay {
+        if let Some(nodelay) = self.nodelay {
             let now = inner.now();
             inner.stack.set_nodelay(id, nodelay, now);
         }
+        if let Some(after) = self.keep_alive {
+            set_keep_alive(inner, id, after)?;
+        }
         Ok((id, taken))
     }
+}
+
+/// Sets when the peer of connection `id` is asked whether it is there: see [`crate::Stream::set_keep_alive`].
+fn set_keep_alive(inner: &mut Inner, id: ConnId, after: Option<Duration>) -> io::Result<()> {
+    let config = inner.stack.connection(id).ok_or(io::ErrorKind::NotConnected)?.config();
+    let second = Duration::from_secs(1);
+    let keepalive = after.map(|after| firstflight_tcp::Keepalive {
+        idle: after.max(second),
+        interval: (after / 4).max(second),
+        probes: 4,
+    });
+    let config = Arc::new(firstflight_tcp::Config::clone(config).keepalive(keepalive));
+    let now = inner.now();
+    inner.stack.set_tcp_config(id, config, now);
+    inner.kick();
+    Ok(())
 }
 
 /// A connection of an engine: see [`crate::Stream`].
 #[derive(Debug)]
 pub(crate) struct EngineStream {
     shared: Arc<Shared>,
-    phase: Phase,
+    /// The connection, from the first write of a lazy stream on. It is set under the engine's lock.
+    id: OnceLock<ConnId>,
+    /// What is there until then. Whoever holds the engine's lock too took that first.
+    lazy: Mutex<Option<Box<Lazy>>>,
     remote: SocketAddr,
     /// Nothing may be written before the handshake is complete.
-    held: bool,
+    held: AtomicBool,
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
     /// The credential block of a first flight that was accepted, and how many bytes of data it signs.
@@ -118,11 +124,12 @@ impl EngineStream {
     }
 
     pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
-        let held = !rides(&config);
-        let phase = Phase::Lazy(Box::new(Lazy { config, wishes: Mutex::default() }));
+        let held = AtomicBool::new(!rides(&config));
+        let lazy = Lazy { config, nodelay: None, keep_alive: None, aborted: false, reader: None };
         Self {
             shared: Arc::clone(shared),
-            phase,
+            id: OnceLock::new(),
+            lazy: Mutex::new(Some(Box::new(lazy))),
             remote,
             held,
             elsewhere: None,
@@ -151,9 +158,10 @@ impl EngineStream {
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
-            phase: Phase::Open(id),
+            id: id.into(),
+            lazy: Mutex::default(),
             remote,
-            held: false,
+            held: AtomicBool::new(false),
             elsewhere,
             block: None,
             handed_over: false,
@@ -164,29 +172,8 @@ impl EngineStream {
         self.elsewhere.or_else(|| Some(self.info()?.outcome)).unwrap_or_default()
     }
 
-    pub(crate) fn abort(&self) {
-        match &self.phase {
-            Phase::Open(id) => {
-                let mut inner = self.shared.lock();
-                let now = inner.now();
-                inner.stack.abort(*id, now);
-                inner.kick();
-            }
-            Phase::Lazy(lazy) => {
-                let mut wishes = lazy.wishes();
-                wishes.aborted = true;
-                let reader = wishes.reader.take();
-                drop(wishes);
-                reader.into_iter().for_each(Waker::wake);
-            }
-        }
-    }
-
     pub(crate) fn info(&self) -> Option<ConnectionInfo> {
-        match self.phase {
-            Phase::Open(id) => self.shared.lock().stack.info(id),
-            Phase::Lazy(_) => None,
-        }
+        self.shared.lock().stack.info(*self.id.get()?)
     }
 
     /// Waits until the handshake is complete.
@@ -195,10 +182,210 @@ impl EngineStream {
     }
 
     pub(crate) fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        match self.phase {
-            Phase::Open(id) => poll_complete(&mut self.shared.lock(), id, cx),
-            Phase::Lazy(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        match self.id.get() {
+            Some(id) => poll_complete(&mut self.shared.lock(), *id, cx),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
+    }
+
+    fn lazy_state(&self) -> MutexGuard<'_, Option<Box<Lazy>>> {
+        self.lazy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `wish` with a stream that has no connection yet, or `now` with its connection.
+    fn set<T>(
+        &self,
+        wish: impl FnOnce(&mut Lazy) -> T,
+        now: impl FnOnce(&mut Inner, ConnId) -> T,
+    ) -> io::Result<T> {
+        if self.id.get().is_none()
+            && let Some(lazy) = self.lazy_state().as_deref_mut()
+        {
+            return Ok(wish(lazy));
+        }
+        let id = *self.id.get().ok_or(io::ErrorKind::NotConnected)?;
+        let mut inner = self.shared.lock();
+        inner.stack.peer(id).ok_or(io::ErrorKind::NotConnected)?;
+        Ok(now(&mut inner, id))
+    }
+
+    pub(crate) fn abort(&self) {
+        let wish = |lazy: &mut Lazy| {
+            lazy.aborted = true;
+            lazy.reader.take()
+        };
+        let now = |inner: &mut Inner, id| {
+            let now = inner.now();
+            inner.stack.abort(id, now);
+            inner.kick();
+            None
+        };
+        // It fails only when the connection is over.
+        if let Ok(Some(reader)) = self.set(wish, now) {
+            reader.wake();
+        }
+    }
+
+    /// Whether nothing was written yet, and nothing connects.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.id.get().is_none()
+    }
+
+    /// The connection, and how many of `bytes` were taken. A lazy stream connects now, with as much of `bytes` in the
+    /// SYN as allowed.
+    fn ensure(&self, inner: &mut Inner, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
+        if let Some(id) = self.id.get() {
+            return Ok((*id, 0));
+        }
+        let mut lazy = self.lazy_state();
+        let (id, taken) =
+            lazy.as_deref().ok_or(io::ErrorKind::NotConnected)?.connect(inner, self.remote, bytes)?;
+        let id = *self.id.get_or_init(|| id);
+        let before = lazy.take();
+        drop(lazy);
+        before.and_then(|lazy| lazy.reader).into_iter().for_each(Waker::wake);
+        Ok((id, taken))
+    }
+
+    /// Calls `take` when there is data, or the end, or an error.
+    fn poll_data<T>(
+        &self,
+        cx: &Context<'_>,
+        take: impl FnOnce(&mut Inner, ConnId) -> Result<T, IoError>,
+    ) -> Poll<io::Result<T>> {
+        let mut inner = self.shared.lock();
+        let Some(&id) = self.id.get() else {
+            inner.check()?;
+            let mut lazy = self.lazy_state();
+            let lazy = lazy.as_deref_mut().ok_or(io::ErrorKind::NotConnected)?;
+            if lazy.aborted {
+                return Poll::Ready(Err(io_error(IoError::Closed(CloseReason::Aborted))));
+            }
+            lazy.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        match take(&mut inner, id) {
+            Ok(taken) => {
+                inner.kick();
+                Poll::Ready(Ok(taken))
+            }
+            Err(IoError::WouldBlock) => {
+                inner.check()?;
+                inner.wait(id, Interest::Read, cx);
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
+        }
+    }
+
+    /// `AsyncRead::poll_read`, for a shared reference.
+    pub(crate) fn poll_receive(&self, cx: &Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = |inner: &mut Inner, id| {
+            let now = inner.now();
+            inner.stack.read(id, buf.initialize_unfilled(), now)
+        };
+        let n = ready!(self.poll_data(cx, read))?;
+        buf.advance(n);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Copies data without taking it out. Returns the number of bytes; 0 is the end of the stream.
+    pub(crate) fn poll_peek(&self, cx: &Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        let peek = |inner: &mut Inner, id| match inner.stack.peek(id, buf.initialize_unfilled()) {
+            // Why there is nothing, a read says.
+            0 if buf.remaining() > 0 => {
+                let now = inner.now();
+                inner.stack.read(id, &mut [0], now)
+            }
+            n => Ok(n),
+        };
+        let n = ready!(self.poll_data(cx, peek))?;
+        buf.advance(n);
+        Poll::Ready(Ok(n))
+    }
+
+    /// `AsyncWrite::poll_write`, for a shared reference.
+    pub(crate) fn poll_send(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut inner = self.shared.lock();
+        let begins = self.is_idle();
+        let (id, taken) = self.ensure(&mut inner, bytes)?;
+        if taken > 0 || (begins && bytes.is_empty()) {
+            return Poll::Ready(Ok(taken));
+        }
+        if self.held.load(Ordering::Relaxed) {
+            ready!(poll_complete(&mut inner, id, cx))?;
+            self.held.store(false, Ordering::Relaxed);
+        }
+        let now = inner.now();
+        match inner.stack.write(id, bytes, now) {
+            Ok(n) => {
+                inner.kick();
+                Poll::Ready(Ok(n))
+            }
+            Err(IoError::WouldBlock) => {
+                inner.check()?;
+                inner.wait(id, Interest::Write, cx);
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
+        }
+    }
+
+    /// `AsyncWrite::poll_write_vectored`, for a shared reference.
+    pub(crate) fn poll_send_vectored(
+        &self,
+        cx: &Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Some(&id) = self.id.get() else { return self.poll_send(cx, first_of(bufs)) };
+        if self.held.load(Ordering::Relaxed) {
+            return self.poll_send(cx, first_of(bufs));
+        }
+        let len = bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        let mut together = [0; TOGETHER];
+        if let Some(together) = together.get_mut(..len) {
+            // A short head and its body are one write, which costs less than two.
+            let mut rest = &mut *together;
+            for buf in bufs {
+                let (place, after) = rest.split_at_mut(buf.len());
+                place.copy_from_slice(buf);
+                rest = after;
+            }
+            return self.poll_send(cx, together);
+        }
+        let mut inner = self.shared.lock();
+        let now = inner.now();
+        let mut taken = 0;
+        for buf in bufs.iter().filter(|buf| !buf.is_empty()) {
+            match inner.stack.write(id, buf, now) {
+                Ok(n) => {
+                    taken += n;
+                    if n < buf.len() {
+                        break;
+                    }
+                }
+                // The next write waits, or reports the error.
+                Err(_) if taken > 0 => break,
+                Err(IoError::WouldBlock) => {
+                    inner.check()?;
+                    inner.wait(id, Interest::Write, cx);
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(inner.io_error(id, error))),
+            }
+        }
+        inner.kick();
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Closes the sending direction. A lazy stream connects first.
+    pub(crate) fn close_sending(&self) -> io::Result<()> {
+        let mut inner = self.shared.lock();
+        let (id, _) = self.ensure(&mut inner, &[])?;
+        let now = inner.now();
+        let result = inner.stack.shutdown(id, now).map_err(io_error);
+        inner.kick();
+        result
     }
 }
 
@@ -240,8 +427,8 @@ impl Connection for EngineStream {
         self.remote
     }
 
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.info().map(|i| i.local)
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.info().map(|info| info.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn is_early(&self) -> bool {
@@ -260,26 +447,71 @@ impl Connection for EngineStream {
         self.poll_connected(cx)
     }
 
-    fn set_nodelay(&self, nodelay: bool) {
-        match &self.phase {
-            Phase::Open(id) => {
-                let mut inner = self.shared.lock();
-                let now = inner.now();
-                inner.stack.set_nodelay(*id, nodelay, now);
+    fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        let now = |inner: &mut Inner, id| {
+            let now = inner.now();
+            inner.stack.set_nodelay(id, nodelay, now);
+        };
+        self.set(|lazy| lazy.nodelay = Some(nodelay), now)
+    }
+
+    fn nodelay(&self) -> io::Result<bool> {
+        let wish = |lazy: &mut Lazy| lazy.nodelay.or_else(|| Some(lazy.config.tcp.as_ref()?.nodelay));
+        let now = |inner: &mut Inner, id| inner.stack.connection(id).map(|connection| connection.nodelay());
+        let nodelay = self.set(wish, now)?;
+        Ok(nodelay.unwrap_or_else(|| self.shared.lock().stack.config().tcp.nodelay))
+    }
+
+    fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
+        let wish = |lazy: &mut Lazy| {
+            lazy.keep_alive = Some(after);
+            Ok(())
+        };
+        self.set(wish, |inner, id| set_keep_alive(inner, id, after))?
+    }
+
+    fn keep_alive(&self) -> io::Result<Option<Duration>> {
+        let idle = |tcp: &firstflight_tcp::Config| tcp.keepalive.map(|keepalive| keepalive.idle);
+        let wish = |lazy: &mut Lazy| lazy.keep_alive.or_else(|| lazy.config.tcp.as_deref().map(idle));
+        let now =
+            |inner: &mut Inner, id| inner.stack.connection(id).map(|connection| idle(connection.config()));
+        let after = self.set(wish, now)?;
+        Ok(after.unwrap_or_else(|| idle(&self.shared.lock().stack.config().tcp)))
+    }
+
+    fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        match linger {
+            Some(time) if !time.is_zero() => {
+                let text = "an engine's stream closes in the background, or at once with a RST";
+                Err(io::Error::new(io::ErrorKind::Unsupported, text))
             }
-            Phase::Lazy(lazy) => lazy.wishes().nodelay = Some(nodelay),
+            // The stream does it when it is dropped.
+            _ => Ok(()),
         }
     }
 
-    fn nodelay(&self) -> bool {
-        match &self.phase {
-            Phase::Open(_) => self.info().is_some_and(|info| info.nodelay),
-            Phase::Lazy(lazy) => {
-                let wish = lazy.wishes().nodelay;
-                let configured = || lazy.config.tcp.as_ref().map(|tcp| tcp.nodelay);
-                wish.or_else(configured).unwrap_or_else(|| self.shared.lock().stack.config().tcp.nodelay)
-            }
-        }
+    fn is_idle(&self) -> bool {
+        Self::is_idle(self)
+    }
+
+    fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Self::poll_receive(self, cx, buf)
+    }
+
+    fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        Self::poll_peek(self, cx, buf)
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Self::poll_send(self, cx, bytes)
+    }
+
+    fn poll_send_vectored(&self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Self::poll_send_vectored(self, cx, bufs)
+    }
+
+    fn close_sending(&self) -> io::Result<()> {
+        Self::close_sending(self)
     }
 
     fn abort(&self) {
@@ -287,25 +519,9 @@ impl Connection for EngineStream {
     }
 
     fn hand_over(&mut self) -> Option<Self> {
-        let Phase::Open(id) = self.phase else { return None };
+        let id = *self.id.get()?;
         self.handed_over = true;
         Some(Self::opened(&self.shared, id, self.remote, self.elsewhere))
-    }
-}
-
-impl Phase {
-    /// The connection, and how many of `bytes` were taken. A lazy stream connects now, with as much of `bytes` in the
-    /// SYN as allowed.
-    fn ensure(&mut self, inner: &mut Inner, remote: SocketAddr, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
-        let lazy = match self {
-            Self::Open(id) => return Ok((*id, 0)),
-            Self::Lazy(lazy) => lazy,
-        };
-        let (id, taken) = lazy.connect(inner, remote, bytes)?;
-        let reader = lazy.wishes().reader.take();
-        *self = Self::Open(id);
-        reader.into_iter().for_each(Waker::wake);
-        Ok((id, taken))
     }
 }
 
@@ -353,63 +569,13 @@ pub(crate) fn connect(
 
 impl AsyncRead for EngineStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let mut inner = this.shared.lock();
-        let id = match &this.phase {
-            Phase::Open(id) => *id,
-            Phase::Lazy(lazy) => {
-                inner.check()?;
-                let mut wishes = lazy.wishes();
-                if wishes.aborted {
-                    return Poll::Ready(Err(io_error(IoError::Closed(CloseReason::Aborted))));
-                }
-                wishes.reader = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-        };
-        let now = inner.now();
-        match inner.stack.read(id, buf.initialize_unfilled(), now) {
-            Ok(n) => {
-                buf.advance(n);
-                inner.kick();
-                Poll::Ready(Ok(()))
-            }
-            Err(IoError::WouldBlock) => {
-                inner.check()?;
-                inner.wait(id, Interest::Read, cx);
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
-        }
+        self.poll_receive(cx, buf)
     }
 }
 
 impl AsyncWrite for EngineStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { shared, phase, remote, held, .. } = self.get_mut();
-        let mut inner = shared.lock();
-        let begins = matches!(phase, Phase::Lazy(_));
-        let (id, taken) = phase.ensure(&mut inner, *remote, bytes)?;
-        if taken > 0 || (begins && bytes.is_empty()) {
-            return Poll::Ready(Ok(taken));
-        }
-        if *held {
-            ready!(poll_complete(&mut inner, id, cx))?;
-            *held = false;
-        }
-        let now = inner.now();
-        match inner.stack.write(id, bytes, now) {
-            Ok(n) => {
-                inner.kick();
-                Poll::Ready(Ok(n))
-            }
-            Err(IoError::WouldBlock) => {
-                inner.check()?;
-                inner.wait(id, Interest::Write, cx);
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
-        }
+        self.poll_send(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -417,51 +583,12 @@ impl AsyncWrite for EngineStream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let Phase::Open(id) = this.phase else { return Pin::new(this).poll_write(cx, first_of(bufs)) };
-        if this.held {
-            return Pin::new(this).poll_write(cx, first_of(bufs));
-        }
-        let len = bufs.iter().map(|buf| buf.len()).sum::<usize>();
-        let mut together = [0; TOGETHER];
-        if let Some(together) = together.get_mut(..len) {
-            // A short head and its body are one write, which costs less than two.
-            let mut rest = &mut *together;
-            for buf in bufs {
-                let (place, after) = rest.split_at_mut(buf.len());
-                place.copy_from_slice(buf);
-                rest = after;
-            }
-            return Pin::new(this).poll_write(cx, together);
-        }
-        let mut inner = this.shared.lock();
-        let now = inner.now();
-        let mut taken = 0;
-        for buf in bufs.iter().filter(|buf| !buf.is_empty()) {
-            match inner.stack.write(id, buf, now) {
-                Ok(n) => {
-                    taken += n;
-                    if n < buf.len() {
-                        break;
-                    }
-                }
-                // The next write waits, or reports the error.
-                Err(_) if taken > 0 => break,
-                Err(IoError::WouldBlock) => {
-                    inner.check()?;
-                    inner.wait(id, Interest::Write, cx);
-                    return Poll::Pending;
-                }
-                Err(error) => return Poll::Ready(Err(inner.io_error(id, error))),
-            }
-        }
-        inner.kick();
-        Poll::Ready(Ok(taken))
+        self.poll_send_vectored(cx, bufs)
     }
 
     /// A lazy stream wants its first flight in one piece.
     fn is_write_vectored(&self) -> bool {
-        matches!(self.phase, Phase::Open(_))
+        !self.is_idle()
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -469,19 +596,13 @@ impl AsyncWrite for EngineStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { shared, phase, remote, .. } = self.get_mut();
-        let mut inner = shared.lock();
-        let (id, _) = phase.ensure(&mut inner, *remote, &[])?;
-        let now = inner.now();
-        let result = inner.stack.shutdown(id, now).map_err(io_error);
-        inner.kick();
-        Poll::Ready(result)
+        Poll::Ready(self.close_sending())
     }
 }
 
 impl Drop for EngineStream {
     fn drop(&mut self) {
-        if let Phase::Open(id) = self.phase
+        if let Some(&id) = self.id.get()
             && !self.handed_over
         {
             let mut inner = self.shared.lock();

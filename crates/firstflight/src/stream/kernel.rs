@@ -7,8 +7,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::ReadBuf;
 
-pub(crate) use firstflight_kernel::Stream as KernelStream;
+pub use firstflight_kernel::Stream as KernelStream;
 
 impl From<KernelStream> for Stream {
     fn from(stream: KernelStream) -> Self {
@@ -33,8 +34,8 @@ impl Connection for KernelStream {
         Self::peer_addr(self)
     }
 
-    fn local_addr(&self) -> Option<SocketAddr> {
-        Self::local_addr(self).ok()
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Self::local_addr(self)
     }
 
     fn is_early(&self) -> bool {
@@ -53,13 +54,48 @@ impl Connection for KernelStream {
         self.poll_handshake_confirmed(cx)
     }
 
-    fn set_nodelay(&self, nodelay: bool) {
-        // It fails only when the connection is over, and then it makes no difference.
-        let _ = Self::set_nodelay(self, nodelay);
+    fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        Self::set_nodelay(self, nodelay)
     }
 
-    fn nodelay(&self) -> bool {
-        Self::nodelay(self).unwrap_or_default()
+    fn nodelay(&self) -> io::Result<bool> {
+        Self::nodelay(self)
+    }
+
+    fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
+        Self::set_keep_alive(self, after)
+    }
+
+    fn keep_alive(&self) -> io::Result<Option<Duration>> {
+        Self::keep_alive(self)
+    }
+
+    fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        Self::set_linger(self, linger)
+    }
+
+    fn is_idle(&self) -> bool {
+        false
+    }
+
+    fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Self::poll_receive(self, cx, buf)
+    }
+
+    fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        Self::poll_peek(self, cx, buf)
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Self::poll_send(self, cx, bytes)
+    }
+
+    fn poll_send_vectored(&self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Self::poll_send_vectored(self, cx, bufs)
+    }
+
+    fn close_sending(&self) -> io::Result<()> {
+        Self::close_sending(self)
     }
 
     fn abort(&self) {
@@ -68,6 +104,6 @@ impl Connection for KernelStream {
     }
 
     fn hand_over(&mut self) -> Option<Self> {
-        self.try_clone().ok()
+        Some(self.share())
     }
 }

@@ -161,7 +161,7 @@ async fn unix(path: &PathBuf) -> io::Result<Socket> {
 
 async fn tcp(backend: &Backend, at: &str, within: Duration) -> io::Result<Socket> {
     let stream = backend.reach.connect(at, &backend.turn, within).await?;
-    stream.set_nodelay(true);
+    stream.set_nodelay(true)?;
     Ok(Socket { stream: Kind::Tcp(stream), permit: None })
 }
 

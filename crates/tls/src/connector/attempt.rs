@@ -152,7 +152,8 @@ impl Connector {
                 };
             }
         };
-        stream.set_nodelay(true);
+        // It fails only when the connection is over, which the handshake will say.
+        let _ = stream.set_nodelay(true);
         match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
             Some((_, Opening::Clear(hello))) => match hello.finish(stream).await {
                 Ok(stream) => {

@@ -206,7 +206,7 @@ impl Arrival {
         let signed = stream.signed_bytes() as usize;
         let of = |block: AcceptedBlock| BlockState::accepted(&block, signed);
         Self {
-            peer: stream.peer_addr().ip(),
+            peer: stream.peer_addr().map_or(Self::UNKNOWN.peer, |at| at.ip()),
             block: stream.accepted_block().map_or(BlockState::None, of),
             first: stream.outcome().is_accepted(),
         }
