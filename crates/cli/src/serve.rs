@@ -388,8 +388,6 @@ async fn first_flights_by_dns(
 fn describe() {
     firstflight::metrics::describe();
     #[cfg(feature = "tls")]
-    seal::describe();
-    #[cfg(feature = "tls")]
     firstflight_tls::metrics::describe();
 }
 

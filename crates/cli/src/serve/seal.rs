@@ -9,7 +9,6 @@ use firstflight_files::{LastProblem, Seen, check_writable};
 use firstflight_redis::RedisStore;
 use firstflight_seal::{HostName, KeyFile, KeySet};
 use firstflight_tls::SealServer;
-use metrics::{Unit, describe_gauge, gauge};
 use std::num::{NonZeroU8, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-const SEAL_KEY: &str = "firstflight_seal_key";
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often a farm's keys are derived again, seconds. A key opens five minutes before its period.
@@ -245,15 +243,9 @@ impl Source {
             return;
         }
         let name = self.public.to_string();
-        let gauge = |key: NonZeroU8| gauge!(SEAL_KEY, "name" => name.clone(), "key" => key.to_string());
-        if let Some(before) = before {
-            gauge(before).set(0.0);
-        }
-        if let Some(current) = current {
-            gauge(current).set(1.0);
-            if before.is_some() {
-                tracing::info!(target: "firstflight::keys", "clients of {name} are told to use seal key {current} now");
-            }
+        firstflight_tls::metrics::seal_key(&name, before, current);
+        if let (Some(_), Some(current)) = (before, current) {
+            tracing::info!(target: "firstflight::keys", "clients of {name} are told to use seal key {current} now");
         }
     }
 
@@ -281,12 +273,6 @@ struct Read {
 /// The number of the key that clients are told to use.
 fn current(keys: &KeySet) -> Option<NonZeroU8> {
     Some(keys.record(now())?.entries().first()?.key_id())
-}
-
-/// Describes the series of this module for the recorder.
-pub fn describe() {
-    let says = "1 for the seal key that clients of a name are told to use now, 0 for those before";
-    describe_gauge!(SEAL_KEY, Unit::Count, says);
 }
 
 fn warn_unpublished(path: &Path, keys: &KeySet) {
