@@ -3,7 +3,7 @@
 use crate::watched::{Facts, Watch, Watched, forward_io};
 use firstflight::credential::Outcome;
 use firstflight::{
-    Authority, BadAuthority, Client, ConnectTimes, LazyStream, Race, ReplaySafety, Stream, Way,
+    Authority, BadAuthority, Client, ConnectTimes, FirstFlight, LazyStream, Race, ReplaySafety, Stream, Way,
 };
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
@@ -72,7 +72,7 @@ impl Connector {
 
     /// A stream to a server, by the kernel's TCP or in UDP, without TLS.
     pub(crate) fn lazy(&self, server: Authority) -> Watched<LazyStream> {
-        Watched::new(self.client.connect_lazy(server, self.safety))
+        Watched::new(self.client.connect(server, FirstFlight::empty()).lazy(self.safety))
     }
 
     #[cfg(feature = "tls")]

@@ -131,7 +131,7 @@ impl HickoryProvider {
             } else {
                 message(&first)
             };
-            let stream = limited(within, client.connect_to(&server.into(), flight)).await?;
+            let stream = limited(within, client.connect(server, flight).into_future()).await?;
             stream.set_nodelay(true)?;
             Ok(stream)
         });

@@ -118,8 +118,7 @@ fn a_stream_of_connections_has_their_first_flights() {
         tokio::spawn(incoming::serve(server));
         let client = Client::new();
         for expected in ["0 early: hello\n", "6 early: hello\n", "6 early: hello\n"] {
-            let mut stream =
-                client.connect_to(&at, FirstFlight::safely_replayable(b"hello\n")).await.unwrap();
+            let mut stream = client.connect(&at, FirstFlight::safely_replayable(b"hello\n")).await.unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await.unwrap();
             assert_eq!(answer, expected);

@@ -22,7 +22,7 @@ fn tasks_wait_for_the_handshake_beside_the_one_that_writes() {
         let at: Authority = server.local_addrs()[0].into();
         let mut incoming = Incoming::new(server);
         let client = Client::new();
-        let (first, accepted) = tokio::join!(client.connect_to(&at, FIRST), incoming.accept());
+        let (first, accepted) = tokio::join!(client.connect(&at, FIRST), incoming.accept());
         drop((first.unwrap(), accepted));
         // Nothing that only acknowledges arrives: neither is the handshake complete, nor can the writer go on.
         let rule = "tcp flags & (syn | fin | rst | psh | ack) == ack drop";
@@ -31,7 +31,7 @@ fn tasks_wait_for_the_handshake_beside_the_one_that_writes() {
             eprintln!("skipped: there is no nft");
             return;
         }
-        let mut stream = client.connect_to(&at, FIRST).await.unwrap();
+        let mut stream = client.connect(&at, FIRST).await.unwrap();
         assert_eq!(stream.outcome(), Outcome::Accepted);
         let mut served = incoming.accept().await;
         let peer = served.peer();

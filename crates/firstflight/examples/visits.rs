@@ -239,7 +239,7 @@ async fn connect(
         true => FirstFlight::at_most_once(request.as_bytes()),
         false => FirstFlight::safely_replayable(request.as_bytes()),
     };
-    let connected = client.connect_at(server, addresses, first).await;
+    let connected = client.connect(server, first).at(addresses).await;
     let stream = connected.map_err(|error| (error.maybe_delivered(), error.to_string()))?;
     let (outcome, race) = (stream.outcome(), stream.race());
     let how = How {

@@ -4,20 +4,21 @@
 mod asap;
 pub(crate) mod authority;
 mod builder;
+mod connect;
 mod network;
 pub(crate) mod outlook;
 pub mod race;
 
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
+pub use connect::{Connect, ConnectMade, Place};
 pub use outlook::Outlook;
 
 use crate::attempts::ConnectAnyError;
 use crate::cache::CredentialCache;
-use crate::first_flight::{FirstFlight, Flights, MakeFlight};
+use crate::first_flight::{FirstFlight, Flights};
 use crate::kernel::Kernel;
 use crate::kernel::race::{Course, Finish, Lost};
-use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::lookup::Lookups;
 use crate::stream::{ConnectTimes, Stream};
 use network::Networks;
@@ -79,7 +80,7 @@ struct Shared {
     names: Option<Arc<crate::record::Names>>,
 }
 
-/// The addresses of a server, and since when they were looked up. [`Client::found`] makes it.
+/// The addresses of a server, and since when they were looked up ([`Client::look_up`]).
 #[derive(Debug, Clone)]
 pub struct Found {
     addresses: Vec<SocketAddr>,
@@ -88,6 +89,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Addresses that the caller knows.
+    fn known(addresses: Vec<SocketAddr>) -> Self {
+        Self { addresses, began: Instant::now(), lookup: Duration::ZERO }
+    }
+
     /// The addresses, best one first.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
@@ -125,60 +131,37 @@ impl Client {
         }
     }
 
-    /// Connects to `server`, and sends `first`. The server is a host and a port in any form: text as `www.example.com:443`
-    /// and `[2001:db8::1]:53`, a pair as `("www.example.com", 443)`, a `SocketAddr`, an [`Authority`]. Resolves when the handshake is complete, or the server has accepted the first flight, and all of the data is sent.
+    /// Connects to `server`, and sends `first`, when it is awaited. The server is a host and a port in any form: text as
+    /// `www.example.com:443` and `[2001:db8::1]:53`, a pair as `("www.example.com", 443)`, a `SocketAddr`, an [`Authority`].
+    /// Resolves when the handshake is complete, or the server has accepted the first flight, and all of the data is sent.
+    /// [`Connect`] says what else can be wanted.
     ///
     /// # Errors
     /// When `server` is not a host and a port, has no address, or none of its addresses answers. With
     /// [`ClientError::maybe_delivered`] the server may have executed the data.
     ///
     /// # Panics
-    /// Outside a tokio runtime with I/O and time.
-    pub async fn connect(
-        &self,
-        server: impl ToAuthority,
-        first: FirstFlight<'_>,
-    ) -> Result<Stream, ClientError> {
-        self.connect_to(&server.to_authority()?, first).await
+    /// When it is awaited outside a tokio runtime with I/O and time.
+    pub fn connect<'a>(&self, server: impl ToAuthority, first: FirstFlight<'a>) -> Connect<'a> {
+        Connect::new(self, &server, first)
     }
 
-    /// Like [`Client::connect`], to a host and port that are parsed already.
+    /// Looks up the addresses of `server`, and asks beside it what the server publishes, as [`Client::connect`] does. For a
+    /// caller that wants to see the addresses, or does something else, before it connects to them ([`Connect::at`]).
     ///
     /// # Errors
-    /// As [`Client::connect`].
+    /// When `server` is not a host and a port, or has no address.
     ///
     /// # Panics
     /// As [`Client::connect`].
-    pub async fn connect_to(
-        &self,
-        server: &Authority,
-        first: FirstFlight<'_>,
-    ) -> Result<Stream, ClientError> {
-        self.reach(server, Flights::Given(first)).await.map(|(stream, _)| stream)
+    pub async fn look_up(&self, server: impl ToAuthority) -> Result<Found, ClientError> {
+        let (server, began) = (server.to_authority()?, Instant::now());
+        let (addresses, lookup) = self.find(&server, began).await?;
+        Ok(Found { addresses, began, lookup })
     }
 
-    /// Like [`Client::connect_to`], with a first flight of its own for each attempt. Returns the number of the attempt that
-    /// the stream belongs to, too.
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
-    ///
-    /// # Panics
-    /// As [`Client::connect`].
-    pub async fn connect_made(
-        &self,
-        server: &Authority,
-        flights: &dyn MakeFlight,
-    ) -> Result<(Stream, u32), ClientError> {
-        self.reach(server, Flights::Made(flights)).await
-    }
-
-    async fn reach(&self, server: &Authority, flights: Flights<'_>) -> Result<(Stream, u32), ClientError> {
-        let found = self.found(server).await?;
-        self.reach_found(server, &found, flights).await
-    }
-
-    async fn reach_found(
+    /// Connects to what was found.
+    async fn reach(
         &self,
         server: &Authority,
         found: &Found,
@@ -189,48 +172,6 @@ impl Client {
         let connect = began.elapsed().saturating_sub(*lookup);
         let times = ConnectTimes { lookup: *lookup, connect, first_syn: departed.into_std() };
         Ok((stream.took(times), number))
-    }
-
-    /// The first half of [`Client::connect_made`]: looks up the addresses of `server`, for a caller that does something else
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// [`ClientError::Lookup`].
-    ///
-    /// # Panics
-    /// As [`Client::connect`].
-    pub async fn found(&self, server: &Authority) -> Result<Found, ClientError> {
-        let began = Instant::now();
-        let (addresses, lookup) = self.find(server, began).await?;
-        Ok(Found { addresses, began, lookup })
-    }
-
-    /// The second half of [`Client::connect_made`].
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
-    ///
-    /// # Panics
-    /// As [`Client::connect`].
-    pub async fn connect_made_found(
-        &self,
-        server: &Authority,
-        found: &Found,
-        flights: &dyn MakeFlight,
-    ) -> Result<(Stream, u32), ClientError> {
-        self.reach_found(server, found, Flights::Made(flights)).await
-    }
-
-    /// Looks up the addresses of `server`, best one first, and asks beside it what the server publishes, as
-    /// [`Client::connect`] does. For a caller that wants to see the addresses before [`Client::connect_at`].
-    ///
-    /// # Errors
-    /// [`ClientError::Lookup`].
-    ///
-    /// # Panics
-    /// As [`Client::connect`].
-    pub async fn look_up(&self, server: &Authority) -> Result<Vec<SocketAddr>, ClientError> {
-        self.find(server, Instant::now()).await.map(|(addresses, _)| addresses)
     }
 
     /// The addresses of a server, and how long they took since `began`.
@@ -250,39 +191,6 @@ impl Client {
             asked.wait(lookup).await;
         }
         Ok((addresses, lookup))
-    }
-
-    /// Like [`Client::connect_to`], for a caller that has looked up the addresses itself, best one first.
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
-    ///
-    /// # Panics
-    /// As [`Client::connect`].
-    pub async fn connect_at(
-        &self,
-        server: &Authority,
-        addresses: &[SocketAddr],
-        first: FirstFlight<'_>,
-    ) -> Result<Stream, ClientError> {
-        self.race(server, addresses, Flights::Given(first)).await.map(|finish| finish.stream)
-    }
-
-    /// Like [`Client::connect_made`], for a caller that has looked up the addresses itself, best one first.
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
-    ///
-    /// # Panics
-    /// As [`Client::connect`].
-    pub async fn connect_made_at(
-        &self,
-        server: &Authority,
-        addresses: &[SocketAddr],
-        flights: &dyn MakeFlight,
-    ) -> Result<(Stream, u32), ClientError> {
-        let finish = self.race(server, addresses, Flights::Made(flights)).await?;
-        Ok((finish.stream, finish.number))
     }
 
     async fn race(
@@ -320,27 +228,6 @@ impl Client {
         }
         shared.kernel.note_contact(network, server, result.is_ok());
         result.map_err(|Lost { error, once }| ClientError::Connect { at_most_once: once, error })
-    }
-
-    /// A stream that connects to `server` with its first write. `safety` says whether that write may be executed twice. A
-    /// request for an upgrade of HTTP/1.1 goes by TCP.
-    ///
-    /// ```no_run
-    /// # use firstflight::{Authority, Client, LazyStream, ReplaySafety};
-    /// # use tokio::io::AsyncWriteExt;
-    /// async fn ask(client: &Client, server: Authority) -> std::io::Result<LazyStream> {
-    ///     let mut stream = client.connect_lazy(server, ReplaySafety::ByMethod);
-    ///     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
-    ///     Ok(stream)
-    /// }
-    /// ```
-    #[must_use]
-    pub fn connect_lazy(&self, server: Authority, safety: ReplaySafety) -> LazyStream {
-        let client = self.clone();
-        LazyStream::new(move |first: Vec<u8>| async move {
-            let client = if lazy::is_upgrade(&first) { client.tcp_only() } else { client };
-            Ok(client.connect_to(&server, safety.flight(&first)).await?)
-        })
     }
 
     /// Waits, at most this long, until a certificate is ready for the next server. Returns whether one is. Without

@@ -102,7 +102,8 @@ pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, C
 pub use client::race as racer;
 #[cfg(feature = "client")]
 pub use client::{
-    Authority, BadAuthority, Client, ClientBuilder, ClientError, Found, Host, Outlook, ToAuthority,
+    Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,
+    Place, ToAuthority,
 };
 #[cfg(feature = "engine")]
 use engine::{driver, endpoint, jobs, listener, post, random, renewed, shared, store, time, workers};

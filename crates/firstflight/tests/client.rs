@@ -10,7 +10,9 @@ mod site;
 use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
-use firstflight::{Authority, Carriage, Client, ClientError, ConnectAnyError, MakeFlight, Server, Way};
+use firstflight::{
+    Authority, Carriage, Client, ClientError, ConnectAnyError, FirstFlight, MakeFlight, Server, Way,
+};
 use namespace::{in_namespace, nft};
 use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use std::error::Error;
@@ -40,7 +42,7 @@ fn two_lines_are_enough_on_the_kernels_tcp() {
         for (expected, early) in
             [(Outcome::Handshake(Reason::NoCredential), false), (Outcome::Accepted, true)]
         {
-            let stream = answer(client.connect(&at.to_string(), safely()).await).await;
+            let stream = answer(client.connect(at.to_string(), safely()).await).await;
             assert_eq!((stream.way(), stream.outcome()), (Way::Kernel, expected));
             assert!(stream.times().is_some());
             assert_eq!(executed.recv().await, Some(early));
@@ -62,7 +64,7 @@ fn link_local_addresses_keep_their_zone() {
         let client = Client::new();
         // A SYN that the kernel has to send again, because the address is that new, asks for no cookie.
         for visit in 0.. {
-            let stream = answer(client.connect(&format!("[fe80::1%lo]:{port}"), safely()).await).await;
+            let stream = answer(client.connect(format!("[fe80::1%lo]:{port}"), safely()).await).await;
             assert!(matches!(stream.peer_addr().unwrap(), SocketAddr::V6(peer) if peer.scope_id() == 1));
             let early = executed.recv().await.unwrap();
             assert!(visit > 0 || !early, "there was no cookie yet");
@@ -153,7 +155,7 @@ fn the_first_syn_leaves_when_its_flight_is_made() {
         let (server, off) = (at, Client::builder().off(true).build().unwrap());
         for (client, before) in [(Client::new(), true), (off, false)] {
             let flights = Late(Mutex::default());
-            let (stream, _) = client.connect_made(&server, &flights).await.unwrap();
+            let (stream, _) = client.connect(&server, FirstFlight::empty()).made_by(&flights).await.unwrap();
             let first_syn = stream.times().unwrap().first_syn;
             answer(Ok(stream)).await;
             assert_eq!(executed.recv().await, Some(false));
@@ -167,12 +169,12 @@ fn a_certificate_makes_the_first_contact_fast() {
     in_namespace("3", || async {
         let mut site = certified().await;
         let client = ready(site.client).await;
-        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).await).await;
         assert_eq!((stream.way(), stream.outcome()), (Way::Udp, Outcome::Accepted));
         assert_eq!(stream.race(), None);
         assert_eq!(site.executed.recv().await, Some(true));
         // What leaves a request's shape goes by TCP.
-        let stream = answer(client.tcp_only().connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.tcp_only().connect(&site.at, safely()).await).await;
         assert_eq!(stream.way(), Way::Kernel);
     });
 }
@@ -185,12 +187,12 @@ fn blocked_udp_costs_one_race_and_is_remembered() {
         if !block(site.udp_port) {
             return;
         }
-        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).await).await;
         assert_eq!(stream.way(), Way::Kernel);
         assert!(stream.race().is_some_and(|race| race.data_left_twice()));
         assert_eq!(site.executed.recv().await, Some(false));
         // The next one does not try UDP, and has no race.
-        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).await).await;
         assert_eq!((stream.way(), stream.race()), (Way::Kernel, None));
     });
 }
@@ -201,20 +203,20 @@ fn what_must_not_run_twice_leaves_by_one_way_only() {
         let mut site = certified().await;
         let client = ready(site.client.servers_run_once(true)).await;
         // UDP has not answered on this network, so it goes by TCP, after the handshake.
-        let stream = answer(client.connect_to(&site.at, once()).await).await;
+        let stream = answer(client.connect(&site.at, once()).await).await;
         assert_eq!(stream.way(), Way::Kernel);
         assert_eq!(site.executed.recv().await, Some(false));
-        answer(client.connect_to(&site.at, safely()).await).await;
+        answer(client.connect(&site.at, safely()).await).await;
         assert_eq!(site.executed.recv().await, Some(true));
         // Now it has.
-        let stream = answer(client.connect_to(&site.at, once()).await).await;
+        let stream = answer(client.connect(&site.at, once()).await).await;
         assert_eq!((stream.way(), stream.outcome()), (Way::Udp, Outcome::Accepted));
         assert_eq!(site.executed.recv().await, Some(true));
         // Once it has left, it does not leave again.
         if !block(site.udp_port) {
             return;
         }
-        let connect = client.connect_to(&site.at, once());
+        let connect = client.connect(&site.at, once());
         match tokio::time::timeout(Duration::from_secs(8), connect).await {
             Err(_) => {}
             Ok(Ok(stream)) => panic!("connected by {:?}", stream.way()),
@@ -247,7 +249,7 @@ fn a_made_order_that_was_reset_is_maybe_delivered() {
         })
         .await;
         let client = ready(site.client.servers_run_once(true)).await;
-        answer(client.connect_to(&site.at, safely()).await).await;
+        answer(client.connect(&site.at, safely()).await).await;
         assert_eq!(site.executed.recv().await, Some(true));
         let rule = format!(
             "add table inet t; add chain inet t c {{ type filter hook input priority 0; }}; \
@@ -258,12 +260,16 @@ fn a_made_order_that_was_reset_is_maybe_delivered() {
             return;
         }
         RESETS.store(true, Ordering::Relaxed);
-        let error = client.connect_made(&site.at, &Order).await.unwrap_err();
+        let error = client.connect(&site.at, FirstFlight::empty()).made_by(&Order).await.unwrap_err();
         assert_eq!(site.executed.recv().await, Some(true));
         assert!(error.maybe_delivered() && error.to_string().starts_with("maybe delivered: "), "{error}");
         // By the kernel's TCP it has no block, so it cannot have run.
-        let error =
-            client.tcp_only().connect_made(&"127.0.0.1:1080".parse().unwrap(), &Order).await.unwrap_err();
+        let error = client
+            .tcp_only()
+            .connect("127.0.0.1:1080", FirstFlight::empty())
+            .made_by(&Order)
+            .await
+            .unwrap_err();
         assert!(!error.to_string().starts_with("maybe delivered"), "{error}");
     });
 }
@@ -277,7 +283,7 @@ fn refused_udp_falls_back_at_once_and_order_is_not_lost() {
         let record = Published::in_udp(closed, 1200, &[key.public().id()]).unwrap();
         let client = ready(site.client.record(site.at.clone(), record)).await;
         // An ICMP error answers: nothing listens at that port.
-        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).await).await;
         assert_eq!(stream.way(), Way::Kernel);
         assert_eq!(site.executed.recv().await, Some(false));
     });
@@ -311,13 +317,15 @@ fn a_flight_is_made_for_each_attempt() {
         })
         .await;
         let client = ready(site.client).await;
-        let (stream, number) = client.connect_made(&site.at, &Numbered).await.unwrap();
+        let (stream, number) =
+            client.connect(&site.at, FirstFlight::empty()).made_by(&Numbered).await.unwrap();
         assert_eq!((answer(Ok(stream)).await.way(), number), (Way::Udp, 0));
         assert_eq!(site.executed.recv().await, Some(true));
         if !block(site.udp_port) {
             return;
         }
-        let (stream, number) = client.connect_made(&site.at, &Numbered).await.unwrap();
+        let (stream, number) =
+            client.connect(&site.at, FirstFlight::empty()).made_by(&Numbered).await.unwrap();
         assert_eq!((answer(Ok(stream)).await.way(), number), (Way::Kernel, 1));
         assert_eq!(site.executed.recv().await, Some(false));
         let blocks = BLOCKS.lock().unwrap();
@@ -331,7 +339,7 @@ fn udp_that_cannot_begin_leaves_a_whole_race() {
     in_namespace("3", || async {
         let mut site = certified().await;
         let client = ready(site.client).await;
-        answer(client.tcp_only().connect_to(&site.at, safely()).await).await;
+        answer(client.tcp_only().connect(&site.at, safely()).await).await;
         let port = site.at.port();
         let drop = format!(
             "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
@@ -342,7 +350,7 @@ fn udp_that_cannot_begin_leaves_a_whole_race() {
             return;
         }
         client.clone().close().await;
-        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).await).await;
         assert!(stream.way() == Way::Kernel && stream.race().is_some(), "{}", stream.outcome());
         assert_eq!(site.executed.recv().await, Some(false));
     });
@@ -355,16 +363,16 @@ fn the_outlook_is_good_with_a_cookie_and_an_answer() {
         let (server, at) = bind().await;
         let mut executed = serve(server);
         let client = Client::new();
-        let addresses = client.look_up(&at).await.unwrap();
+        let addresses = client.look_up(&at).await.unwrap().addresses().to_vec();
         assert_eq!(addresses, [at.to_string().parse().unwrap()]);
         assert_eq!(client.outlook(&at, &addresses).await, firstflight::Outlook::default());
         // Without data, as for a client that has not spoken yet.
-        let stream = client.connect_to(&at, firstflight::FirstFlight::empty()).await.unwrap();
+        let stream = client.connect(&at, FirstFlight::empty()).await.unwrap();
         drop(stream);
         let outlook = client.outlook(&at, &addresses).await;
         assert_eq!((outlook.credential, outlook.answered), (Some(Way::Kernel), true));
         assert!(client.clone().outlook(&at, &addresses).await.is_good(), "a clone");
-        let stream = answer(client.connect_at(&at, &addresses, safely()).await).await;
+        let stream = answer(client.connect(&at, safely()).at(&addresses[..]).await).await;
         assert_eq!(stream.outcome(), Outcome::Accepted);
         assert_eq!(executed.recv().await, Some(true));
         // Another client shares the kernel's cookie, and has no contact of its own. One that uses no cookies has none.
@@ -382,13 +390,13 @@ fn the_outlook_ends_with_a_connect_that_fails() {
     in_namespace("3", || async {
         let (server, at) = bind().await;
         let client = Client::new();
-        let addresses = client.look_up(&at).await.unwrap();
-        drop(client.connect_to(&at, firstflight::FirstFlight::empty()).await.unwrap());
+        let addresses = client.look_up(&at).await.unwrap().addresses().to_vec();
+        drop(client.connect(&at, FirstFlight::empty()).await.unwrap());
         assert!(client.outlook(&at, &addresses).await.is_good());
         drop(server);
         // A process that another test starts may have the socket until it runs its own program.
         while tokio::net::TcpStream::connect(addresses[0]).await.is_ok() {}
-        assert!(client.connect_at(&at, &addresses, safely()).await.is_err());
+        assert!(client.connect(&at, safely()).at(&addresses[..]).await.is_err());
         let outlook = client.outlook(&at, &addresses).await;
         assert!(!outlook.answered && !outlook.is_good());
     });
@@ -399,11 +407,11 @@ fn a_certificate_is_a_credential_for_the_outlook() {
     in_namespace("3", || async {
         let site = certified().await;
         let client = ready(site.client).await;
-        let addresses = client.look_up(&site.at).await.unwrap();
+        let addresses = client.look_up(&site.at).await.unwrap().addresses().to_vec();
         let outlook = client.outlook(&site.at, &addresses).await;
         assert_eq!((outlook.credential, outlook.answered), (Some(Way::Udp), false));
         assert_eq!(client.tcp_only().outlook(&site.at, &addresses).await.credential, None);
-        let stream = answer(client.connect_at(&site.at, &addresses, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).at(&addresses[..]).await).await;
         assert_eq!(stream.way(), Way::Udp);
         assert!(client.outlook(&site.at, &addresses).await.is_good());
     });
@@ -417,7 +425,7 @@ fn off_and_private_clients_send_ordinary_syns() {
             let mut executed = serve(server);
             let client = builder.build().unwrap();
             for _ in 0..2 {
-                let stream = answer(client.connect_to(&at, safely()).await).await;
+                let stream = answer(client.connect(&at, safely()).await).await;
                 assert_eq!(stream.outcome(), Outcome::Handshake(Reason::NotRequested));
                 assert_eq!(executed.recv().await, Some(false));
             }
@@ -433,7 +441,7 @@ fn a_udp_port_of_another_program_leaves_tcp_alone() {
         let server = Server::bind(at).await.unwrap();
         assert_eq!(server.udp_port(), None);
         let mut executed = serve(server);
-        answer(Client::new().connect_to(&at.into(), safely()).await).await;
+        answer(Client::new().connect(at, safely()).await).await;
         assert_eq!(executed.recv().await, Some(false));
         // A port that the caller named is required.
         let builder = Server::builder().address("127.0.0.1:0".parse().unwrap()).udp_port(at.port());
@@ -447,11 +455,11 @@ fn a_drained_server_loses_no_connection_whose_data_was_acknowledged() {
         let (mut server, at) = bind().await;
         let client = Client::new();
         // The first one gets the cookie.
-        let (first, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (first, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
         drop((first.unwrap(), accepted.unwrap()));
         let mut open = Vec::new();
         for _ in 0..8 {
-            open.push(client.connect_to(&at, safely()).await.unwrap());
+            open.push(client.connect(&at, safely()).await.unwrap());
         }
         let (waiting, rest) = server.drain();
         rest.unwrap();
@@ -479,7 +487,7 @@ fn what_is_wrong_is_said() {
         assert!(error.source().unwrap().is::<io::Error>());
         // Below the ports that the kernel gives to clients: a client with this very port would reach itself.
         let closed: SocketAddr = "127.0.0.1:1080".parse().unwrap();
-        let error = client.connect_to(&closed.into(), once()).await.unwrap_err();
+        let error = client.connect(closed, once()).await.unwrap_err();
         assert!(!error.maybe_delivered(), "{error}");
         let source = error.source().unwrap().downcast_ref::<ConnectAnyError>().unwrap();
         assert_eq!(source.attempts[0].error.kind(), io::ErrorKind::ConnectionRefused);

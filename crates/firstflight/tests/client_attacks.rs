@@ -125,7 +125,7 @@ fn a_reader_and_a_writer_that_wait_for_the_connect_both_wake() {
         let (tell, told) = tokio::sync::oneshot::channel::<()>();
         let lazy = LazyStream::new(move |first: Vec<u8>| async move {
             told.await.unwrap();
-            Ok(client.connect_to(&at.into(), ReplaySafety::Safe.flight(&first)).await?)
+            Ok(client.connect(at, ReplaySafety::Safe.flight(&first)).await?)
         });
         let (mut reader, mut writer) = tokio::io::split(lazy);
         writer.write_all(b"one").await.unwrap();
@@ -160,7 +160,7 @@ fn a_reader_that_waits_behind_the_preface_wakes() {
             std::future::pending::<()>().await;
         });
         let client = Client::builder().off(true).build().unwrap();
-        let lazy = client.connect_lazy(at.into(), ReplaySafety::ByMethod);
+        let lazy = client.connect(at, FirstFlight::empty()).lazy(ReplaySafety::ByMethod);
         let (mut reader, mut writer) = tokio::io::split(lazy);
         writer.write_all(&settings).await.unwrap();
         let reading = tokio::spawn(async move {
@@ -197,13 +197,13 @@ fn a_drain_finds_a_first_flight_that_came_just_now() {
         let mut server = Server::builder().address("127.0.0.1:0".parse().unwrap()).tcp_only().bind().unwrap();
         let at: Authority = server.local_addrs()[0].into();
         let client = Client::new();
-        let (first, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (first, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
         drop((first.unwrap(), accepted.unwrap()));
         // The server waits.
         let waits = tokio::time::timeout(Duration::from_millis(50), server.accept()).await;
         assert!(waits.is_err());
         // The SYN with data leaves in the first poll, and the kernel answers it.
-        let mut connect = pin!(client.connect_to(&at, safely()));
+        let mut connect = pin!(client.connect(&at, safely()).into_future());
         let mut begun = false;
         while !begun {
             let _ = poll_once(connect.as_mut());
@@ -353,7 +353,7 @@ fn a_first_flight_that_was_executed_and_reset_is_maybe_delivered() {
         let server = Server::builder().address("127.0.0.1:0".parse().unwrap()).tcp_only().bind().unwrap();
         let at: Authority = server.local_addrs()[0].into();
         let client = Client::new();
-        let (first, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (first, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
         drop((first.unwrap(), accepted.unwrap()));
         let rule = format!(
             "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
@@ -372,7 +372,7 @@ fn a_first_flight_that_was_executed_and_reset_is_maybe_delivered() {
             drop(stream);
             drop(server);
         };
-        let (result, ()) = tokio::join!(client.connect_to(&at, safely()), executing);
+        let (result, ()) = tokio::join!(client.connect(&at, safely()), executing);
         let error = result.unwrap_err();
         assert!(error.maybe_delivered(), "it was executed: {error}");
     });
@@ -386,7 +386,7 @@ fn a_first_flight_whose_attempt_was_displaced_is_maybe_delivered() {
         let address = server.local_addrs()[0];
         let at: Authority = address.into();
         let client = Client::new();
-        let (first, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (first, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
         drop((first.unwrap(), accepted.unwrap()));
         // Its round-trip time is known, so its plain SYN comes second. Nothing of it arrives. The other two drop
         // SYNs for a while and then refuse.
@@ -412,7 +412,7 @@ fn a_first_flight_whose_attempt_was_displaced_is_maybe_delivered() {
             drop(server);
             assert!(nft("flush ruleset"));
         };
-        let (result, ()) = tokio::join!(client.connect_at(&at, &addresses, safely()), executing);
+        let (result, ()) = tokio::join!(client.connect(&at, safely()).at(&addresses[..]), executing);
         let error = result.unwrap_err();
         assert!(error.maybe_delivered(), "it was executed: {error}");
     });
@@ -445,7 +445,7 @@ fn many_addresses_are_not_slower_than_a_plain_connect() {
         }
         let addresses: Vec<_> = (1..=10).map(|n| SocketAddr::from(([127, 0, 0, n], port))).collect();
         let client = Client::builder().off(true).build().unwrap();
-        let stream = client.connect_at(&addresses[0].into(), &addresses, safely()).await.unwrap();
+        let stream = client.connect(addresses[0], safely()).at(&addresses[..]).await.unwrap();
         // It kept its place until it was answered.
         assert_eq!(stream.peer_addr().unwrap(), addresses[0]);
     });
@@ -576,14 +576,14 @@ fn the_file_is_written_in_a_second_runtime_too() {
     let other = dir.path().join("other");
     let client = Client::builder().network(NETWORK).fast_open(false).cache(&other).build().unwrap();
     runtime().block_on(async {
-        drop(client.connect_to(&at, FirstFlight::empty()).await.unwrap());
+        drop(client.connect(&at, FirstFlight::empty()).await.unwrap());
         tokio::time::sleep(Duration::from_secs(1)).await;
     });
     assert!(other.exists());
     let client = Client::builder().network(NETWORK).fast_open(false).cache(&path).build().unwrap();
-    runtime().block_on(async { drop(client.connect_to(&at, FirstFlight::empty()).await.unwrap()) });
+    runtime().block_on(async { drop(client.connect(&at, FirstFlight::empty()).await.unwrap()) });
     runtime().block_on(async {
-        drop(client.connect_to(&at, FirstFlight::empty()).await.unwrap());
+        drop(client.connect(&at, FirstFlight::empty()).await.unwrap());
         tokio::time::sleep(Duration::from_secs(4)).await;
     });
     assert!(path.exists(), "nothing was written in four seconds");
@@ -634,7 +634,7 @@ fn a_client_key_of_an_unknown_network_is_not_used_on_the_next_unknown_one() {
 
 // ---- Client -----------------------------------------------------------------------------------------------------
 
-/// `connect_at` alone never starts the engine, so no certificate is ever obtained.
+/// A connect to known addresses alone never starts the engine, so no certificate is ever obtained.
 #[test]
 fn connect_at_alone_comes_to_use_certificates() {
     in_namespace("3", || async {
@@ -642,7 +642,7 @@ fn connect_at_alone_comes_to_use_certificates() {
         let client = site.client.build().unwrap();
         let address: SocketAddr = site.at.to_string().parse().unwrap();
         for _ in 0..20 {
-            let stream = answer(client.connect_at(&site.at, &[address], safely()).await).await;
+            let stream = answer(client.connect(&site.at, safely()).at([address]).await).await;
             if stream.way() == Way::Udp {
                 return;
             }
@@ -689,7 +689,7 @@ fn an_unanswered_https_question_does_not_delay_ordinary_connects() {
         let client = Client::builder().off(true).resolver(names).build().unwrap();
         let server: Authority = format!("www.example.com:{port}").parse().unwrap();
         for _ in 0..3 {
-            drop(client.connect_to(&server, FirstFlight::empty()).await.unwrap());
+            drop(client.connect(&server, FirstFlight::empty()).await.unwrap());
         }
         let mut https = 0;
         while let Ok(kind) = asked.try_recv() {
@@ -717,7 +717,7 @@ fn a_record_that_was_given_is_not_asked_for() {
             .record(server.clone(), record)
             .build()
             .unwrap();
-        drop(client.tcp_only().connect_to(&server, FirstFlight::empty()).await.unwrap());
+        drop(client.tcp_only().connect(&server, FirstFlight::empty()).await.unwrap());
         let mut https = 0;
         while let Ok(kind) = asked.try_recv() {
             https += u32::from(kind == 65);
@@ -750,7 +750,7 @@ fn an_authority_of_a_link_local_address_keeps_its_scope() {
         let listener = tokio::net::TcpListener::bind(at).await.unwrap();
         let at = listener.local_addr().unwrap();
         let client = Client::builder().off(true).build().unwrap();
-        let result = client.connect_to(&at.into(), FirstFlight::empty()).await;
+        let result = client.connect(at, FirstFlight::empty()).await;
         assert!(result.is_ok(), "{:?}", result.err().map(|error| error.to_string()));
     });
 }
@@ -766,7 +766,7 @@ fn nix_index(name: &str) -> u32 {
 async fn answered(site: &mut Certified) -> Client {
     let builder = std::mem::take(&mut site.client);
     let client = ready(builder.servers_run_once(true)).await;
-    answer(client.connect_to(&site.at, safely()).await).await;
+    answer(client.connect(&site.at, safely()).await).await;
     assert_eq!(site.executed.recv().await, Some(true));
     client
 }
@@ -786,7 +786,7 @@ fn duplicated_datagrams_execute_an_order_once() {
             return;
         }
         for _ in 0..20 {
-            let stream = answer(client.connect_to(&site.at, once()).await).await;
+            let stream = answer(client.connect(&site.at, once()).await).await;
             assert_eq!(stream.way(), Way::Udp);
             assert_eq!(site.executed.recv().await, Some(true));
         }
@@ -813,7 +813,7 @@ fn a_lost_answer_is_maybe_delivered() {
             tokio::time::sleep(Duration::from_millis(900)).await;
             assert!(nft("flush ruleset"));
         };
-        let (result, ()) = tokio::join!(client.connect_to(&site.at, once()), opening);
+        let (result, ()) = tokio::join!(client.connect(&site.at, once()), opening);
         let executed = site.executed.try_recv().is_ok();
         assert!(site.executed.try_recv().is_err(), "executed twice");
         match result {
@@ -839,7 +839,7 @@ fn an_order_refused_by_icmp_does_not_leave_by_another_way() {
         if !nft(&rule) {
             return;
         }
-        let connect = client.connect_to(&site.at, once());
+        let connect = client.connect(&site.at, once());
         match tokio::time::timeout(Duration::from_secs(8), connect).await {
             Err(_) => {}
             Ok(Ok(stream)) => panic!("connected by {:?}", stream.way()),
@@ -859,9 +859,9 @@ fn an_unanswered_order_ends_the_trust_in_udp() {
         if !block(site.udp_port) {
             return;
         }
-        let connect = client.connect_to(&site.at, once());
+        let connect = client.connect(&site.at, once());
         assert!(tokio::time::timeout(Duration::from_secs(4), connect).await.is_err());
-        let connect = client.connect_to(&site.at, once());
+        let connect = client.connect(&site.at, once());
         let next = tokio::time::timeout(Duration::from_secs(4), connect).await;
         assert!(next.is_ok(), "the next order gets no answer in UDP either");
     });
@@ -874,7 +874,7 @@ fn a_dropped_order_runs_at_most_once() {
         let mut site = certified().await;
         let client = answered(&mut site).await;
         for n in 0..40 {
-            let connect = client.connect_to(&site.at, once());
+            let connect = client.connect(&site.at, once());
             let _ = tokio::time::timeout(Duration::from_micros(n * 50), connect).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             let mut executed = 0;
@@ -907,7 +907,7 @@ fn a_drained_server_accepts_no_first_flight_in_udp() {
             Client::builder().network(NETWORK).verifier(verifier).no_resolver().record(at.clone(), record);
         let client = ready(client).await;
         assert!(server.drain().0.is_empty());
-        let result = tokio::time::timeout(Duration::from_secs(3), client.connect_to(&at, safely())).await;
+        let result = tokio::time::timeout(Duration::from_secs(3), client.connect(&at, safely())).await;
         let Ok(Ok(mut stream)) = result else { return };
         if stream.way() == Way::Udp && stream.outcome().is_accepted() {
             server.shutdown(Duration::from_secs(1)).await;
@@ -938,7 +938,8 @@ fn a_flushed_preface_leaves() {
     in_namespace("3", || async {
         let server = Server::builder().address("127.0.0.1:0".parse().unwrap()).tcp_only().bind().unwrap();
         let client = Client::builder().off(true).build().unwrap();
-        let mut stream = client.connect_lazy(server.local_addrs()[0].into(), ReplaySafety::ByMethod);
+        let mut stream =
+            client.connect(server.local_addrs()[0], FirstFlight::empty()).lazy(ReplaySafety::ByMethod);
         stream.write_all(PREFACE).await.unwrap();
         stream.flush().await.unwrap();
         let accepted = tokio::time::timeout(Duration::from_secs(1), server.accept()).await;
@@ -965,11 +966,11 @@ fn blocked_udp_costs_no_more_than_the_race_delay() {
     in_namespace("3", || async {
         let site = certified().await;
         let client = ready(site.client).await;
-        answer(client.tcp_only().connect_to(&site.at, safely()).await).await;
+        answer(client.tcp_only().connect(&site.at, safely()).await).await;
         if !block(site.udp_port) {
             return;
         }
-        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).await).await;
         assert_eq!(stream.way(), Way::Kernel);
         assert!(stream.race().is_some());
     });
@@ -982,7 +983,7 @@ fn a_displaced_attempt_in_udp_is_maybe_delivered() {
         let mut site = certified().await;
         let client = ready(site.client).await;
         let address: SocketAddr = site.at.to_string().parse().unwrap();
-        answer(client.tcp_only().connect_to(&site.at, safely()).await).await;
+        answer(client.tcp_only().connect(&site.at, safely()).await).await;
         assert_eq!(site.executed.recv().await, Some(false));
         let port = address.port();
         let rule = format!(
@@ -1005,7 +1006,7 @@ fn a_displaced_attempt_in_udp_is_maybe_delivered() {
         };
         let other = SocketAddr::from(([127, 0, 0, 2], port));
         let addresses = [address, other];
-        let (result, ()) = tokio::join!(client.connect_at(&site.at, &addresses, safely()), opening);
+        let (result, ()) = tokio::join!(client.connect(&site.at, safely()).at(&addresses[..]), opening);
         assert_eq!(site.executed.try_recv().ok(), Some(true));
         let error = result.unwrap_err();
         assert!(error.maybe_delivered(), "it was executed: {error}");
@@ -1038,7 +1039,7 @@ fn loss_and_duplication_execute_an_order_at_most_once() {
                 break;
             }
             let order = format!("o{n:06}");
-            let connect = client.connect_to(&site.at, FirstFlight::at_most_once(order.as_bytes()));
+            let connect = client.connect(&site.at, FirstFlight::at_most_once(order.as_bytes()));
             let result = tokio::time::timeout(Duration::from_secs(3), connect).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             let executed = executions(&order);
@@ -1152,10 +1153,10 @@ fn a_private_client_leaves_a_cache_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cache");
         let client = ready(site.client.private(true).cache(&path)).await;
-        let stream = answer(client.connect_to(&site.at, safely()).await).await;
+        let stream = answer(client.connect(&site.at, safely()).await).await;
         assert_eq!(stream.way(), Way::Udp);
         for _ in 0..2 {
-            let stream = answer(client.tcp_only().connect_to(&site.at, safely()).await).await;
+            let stream = answer(client.tcp_only().connect(&site.at, safely()).await).await;
             assert_eq!(stream.outcome(), Outcome::Handshake(Reason::NotRequested));
         }
         client.close().await;
@@ -1194,7 +1195,7 @@ fn replayed_datagrams_execute_an_order_once() {
         std::io::BufRead::read_line(&mut output, &mut line).unwrap();
         for order in ["replay1", "replay2"] {
             let first = FirstFlight::at_most_once(order.as_bytes());
-            let stream = answer(client.connect_to(&site.at, first).await).await;
+            let stream = answer(client.connect(&site.at, first).await).await;
             assert_eq!((stream.way(), stream.outcome()), (Way::Udp, Outcome::Accepted));
         }
         tokio::time::sleep(Duration::from_secs(4)).await;

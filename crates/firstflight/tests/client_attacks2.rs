@@ -9,7 +9,7 @@ mod site;
 
 use firstflight::credential::asap::PrivateKey;
 use firstflight::credential::{Outcome, Reason};
-use firstflight::{Authority, Client, ReplaySafety, Server};
+use firstflight::{Authority, Client, FirstFlight, ReplaySafety, Server};
 use namespace::{in_namespace, nft};
 use site::{NETWORK, REQUEST, ready, safely, verifier};
 use std::io::IoSlice;
@@ -30,7 +30,7 @@ async fn with_cookie() -> (Server, Authority, Client) {
     let server = Server::builder().address("127.0.0.1:0".parse().unwrap()).tcp_only().bind().unwrap();
     let at: Authority = server.local_addrs()[0].into();
     let client = Client::new();
-    let (first, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+    let (first, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
     drop((first.unwrap(), accepted.unwrap()));
     (server, at, client)
 }
@@ -51,7 +51,7 @@ fn a_connection_that_was_reset_before_its_ack_is_early() {
         if !nft(&rule) {
             return;
         }
-        let mut connect = Box::pin(client.connect_to(&at, safely()));
+        let mut connect = Box::pin(client.connect(&at, safely()).into_future());
         assert!(poll_once(connect.as_mut()).is_pending());
         // The client knows nothing of it any more, and so refuses the next SYN-ACK.
         drop(connect);
@@ -106,7 +106,7 @@ fn a_connection_from_a_syn_cookie_is_not_called_not_requested() {
         if std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").is_err() {
             return;
         }
-        let (stream, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (stream, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
         let (stream, accepted) = (stream.unwrap(), accepted.unwrap());
         assert_eq!(stream.outcome(), Outcome::Handshake(Reason::DataNotAcknowledged));
         assert_ne!(accepted.outcome(), Outcome::Handshake(Reason::NotRequested), "its SYN had a cookie");
@@ -155,7 +155,7 @@ fn an_accept_that_was_dropped_leaves_no_waker() {
 fn a_write_of_many_buffers_is_taken_in_part() {
     in_namespace("3", || async {
         let (server, at, client) = with_cookie().await;
-        let (stream, accepted) = tokio::join!(client.connect_to(&at, safely()), server.accept());
+        let (stream, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
         let (mut stream, _accepted) = (stream.unwrap(), accepted.unwrap());
         let bufs = vec![IoSlice::new(b"a"); 1500];
         let taken = stream.write_vectored(&bufs).await;
@@ -169,7 +169,8 @@ fn a_first_write_leaves_although_nobody_polls_the_stream() {
     in_namespace("3", || async {
         let server = Server::bind("127.0.0.1:0").await.unwrap();
         let client = Client::new();
-        let mut stream = client.connect_lazy(server.local_addrs()[0].into(), ReplaySafety::ByMethod);
+        let mut stream =
+            client.connect(server.local_addrs()[0], FirstFlight::empty()).lazy(ReplaySafety::ByMethod);
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
         let accepted = tokio::time::timeout(Duration::from_secs(1), server.accept()).await;
         assert!(accepted.is_ok(), "written a second ago, and nothing has left");
@@ -198,7 +199,8 @@ fn an_address_without_a_route_does_not_take_the_first_flight() {
     in_namespace("3", || async {
         let (server, at, client) = with_cookie().await;
         let addresses = ["[2001:db8::1]:80".parse().unwrap(), SocketAddr::from(([127, 0, 0, 1], at.port()))];
-        let (stream, accepted) = tokio::join!(client.connect_at(&at, &addresses, safely()), server.accept());
+        let (stream, accepted) =
+            tokio::join!(client.connect(&at, safely()).at(&addresses[..]), server.accept());
         drop(accepted);
         assert_eq!(stream.unwrap().outcome(), Outcome::Accepted);
     });
@@ -223,11 +225,11 @@ fn what_was_learnt_on_an_unknown_network_is_not_used_on_the_next_unknown_one() {
         if !nft("table ip t { chain c { type filter hook input priority 0; ip daddr 127.0.0.2 drop; }; }") {
             return;
         }
-        let stream = client.connect_at(&at, &addresses, safely()).await.unwrap();
+        let stream = client.connect(&at, safely()).at(&addresses[..]).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
         assert!(nft("flush ruleset"));
         client.network_changed().await;
-        let stream = client.connect_at(&at, &addresses, safely()).await.unwrap();
+        let stream = client.connect(&at, safely()).at(&addresses[..]).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), addresses[0], "the other network's losers are tried last");
     });
 }
@@ -298,7 +300,7 @@ fn a_client_that_is_gone_leaves_no_socket_and_no_task() {
             for _ in 0..3 {
                 let builder = Client::builder().network(NETWORK).verifier(issuer.clone()).no_resolver();
                 let client = ready(builder).await;
-                drop(client.connect_to(&at, safely()).await.unwrap());
+                drop(client.connect(&at, safely()).await.unwrap());
                 if closed {
                     client.close().await;
                 }

@@ -31,7 +31,7 @@ impl Place {
         let until = Timer::now() + shared.limits.connect_timeout;
         let found = timeout_at(until, shared.client.look_up(server)).await;
         let addresses = match found {
-            Ok(Ok(addresses)) => shared.policy.filter(&addresses).map_err(Failure::Forbidden),
+            Ok(Ok(found)) => shared.policy.filter(found.addresses()).map_err(Failure::Forbidden),
             Ok(Err(error)) => Err(Failure::Lookup(error)),
             Err(_) => Err(Failure::TimedOut),
         };
@@ -49,27 +49,32 @@ impl Place {
     /// Connects without data, and by TCP: nobody knows what will follow.
     pub(crate) async fn connect(&self, early_yes: bool) -> Result<Stream, Failure> {
         let client = self.shared.client.tcp_only();
-        let connecting = client.connect_at(&self.server, &self.addresses, FirstFlight::empty());
+        let connecting = client.connect(&self.server, FirstFlight::empty()).at(&self.addresses[..]);
         self.wait(connecting, early_yes).await
     }
 
     /// Connects with the first data of the client. The time until then does not count.
     pub(crate) async fn connect_with(mut self, first: &First) -> Result<Stream, Failure> {
         self.until = Timer::now() + self.shared.limits.connect_timeout;
-        let connecting = self.shared.client.connect_made_at(&self.server, &self.addresses, first);
+        let connecting = self
+            .shared
+            .client
+            .connect(&self.server, FirstFlight::empty())
+            .at(&self.addresses[..])
+            .made_by(first);
         let connecting = async { connecting.await.map(|(stream, number)| first.sent_by(stream, number)) };
         self.wait(connecting, true).await
     }
 
     /// Connects with a request of HTTP.
     pub(crate) async fn request(&self, flight: FirstFlight<'_>) -> Result<Stream, Failure> {
-        let connecting = self.shared.client.connect_at(&self.server, &self.addresses, flight);
+        let connecting = self.shared.client.connect(&self.server, flight).at(&self.addresses[..]);
         self.wait(connecting, false).await
     }
 
     async fn wait(
         &self,
-        connecting: impl Future<Output = Result<Stream, firstflight::ClientError>>,
+        connecting: impl IntoFuture<Output = Result<Stream, firstflight::ClientError>>,
         early_yes: bool,
     ) -> Result<Stream, Failure> {
         let began = Instant::now();

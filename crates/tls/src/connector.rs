@@ -195,7 +195,7 @@ impl Connector {
             (dial, None) => (dial, Looked::Nothing(Reason::NoRecord)),
             // The key is looked up beside the addresses.
             (Dial::Client(client, None), Some(seal)) => {
-                let (looked, addresses) = seal.look_up(server, self.time(), client.found(server)).await;
+                let (looked, addresses) = seal.look_up(server, self.time(), client.look_up(server)).await;
                 found = match addresses {
                     Ok(addresses) => addresses,
                     Err(error) => return (Err(error.into()), None),

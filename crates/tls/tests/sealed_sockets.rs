@@ -228,7 +228,8 @@ fn a_foreign_flight_under_a_block_is_rejected() {
             // Without cookies, which a client prefers to a block for what may run twice.
             client.forget();
             let flights = Foreign(world.record.clone(), world.at.clone(), config.clone(), right);
-            let (mut stream, _) = client.connect_made(&world.at, &flights).await.unwrap();
+            let (mut stream, _) =
+                client.connect(&world.at, FirstFlight::empty()).made_by(&flights).await.unwrap();
             assert_eq!(stream.way(), Way::Udp);
             let mut first = [0; 4];
             stream.read_exact(&mut first).await.unwrap();
@@ -289,7 +290,7 @@ fn a_hidden_name_has_a_client_key_of_its_own() {
         for name in [None, Some(PUBLIC), Some("other.example"), Some(PUBLIC), None] {
             assert!(client.prepare(Duration::from_secs(20)).await);
             let looks = Looks(name, Mutex::default());
-            let failed = client.connect_made(&world.at, &looks).await.is_err();
+            let failed = client.connect(&world.at, FirstFlight::empty()).made_by(&looks).await.is_err();
             let block = looks.1.into_inner().unwrap().unwrap();
             assert!(failed);
             assert_eq!(block.identity, *Identity::name(name.unwrap_or(NAME), world.at.port()).digest());

@@ -44,7 +44,7 @@ impl Plan {
         };
         match self.how {
             How::Client(client, server) => {
-                let connected = client.connect_to(&server, first).await;
+                let connected = client.connect(&server, first).await;
                 connected.map_err(|error| failed(facts, error.maybe_delivered(), error.into()))
             }
             // It has a stream of its own.

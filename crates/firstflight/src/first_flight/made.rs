@@ -9,7 +9,7 @@ use crate::stream::Way;
 use std::borrow::Cow;
 use std::io;
 
-/// Makes a first flight of its own for each attempt of one connect ([`Client::connect_made`](crate::Client::connect_made)).
+/// Makes a first flight of its own for each attempt of one connect ([`Connect::made_by`](crate::Connect::made_by)).
 /// A protocol that encrypts needs that: two connections must not begin with the same hello, what fits differs by way, and
 /// a sealed request is bound to the credential block that carries it.
 pub trait MakeFlight: Send + Sync {

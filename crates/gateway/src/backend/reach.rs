@@ -41,8 +41,8 @@ impl Reach {
         // Some names are none of a server's to the library, and the system finds them all the same.
         let server = at.parse().ok().or_else(|| addresses.first().copied().map(Authority::from));
         let server = server.ok_or(io::ErrorKind::NotFound)?;
-        let connecting = self.client.connect_at(&server, &addresses, FirstFlight::empty());
-        let result = Box::pin(connecting).await;
+        let connecting = self.client.connect(&server, FirstFlight::empty()).at(addresses);
+        let result = connecting.await;
         under_way.ended();
         result.map_err(why)
     }

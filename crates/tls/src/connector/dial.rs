@@ -82,14 +82,19 @@ impl Dial<'_> {
         match *self {
             Self::Client(client, addresses) => {
                 let connected = match addresses {
-                    Some(addresses) => client.connect_made_at(server, addresses, hellos).await,
-                    None => client.connect_made(server, hellos).await,
+                    Some(addresses) => {
+                        client.connect(server, FirstFlight::empty()).at(addresses).made_by(hellos).await
+                    }
+                    None => client.connect(server, FirstFlight::empty()).made_by(hellos).await,
                 };
                 connected.map_err(Undialled::Client)
             }
-            Self::Found(client, found) => {
-                client.connect_made_found(server, found, hellos).await.map_err(Undialled::Client)
-            }
+            Self::Found(client, found) => client
+                .connect(server, FirstFlight::empty())
+                .at(found)
+                .made_by(hellos)
+                .await
+                .map_err(Undialled::Client),
             Self::Engine { endpoint, remote, config } => {
                 let connected = endpoint.connect_made(remote, hellos, config).await;
                 connected.map(|stream| (stream, 0)).map_err(Undialled::Engine)

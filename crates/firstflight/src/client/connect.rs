@@ -1,0 +1,142 @@
+//! A connect, as its caller describes it before it begins.
+
+use super::{Authority, BadAuthority, Client, ClientError, Found, ToAuthority};
+use crate::first_flight::{FirstFlight, Flights, MakeFlight};
+use crate::lazy::{self, LazyStream, ReplaySafety};
+use crate::stream::Stream;
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+/// A connect that [`Client::connect`] describes. It begins when it is awaited.
+#[must_use = "a connect begins when it is awaited"]
+pub struct Connect<'a> {
+    client: Client,
+    server: Result<Authority, BadAuthority>,
+    place: Option<Place>,
+    flights: Flights<'a>,
+}
+
+/// A connect with a first flight of its own for each attempt ([`Connect::made_by`]).
+#[must_use = "a connect begins when it is awaited"]
+#[derive(Debug)]
+pub struct ConnectMade<'a>(Connect<'a>);
+
+/// Where a server is: addresses that the caller knows, best one first, or those that [`Client::look_up`] found.
+#[derive(Debug, Clone)]
+pub struct Place(Found);
+
+impl From<&[SocketAddr]> for Place {
+    fn from(addresses: &[SocketAddr]) -> Self {
+        Self(Found::known(addresses.to_vec()))
+    }
+}
+
+impl From<Vec<SocketAddr>> for Place {
+    fn from(addresses: Vec<SocketAddr>) -> Self {
+        Self(Found::known(addresses))
+    }
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Self {
+        Self(Found::known(vec![address]))
+    }
+}
+
+impl<const N: usize> From<[SocketAddr; N]> for Place {
+    fn from(addresses: [SocketAddr; N]) -> Self {
+        Self(Found::known(addresses.to_vec()))
+    }
+}
+
+impl From<&Found> for Place {
+    fn from(found: &Found) -> Self {
+        Self(found.clone())
+    }
+}
+
+impl<'a> Connect<'a> {
+    pub(super) fn new(client: &Client, server: &impl ToAuthority, first: FirstFlight<'a>) -> Self {
+        let (client, server) = (client.clone(), server.to_authority());
+        Self { client, server, place: None, flights: Flights::Given(first) }
+    }
+
+    /// Connects to these addresses, best one first, and looks up none.
+    pub fn at(mut self, place: impl Into<Place>) -> Self {
+        self.place = Some(place.into());
+        self
+    }
+
+    /// By TCP only, as [`Client::tcp_only`].
+    pub fn tcp_only(mut self) -> Self {
+        self.client = self.client.tcp_only();
+        self
+    }
+
+    /// With a first flight of its own for each attempt, in place of the one that was given. The result has the number of the
+    /// attempt that won, too, as `flights` got it.
+    pub fn made_by(mut self, flights: &'a dyn MakeFlight) -> ConnectMade<'a> {
+        self.flights = Flights::Made(flights);
+        ConnectMade(self)
+    }
+
+    /// A stream that connects with its first write, which is the first flight in place of the one that was given. `safety`
+    /// says whether that write may be executed twice. A request for an upgrade of HTTP/1.1 goes by TCP.
+    ///
+    /// ```no_run
+    /// # use firstflight::{Authority, Client, FirstFlight, LazyStream, ReplaySafety};
+    /// # use tokio::io::AsyncWriteExt;
+    /// async fn ask(client: &Client, server: Authority) -> std::io::Result<LazyStream> {
+    ///     let mut stream = client.connect(server, FirstFlight::empty()).lazy(ReplaySafety::ByMethod);
+    ///     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+    ///     Ok(stream)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn lazy(self, safety: ReplaySafety) -> LazyStream {
+        let Self { client, server, place, .. } = self;
+        LazyStream::new(move |first: Vec<u8>| async move {
+            let client = if lazy::is_upgrade(&first) { client.tcp_only() } else { client };
+            let connect = Connect { client, server, place, flights: Flights::Given(safety.flight(&first)) };
+            Ok(connect.run().await?.0)
+        })
+    }
+
+    async fn run(self) -> Result<(Stream, u32), ClientError> {
+        let Self { client, server, place, flights } = self;
+        let server = server?;
+        let found = match place {
+            Some(Place(found)) => found,
+            None => client.look_up(&server).await?,
+        };
+        client.reach(&server, &found, flights).await
+    }
+}
+
+impl fmt::Debug for Connect<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect")
+            .field("server", &self.server)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> IntoFuture for Connect<'a> {
+    type Output = Result<Stream, ClientError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.run().await.map(|(stream, _)| stream) })
+    }
+}
+
+impl<'a> IntoFuture for ConnectMade<'a> {
+    type Output = Result<(Stream, u32), ClientError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.0.run())
+    }
+}
