@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 pub struct FailedAttempt {
     /// The address that it connected to.
     pub remote: SocketAddr,
-    /// The outcome of its first flight. With [`Reason::Unknown`] the server may have executed the data.
+    /// The outcome of its first flight. With [`Reason::Unknown`](crate::credential::Reason::Unknown) the server may have executed the data.
     pub outcome: Outcome,
     /// Why it failed.
     pub error: io::Error,

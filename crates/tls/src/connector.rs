@@ -119,7 +119,7 @@ impl Connector {
     /// Connects to `server`, a host and a port (`www.example.com:443`), and sends `data`. Resolves when the server's
     /// Finished is verified and all of the data is sent.
     ///
-    /// The ClientHello and the early data are one write, the first flight of [`Client::connect_made`]: a SYN carries as much
+    /// The ClientHello and the early data are one write, the first flight of [`Connect::made_by`](firstflight::Connect::made_by): a SYN carries as much
     /// of it as fits. Nagle's algorithm is off on the stream.
     ///
     /// # Errors

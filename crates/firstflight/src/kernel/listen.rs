@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 
 impl Kernel {
     /// Starts to listen. Without privileges and without an engine, but the namespace must allow Fast Open at servers
-    /// ([`Setting::server`]), which Linux does not by default: it then says so in the log, once, and listens without.
+    /// ([`Setting::server`](crate::kernel::Setting::server)), which Linux does not by default: it then says so in the log, once, and listens without.
     ///
     /// The kernel has no replay guard. A first flight may be executed twice if the network duplicates its SYN: see
-    /// [`Stream::is_early`].
+    /// [`Stream::is_early`](crate::Stream::is_early).
     ///
     /// # Errors
     /// When the address cannot be used, or the cookie function of the keys is not Linux'.

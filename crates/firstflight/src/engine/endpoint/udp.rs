@@ -11,7 +11,7 @@ impl Endpoint {
     /// Starts an engine that carries TCP in UDP datagrams through the operating system's sockets, which needs no
     /// privileges. The carrier uses the link's port. Its datagrams count as checked ([`firstflight_stack::CarrierConfig::from_socket`]).
     /// The link's own addresses are added to those of `config`, which may be empty. The other settings of
-    /// [`Config::carrier`] are kept. Connect with [`ConnectConfig::carrier`]. If the socket is bound to all addresses
+    /// [`Config::carrier`] are kept. Connect with [`ConnectConfig::carrier`](crate::ConnectConfig::carrier). If the socket is bound to all addresses
     /// ([`UdpLink::bind_all`]), a connect uses the source address that the kernel's routes choose for the server.
     ///
     /// # Panics
