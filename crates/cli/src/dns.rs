@@ -198,7 +198,7 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
     let zones = Some(tokio::spawn(zones));
     let mut publisher = Publisher::new(handle.clone());
     life.serving(move || publisher.publish());
-    // Whoever reads these lines may ask for anything.
+    // A program that reads these lines can use everything from now on.
     for address in addresses {
         output::line(&format_args!("listening on {address}"));
     }

@@ -264,7 +264,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
     life.serving(publish(Some(&endpoint), naming.as_ref(), relayed, certificates));
-    // Whoever reads these lines may ask for anything.
+    // A program that reads these lines can use everything from now on.
     addresses.into_iter().for_each(|at| log.listening(at));
     log.naming(says);
 

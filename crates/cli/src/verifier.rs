@@ -159,7 +159,7 @@ async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     let counters = service.counters();
     let mut publisher = Publisher::new(service.counters());
     life.serving(move || publisher.publish());
-    // Whoever reads these lines may ask for anything.
+    // A program that reads these lines can use everything from now on.
     for address in service.addresses() {
         output::line(&format_args!("listening on {address}"));
     }

@@ -92,7 +92,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
     listening.spawn(accept(server, door, stopping));
     life.serving(publish(endpoint.as_ref(), None, None, certificates));
-    // Whoever reads these lines may ask for anything.
+    // A program that reads these lines can use everything from now on.
     for at in addresses {
         log.listening_by_system(at, grants_cookies, udp_port);
     }

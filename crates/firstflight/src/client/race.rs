@@ -4,8 +4,8 @@
 //! [`Rule`] is the table of what it does. The tests go through every order of events at up to three addresses, and find a
 //! run that goes wrong when any one of the rules is dropped.
 //!
-//! Whoever drives it carries out each action of [`Race::poll_action`] until there is none, reports what happens, and calls
-//! [`Race::handle_timeout`] at [`Race::poll_timeout`].
+//! The caller carries out each action of [`Race::poll_action`] until there is none. It reports what happens, and calls
+//! [`Race::handle_timeout`] at the time of [`Race::poll_timeout`].
 
 #[cfg(test)]
 mod explore;
@@ -131,7 +131,7 @@ pub struct Setup {
 pub struct Failure {
     /// Its SYN was, or was to be, more than an ordinary one.
     pub asked: bool,
-    /// Somebody refused it, in time for another attempt.
+    /// It was refused, by a RST, an ICMP error or a filter of this host: another attempt can begin at once.
     pub refused: bool,
     /// The server may have executed what left with it.
     pub may_have_run: bool,
