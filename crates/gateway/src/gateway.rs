@@ -212,10 +212,11 @@ impl Gateway {
                 tokio::spawn(listening.end(config.gateway.drain.0));
             }
         }
+        let mut begun = Vec::new();
         for (bound, site) in new {
             let name = site.name().to_owned();
+            begun.push(name.clone());
             let listening = bound.accept(site, Arc::clone(&self.places));
-            self.say_listening(&name, &listening);
             if let Some(endpoint) = listening.endpoint.clone() {
                 let publisher = firstflight::metrics::Publisher::new(endpoint);
                 self.shown.with(|view| view.publishers.push((name.clone(), publisher)));
@@ -231,6 +232,12 @@ impl Gateway {
             view.certificates = certificates;
         });
         (self.services, self.config) = (services, config);
+        // A program that reads these lines can use everything from now on, the metrics included.
+        for name in &begun {
+            if let Some(listening) = self.listening.get(name) {
+                self.say_listening(name, listening);
+            }
+        }
     }
 
     /// Whether a part of a listener has stopped for good.
