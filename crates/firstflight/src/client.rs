@@ -8,6 +8,7 @@ mod connect;
 mod network;
 pub(crate) mod outlook;
 pub mod race;
+pub(crate) mod transport;
 
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
@@ -18,7 +19,6 @@ use crate::attempts::ConnectAnyError;
 use crate::cache::CredentialCache;
 use crate::first_flight::{FirstFlight, Flights};
 use crate::kernel::Kernel;
-use crate::kernel::race::{Course, Finish, Lost};
 use crate::lookup::Lookups;
 use crate::stream::{ConnectTimes, Stream};
 use network::Networks;
@@ -26,6 +26,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use transport::kernel::KernelTcp;
+use transport::{Finish, Lost};
 
 /// The environment variable that switches first flights off: `FIRSTFLIGHT=off`.
 const SWITCH: &str = "FIRSTFLIGHT";
@@ -168,10 +170,10 @@ impl Client {
         flights: Flights<'_>,
     ) -> Result<(Stream, u32), ClientError> {
         let Found { addresses, began, lookup } = found;
-        let Finish { stream, number, departed, .. } = self.race(server, addresses, flights).await?;
+        let Finish { stream, won, departed } = self.race(server, addresses, flights).await?;
         let connect = began.elapsed().saturating_sub(*lookup);
-        let times = ConnectTimes { lookup: *lookup, connect, first_syn: departed.into_std() };
-        Ok((stream.took(times), number))
+        let times = ConnectTimes { lookup: *lookup, connect, first_syn: departed };
+        Ok((stream.took(times), won.number))
     }
 
     /// The addresses of a server, and how long they took since `began`.
@@ -201,33 +203,17 @@ impl Client {
     ) -> Result<Finish, ClientError> {
         let shared = &self.shared;
         shared.networks.refresh(shared).await;
+        let tcp = KernelTcp::new(&shared.kernel, flights, shared.fast_open);
+        let network = tcp.network;
         #[cfg(feature = "asap")]
-        if let Some(asap) = self.asap() {
-            asap.begin_fixed();
-        }
-        #[cfg(feature = "asap")]
-        let offer = self.asap().and_then(|asap| Some((asap, asap.offer(server, addresses, &flights)?)));
-        let network = shared.kernel.network();
-        let course = Course {
-            kernel: &shared.kernel,
-            addresses,
-            flights,
-            network,
-            fast_open: shared.fast_open,
-            #[cfg(feature = "asap")]
-            carried: offer.as_ref().map(|(_, offer)| offer.carried()),
+        let result = match self.asap() {
+            Some(asap) => asap.race(server, addresses, tcp).await,
+            None => shared.kernel.race(&tcp, addresses).await,
         };
-        #[cfg(feature = "asap")]
-        let trial = offer.as_ref().map(|(asap, _)| asap.trial());
-        let result = Kernel::race(course).await;
-        #[cfg(feature = "asap")]
-        trial.into_iter().for_each(asap::Trial::over);
-        #[cfg(feature = "asap")]
-        if let Some((asap, offer)) = &offer {
-            asap.learn(offer, &result);
-        }
+        #[cfg(not(feature = "asap"))]
+        let result = shared.kernel.race(&tcp, addresses).await;
         shared.kernel.note_contact(network, server, result.is_ok());
-        result.map_err(|Lost { error, once }| ClientError::Connect { at_most_once: once, error })
+        result.map_err(|Lost { error, once, .. }| ClientError::Connect { at_most_once: once, error })
     }
 
     /// Waits, at most this long, until a certificate is ready for the next server. Returns whether one is. Without

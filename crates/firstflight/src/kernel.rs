@@ -14,12 +14,9 @@
 //! # }
 //! ```
 
-#[cfg(feature = "asap")]
-pub(crate) mod carried;
 #[cfg(feature = "server")]
 mod listen;
 mod memory;
-pub(crate) mod race;
 
 #[cfg(feature = "server")]
 pub use firstflight_kernel::ListenConfig;
@@ -28,10 +25,13 @@ pub use firstflight_kernel::Setting;
 use crate::attempts::{ConnectAnyError, interleave};
 use crate::cache::CredentialCache;
 use crate::client::Authority;
+use crate::client::transport::kernel::KernelTcp;
+use crate::client::transport::{self, Finish, Lost, Transports};
 use crate::credential::{NetworkId, Permission};
 use crate::first_flight::{FirstFlight, Flights};
 use crate::stream::Stream;
-use memory::Memory;
+pub(crate) use memory::Memory;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,25 +109,20 @@ impl Kernel {
         addresses: &[SocketAddr],
         first: FirstFlight<'_>,
     ) -> Result<Stream, ConnectAnyError> {
-        let course = race::Course {
-            kernel: self,
-            addresses,
-            flights: Flights::Given(first),
-            network: self.network(),
-            fast_open: true,
-            #[cfg(feature = "asap")]
-            carried: None,
-        };
-        let result = Self::race(course).await;
+        let tcp = KernelTcp::new(self, Flights::Given(first), true);
+        let result = self.race(&tcp, addresses).await;
         result.map(|finish| finish.stream).map_err(|lost| lost.error)
     }
 
     /// Runs a race, and saves what it taught.
-    pub(crate) async fn race(course: race::Course<'_>) -> Result<race::Finish, race::Lost> {
-        let kernel = course.kernel.clone();
+    pub(crate) async fn race<T: Transports>(
+        &self,
+        transports: &T,
+        addresses: &[SocketAddr],
+    ) -> Result<Finish, Lost> {
         // The racer has room for all attempts. Connects are parts of other futures, which stay small.
-        let result = Box::pin(race::run(course)).await;
-        kernel.save_later();
+        let result = Box::pin(transport::run(transports, ready(Ok(addresses.to_vec())))).await;
+        self.save_later();
         result
     }
 
@@ -215,7 +210,7 @@ impl Kernel {
         self.memory().network()
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.shared.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

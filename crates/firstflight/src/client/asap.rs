@@ -5,12 +5,15 @@ mod records;
 
 use super::Authority;
 use super::authority::Host;
+use super::race::Transport;
+use super::transport::beside::Beside;
+use super::transport::engine::EngineTcp;
+use super::transport::kernel::KernelTcp;
+use super::transport::{Finish, Lost};
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
 use crate::history::{History, Way};
-use crate::kernel::carried::Carried;
-use crate::kernel::race::{Finish, Lost};
 use crate::record::{Names, Published};
 use crate::time::Time;
 use firstflight_credential::asap::{ClientCertificate, Identity};
@@ -99,12 +102,6 @@ impl Drop for Trial<'_> {
         if let Some(asap) = self.0 {
             asap.paths().health.silent();
         }
-    }
-}
-
-impl Offer<'_> {
-    pub(super) fn carried(&self) -> Carried<'_> {
-        Carried { endpoint: self.endpoint, remote: self.remote, config: self.config.clone() }
     }
 }
 
@@ -227,13 +224,28 @@ impl Asap {
         Some(Offer { endpoint: &engine.endpoint, remote, config, site, certificate, network })
     }
 
-    /// Begins a connect with an offer.
-    pub(super) const fn trial(&self) -> Trial<'_> {
-        Trial(Some(self))
+    /// Runs a race, with UDP beside the kernel's TCP if that can be had.
+    pub(super) async fn race(
+        &self,
+        server: &Authority,
+        addresses: &[SocketAddr],
+        tcp: KernelTcp<'_>,
+    ) -> Result<Finish, Lost> {
+        self.begin_fixed();
+        let kernel = tcp.kernel;
+        let Some(offer) = self.offer(server, addresses, &tcp.flights) else {
+            return kernel.race(&tcp, addresses).await;
+        };
+        let udp = EngineTcp::new(offer.endpoint, offer.config.clone(), tcp.flights).at(offer.remote);
+        let trial = Trial(Some(self));
+        let result = kernel.race(&Beside { tcp, udp }, addresses).await;
+        trial.over();
+        self.learn(&offer, &result);
+        result
     }
 
     /// Remembers how a connect with `offer` went.
-    pub(super) fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
+    fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
         let mut paths = self.paths();
         let (now, network) = (paths.time.now(), paths.network);
         if network != offer.network {
@@ -245,7 +257,7 @@ impl Asap {
             paths.health.silent();
             return;
         };
-        if finish.carrier_lost {
+        if finish.won.first.is_some_and(|first| first.candidate.transport == Transport::Udp) {
             paths.health.lost(now);
             paths.history.lost(way, now);
             return;

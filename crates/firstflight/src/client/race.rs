@@ -116,7 +116,7 @@ pub enum Offer {
 }
 
 /// What does not change during a race.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Setup {
     /// What leaves with a SYN of TCP must not run twice.
     pub tcp_once: bool,
@@ -124,6 +124,14 @@ pub struct Setup {
     pub udp_once: bool,
     /// TCP sends an ordinary SYN to the same address by itself, in time.
     pub repeats_itself: bool,
+    /// The delay between attempts at different addresses. RFC 8305 §8: "recommended to be 250 ms", at least 10 ms.
+    pub attempt_delay: Duration,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { tcp_once: false, udp_once: false, repeats_itself: false, attempt_delay: ATTEMPT_DELAY }
+    }
 }
 
 /// Why an attempt has ended.
@@ -273,7 +281,7 @@ impl Race {
             once_left: false,
             next_number: 0,
             next_at: now,
-            wait: ATTEMPT_DELAY,
+            wait: setup.attempt_delay,
             same_network: true,
             end: None,
             #[cfg(test)]
@@ -332,7 +340,7 @@ impl Race {
     /// The attempts in their order, as long as none has begun.
     fn plan(&mut self) {
         self.waiting.clear();
-        self.wait = ATTEMPT_DELAY;
+        self.wait = self.setup.attempt_delay;
         let unreachable = &self.unreachable;
         let order: Vec<Address> =
             self.addresses.iter().filter(|one| !unreachable.contains(&one.remote)).copied().collect();
@@ -396,11 +404,11 @@ impl Race {
             } else if candidate.transport == Transport::Tcp {
                 // It is an ordinary one itself.
                 self.waiting.retain(|other| other.remote != candidate.remote);
-                self.wait = ATTEMPT_DELAY;
+                self.wait = self.setup.attempt_delay;
             }
         }
         self.next_at = now + self.wait;
-        self.wait = ATTEMPT_DELAY;
+        self.wait = self.setup.attempt_delay;
     }
 
     /// An attempt has ended without a connection, or could not begin.
@@ -509,7 +517,7 @@ impl Race {
         self.once_left |= once;
         self.waiting = self.addresses.iter().map(|one| plain(one.remote, Reason::SynTimedOut)).collect();
         self.next_at = now;
-        self.wait = ATTEMPT_DELAY;
+        self.wait = self.setup.attempt_delay;
     }
 
     /// When [`Race::handle_timeout`] and [`Race::poll_action`] are to be called next, if nothing happens before.
@@ -547,7 +555,7 @@ impl Race {
             if let Some(first) = self.first.as_mut().filter(|first| first.number == number) {
                 first.candidate.remote = Some(remote);
             }
-            self.next_at = now + delay.unwrap_or(ATTEMPT_DELAY);
+            self.next_at = now + delay.unwrap_or(self.setup.attempt_delay);
             return Some(Action::Direct(number, remote));
         }
         if let Some(action) = self.begin_what_is_ready() {

@@ -18,6 +18,13 @@ impl Stream {
         stream
     }
 
+    /// The same stream, with the outcome of its first flight if that was in another connection's SYN.
+    #[cfg(feature = "engine")]
+    pub(crate) const fn told(mut self, elsewhere: Option<Outcome>) -> Self {
+        self.elsewhere = elsewhere;
+        self
+    }
+
     /// The same stream, which took this long to connect.
     pub(crate) const fn took(mut self, times: ConnectTimes) -> Self {
         self.times = Some(times);

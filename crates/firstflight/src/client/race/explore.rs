@@ -524,7 +524,7 @@ fn worlds(most: usize) -> Vec<World> {
             if offer.is_none() && udp_once {
                 continue;
             }
-            let setup = Setup { tcp_once, udp_once, repeats_itself };
+            let setup = Setup { tcp_once, udp_once, repeats_itself, ..Setup::default() };
             for count in 0..=most {
                 for works in 0..1 << count {
                     for known in [false, true] {

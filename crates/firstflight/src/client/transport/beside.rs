@@ -1,0 +1,141 @@
+//! UDP beside the kernel's TCP.
+
+use super::kernel::KernelTcp;
+use super::{Attempt, Begun, Event, Transports};
+use crate::attempts::FailedAttempt;
+use crate::client::race::{Address, Candidate, Finish as Won, Number, Offer, Setup, Transport};
+use crate::stream::Stream;
+use firstflight_wire::Instant;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The kernel's TCP, and what is offered in UDP.
+pub(crate) struct Beside<'a, U> {
+    pub tcp: KernelTcp<'a>,
+    pub udp: U,
+}
+
+/// What belongs to one of the two.
+pub(crate) enum Either<K, U> {
+    Kernel(K),
+    Udp(U),
+}
+
+type KernelCargo<'a> = <KernelTcp<'a> as Transports>::Cargo;
+type KernelAttempt<'a> = <KernelTcp<'a> as Transports>::Attempt;
+
+impl<'a, U: Transports> Transports for Beside<'a, U> {
+    type Cargo = Either<KernelCargo<'a>, U::Cargo>;
+    type Attempt = Either<KernelAttempt<'a>, U::Attempt>;
+
+    fn setup(&self) -> Setup {
+        Setup { udp_once: self.udp.setup().udp_once, ..self.tcp.setup() }
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        self.udp.offer()
+    }
+
+    fn now(&self) -> Instant {
+        self.tcp.now()
+    }
+
+    fn timeout<F: Future + Send>(
+        &self,
+        time: Duration,
+        turn: F,
+    ) -> impl Future<Output = Option<F::Output>> + Send {
+        self.tcp.timeout(time, turn)
+    }
+
+    fn order(&self, addresses: &[SocketAddr]) -> Vec<Address> {
+        self.tcp.order(addresses)
+    }
+
+    fn make(&self, number: Number, candidate: Candidate) -> io::Result<Self::Cargo> {
+        match candidate.transport {
+            Transport::Tcp => self.tcp.make(number, candidate).map(Either::Kernel),
+            Transport::Udp => self.udp.make(number, candidate).map(Either::Udp),
+        }
+    }
+
+    fn begin(
+        &self,
+        number: Number,
+        candidate: Candidate,
+        cargo: Option<Self::Cargo>,
+    ) -> Result<(Self::Attempt, Option<Begun>), (bool, io::Error)> {
+        let (kernel, udp) = match cargo {
+            Some(Either::Kernel(cargo)) => (Some(cargo), None),
+            Some(Either::Udp(cargo)) => (None, Some(cargo)),
+            None => (None, None),
+        };
+        match candidate.transport {
+            Transport::Tcp => {
+                let (attempt, begun) = self.tcp.begin(number, candidate, kernel)?;
+                Ok((Either::Kernel(attempt), begun))
+            }
+            Transport::Udp => {
+                let (attempt, begun) = self.udp.begin(number, candidate, udp)?;
+                Ok((Either::Udp(attempt), begun))
+            }
+        }
+    }
+
+    fn is_on_same_network(&self) -> bool {
+        self.tcp.is_on_same_network()
+    }
+
+    async fn deliver(
+        &self,
+        won: &Won,
+        winner: Self::Attempt,
+        unclear: bool,
+    ) -> Result<Stream, (FailedAttempt, bool)> {
+        match winner {
+            Either::Kernel(attempt) => self.tcp.deliver(won, attempt, unclear).await,
+            Either::Udp(attempt) => {
+                let stream = self.udp.deliver(won, attempt, unclear).await?;
+                if let (Some(remote), Some(info)) = (won.candidate.remote, stream.info())
+                    && info.handshake_retransmits == 0
+                    && let (Some(rtt), Some(var)) = (info.rtt, info.rtt_var)
+                {
+                    self.tcp.learn_rtt(won, remote, rtt, var);
+                }
+                Ok(stream)
+            }
+        }
+    }
+}
+
+impl<K: Attempt, U: Attempt> Attempt for Either<K, U> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        match self {
+            Self::Kernel(attempt) => attempt.poll(cx),
+            Self::Udp(attempt) => attempt.poll(cx),
+        }
+    }
+
+    fn handle_addresses(&mut self) {
+        match self {
+            Self::Kernel(attempt) => attempt.handle_addresses(),
+            Self::Udp(attempt) => attempt.handle_addresses(),
+        }
+    }
+
+    fn send_direct(&mut self, remote: SocketAddr) -> bool {
+        match self {
+            Self::Kernel(attempt) => attempt.send_direct(remote),
+            Self::Udp(attempt) => attempt.send_direct(remote),
+        }
+    }
+
+    fn close(self) -> Option<FailedAttempt> {
+        match self {
+            Self::Kernel(attempt) => attempt.close(),
+            Self::Udp(attempt) => attempt.close(),
+        }
+    }
+}
