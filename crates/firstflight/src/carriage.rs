@@ -37,35 +37,32 @@ mod lookup;
 mod losses;
 mod proof;
 mod report;
+mod transport;
 
 pub use exchange::Exchange;
 pub use firstflight_dns::{Cause, Manners, Restraint, Stop};
 pub use proof::Proof;
 pub use report::{HeldBack, Report, Way};
 
+use crate::client::transport::engine::EngineTcp;
+use crate::client::transport::{self as race, Lost};
 use crate::endpoint::Endpoint;
-use crate::first_flight::FirstFlight;
-use crate::race::ConnectAnyConfig;
+use crate::first_flight::{FirstFlight, Flights};
 use crate::stream::Stream;
 use crate::time::Time;
 use armed::Armed;
-use firstflight_credential::{NetworkId, Reason};
+use firstflight_credential::NetworkId;
 use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery};
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::{UdpService, Zone};
-use futures_util::FutureExt;
 use losses::{Fate, Losses, Parameter};
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
-
-/// How long to wait for the first address before other addresses are tried in parallel (RFC 8305 §5).
-const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+use transport::InLookup;
 
 /// A client's path through lookups: an endpoint on UDP, a resolver, and the state of both. Clones are handles to one
 /// path.
@@ -200,60 +197,25 @@ impl DnsPath {
     pub async fn connect<F>(
         &self,
         server: Server<'_>,
-        lookup: impl Fn() -> F,
+        lookup: impl Fn() -> F + Sync,
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<(Stream, Report)>
     where
-        F: Future<Output = io::Result<Vec<IpAddr>>>,
+        F: Future<Output = io::Result<Vec<IpAddr>>> + Send,
     {
-        let mut asked = pin!(lookup());
-        let mut found = asked.as_mut().now_or_never();
-        let departed = match self.prepare(server, first, config) {
-            Ok(ready) => {
-                if found.is_none() {
-                    found = self.lead(asked.as_mut()).await;
-                }
-                self.depart(ready).await
-            }
-            Err(held_back) => Err(held_back),
-        };
+        let tcp = EngineTcp::new(&self.0.endpoint, config.clone(), Flights::Given(first));
+        let transports = InLookup::new(self, server, tcp);
         let addresses = async {
-            let found = match found {
-                Some(found) => found,
-                None => asked.await,
-            };
-            self.or_ask_again(found, &lookup).await
+            let found = self.or_ask_again(lookup().await, &lookup).await?;
+            Ok(found.into_iter().map(|ip| SocketAddr::new(ip, server.port)).collect())
         };
-        match departed {
-            Ok(Departed { armed, flight, names, fate }) => {
-                let (time, known) = (&self.0.time, OnceLock::new());
-                let addresses = async {
-                    let found = addresses.await;
-                    known.get_or_init(|| time.now());
-                    found
-                };
-                let other = self.arrive(server, &armed, addresses, first, config).await?;
-                let elsewhere = other.is_some();
-                let stream = other.unwrap_or_else(|| armed.bound().into());
-                let relayed = stream.info().is_some_and(|info| info.relayed);
-                if relayed {
-                    self.0.manners().handle_relayed(flight);
-                }
-                let way = if relayed { Way::Lookup } else { Way::Direct };
-                if !elsewhere {
-                    // If the SYN was sent again, it is not known which one arrived.
-                    let once = stream.info().is_some_and(|info| info.handshake_retransmits == 0);
-                    let sent = known.get().copied().filter(|_| once);
-                    // The receiver is dropped only when the runtime ends.
-                    let _ = fate.send(Fate::of(way, stream.outcome(), sent, time.now()));
-                }
-                Ok((stream, Report { way, held_back: None, names }))
-            }
-            Err(held_back) => {
-                let stream = self.ordinary(server, &addresses.await?, first, config).await?;
-                Ok((stream, Report { way: Way::Ordinary, held_back: Some(held_back), names: 0 }))
-            }
+        let result = Box::pin(race::run(&transports, addresses)).await;
+        let report = transports.into_report();
+        match result {
+            Ok(finish) => Ok((finish.stream, report)),
+            Err(Lost { lookup: Some(error), .. }) => Err(error),
+            Err(Lost { error, .. }) => Err(error.into()),
         }
     }
 
@@ -277,27 +239,15 @@ impl DnsPath {
         self.0.manners().conclude(self.0.now());
     }
 
-    /// Connects without a lookup that carries the request.
-    async fn ordinary(
-        &self,
-        server: Server<'_>,
-        addresses: &[IpAddr],
-        first: FirstFlight<'_>,
-        config: &ConnectConfig,
-    ) -> io::Result<Stream> {
-        let addresses: Vec<SocketAddr> =
-            addresses.iter().map(|ip| SocketAddr::new(*ip, server.port)).collect();
-        let config = ConnectAnyConfig { connect: config.clone(), ..ConnectAnyConfig::default() };
-        Ok(self.0.endpoint.connect_any(&addresses, first, &config).await?)
-    }
-
     /// Prepares a first flight in names, unless there is a reason against it. Sends nothing.
     fn prepare(
         &self,
         server: Server<'_>,
-        first: FirstFlight<'_>,
+        flights: &Flights<'_>,
         config: &ConnectConfig,
     ) -> Result<Ready, HeldBack> {
+        // What is made for an attempt is bound to its way.
+        let Flights::Given(first) = flights else { return Err(HeldBack::Made) };
         let inner = &self.0;
         let service = server.service.ok_or(HeldBack::NoCarriage)?;
         let carriage = service.carriage.ok_or(HeldBack::NoCarriage)?;
@@ -324,93 +274,31 @@ impl DnsPath {
         let sealed = || {
             let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
             let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
-            Ok(Ready { armed, flight, queries, of: (&carriage).into() })
+            Ok(Ready { armed, sealed: Sealed { flight, queries, of: (&carriage).into() } })
         };
         sealed().inspect_err(|_| inner.manners().handle_failure(flight))
     }
 
-    /// Sends the names of the first flight.
-    async fn depart(&self, ready: Ready) -> Result<Departed, HeldBack> {
+    /// Sends the names of a first flight, when the question for the address has left: see [`DnsPath::lead`]. The error is of
+    /// this host.
+    async fn depart(
+        &self,
+        sealed: Sealed,
+        found: impl Future<Output = ()>,
+    ) -> io::Result<oneshot::Sender<Fate>> {
+        self.lead(found).await;
         let inner = &self.0;
-        let Ready { armed, flight, queries, of } = ready;
+        let Sealed { flight, queries, of } = sealed;
         let asked = match ask::send(inner.resolver, inner.exchange.as_ref(), &queries).await {
             Ok(asked) => asked,
             Err(error) => {
                 inner.manners().handle_failure(flight);
-                return Err(HeldBack::Io(error));
+                return Err(error);
             }
         };
-        let names = queries.len();
-        inner.manners().handle_departure(flight, names, usize::from(inner.parity), inner.now());
+        inner.manners().handle_departure(flight, queries.len(), usize::from(inner.parity), inner.now());
         let answered = tokio::spawn(ask::listen(self.clone(), asked, queries, flight));
-        Ok(Departed { armed, flight, names, fate: self.follow(of, answered) })
-    }
-
-    /// Waits for an answer. When the addresses arrive in the meantime, sends the direct copy. Returns another
-    /// connection if it was faster than `armed`.
-    async fn arrive(
-        &self,
-        server: Server<'_>,
-        armed: &Armed,
-        addresses: impl Future<Output = io::Result<Vec<IpAddr>>>,
-        first: FirstFlight<'_>,
-        config: &ConnectConfig,
-    ) -> io::Result<Option<Stream>> {
-        let until = self.0.time.now() + ask::PATIENCE;
-        let mut answered = pin!(armed.stream.connected().fuse());
-        let found = tokio::select! {
-            biased;
-            result = &mut answered => return result.map(|()| None),
-            found = addresses => match found {
-                Ok(found) => found,
-                Err(error) => return self.answer_or(error, answered, until).await,
-            },
-        };
-        // Send the direct copy at once, even if the copy in the lookup may have won: its arrival proves the client's
-        // address to the server, which may then send the whole response.
-        //
-        // The certificate is valid for one address family only.
-        let (mut addresses, others): (Vec<IpAddr>, Vec<IpAddr>) =
-            found.into_iter().partition(|ip| ip.is_ipv4() == armed.v4);
-        let direct = addresses.first().copied().filter(|first| self.send_direct(armed.id, *first));
-        if direct.is_some() {
-            addresses.remove(0);
-        }
-        addresses.extend(others);
-        let mut plain = config.clone();
-        if let Some(direct) = direct {
-            let next_address = async {
-                match addresses.is_empty() {
-                    true => pending().await,
-                    false => self.0.time.sleep(ATTEMPT_DELAY).await,
-                }
-            };
-            tokio::select! {
-                biased;
-                result = &mut answered => return match result {
-                    Err(_) if !addresses.is_empty() => {
-                        self.ordinary(server, &addresses, first, config).await.map(Some)
-                    }
-                    result => result.map(|()| None),
-                },
-                _ = armed.stream.direct_refused(armed.id) => {
-                    // Perhaps something on the path rejects the credential block but passes a plain SYN.
-                    addresses.push(direct);
-                    (plain.fast_open, plain.asap) = (false, None);
-                    plain.held_back = Some(Reason::SynRefused);
-                }
-                () = next_address => {}
-            }
-        }
-        // Try the other addresses in the ordinary way. The first answer wins.
-        tokio::select! {
-            biased;
-            Ok(()) = &mut answered => Ok(None),
-            result = self.ordinary(server, &addresses, first, &plain) => match result {
-                Ok(stream) => Ok(Some(stream)),
-                Err(error) => self.answer_or(error, answered, until).await,
-            },
-        }
+        Ok(self.follow(of, answered))
     }
 
     fn send_direct(&self, id: ConnId, server: IpAddr) -> bool {
@@ -425,17 +313,13 @@ impl DnsPath {
 /// A first flight that is ready to be sent.
 struct Ready {
     armed: Armed,
+    sealed: Sealed,
+}
+
+/// The names of a first flight.
+struct Sealed {
     flight: FlightId,
     queries: Vec<FragmentQuery>,
     /// The parameter that it is sealed to.
     of: Parameter,
-}
-
-/// A first flight that was sent, with its number of names.
-struct Departed {
-    armed: Armed,
-    flight: FlightId,
-    names: usize,
-    /// Receives the fate of the first flight.
-    fate: oneshot::Sender<Fate>,
 }

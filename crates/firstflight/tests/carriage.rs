@@ -168,9 +168,9 @@ impl World {
     }
 
     /// Sends a request and checks the answer.
-    async fn ask<F>(&self, lookup: impl Fn() -> F, request: &[u8]) -> (Stream, Report)
+    async fn ask<F>(&self, lookup: impl Fn() -> F + Sync, request: &[u8]) -> (Stream, Report)
     where
-        F: Future<Output = io::Result<Vec<IpAddr>>>,
+        F: Future<Output = io::Result<Vec<IpAddr>>> + Send,
     {
         let first = FirstFlight::safely_replayable(request);
         let config = self.config();

@@ -13,7 +13,6 @@ pub(super) struct Armed {
     pub(super) stream: EngineStream,
     pub(super) id: ConnId,
     segment: Vec<u8>,
-    pub(super) v4: bool,
 }
 
 impl Armed {
@@ -35,12 +34,10 @@ impl Armed {
         drop(inner);
         // Dropping the stream gives the connection up.
         let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
-        let v4 = config.asap.as_ref().is_some_and(|certified| certified.certificate.address().is_ipv4());
         Ok(Self {
             stream: EngineStream::opened(shared, armed.id, nowhere, None),
             id: armed.id,
             segment: armed.segment,
-            v4,
         })
     }
 

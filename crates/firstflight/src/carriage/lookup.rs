@@ -1,7 +1,6 @@
 //! The address lookup that runs next to the first flight, and the retry when it fails.
 
 use super::DnsPath;
-use firstflight_wire::Instant;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -17,8 +16,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 impl DnsPath {
     /// Waits until the address question should have been sent, so that a resolver that answers only a few questions
-    /// of one client answers this one. Returns the result of the lookup if it is already there.
-    pub(super) async fn lead<T>(&self, asked: impl Future<Output = T>) -> Option<T> {
+    /// of one client answers this one. Waits no longer when the addresses are `found`.
+    pub(super) async fn lead(&self, found: impl Future<Output = ()>) {
         let lead = async {
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
@@ -29,8 +28,8 @@ impl DnsPath {
         };
         tokio::select! {
             biased;
-            found = asked => Some(found),
-            () = lead => None,
+            () = found => {}
+            () = lead => {}
         }
     }
 
@@ -40,10 +39,10 @@ impl DnsPath {
     pub(super) async fn or_ask_again<F>(
         &self,
         found: io::Result<Vec<IpAddr>>,
-        lookup: &impl Fn() -> F,
+        lookup: &(impl Fn() -> F + Sync),
     ) -> io::Result<Vec<IpAddr>>
     where
-        F: Future<Output = io::Result<Vec<IpAddr>>>,
+        F: Future<Output = io::Result<Vec<IpAddr>>> + Send,
     {
         let found = not_empty(found);
         if found.is_ok() || !self.has_asked() {
@@ -51,20 +50,6 @@ impl DnsPath {
         }
         self.0.time.sleep(PAUSE).await;
         not_empty(lookup().await)
-    }
-
-    /// Handles `error` of the direct way. The server may have executed the request that travelled in the lookup, so
-    /// this waits for its answer until `until`.
-    pub(super) async fn answer_or<T>(
-        &self,
-        error: io::Error,
-        answered: impl Future<Output = io::Result<()>>,
-        until: Instant,
-    ) -> io::Result<Option<T>> {
-        match self.0.time.timeout(until - self.0.time.now(), answered).await {
-            Some(Ok(())) => Ok(None),
-            Some(Err(_)) | None => Err(error),
-        }
     }
 
     fn has_asked(&self) -> bool {

@@ -49,6 +49,8 @@ pub enum HeldBack {
     NoCarriage,
     /// The request may not be executed twice, or there is no request.
     NotReplayable,
+    /// The request is made for each attempt, as by TLS, and is bound to the attempt's way.
+    Made,
     /// The client has no certificate.
     NoCertificate,
     /// No verifier has confirmed within the last hour that an unknown server can reach this client.
@@ -81,6 +83,7 @@ impl HeldBack {
         match self {
             Self::NoCarriage => "no-carriage",
             Self::NotReplayable => "not-replayable",
+            Self::Made => "made",
             Self::NoCertificate => "no-certificate",
             Self::NotProved => "not-proved",
             Self::OtherAddress => "other-address",
@@ -108,6 +111,7 @@ impl fmt::Display for HeldBack {
         match self {
             Self::NoCarriage => f.write_str("the server is not known to take first flights by lookups"),
             Self::NotReplayable => f.write_str("the request may not be executed twice"),
+            Self::Made => f.write_str("the request is made for each attempt"),
             Self::NoCertificate => f.write_str("there is no certificate to show"),
             Self::NotProved => f.write_str("nobody has found that strangers can answer on this network"),
             Self::OtherAddress => f.write_str("the certificate is for another address than strangers reach"),
