@@ -227,7 +227,6 @@ impl CredentialCache {
     }
 
     /// Forgets all servers, in the file too.
-    #[cfg(feature = "client")]
     pub(crate) fn clear(&mut self) {
         self.servers.clear();
         if let Err(error) = Self::update(&self.path, Vec::clear) {

@@ -1,11 +1,8 @@
 //! The first data of a stream, and whether it may be executed twice.
 
-#[cfg(feature = "client")]
 mod made;
 
-#[cfg(feature = "client")]
 pub(crate) use made::Flights;
-#[cfg(feature = "client")]
 pub use made::{Carriage, MakeFlight};
 
 use std::fmt;

@@ -53,7 +53,6 @@ impl ReplaySafety {
 }
 
 /// Whether `data` asks for an upgrade, so that its connection goes by TCP.
-#[cfg(feature = "client")]
 pub(crate) fn is_upgrade(data: &[u8]) -> bool {
     method::is_upgrade(data)
 }

@@ -47,10 +47,6 @@
 //! # Ok(())
 //! # }
 //! ```
-#![cfg_attr(
-    not(any(feature = "client", feature = "engine")),
-    allow(dead_code, unreachable_pub, unused_imports, reason = "nothing connects")
-)]
 #![forbid(unsafe_code)]
 
 /// Compiles README.md's example.
@@ -66,18 +62,15 @@ mod cache;
 mod cache;
 #[cfg(feature = "dns")]
 pub mod carriage;
-#[cfg(feature = "client")]
 mod client;
 mod clock;
 #[cfg(feature = "engine")]
 mod engine;
 mod first_flight;
 mod history;
-#[cfg(feature = "client")]
 pub mod kernel;
 mod lazy;
 mod lingering;
-#[cfg(feature = "client")]
 mod lookup;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -98,9 +91,7 @@ pub use attempts::{ConnectAnyError, FailedAttempt};
 pub use cache::CacheError;
 #[cfg(feature = "cache")]
 pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
-#[cfg(feature = "client")]
 pub use client::race as racer;
-#[cfg(feature = "client")]
 pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,
     Place, ToAuthority,
@@ -108,7 +99,6 @@ pub use client::{
 #[cfg(feature = "engine")]
 use engine::{driver, endpoint, jobs, listener, post, random, renewed, shared, store, time, workers};
 pub use first_flight::FirstFlight;
-#[cfg(feature = "client")]
 pub use first_flight::{Carriage, MakeFlight};
 pub use firstflight_credential as credential;
 #[cfg(feature = "asap")]
@@ -116,9 +106,10 @@ pub use firstflight_verifier as verifier;
 pub use firstflight_wire as wire;
 pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
-#[cfg(feature = "client")]
 pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
+#[cfg(feature = "engine")]
+pub use race::ConnectAnyConfig;
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder, ToLocalAddrs};
 pub use stream::{
@@ -137,7 +128,6 @@ pub use {
     },
     firstflight_tcp as tcp,
     listener::Listener,
-    race::ConnectAnyConfig,
     random::{certificate_clock, config, random_bytes, random_guard_key, random_key, random_secret, unix_ms},
     store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError},
     time::{Time, block_on_virtual},

@@ -1,6 +1,5 @@
 //! TCP streams, of an engine or of the kernel.
 
-#[cfg(feature = "client")]
 mod connected;
 mod connection;
 #[cfg(feature = "engine")]

@@ -49,7 +49,7 @@ struct Unwritten {
     servers: Vec<CachedServer>,
 }
 
-#[cfg_attr(not(all(feature = "client", feature = "engine")), allow(dead_code, reason = "of one of the two"))]
+#[cfg_attr(not(feature = "engine"), allow(dead_code, reason = "of an engine"))]
 impl Keeper {
     /// Gives the content of `cache` to `restore`, one server after another, which puts it into the store. Returns the
     /// keeper, which has to be [started](Keeper::start) with that store.

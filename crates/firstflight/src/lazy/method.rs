@@ -37,7 +37,6 @@ fn is_harmless(line: &[u8]) -> bool {
 
 /// Whether `data` begins a request that asks for another protocol on its connection (RFC 9110 §7.8), which will then be
 /// open for long.
-#[cfg(feature = "client")]
 pub(super) fn is_upgrade(data: &[u8]) -> bool {
     let head = data.split(|byte| *byte == b'\n').take_while(|line| *line != b"\r");
     head.skip(1).any(|line| {
@@ -49,7 +48,6 @@ pub(super) fn is_upgrade(data: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "client")]
     #[test]
     fn an_upgrade_is_a_field_of_the_head() {
         assert!(is_upgrade(b"GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n"));
