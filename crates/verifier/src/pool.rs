@@ -14,7 +14,7 @@ pub use file::{PoolFileError, read_certificate, write_certificate};
 pub use site::Site;
 pub use state::PoolConfig;
 
-use crate::client::{IssuerAddress, ObtainError, Patience, Wanted, obtain};
+use crate::client::{IssuerAddress, ObtainError, Patience, Route, Wanted, obtain_by};
 use crate::clock::boot_clock;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
@@ -64,7 +64,21 @@ impl CertificatePool {
         network: NetworkId,
         patience: Patience,
     ) -> io::Result<Self> {
-        Self::begin(State::new(config, issuers, network), patience, None)
+        Self::begin(State::new(config, issuers, network), Means { route: Route::System, patience }, None)
+    }
+
+    /// Like [`CertificatePool::start`], for an engine that has an address of its own: the verifiers are reached by `route`.
+    ///
+    /// # Errors
+    /// As [`CertificatePool::start`].
+    pub fn start_by(
+        route: Route,
+        config: PoolConfig,
+        issuers: Vec<IssuerAddress>,
+        network: NetworkId,
+    ) -> io::Result<Self> {
+        let means = Means { route, patience: Patience::default() };
+        Self::begin(State::new(config, issuers, network), means, None)
     }
 
     /// Like [`CertificatePool::start`], but loads the valid certificates of an earlier pool from a file, and
@@ -85,15 +99,15 @@ impl CertificatePool {
         let now = boot_clock().map_err(|error| PoolFileError::Read(path.clone(), error))?;
         file::load(&path, &mut state, now)?;
         file::save(&path, file::to_save(&state))?;
-        let begun = Self::begin(state, patience, Some(path.clone()));
+        let begun = Self::begin(state, Means { route: Route::System, patience }, Some(path.clone()));
         begun.map_err(|error| PoolFileError::Read(path, error))
     }
 
-    fn begin(state: State, patience: Patience, file: Option<PathBuf>) -> io::Result<Self> {
+    fn begin(state: State, means: Means, file: Option<PathBuf>) -> io::Result<Self> {
         boot_clock()?;
         secure_rng()?;
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() });
-        let keeper = tokio::spawn(keep(Arc::clone(&shared), patience, file)).abort_handle();
+        let keeper = tokio::spawn(keep(Arc::clone(&shared), means, file)).abort_handle();
         Ok(Self { shared, keeper })
     }
 
@@ -161,8 +175,15 @@ impl fmt::Debug for CertificatePool {
 
 type Answered = (Wish, Result<ClientCertificate, ObtainError>);
 
+/// How certificates are obtained.
+#[derive(Debug, Clone)]
+struct Means {
+    route: Route,
+    patience: Patience,
+}
+
 /// Keeps the pool full.
-async fn keep(shared: Arc<Shared>, patience: Patience, file: Option<PathBuf>) {
+async fn keep(shared: Arc<Shared>, means: Means, file: Option<PathBuf>) {
     let mut asking: JoinSet<Answered> = JoinSet::new();
     let mut saved = 0;
     loop {
@@ -172,7 +193,7 @@ async fn keep(shared: Arc<Shared>, patience: Patience, file: Option<PathBuf>) {
             while asking.len() < AT_ONCE
                 && let Some(wish) = state.poll_wish(now)
             {
-                asking.spawn(fulfil(wish, patience));
+                asking.spawn(fulfil(wish, means.clone()));
             }
             state.poll_timeout(now)
         };
@@ -211,13 +232,13 @@ fn save(path: &std::path::Path, shared: &Shared, saved: &mut u64) {
     }
 }
 
-async fn fulfil(wish: Wish, patience: Patience) -> Answered {
+async fn fulfil(wish: Wish, means: Means) -> Answered {
     let key = match secure_rng() {
         Ok(mut rng) => PrivateKey::generate(&mut rng),
         Err(error) => return (wish, Err(ObtainError::System(error))),
     };
     let wanted = Wanted { key, wished: wish.wished, old: wish.renew.as_deref() };
-    let result = obtain(&wish.issuer, wanted, &patience).await;
+    let result = obtain_by(&means.route, &wish.issuer, wanted, &means.patience).await;
     (wish, result)
 }
 
