@@ -283,6 +283,16 @@ impl CredentialStore {
         }
     }
 
+    /// Whether a SYN that left now would carry data: there is a cookie, and nothing speaks against its use.
+    #[must_use]
+    pub fn holds_cookie(&self, network: NetworkId, server: IpAddr, now: Instant) -> bool {
+        let entry = self.entries.peek(&(network, server));
+        entry.is_some_and(|entry| {
+            let free = self.simple || entry.failures.permission(now) == Permission::Everything;
+            free && entry.cookies.newest().is_some()
+        })
+    }
+
     /// The cookie for a SYN that leaves now. Report the result by [`CredentialStore::note_answer`]: if the
     /// server grants cookies for one use, the cookie is out of the store until then.
     pub fn take_cookie(&mut self, network: NetworkId, server: IpAddr) -> Option<StoredCookie> {

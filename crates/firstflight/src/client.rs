@@ -4,12 +4,19 @@
 mod asap;
 pub(crate) mod authority;
 mod builder;
+#[cfg(feature = "engine")]
+mod by_engine;
+#[cfg(not(feature = "engine"))]
+#[path = "client/no_engine.rs"]
+mod by_engine;
 mod connect;
 mod network;
 pub(crate) mod outlook;
 pub mod race;
 pub(crate) mod transport;
 
+#[cfg(feature = "asap")]
+pub use asap::inside::InsideLookups;
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
 pub use connect::{Connect, ConnectMade, Place};
@@ -22,6 +29,7 @@ use crate::kernel::Kernel;
 use crate::lookup::Lookups;
 use crate::stream::{ConnectTimes, Stream};
 use network::Networks;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,8 +69,8 @@ const ADDRESSES_KEPT: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// Only TCP.
-    #[cfg(feature = "asap")]
+    /// Only TCP, without certificates.
+    #[cfg_attr(not(feature = "asap"), allow(dead_code, reason = "there is nothing else"))]
     tcp_only: bool,
 }
 
@@ -71,6 +79,8 @@ struct Shared {
     kernel: Kernel,
     /// The kernel may use Fast Open.
     fast_open: bool,
+    /// The engine that carries the connections in place of the system's sockets.
+    by_engine: Option<by_engine::ByEngine>,
     networks: Networks,
     lookups: Lookups,
     /// The cache, until the network is known.
@@ -126,11 +136,7 @@ impl Client {
     /// that will be idle for long, and large transfers.
     #[must_use]
     pub fn tcp_only(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            #[cfg(feature = "asap")]
-            tcp_only: true,
-        }
+        Self { shared: Arc::clone(&self.shared), tcp_only: true }
     }
 
     /// Connects to `server`, and sends `first`, when it is awaited. The server is a host and a port in any form: text as
@@ -160,6 +166,17 @@ impl Client {
         let (server, began) = (server.to_authority()?, Instant::now());
         let (addresses, lookup) = self.find(&server, began).await?;
         Ok(Found { addresses, began, lookup })
+    }
+
+    /// Connects to a server whose address is not known.
+    #[cfg(not(feature = "asap"))]
+    async fn connect_by_name(
+        &self,
+        server: &Authority,
+        flights: Flights<'_>,
+    ) -> Result<(Stream, u32), ClientError> {
+        let found = self.look_up(server).await?;
+        self.reach(server, &found, flights).await
     }
 
     /// Connects to what was found.
@@ -203,21 +220,35 @@ impl Client {
     ) -> Result<Finish, ClientError> {
         let shared = &self.shared;
         shared.networks.refresh(shared).await;
-        let tcp = KernelTcp::new(&shared.kernel, flights, shared.fast_open);
-        let network = tcp.network;
-        #[cfg(feature = "asap")]
-        let result = match self.asap() {
-            Some(asap) => asap.race(server, addresses, tcp).await,
-            None => shared.kernel.race(&tcp, addresses).await,
+        let network = shared.kernel.network();
+        let by_engine = shared.race_by_engine(server, addresses, flights, !self.tcp_only);
+        let result = match by_engine.await {
+            Some(result) => result,
+            None => self.race_by_system(server, addresses, flights).await,
         };
-        #[cfg(not(feature = "asap"))]
-        let result = shared.kernel.race(&tcp, addresses).await;
         shared.kernel.note_contact(network, server, result.is_ok());
         result.map_err(|Lost { error, once, .. }| ClientError::Connect { at_most_once: once, error })
     }
 
-    /// Waits, at most this long, until a certificate is ready for the next server. Returns whether one is. Without
-    /// verifiers there is none.
+    async fn race_by_system(
+        &self,
+        server: &Authority,
+        addresses: &[SocketAddr],
+        flights: Flights<'_>,
+    ) -> Result<Finish, Lost> {
+        let shared = &self.shared;
+        let tcp = KernelTcp::new(&shared.kernel, flights, shared.fast_open);
+        #[cfg(feature = "asap")]
+        if let Some(asap) = self.asap() {
+            return asap.race(server, addresses, tcp).await;
+        }
+        let _ = server;
+        shared.kernel.race(&tcp, ready(Ok(addresses.to_vec()))).await
+    }
+
+    /// Waits, at most this long, until a certificate is ready for the next server, and until the verifiers have said whether
+    /// requests can travel inside lookups, if that is wanted. Returns whether all is ready. Without verifiers there is no
+    /// certificate.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
@@ -249,6 +280,7 @@ impl Client {
     /// Forgets what was learnt about servers and paths. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.shared.kernel.forget();
+        self.shared.forget_by_engine();
         self.shared.lookups.forget();
         if let Some(cache) = &mut *self.shared.cache.lock().unwrap_or_else(PoisonError::into_inner) {
             // It waits for its network.

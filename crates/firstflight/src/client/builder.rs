@@ -4,6 +4,7 @@
 use super::Authority;
 #[cfg(feature = "asap")]
 use super::asap::{Asap, Settings};
+use super::by_engine::ByEngine;
 use super::network::Networks;
 use super::{Client, SWITCH, Shared};
 use crate::cache::{CacheError, CredentialCache};
@@ -24,14 +25,15 @@ use std::sync::{Arc, Mutex};
 #[must_use]
 pub struct ClientBuilder {
     cache: Option<PathBuf>,
-    network: Option<NetworkId>,
+    pub(super) network: Option<NetworkId>,
     private: bool,
     off: bool,
     plain: bool,
+    pub(super) by_engine: Option<ByEngine>,
     #[cfg(feature = "asap")]
-    asap: Settings,
+    pub(super) asap: Settings,
     #[cfg(feature = "asap")]
-    names: Option<Arc<crate::record::Names>>,
+    pub(super) names: Option<Arc<crate::record::Names>>,
 }
 
 impl ClientBuilder {
@@ -145,21 +147,26 @@ impl ClientBuilder {
         let cookies = !self.private && !self.plain && !off;
         #[cfg(feature = "asap")]
         let asap = (!off && !self.asap.issuers.is_empty())
-            .then(|| Asap::new(self.asap, self.names.clone(), self.network, cookies));
+            .then(|| Asap::new(self.asap, self.names.clone(), self.network, cookies, self.by_engine.clone()));
         let networks = match (self.network, off) {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),
         };
-        let cache = match (cache, self.network) {
-            (Some(cache), Some(_)) => {
+        let cache = match (cache, &self.by_engine, self.network) {
+            (Some(cache), Some(engine), _) => {
+                engine.use_cache(cache);
+                None
+            }
+            (Some(cache), None, Some(_)) => {
                 kernel.use_cache(cache);
                 None
             }
-            (cache, _) => cache,
+            (cache, _, _) => cache,
         };
         let shared = Shared {
             kernel,
             fast_open: cookies,
+            by_engine: self.by_engine,
             networks,
             lookups: Lookups::system(super::ADDRESSES_KEPT),
             cache: Mutex::new(cache),
@@ -168,10 +175,6 @@ impl ClientBuilder {
             #[cfg(feature = "asap")]
             names: self.names,
         };
-        Client {
-            shared: Arc::new(shared),
-            #[cfg(feature = "asap")]
-            tcp_only: false,
-        }
+        Client { shared: Arc::new(shared), tcp_only: false }
     }
 }

@@ -46,8 +46,8 @@ impl Client {
                 }
             }
         }
-        let cookie = shared.fast_open && shared.kernel.has_cookie(addresses);
-        Outlook { credential: cookie.then_some(Way::Kernel), answered }
+        let credential = if shared.fast_open { shared.cookie(addresses) } else { None };
+        Outlook { credential, answered }
     }
 }
 

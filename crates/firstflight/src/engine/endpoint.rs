@@ -321,6 +321,12 @@ impl Endpoint {
         inner.kick();
     }
 
+    /// The network that the host is on, as far as the engine knows.
+    #[must_use]
+    pub fn network(&self) -> NetworkId {
+        self.shared.lock().stack.config().network
+    }
+
     /// Reports that the host is now on this network. What was learnt on another network is no longer used. If the new
     /// network has no id, give [`NetworkId::UNKNOWN`]. What was learnt without an id is forgotten.
     pub fn move_to(&self, network: NetworkId) {
