@@ -296,3 +296,41 @@ fn a_new_carriage_key_reaches_a_client_whose_first_flights_are_lost() {
     let names = events.iter().find(|event| event["event"] == "names").unwrap();
     assert!(names["taken"].as_u64().unwrap() > 0, "{names}");
 }
+
+/// The library does what the command does, in a few lines.
+#[test]
+fn a_program_sends_its_request_inside_a_lookup() {
+    use firstflight::carriage::Way;
+    use firstflight::{Client, FirstFlight, InsideLookups};
+    use tokio::io::AsyncReadExt;
+
+    let site = Site::new("program", None);
+    let verifiers = site.verifiers();
+    let at = [0, 1].map(|one: usize| verifiers[one].1.parse().unwrap());
+    let (resolver, key) = (site.resolver.parse().unwrap(), site.verifier_key.parse().unwrap());
+    let program = async {
+        let inside = InsideLookups::new(resolver, at)?;
+        let issuer = firstflight::verifier::IssuerAddress::new(at[0], key);
+        let client = Client::builder().verifier(issuer).inside_lookups(inside).build().unwrap();
+        client.prepare(std::time::Duration::from_secs(30)).await;
+        let mut reports = Vec::new();
+        for _ in 0..3 {
+            let request = FirstFlight::safely_replayable(b"GET /hello HTTP/1.0\r\nHost: www.xyz.com\r\n\r\n");
+            let mut stream = client.connect(("www.xyz.com", site.port), request).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            assert!(answer.ends_with("as you like"), "{answer}");
+            let report = stream.inside_lookup().unwrap();
+            reports.push((report.way, report.names, stream.outcome()));
+        }
+        client.close().await;
+        std::io::Result::Ok(reports)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let reports = runtime.block_on(program).unwrap();
+    // The first visit learns what the server publishes.
+    assert_eq!((reports[0].0, reports[0].1), (Way::Ordinary, 0), "{reports:?}");
+    for (way, names, outcome) in &reports[1..] {
+        assert!(*way != Way::Ordinary && *names > 0 && outcome.is_accepted(), "{reports:?}");
+    }
+}

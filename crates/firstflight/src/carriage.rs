@@ -55,6 +55,8 @@ use firstflight_credential::NetworkId;
 use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery};
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
+#[cfg(feature = "asap")]
+use firstflight_wire::asap::Carriage;
 use firstflight_wire::asap::{UdpService, Zone};
 use losses::{Fate, Losses, Parameter};
 use std::future::Future;
@@ -76,7 +78,7 @@ struct Inner {
     resolver: SocketAddr,
     /// How questions reach the resolver. Without an exchange, a UDP socket is used.
     exchange: Option<Exchange>,
-    network: NetworkId,
+    network: Mutex<NetworkId>,
     /// The proof and when it expires, in the endpoint's time.
     proof: Mutex<Option<(Proof, Moment)>>,
     /// Whether one additional name is sent, so that any one name may be lost.
@@ -94,6 +96,10 @@ impl Inner {
 
     fn losses(&self) -> MutexGuard<'_, Losses> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn network(&self) -> NetworkId {
+        *self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The clock that `manners` uses.
@@ -169,7 +175,7 @@ impl DnsPath {
             time,
             resolver,
             exchange,
-            network,
+            network: Mutex::new(network),
             proof: held,
             parity,
             manners,
@@ -219,11 +225,21 @@ impl DnsPath {
         }
     }
 
+    /// The host is on another network now: what was proved and learnt on the former one is not used here.
+    pub fn move_to(&self, network: NetworkId) {
+        let inner = &self.0;
+        let former =
+            std::mem::replace(&mut *inner.network.lock().unwrap_or_else(PoisonError::into_inner), network);
+        if former != network || !network.is_known() {
+            inner.forget_proof();
+        }
+    }
+
     /// Whether first flights of `zone` are paused for this resolver on this network.
     #[must_use]
     pub fn is_stopped(&self, zone: Zone<'_>) -> bool {
-        let Inner { network, resolver, .. } = &*self.0;
-        self.0.manners().is_stopped(zone, *network, resolver.ip(), self.0.now())
+        let inner = &*self.0;
+        inner.manners().is_stopped(zone, inner.network(), inner.resolver.ip(), inner.now())
     }
 
     /// The zones and resolvers for which first flights are paused, or soon might be. Save them for
@@ -237,6 +253,30 @@ impl DnsPath {
     /// to end calls this before [`DnsPath::stops`].
     pub fn conclude(&self) {
         self.0.manners().conclude(self.0.now());
+    }
+
+    /// Whether there is a reason against a first flight in names, as far as it can be known before one is made.
+    #[cfg(feature = "asap")]
+    pub(crate) fn check(&self, carriage: &Carriage<'_>, flights: &Flights<'_>) -> Result<(), HeldBack> {
+        let inner = &self.0;
+        let Flights::Given(first) = flights else { return Err(HeldBack::Made) };
+        if !first.is_replayable() || first.data().is_empty() {
+            return Err(HeldBack::NotReplayable);
+        }
+        inner.proof().ok_or(HeldBack::NotProved)?;
+        if inner.losses().is_paused(&carriage.into(), inner.time.now()) {
+            return Err(HeldBack::Lost);
+        }
+        if self.is_stopped(carriage.zone) {
+            return Err(HeldBack::Manners(Restraint::Stopped));
+        }
+        Ok(())
+    }
+
+    /// What carries a race whose first attempt may begin inside the lookup.
+    #[cfg(feature = "asap")]
+    pub(crate) fn transport<'a>(&'a self, server: Server<'a>, tcp: EngineTcp<'a>) -> InLookup<'a> {
+        InLookup::new(self, server, tcp)
     }
 
     /// Prepares a first flight in names, unless there is a reason against it. Sends nothing.
@@ -270,7 +310,7 @@ impl DnsPath {
         }
         let now = inner.time.certificate_clock().map_err(HeldBack::Io)?;
         // This counts the flight, so it comes after all other checks.
-        let flight = inner.manners().take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
+        let flight = inner.manners().take(carriage.zone, inner.network(), inner.resolver.ip(), now)?;
         let sealed = || {
             let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
             let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
@@ -311,7 +351,7 @@ impl DnsPath {
 }
 
 /// A first flight that is ready to be sent.
-struct Ready {
+pub(crate) struct Ready {
     armed: Armed,
     sealed: Sealed,
 }

@@ -110,7 +110,7 @@ impl Kernel {
         first: FirstFlight<'_>,
     ) -> Result<Stream, ConnectAnyError> {
         let tcp = KernelTcp::new(self, Flights::Given(first), true);
-        let result = self.race(&tcp, addresses).await;
+        let result = self.race(&tcp, ready(Ok(addresses.to_vec()))).await;
         result.map(|finish| finish.stream).map_err(|lost| lost.error)
     }
 
@@ -118,10 +118,10 @@ impl Kernel {
     pub(crate) async fn race<T: Transports>(
         &self,
         transports: &T,
-        addresses: &[SocketAddr],
+        addresses: impl Future<Output = io::Result<Vec<SocketAddr>>> + Send,
     ) -> Result<Finish, Lost> {
         // The racer has room for all attempts. Connects are parts of other futures, which stay small.
-        let result = Box::pin(transport::run(transports, ready(Ok(addresses.to_vec())))).await;
+        let result = Box::pin(transport::run(transports, addresses)).await;
         self.save_later();
         result
     }

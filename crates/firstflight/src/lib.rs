@@ -62,6 +62,9 @@ mod cache;
 mod cache;
 #[cfg(feature = "dns")]
 pub mod carriage;
+#[cfg(not(feature = "dns"))]
+#[path = "no_carriage.rs"]
+mod carriage;
 mod client;
 mod clock;
 #[cfg(feature = "engine")]
@@ -91,6 +94,8 @@ pub use attempts::{ConnectAnyError, FailedAttempt};
 pub use cache::CacheError;
 #[cfg(feature = "cache")]
 pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
+#[cfg(feature = "asap")]
+pub use client::InsideLookups;
 pub use client::race as racer;
 pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,

@@ -19,6 +19,7 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
 pub(crate) use staged::Stages;
 pub use times::ConnectTimes;
 
+use crate::carriage::Report;
 use crate::lingering::Lingering;
 use connection::Connection;
 use firstflight_credential::{AcceptedBlock, Outcome};
@@ -64,6 +65,8 @@ pub struct Stream {
     /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
     times: Option<ConnectTimes>,
+    /// What became of the first flight in the lookup of the server's address.
+    report: Option<Box<Report>>,
     /// A server's stream, whose peer has not closed yet: how it ends when it is dropped.
     stages: Option<Stages>,
     /// The peer has closed, or the connection is over: nothing can come.
@@ -121,7 +124,7 @@ enum Kind {
 impl Stream {
     const fn of(kind: Kind) -> Self {
         let (ended, resets) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { kind, race: None, elsewhere: None, times: None, stages: None, ended, resets }
+        Self { kind, race: None, elsewhere: None, times: None, report: None, stages: None, ended, resets }
     }
 
     /// A server's stream that closes in stages, so that its client gets the whole last response although it still sends.

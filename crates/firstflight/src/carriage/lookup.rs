@@ -36,7 +36,7 @@ impl DnsPath {
     /// Returns the addresses in `found`. If there are none, asks once more after a pause, because the names of a
     /// first flight may have used up the client's rate limit at the resolver. If no such names were sent in the last
     /// minute, it neither pauses nor asks again.
-    pub(super) async fn or_ask_again<F>(
+    pub(crate) async fn or_ask_again<F>(
         &self,
         found: io::Result<Vec<IpAddr>>,
         lookup: &(impl Fn() -> F + Sync),
@@ -54,7 +54,7 @@ impl DnsPath {
 
     fn has_asked(&self) -> bool {
         let inner = &self.0;
-        inner.manners().has_asked(inner.network, inner.resolver.ip(), inner.now())
+        inner.manners().has_asked(inner.network(), inner.resolver.ip(), inner.now())
     }
 }
 

@@ -28,6 +28,10 @@ impl Inner {
         let proof = *self.proof.lock().unwrap_or_else(PoisonError::into_inner);
         proof.filter(|(_, until)| self.time.now() < *until).map(|(proof, _)| proof)
     }
+
+    pub(super) fn forget_proof(&self) {
+        *self.proof.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl DnsPath {

@@ -17,6 +17,14 @@ pub struct Report {
     pub names: usize,
 }
 
+impl Report {
+    /// Nothing was sent in the lookup, for this reason.
+    #[cfg(feature = "asap")]
+    pub(crate) const fn held_back(reason: HeldBack) -> Self {
+        Self { way: Way::Ordinary, held_back: Some(reason), names: 0 }
+    }
+}
+
 /// The way that a request went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {

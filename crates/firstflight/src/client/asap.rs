@@ -1,10 +1,12 @@
 //! Certificates and UDP: what a client needs to be certified at servers that it has never contacted.
 
 mod health;
+pub(super) mod inside;
 mod records;
 
 use super::Authority;
 use super::authority::Host;
+use super::by_engine::{ByEngine, Carrier};
 use super::race::Transport;
 use super::transport::beside::Beside;
 use super::transport::engine::EngineTcp;
@@ -12,19 +14,23 @@ use super::transport::kernel::KernelTcp;
 use super::transport::{Finish, Lost};
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
-use crate::first_flight::Flights;
+use crate::first_flight::{FirstFlight, Flights};
 use crate::history::{History, Way};
 use crate::record::{Names, Published};
+use crate::stream::Stream;
 use crate::time::Time;
-use firstflight_credential::asap::{ClientCertificate, Identity};
+use firstflight_credential::asap::Identity;
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
+use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
 use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig, Site};
 use health::Health;
+use inside::{Inside, InsideLookups};
 use records::{Asked, Question, Records};
+use std::future::ready;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -43,6 +49,7 @@ pub(super) struct Settings {
     pub no_records: bool,
     pub records: Vec<(Authority, Published)>,
     pub once: bool,
+    pub inside: Option<InsideLookups>,
 }
 
 /// What a client needs for ASAP.
@@ -54,6 +61,8 @@ pub(super) struct Asap {
     records: Records,
     /// The network, if the caller named it.
     fixed: Option<NetworkId>,
+    /// The engine that the caller gave.
+    given: Option<ByEngine>,
     /// Started on the first network that is known.
     engine: OnceLock<Option<Engine>>,
     paths: Mutex<Paths>,
@@ -63,6 +72,8 @@ pub(super) struct Asap {
 struct Engine {
     endpoint: Endpoint,
     pool: CertificatePool,
+    /// Requests inside lookups.
+    inside: Option<Inside>,
 }
 
 /// What is known of UDP on the present network.
@@ -80,11 +91,16 @@ pub(super) struct Offer<'a> {
     endpoint: &'a Endpoint,
     remote: SocketAddr,
     config: ConnectConfig,
-    /// What the certificate is used for.
-    site: Site,
-    certificate: Arc<ClientCertificate>,
+    shown: Shown,
     /// The network on which the connect begins.
     network: NetworkId,
+}
+
+/// A certificate, and the site that sees it.
+#[derive(Debug)]
+struct Shown {
+    certified: Certified,
+    site: Site,
 }
 
 /// A connect in UDP under way. If it is dropped, the caller has given up.
@@ -105,6 +121,38 @@ impl Drop for Trial<'_> {
     }
 }
 
+impl Engine {
+    fn move_to(&self, network: NetworkId) {
+        self.endpoint.move_to(network);
+        self.pool.set_network(network);
+        self.inside.iter().for_each(|inside| inside.move_to(network));
+    }
+
+    /// Heeds what a server said of a certificate.
+    fn heed(&self, shown: &Shown, stream: &Stream) {
+        let certificate = &shown.certified.certificate;
+        match stream.outcome().reason() {
+            Some(Reason::AddressMismatch) => self.pool.mismatched(&shown.site, certificate),
+            Some(Reason::Expired | Reason::BadSignature | Reason::UntrustedVerifier) => {
+                self.pool.forget(certificate);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Verifiers that are reached from an engine's own address.
+struct Through(Endpoint);
+
+impl Dial for Through {
+    fn dial(&self, to: SocketAddr) -> Dialled<'_> {
+        Box::pin(async move {
+            let stream = self.0.connect(to, FirstFlight::empty(), &ConnectConfig::default()).await?;
+            Ok(Box::new(stream) as Box<dyn Duplex>)
+        })
+    }
+}
+
 impl Asap {
     /// `names` are the caller's resolver, if it named one.
     pub(super) fn new(
@@ -112,6 +160,7 @@ impl Asap {
         names: Option<Arc<Names>>,
         fixed: Option<NetworkId>,
         cookies: bool,
+        given: Option<ByEngine>,
     ) -> Self {
         let by_system = !settings.no_records;
         let names = names.filter(|_| by_system);
@@ -119,7 +168,7 @@ impl Asap {
         let network = fixed.unwrap_or(NetworkId::UNKNOWN);
         let paths =
             Paths { network, health: Health::default(), history: History::default(), time: Time::system() };
-        Self { settings, cookies, records, fixed, engine: OnceLock::new(), paths: Mutex::new(paths) }
+        Self { settings, cookies, records, fixed, given, engine: OnceLock::new(), paths: Mutex::new(paths) }
     }
 
     fn paths(&self) -> MutexGuard<'_, Paths> {
@@ -164,20 +213,34 @@ impl Asap {
 
     fn begin(&self, network: NetworkId) -> io::Result<Engine> {
         let (Settings { issuers, pool, file, .. }, patience) = (&self.settings, Patience::default());
+        let on_ip = self.given.as_ref().filter(|given| given.carrier == Carrier::Ip);
         let pool = match file {
+            // The verifiers have to see the engine's own address.
+            None if let Some(given) = on_ip => {
+                let route = Route::Streams(Arc::new(Through(given.endpoint.clone())));
+                CertificatePool::start_by(route, *pool, issuers.clone(), network)?
+            }
             Some(path) => {
                 CertificatePool::start_with_file(*pool, issuers.clone(), network, patience, path.clone())
                     .map_err(io::Error::other)?
             }
             None => CertificatePool::start(*pool, issuers.clone(), network, patience)?,
         };
-        let mut config = crate::config(Vec::new())?;
-        config.network = network;
-        let endpoint = Endpoint::over_udp(config, UdpLink::client(&[])?);
-        if let Some(path) = &self.settings.cache {
+        let (endpoint, messages) = match &self.given {
+            Some(given) => (given.endpoint.clone(), None),
+            None => {
+                let mut config = crate::config(Vec::new())?;
+                config.network = network;
+                let mut link = UdpLink::client(&[])?;
+                let messages = self.settings.inside.is_some().then(|| inside::messages(&mut link));
+                (Endpoint::over_udp(config, link), messages)
+            }
+        };
+        if let (Some(path), None) = (&self.settings.cache, &self.given) {
             endpoint.use_cache(CredentialCache::open(path).map_err(io::Error::other)?);
         }
-        Ok(Engine { endpoint, pool })
+        let inside = self.settings.inside.as_ref().map(|wanted| wanted.begin(&endpoint, network, messages));
+        Ok(Engine { endpoint, pool, inside })
     }
 
     /// A connect in UDP for one of `flights`, if the server takes certificates there, there is one for it, and
@@ -193,35 +256,82 @@ impl Asap {
         let may_ride = !flights.are_empty() && (replayable || self.settings.once);
         let published = self.records.known(server).filter(|_| may_ride)?;
         let (port, engine) = (published.udp_port?, self.engine.get()?.as_ref()?);
-        let host = server.host().to_string();
-        let (site, identity) = match (flights.block_name(), server.host()) {
-            (Some(name), _) => (Site::behind(&host, name), Identity::name(name, server.port())),
-            (None, Host::Ip(ip)) => (Site::new(&host), Identity::address(*ip, server.port())),
-            (None, Host::Name(name)) => (Site::new(&host), Identity::name(name, server.port())),
-        };
-        let (remote, certificate, network) = {
+        let (remote, shown, network) = {
             let paths = self.paths();
             if !paths.health.allows(replayable, paths.time.now()) {
                 return None;
             }
             let mut usable = addresses.iter().filter(|remote| !paths.is_slow(**remote, port));
             usable.find_map(|remote| {
-                let certificate = engine.pool.certificate_for(&site, remote.ip(), &published.verifiers)?;
-                Some((*remote, certificate, paths.network))
+                let shown = self.certify(engine, server, remote.is_ipv4(), flights, Some(&published))?;
+                Some((*remote, shown, paths.network))
             })?
         };
-        let certified = Certified {
-            now: certificate.obtained(),
-            certificate: Arc::clone(&certificate),
-            identity,
-            known: true,
-            once: self.settings.once,
-            mss: Some(published.mss),
-            request_id: None,
-        };
+        let certified = Certified { known: true, ..shown.certified.clone() };
         let config =
             ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).carrier(Some(port));
-        Some(Offer { endpoint: &engine.endpoint, remote, config, site, certificate, network })
+        Some(Offer { endpoint: &engine.endpoint, remote, config, shown, network })
+    }
+
+    /// A certificate for a first flight to `server`, at an address of this family.
+    fn certify(
+        &self,
+        engine: &Engine,
+        server: &Authority,
+        v4: bool,
+        flights: &Flights<'_>,
+        published: Option<&Published>,
+    ) -> Option<Shown> {
+        let host = server.host().to_string();
+        let (site, identity) = match (flights.block_name(), server.host()) {
+            (Some(name), _) => (Site::behind(&host, name), Identity::name(name, server.port())),
+            (None, Host::Ip(ip)) => (Site::new(&host), Identity::address(*ip, server.port())),
+            (None, Host::Name(name)) => (Site::new(&host), Identity::name(name, server.port())),
+        };
+        let all = || self.settings.issuers.iter().map(IssuerAddress::id).collect();
+        let trusted = published.map_or_else(all, |published| published.verifiers.clone());
+        let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let certificate = engine.pool.certificate_for(&site, any, &trusted)?;
+        let certified = Certified {
+            now: certificate.obtained(),
+            certificate,
+            identity,
+            known: false,
+            once: self.settings.once,
+            mss: published.map(|published| published.mss),
+            request_id: None,
+        };
+        Some(Shown { certified, site })
+    }
+
+    /// Runs a race of attempts by an engine that the caller gave.
+    pub(super) async fn race_by_engine(
+        &self,
+        given: &ByEngine,
+        server: &Authority,
+        addresses: &[SocketAddr],
+        flights: Flights<'_>,
+        cookies: bool,
+    ) -> Result<Finish, Lost> {
+        self.begin_fixed();
+        let published = self.records.known(server);
+        let in_udp = given.carrier != Carrier::Ip;
+        let engine = self.engine.get().and_then(Option::as_ref);
+        let v4 = addresses.first().is_none_or(SocketAddr::is_ipv4);
+        let shown = engine.and_then(|engine| {
+            let mut shown = self.certify(engine, server, v4, &flights, published.as_ref())?;
+            let takes = |one: &Published| if in_udp { one.udp_port.is_some() } else { one.on_ip };
+            shown.certified.known = published.as_ref().is_some_and(takes);
+            Some(shown)
+        });
+        let publishes = published.as_ref().and_then(|published| published.udp_port);
+        let certified = shown.as_ref().map(|shown| shown.certified.clone());
+        let config = given.config(server, publishes, cookies, certified.ok_or(Some(Reason::NoCredential)));
+        let result = given.race(config, addresses, flights).await;
+        if let (Some(engine), Some(shown), Ok(finish)) = (engine, &shown, &result) {
+            engine.heed(shown, &finish.stream);
+        }
+        result
     }
 
     /// Runs a race, with UDP beside the kernel's TCP if that can be had.
@@ -234,11 +344,11 @@ impl Asap {
         self.begin_fixed();
         let kernel = tcp.kernel;
         let Some(offer) = self.offer(server, addresses, &tcp.flights) else {
-            return kernel.race(&tcp, addresses).await;
+            return kernel.race(&tcp, ready(Ok(addresses.to_vec()))).await;
         };
         let udp = EngineTcp::new(offer.endpoint, offer.config.clone(), tcp.flights).at(offer.remote);
         let trial = Trial(Some(self));
-        let result = kernel.race(&Beside { tcp, udp }, addresses).await;
+        let result = kernel.race(&Beside { tcp, udp }, ready(Ok(addresses.to_vec()))).await;
         trial.over();
         self.learn(&offer, &result);
         result
@@ -268,23 +378,15 @@ impl Asap {
         paths.health.answered(now);
         paths.history.won(&way);
         drop(paths);
-        let Some(engine) = self.engine.get().and_then(Option::as_ref) else { return };
-        match finish.stream.outcome().reason() {
-            Some(Reason::AddressMismatch) => {
-                engine.pool.mismatched(&offer.site, &offer.certificate);
-            }
-            Some(Reason::Expired | Reason::BadSignature | Reason::UntrustedVerifier) => {
-                engine.pool.forget(&offer.certificate);
-            }
-            _ => {}
+        if let Some(engine) = self.engine.get().and_then(Option::as_ref) {
+            engine.heed(&offer.shown, &finish.stream);
         }
     }
 
     pub(super) fn move_to(&self, network: NetworkId) {
         let began = self.engine.get().is_some();
         if let Some(engine) = self.start(network).filter(|_| began) {
-            engine.endpoint.move_to(network);
-            engine.pool.set_network(network);
+            engine.move_to(network);
         }
         let mut paths = self.paths();
         if paths.network != network {
@@ -300,9 +402,12 @@ impl Asap {
         self.records.moved();
     }
 
-    /// Whether there is a certificate that no site has seen.
+    /// Whether there is a certificate that no site has seen, and it is known whether requests can travel inside lookups.
     pub(super) fn is_ready(&self) -> bool {
-        self.engine.get().and_then(Option::as_ref).is_some_and(|engine| engine.pool.fresh() > 0)
+        let ready = |engine: &Engine| {
+            engine.pool.fresh() > 0 && engine.inside.as_ref().is_none_or(Inside::is_verified)
+        };
+        self.engine.get().and_then(Option::as_ref).is_some_and(ready)
     }
 
     /// The host has left its network, which has no id, for another one.
@@ -310,8 +415,7 @@ impl Asap {
         if let Some(Some(engine)) = self.engine.get() {
             // Each forgets what it knows of an unknown network when it leaves it.
             for network in [NetworkId([1; 16]), NetworkId::UNKNOWN] {
-                engine.endpoint.move_to(network);
-                engine.pool.set_network(network);
+                engine.move_to(network);
             }
         }
         let mut paths = self.paths();
@@ -331,7 +435,8 @@ impl Asap {
     }
 
     pub(super) async fn close(&self) {
-        if let Some(Some(engine)) = self.engine.get() {
+        // The caller closes its own engine.
+        if let (Some(Some(engine)), None) = (self.engine.get(), &self.given) {
             engine.endpoint.shutdown(GRACE).await;
         }
     }
@@ -358,7 +463,7 @@ mod tests {
     #[tokio::test]
     async fn a_record_found_on_one_network_is_not_used_on_another() {
         let settings = Settings { no_records: true, ..Settings::default() };
-        let asap = Asap::new(settings, None, None, true);
+        let asap = Asap::new(settings, None, None, true, None);
         let server: Authority = "www.example.com:80".parse().unwrap();
         asap.move_to(NetworkId([1; 16]));
         asap.question(&server).answer(Some(Some(published())));

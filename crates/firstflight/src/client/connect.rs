@@ -106,11 +106,10 @@ impl<'a> Connect<'a> {
     async fn run(self) -> Result<(Stream, u32), ClientError> {
         let Self { client, server, place, flights } = self;
         let server = server?;
-        let found = match place {
-            Some(Place(found)) => found,
-            None => client.look_up(&server).await?,
-        };
-        client.reach(&server, &found, flights).await
+        match place {
+            Some(Place(found)) => client.reach(&server, &found, flights).await,
+            None => client.connect_by_name(&server, flights).await,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a client says of a stream that it has connected.
 
 use super::{ConnectTimes, KernelStream, Kind, Race, Stream};
+use crate::carriage::Report;
 use firstflight_credential::Outcome;
 
 impl Race {
@@ -29,5 +30,20 @@ impl Stream {
     pub(crate) const fn took(mut self, times: ConnectTimes) -> Self {
         self.times = Some(times);
         self
+    }
+
+    /// The same stream, with what became of its first flight in the lookup.
+    #[cfg_attr(not(feature = "asap"), allow(dead_code, reason = "there is none"))]
+    pub(crate) fn reported(mut self, report: Option<Report>) -> Self {
+        self.report = report.map(Box::new);
+        self
+    }
+
+    /// What became of the first flight in the lookup of the server's address, if a client sends requests so
+    /// ([`ClientBuilder::inside_lookups`](crate::ClientBuilder::inside_lookups)).
+    #[must_use]
+    #[cfg(feature = "asap")]
+    pub fn inside_lookup(&self) -> Option<&Report> {
+        self.report.as_deref()
     }
 }

@@ -20,6 +20,8 @@ const GRACE: Duration = Duration::from_millis(10);
 /// How long it is remembered that a server publishes nothing, and that nobody answered.
 const NOTHING_LASTS: Duration = Duration::from_secs(60);
 const FAILURE_LASTS: Duration = Duration::from_secs(10);
+/// The time between two questions that lost first flights cause.
+const AGAIN: Duration = Duration::from_secs(60);
 /// A record is used for at least and at most this time.
 const LEAST_LASTS: Duration = Duration::from_secs(5);
 const MOST_LASTS: Duration = Duration::from_secs(24 * 3600);
@@ -49,6 +51,8 @@ struct Found {
 struct Known {
     published: Option<Published>,
     until: Instant,
+    /// When it was asked again because first flights were lost.
+    asked_again: Option<Instant>,
 }
 
 /// A question that may be under way.
@@ -117,6 +121,30 @@ impl Records {
             let _ = tell.send(true);
         });
         Asked { answer: Some(answer), speaks }
+    }
+
+    /// Asks again what `server` publishes, although that is known, at most once a minute. Nobody waits for the answer.
+    pub(super) fn ask_again(&self, server: &Authority) {
+        let (Some(names), Host::Name(name)) = (self.names().clone(), server.host()) else { return };
+        let now = Instant::now();
+        let mut found = self.found();
+        let Found { records, asking, .. } = &mut *found;
+        let Some(known) = records.get_mut(server) else { return };
+        let lately = known.asked_again.is_some_and(|at| now < at + AGAIN);
+        if lately || asking.len() >= AT_ONCE || !asking.insert(server.clone()) {
+            return;
+        }
+        known.asked_again = Some(now);
+        drop(found);
+        let question = Question::new(&self.found, server);
+        let (name, port) = (name.clone(), server.port());
+        tracing::info!(%name, port, "first flights are lost: asking again what the server publishes");
+        tokio::spawn(async move {
+            // Without an answer, what is known is used on.
+            if let Ok(found) = names.record(&name, port).await {
+                question.answer(Some(found));
+            }
+        });
     }
 
     /// Whether it is worth asking: an address has no records, what the caller said counts, and so does what is known.
@@ -193,7 +221,8 @@ impl Question {
                 found.records.iter().min_by_key(|(_, one)| one.until).map(|(server, _)| server.clone());
             first.and_then(|server| found.records.remove(&server));
         }
-        let one = Known { published: answer.flatten(), until: now + lasts };
+        let asked_again = found.records.get(&self.server).and_then(|one| one.asked_again);
+        let one = Known { published: answer.flatten(), until: now + lasts, asked_again };
         found.records.insert(self.server.clone(), one);
     }
 }

@@ -1,0 +1,347 @@
+//! Requests inside the lookup of the server's address.
+
+use super::Engine;
+use crate::carriage::{DnsPath, HeldBack, Manners, Proof, Report, Server};
+use crate::client::transport::beside::Beside;
+use crate::client::transport::engine::EngineTcp;
+use crate::client::transport::kernel::KernelTcp;
+use crate::client::transport::{self, Finish, Lost};
+use crate::client::{Authority, Client, ClientBuilder, ClientError, Host};
+use crate::endpoint::Endpoint;
+use crate::first_flight::Flights;
+use crate::record::{Names, Published};
+use crate::stream::{ConnectTimes, Stream};
+use firstflight_credential::NetworkId;
+use firstflight_link::udp::Channel;
+use firstflight_link::{UdpLink, source_for};
+use firstflight_stack::ConnectConfig;
+use firstflight_verifier::client::Datagrams;
+use firstflight_verifier::{Patience, reach};
+use firstflight_wire::asap::message::MESSAGE_MAGIC;
+use firstflight_wire::asap::{Carriage, ServiceParam, UdpService};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// Addresses that stand for any remote address (RFC 5737, RFC 3849).
+const ELSEWHERE_V4: [u8; 4] = [192, 0, 2, 1];
+const ELSEWHERE_V6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
+/// How long a result of the verifiers is used. A proof is good for an hour.
+const PROVED_FOR: Duration = Duration::from_secs(55 * 60);
+/// The first pause after verifiers gave no answer, and the longest.
+const PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// Requests that travel inside the lookup of the server's address, too ([`ClientBuilder::inside_lookups`];
+/// `docs/spec/dns-carriage.md`).
+#[derive(Debug)]
+pub struct InsideLookups {
+    resolver: SocketAddr,
+    names: Arc<Names>,
+    verifiers: [SocketAddr; 2],
+    parity: bool,
+    /// Taken when the engine starts.
+    messages: Mutex<Option<Channel>>,
+}
+
+impl InsideLookups {
+    /// By the resolver at this address, over UDP. It sees the names of requests, so it is one that the program's user named,
+    /// or the system's at a loopback address: the system may ask any other over TLS. The two verifiers, at different addresses
+    /// of one family, find out whether a server that this host never contacted can answer it.
+    ///
+    /// # Errors
+    /// When the verifiers have one address, or addresses of two families, or the resolver cannot be used.
+    pub fn new(resolver: SocketAddr, verifiers: [SocketAddr; 2]) -> io::Result<Self> {
+        let [first, second] = verifiers;
+        if first.ip() == second.ip() || first.is_ipv4() != second.is_ipv4() {
+            let text = "the two verifiers need different addresses of one family";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let names = Arc::new(Names::at(resolver)?);
+        Ok(Self { resolver, names, verifiers, parity: false, messages: Mutex::default() })
+    }
+
+    /// Whether one more name is asked for each request, so that any one of them may be lost.
+    #[must_use]
+    pub const fn parity(mut self, parity: bool) -> Self {
+        self.parity = parity;
+        self
+    }
+
+    /// For a client by an engine in UDP that the program gave ([`ClientBuilder::engine_in_udp`]): the verifiers are asked
+    /// through the engine's own socket. Call it before the link is given to the engine.
+    #[must_use]
+    pub fn through(self, link: &mut UdpLink) -> Self {
+        Self { messages: Mutex::new(Some(messages(link))), ..self }
+    }
+
+    /// Starts on a network.
+    pub(super) fn begin(&self, endpoint: &Endpoint, network: NetworkId, messages: Option<Channel>) -> Inside {
+        let path = DnsPath::new(endpoint.clone(), self.resolver, network, None, Manners::new(), self.parity);
+        let own = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let [verifier, _] = self.verifiers;
+        let moved = Arc::new(Notify::new());
+        let messages = own.or(messages);
+        let verified = Arc::new(AtomicBool::new(messages.is_none()));
+        let prover = messages.map(|messages| {
+            let (path, moved, verified) = (path.clone(), Arc::clone(&moved), Arc::clone(&verified));
+            let proving = prove(path, Messages(messages), self.verifiers, moved, verified);
+            tokio::spawn(proving).abort_handle()
+        });
+        // Documentation addresses. Nothing is sent to them.
+        let v4 = verifier.is_ipv4();
+        let other = if v4 { IpAddr::from(ELSEWHERE_V6) } else { IpAddr::from(ELSEWHERE_V4) };
+        let both = source_for(SocketAddr::new(other, 80)).is_ok();
+        Inside {
+            path,
+            names: Arc::clone(&self.names),
+            v4,
+            both,
+            used: AtomicBool::new(false),
+            verified,
+            moved,
+            prover,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// Sends requests inside the lookup of the server's address, too: to servers that publish that they take them, with a
+    /// certificate, where servers that this host never contacted can answer it. Only data that may run twice
+    /// ([`FirstFlight::safely_replayable`](crate::FirstFlight::safely_replayable)) travels so, and nothing waits for it:
+    /// the same request goes directly when the address comes. [`Stream::inside_lookup`] says what became of it.
+    ///
+    /// Without a resolver of its own ([`ClientBuilder::resolver`]) the client asks the one of `inside`.
+    pub fn inside_lookups(mut self, inside: InsideLookups) -> Self {
+        if self.names.is_none() {
+            self.names = Some(Arc::clone(&inside.names));
+        }
+        self.asap.inside = Some(inside);
+        self
+    }
+}
+
+/// The state of requests inside lookups.
+#[derive(Debug)]
+pub(super) struct Inside {
+    path: DnsPath,
+    names: Arc<Names>,
+    /// The family of the verifiers, and therefore of certificates and of requests inside lookups.
+    v4: bool,
+    /// Whether this host also has routes of the other family.
+    both: bool,
+    /// A request has travelled so.
+    used: AtomicBool,
+    /// The verifiers have said whether strangers can answer, or cannot be asked.
+    verified: Arc<AtomicBool>,
+    moved: Arc<Notify>,
+    prover: Option<AbortHandle>,
+}
+
+impl Inside {
+    pub(super) fn is_verified(&self) -> bool {
+        self.verified.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn move_to(&self, network: NetworkId) {
+        self.path.move_to(network);
+        self.moved.notify_one();
+    }
+
+    /// The addresses of a server. If requests travel inside lookups, only addresses of the verifiers' family are asked for, so
+    /// that a resolver with a rate limit gets no further question.
+    async fn addresses(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let find = async || match self.both && !self.used.load(Ordering::Relaxed) {
+            true => self.names.all_addresses(name, self.v4).await,
+            false => self.names.addresses_or(name, self.v4).await,
+        };
+        let found = self.path.or_ask_again(find().await, &find).await?;
+        Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.prover.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Messages to and from verifiers through an engine's socket.
+struct Messages(Channel);
+
+/// The part of a link that carries the messages of verifiers.
+pub(super) fn messages(link: &mut UdpLink) -> Channel {
+    link.channel(MESSAGE_MAGIC.to_be_bytes())
+}
+
+impl Datagrams for &mut Messages {
+    async fn send_to(&mut self, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
+        self.0.send_to(datagram, to).await
+    }
+
+    async fn recv_from(&mut self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let (datagram, from) = self.0.recv_from().await?;
+        let len = datagram.len().min(buffer.len());
+        for (to, byte) in buffer.iter_mut().zip(&datagram) {
+            *to = *byte;
+        }
+        Ok((len, from))
+    }
+}
+
+/// Lets the verifiers find out whether servers that this host never contacted can answer it: at the start, on each new network,
+/// and before the last proof ends.
+async fn prove(
+    path: DnsPath,
+    mut messages: Messages,
+    verifiers: [SocketAddr; 2],
+    moved: Arc<Notify>,
+    verified: Arc<AtomicBool>,
+) {
+    let [verifier, _] = verifiers;
+    let mut pause = PAUSE;
+    loop {
+        let wait = match reach(&mut messages, verifiers, &Patience::default()).await {
+            Ok(found) if found.is_open() => {
+                path.prove(Proof { seen: found.seen, verifier, at: Instant::now() });
+                PROVED_FOR
+            }
+            Ok(_) => {
+                tracing::info!("strangers cannot answer on this network: no request inside a lookup");
+                PROVED_FOR
+            }
+            Err((at, fault)) => {
+                tracing::info!(%at, %fault, "no request inside a lookup: a verifier gave no answer");
+                let wait = pause;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                wait
+            }
+        };
+        verified.store(true, Ordering::Relaxed);
+        tokio::select! {
+            () = moved.notified() => pause = PAUSE,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// What a request inside a lookup needs.
+struct Ready<'a> {
+    engine: &'a Engine,
+    inside: &'a Inside,
+    name: &'a str,
+    published: Published,
+    shown: super::Shown,
+}
+
+impl Client {
+    /// Connects to a server whose address is not known: inside its lookup, if that can be had.
+    pub(crate) async fn connect_by_name(
+        &self,
+        server: &Authority,
+        flights: Flights<'_>,
+    ) -> Result<(Stream, u32), ClientError> {
+        let held_back = match self.ready(server, &flights).await {
+            Some(Ok(ready)) => return self.connect_inside(ready, server, flights).await,
+            Some(Err(held_back)) => Some(held_back),
+            None => None,
+        };
+        let found = self.look_up(server).await?;
+        let (stream, number) = self.reach(server, &found, flights).await?;
+        let report = held_back.map(Report::held_back);
+        Ok((stream.reported(report), number))
+    }
+
+    /// What is needed to send a request inside the lookup of `server`, or why it is not sent so. `None` if nobody wants that.
+    async fn ready<'a>(
+        &'a self,
+        server: &'a Authority,
+        flights: &Flights<'_>,
+    ) -> Option<Result<Ready<'a>, HeldBack>> {
+        let (asap, shared) = (self.asap()?, &self.shared);
+        asap.settings.inside.as_ref()?;
+        let Host::Name(name) = server.host() else { return None };
+        shared.networks.refresh(shared).await;
+        asap.begin_fixed();
+        let engine = asap.engine.get()?.as_ref()?;
+        let inside = engine.inside.as_ref()?;
+        let ready = || {
+            let published = asap.records.known(server).ok_or(HeldBack::NoCarriage)?;
+            let carriage = carriage(&published.bytes).ok_or(HeldBack::NoCarriage)?;
+            inside.path.check(&carriage, flights)?;
+            let shown = asap
+                .certify(engine, server, inside.v4, flights, Some(&published))
+                .ok_or(HeldBack::NoCertificate)?;
+            Ok(Ready { engine, inside, name, published, shown })
+        };
+        Some(ready())
+    }
+
+    async fn connect_inside(
+        &self,
+        ready: Ready<'_>,
+        server: &Authority,
+        flights: Flights<'_>,
+    ) -> Result<(Stream, u32), ClientError> {
+        let (shared, began) = (&self.shared, Instant::now());
+        let Ready { engine, inside, name, published, shown } = ready;
+        let service = service(&published.bytes);
+        let port = service.map(|service| service.port.get());
+        let certified = Some(firstflight_stack::Certified { known: true, ..shown.certified.clone() });
+        let config = ConnectConfig::default().fast_open(shared.fast_open).asap(certified).carrier(port);
+        let to = Server { port: server.port(), service };
+        let tcp = EngineTcp::new(&engine.endpoint, config, flights);
+        let lookup = inside.path.transport(to, tcp);
+        let addresses = inside.addresses(name, server.port());
+        inside.used.store(true, Ordering::Relaxed);
+        let network = shared.kernel.network();
+        let (result, report) = match shared.by_engine {
+            Some(_) => (Box::pin(transport::run(&lookup, addresses)).await, lookup.into_report()),
+            None => {
+                let tcp = KernelTcp::new(&shared.kernel, flights, shared.fast_open);
+                let both = Beside { tcp, udp: lookup };
+                let result = shared.kernel.race(&both, addresses).await;
+                (result, both.udp.into_report())
+            }
+        };
+        shared.kernel.note_contact(network, server, result.is_ok());
+        self.heed_losses(server, inside, &published);
+        let Finish { stream, won, departed } = result.map_err(|lost| lost.of(server))?;
+        if stream.way() == crate::stream::Way::Udp {
+            engine.heed(&shown, &stream);
+        }
+        // Nothing has waited for the lookup.
+        let times = ConnectTimes { lookup: Duration::ZERO, connect: began.elapsed(), first_syn: departed };
+        Ok((stream.took(times).reported(Some(report)), won.number))
+    }
+
+    /// Asks again what a server publishes, if first flights to it are lost.
+    fn heed_losses(&self, server: &Authority, inside: &Inside, published: &Published) {
+        let lost = carriage(&published.bytes).map_or(0, |of| inside.path.lost_in_a_row(&of));
+        if let Some(asap) = self.asap().filter(|_| lost >= DnsPath::ASK_AGAIN_AFTER) {
+            asap.records.ask_again(server);
+        }
+    }
+}
+
+impl Lost {
+    /// The error of a connect to `server`.
+    fn of(self, server: &Authority) -> ClientError {
+        match self.lookup {
+            Some(error) => ClientError::Lookup { server: server.clone(), error },
+            None => ClientError::Connect { at_most_once: self.once, error: self.error },
+        }
+    }
+}
+
+fn service(parameter: &[u8]) -> Option<UdpService<'_>> {
+    ServiceParam::parse(parameter).ok()?.udp().copied()
+}
+
+fn carriage(parameter: &[u8]) -> Option<Carriage<'_>> {
+    service(parameter)?.carriage
+}
