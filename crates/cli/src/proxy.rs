@@ -10,9 +10,9 @@ use crate::life::Life;
 use crate::output;
 use crate::span;
 use clap::ValueEnum;
-use firstflight::Client;
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
+use firstflight::{Client, InsideLookups};
 use firstflight_daemon::Signals;
 use firstflight_proxy::{EarlyData, Proxy};
 use firstflight_verifier::{Group, IssuerAddress};
@@ -84,6 +84,13 @@ pub struct Args {
     /// File with the verifier's vantage points, all of which must see this client
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
+    /// Send requests of plain HTTP that may run twice inside the lookup of the server's address, too, if the server accepts
+    /// that and unknown servers can reach this machine. --dns then sees the names of such requests
+    #[arg(long, requires_all = ["dns", "verifier", "second_verifier"])]
+    via_dns: bool,
+    /// Another verifier, which reports how it sees this machine, as for `firstflight reach`
+    #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
+    second_verifier: Option<SocketAddr>,
     /// How long connections may go on after SIGTERM; then they are reset
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span::parse)]
     drain: Duration,
@@ -115,6 +122,12 @@ impl Args {
         }
         if let Some(issuer) = self.issuer()? {
             builder = builder.verifier(issuer);
+        }
+        if let (true, Some(dns), Some(first), Some(second)) =
+            (self.via_dns, self.dns, self.verifier, self.second_verifier)
+        {
+            let inside = InsideLookups::new(dns, [first, second]).map_err(ProxyError::ViaDns)?;
+            builder = builder.inside_lookups(inside);
         }
         builder.build().map_err(Error::Cache)
     }

@@ -334,3 +334,61 @@ fn a_program_sends_its_request_inside_a_lookup() {
         assert!(*way != Way::Ordinary && *names > 0 && outcome.is_accepted(), "{reports:?}");
     }
 }
+
+/// A program that knows nothing of lookups fetches by the proxy.
+#[test]
+fn the_proxy_sends_requests_inside_lookups() {
+    use std::io::{BufRead, BufReader, Read, Write};
+
+    let mut site = Site::new("by-proxy", None);
+    let verifiers = site.verifiers();
+    let mut proxy = Running::start(&[
+        "proxy",
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+        "--allow-net",
+        "127.0.0.0/8",
+        "--dns",
+        &site.resolver,
+        "--verifier",
+        &verifiers[0].1,
+        "--verifier-key",
+        &site.verifier_key,
+        "--via-dns",
+        "--second-verifier",
+        &verifiers[1].1,
+    ]);
+    let at =
+        serde_json::from_str::<Value>(&proxy.line()).unwrap()["addresses"][0].as_str().unwrap().to_owned();
+    let mut fetch = |port: u16| {
+        let mut stream = std::net::TcpStream::connect(&at).unwrap();
+        let url = format!("http://www.xyz.com:{}/hello", port);
+        write!(stream, "GET {url} HTTP/1.1\r\nHost: www.xyz.com:{port}\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        BufReader::new(&stream).read_line(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        stream.read_to_string(&mut answer).unwrap();
+        loop {
+            let event: Value = serde_json::from_str(&proxy.line()).unwrap();
+            if event["event"] == "connected" {
+                break event;
+            }
+        }
+    };
+    // The first requests go as ever: the certificate, the record and the proof are obtained meanwhile. The proxy keeps its
+    // connection to the server until that starts anew.
+    let mut events = (0..30).map(|_| {
+        let event = fetch(site.port);
+        site.start();
+        event
+    });
+    let left = |event: &Value| event["inside_lookup"] == "lookup" || event["inside_lookup"] == "direct";
+    let event = events.find(left).expect("no request inside a lookup");
+    assert_eq!(
+        (&event["way"], &event["outcome"]),
+        (&Value::from("udp"), &Value::from("accepted")),
+        "{event}"
+    );
+}

@@ -174,9 +174,9 @@ impl Client {
         &self,
         server: &Authority,
         flights: Flights<'_>,
+        filter: Option<&connect::Filter>,
     ) -> Result<(Stream, u32), ClientError> {
-        let found = self.look_up(server).await?;
-        self.reach(server, &found, flights).await
+        self.find_and_reach(server, flights, filter).await
     }
 
     /// Connects to what was found.

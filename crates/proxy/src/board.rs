@@ -1,5 +1,6 @@
 //! What became of first flights, for each server: for the status page, and for the PAC file.
 
+use firstflight::carriage::HeldBack;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{Authority, Host, Outlook, Stream};
 use lru::LruCache;
@@ -32,12 +33,18 @@ pub struct Contact {
     pub connect_ms: f64,
     /// The round-trip time, if it was measured.
     pub rtt_ms: Option<f64>,
+    /// If requests also travel inside lookups: `lookup` if this one did and was answered so, `direct` if its direct copy was
+    /// first, `ordinary` if it did not travel so.
+    pub inside_lookup: Option<&'static str>,
+    /// Why it did not travel inside the lookup.
+    pub held_back: Option<&'static str>,
 }
 
 impl Contact {
     pub(crate) fn new(stream: &Stream, early_yes: bool, took: Duration) -> Self {
         let outcome = stream.outcome();
         let saved = outcome.is_accepted() && outcome != Outcome::AcceptedPart;
+        let inside = stream.inside_lookup();
         Self {
             way: stream.way().as_str(),
             outcome: outcome.as_str(),
@@ -46,6 +53,8 @@ impl Contact {
             round_trips_saved: saved.into(),
             connect_ms: millis(took),
             rtt_ms: stream.rtt().map(millis),
+            inside_lookup: inside.map(|report| report.way.as_str()),
+            held_back: inside.and_then(|report| report.held_back.as_ref()).map(HeldBack::as_str),
         }
     }
 }
@@ -231,6 +240,8 @@ mod tests {
             round_trips_saved: saved,
             connect_ms: 1.5,
             rtt_ms: None,
+            inside_lookup: None,
+            held_back: None,
         }
     }
 

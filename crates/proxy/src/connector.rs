@@ -1,7 +1,6 @@
 //! Connections to servers, for requests of plain HTTP.
 
 use crate::body::Upload;
-use crate::event::Protocol;
 use crate::failure::Failure;
 use crate::reach::Place;
 use crate::shared::Shared;
@@ -68,8 +67,7 @@ impl Link {
         let fails = Arc::clone(&failed);
         let lazy = LazyStream::new(move |first: Vec<u8>| async move {
             let connecting = async {
-                let place = Place::find(&connects, &to, Protocol::Http).await?;
-                let stream = place.request(safety.flight(&first)).await?;
+                let stream = Place::request(&connects, &to, safety.flight(&first)).await?;
                 told.store(true, Ordering::Relaxed);
                 Ok(stream)
             };

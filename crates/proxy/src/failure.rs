@@ -37,6 +37,17 @@ pub enum Failure {
 type Meaning = (StatusCode, &'static str, Code);
 
 impl Failure {
+    /// Why a connect failed, whose addresses were checked when they were found.
+    pub(crate) fn of(error: ClientError) -> Self {
+        match &error {
+            ClientError::Lookup { error: lookup, .. } => {
+                let inner = lookup.get_ref().and_then(|inner| inner.downcast_ref());
+                inner.copied().map_or(Self::Lookup(error), Self::Forbidden)
+            }
+            _ => Self::Connect(error),
+        }
+    }
+
     fn meaning(&self) -> Meaning {
         match self {
             Self::Lookup(_) => (StatusCode::BAD_GATEWAY, "dns_error", Code::HostUnreachable),

@@ -17,7 +17,8 @@ pub(crate) struct Policy {
 }
 
 /// Why an address is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.as_str())]
 #[non_exhaustive]
 pub enum Forbidden {
     /// This machine: a loopback address, one of its interfaces', or the address of no machine.

@@ -113,7 +113,7 @@ impl Proxy {
         settings.policy.own.clone_from(&addresses);
         let shared = Arc::new(Shared {
             client: settings.client,
-            policy: settings.policy,
+            policy: Arc::new(settings.policy),
             limits: settings.limits,
             early_data: settings.early_data,
             hosts: settings.hosts,

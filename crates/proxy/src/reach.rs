@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::first::First;
 use crate::shared::Shared;
 use firstflight::{Authority, FirstFlight, Outlook, Stream};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,10 +67,25 @@ impl Place {
         self.wait(connecting, true).await
     }
 
-    /// Connects with a request of HTTP.
-    pub(crate) async fn request(&self, flight: FirstFlight<'_>) -> Result<Stream, Failure> {
-        let connecting = self.shared.client.connect(&self.server, flight).at(&self.addresses[..]);
-        self.wait(connecting, false).await
+    /// Connects to a server with a request of HTTP, which may travel inside the lookup of its address.
+    pub(crate) async fn request(
+        shared: &Arc<Shared>,
+        server: &Authority,
+        flight: FirstFlight<'_>,
+    ) -> Result<Stream, Failure> {
+        let place = Self {
+            shared: Arc::clone(shared),
+            server: server.clone(),
+            protocol: Protocol::Http,
+            addresses: Vec::new(),
+            until: Timer::now() + shared.limits.connect_timeout,
+        };
+        let policy = Arc::clone(&shared.policy);
+        let connecting = shared.client.connect(server, flight).only_to(move |found| {
+            let denied = |forbidden| io::Error::new(io::ErrorKind::PermissionDenied, forbidden);
+            policy.filter(found).map_err(denied)
+        });
+        place.wait(connecting, false).await
     }
 
     async fn wait(
@@ -85,7 +101,7 @@ impl Place {
                 Ok((_, Err(forbidden))) => Err(Failure::Forbidden(forbidden)),
                 Err(error) => Err(Failure::Response(error.to_string())),
             },
-            Ok(Err(error)) => Err(Failure::Connect(error)),
+            Ok(Err(error)) => Err(Failure::of(error)),
             Err(_) => Err(Failure::TimedOut),
         };
         match &result {

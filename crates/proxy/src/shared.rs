@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 pub(crate) struct Shared {
     pub client: Client,
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     pub limits: Limits,
     pub early_data: EarlyData,
     /// Hosts that the PAC file names in any case.

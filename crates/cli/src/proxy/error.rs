@@ -20,6 +20,9 @@ pub enum ProxyError {
     /// `--dns` cannot be used.
     #[error("--dns {0}: {1}")]
     Resolver(SocketAddr, io::Error),
+    /// `--via-dns` cannot be done.
+    #[error("--second-verifier: {0}")]
+    ViaDns(io::Error),
     /// `--verifier-key` is not valid.
     #[error("--verifier-key: {0}")]
     Key(String),

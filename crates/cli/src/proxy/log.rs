@@ -92,6 +92,11 @@ fn contact_text(contact: &Contact) -> String {
     if contact.early_yes {
         text.push_str(", early yes");
     }
+    match contact.inside_lookup {
+        Some("lookup") => text.push_str(", inside the lookup"),
+        Some("direct") => text.push_str(", inside the lookup and directly"),
+        _ => {}
+    }
     let _ = write!(text, ", {} ms", contact.connect_ms);
     if contact.round_trips_saved > 0 {
         text.push_str(", a round trip saved");
@@ -113,6 +118,8 @@ mod tests {
             round_trips_saved: 1,
             connect_ms: 12.5,
             rtt_ms: None,
+            inside_lookup: None,
+            held_back: None,
         };
         let connected = Event::Connected {
             protocol: Protocol::Connect,

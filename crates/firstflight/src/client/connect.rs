@@ -5,8 +5,10 @@ use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::stream::Stream;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// A connect that [`Client::connect`] describes. It begins when it is awaited.
 #[must_use = "a connect begins when it is awaited"]
@@ -14,8 +16,12 @@ pub struct Connect<'a> {
     client: Client,
     server: Result<Authority, BadAuthority>,
     place: Option<Place>,
+    filter: Option<Filter>,
     flights: Flights<'a>,
 }
+
+/// The addresses of those given to which a connect may go, or why it may go to none.
+pub(super) type Filter = Arc<dyn Fn(&[SocketAddr]) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// A connect with a first flight of its own for each attempt ([`Connect::made_by`]).
 #[must_use = "a connect begins when it is awaited"]
@@ -59,12 +65,23 @@ impl From<&Found> for Place {
 impl<'a> Connect<'a> {
     pub(super) fn new(client: &Client, server: &impl ToAuthority, first: FirstFlight<'a>) -> Self {
         let (client, server) = (client.clone(), server.to_authority());
-        Self { client, server, place: None, flights: Flights::Given(first) }
+        Self { client, server, place: None, filter: None, flights: Flights::Given(first) }
     }
 
     /// Connects to these addresses, best one first, and looks up none.
     pub fn at(mut self, place: impl Into<Place>) -> Self {
         self.place = Some(place.into());
+        self
+    }
+
+    /// Connects only to those addresses that `filter` returns of the server's, or fails with its error. For a program that
+    /// connects for others, and may not reach every address that a name has. An address is asked about when it is known, also
+    /// if the first flight travels inside the lookup.
+    pub fn only_to(
+        mut self,
+        filter: impl Fn(&[SocketAddr]) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        self.filter = Some(Arc::new(filter));
         self
     }
 
@@ -95,21 +112,53 @@ impl<'a> Connect<'a> {
     /// ```
     #[must_use]
     pub fn lazy(self, safety: ReplaySafety) -> LazyStream {
-        let Self { client, server, place, .. } = self;
+        let Self { client, server, place, filter, .. } = self;
         LazyStream::new(move |first: Vec<u8>| async move {
             let client = if lazy::is_upgrade(&first) { client.tcp_only() } else { client };
-            let connect = Connect { client, server, place, flights: Flights::Given(safety.flight(&first)) };
+            let flights = Flights::Given(safety.flight(&first));
+            let connect = Connect { client, server, place, filter, flights };
             Ok(connect.run().await?.0)
         })
     }
 
     async fn run(self) -> Result<(Stream, u32), ClientError> {
-        let Self { client, server, place, flights } = self;
+        let Self { client, server, place, filter, flights } = self;
         let server = server?;
         match place {
-            Some(Place(found)) => client.reach(&server, &found, flights).await,
-            None => client.connect_by_name(&server, flights).await,
+            Some(Place(found)) => {
+                let found = found.only(filter.as_ref()).map_err(|error| no_address(&server, error))?;
+                client.reach(&server, &found, flights).await
+            }
+            None => client.connect_by_name(&server, flights, filter.as_ref()).await,
         }
+    }
+}
+
+fn no_address(server: &Authority, error: io::Error) -> ClientError {
+    ClientError::Lookup { server: server.clone(), error }
+}
+
+impl Client {
+    /// Looks up a server, and connects to it.
+    pub(super) async fn find_and_reach(
+        &self,
+        server: &Authority,
+        flights: Flights<'_>,
+        filter: Option<&Filter>,
+    ) -> Result<(Stream, u32), ClientError> {
+        let found = self.look_up(server).await?;
+        let found = found.only(filter).map_err(|error| no_address(server, error))?;
+        self.reach(server, &found, flights).await
+    }
+}
+
+impl Found {
+    /// Those of its addresses that `filter` returns.
+    fn only(mut self, filter: Option<&Filter>) -> io::Result<Self> {
+        if let Some(filter) = filter {
+            self.addresses = filter(&self.addresses)?;
+        }
+        Ok(self)
     }
 }
 

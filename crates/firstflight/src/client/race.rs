@@ -331,7 +331,8 @@ impl Race {
         if may_carry && self.first.is_none() {
             self.plan();
         }
-        if self.live.iter().any(|attempt| attempt.candidate.remote.is_none()) && self.direct().is_none() {
+        let in_lookup = self.live.iter().find(|attempt| attempt.candidate.remote.is_none());
+        if in_lookup.is_some_and(|attempt| self.fitting(attempt).is_none()) {
             // The request inside the lookup cannot go on at any of them.
             self.next_at = now;
         }
@@ -555,7 +556,13 @@ impl Race {
             if let Some(first) = self.first.as_mut().filter(|first| first.number == number) {
                 first.candidate.remote = Some(remote);
             }
-            self.next_at = now + delay.unwrap_or(self.setup.attempt_delay);
+            // An ordinary one to the same address comes last.
+            let ordinary = self.waiting.iter().any(|one| one.remote == Some(remote));
+            self.waiting.retain(|one| one.remote != Some(remote));
+            let is_next = self.waiting.is_empty() && self.setup.repeats_itself;
+            self.waiting.extend(ordinary.then(|| plain(remote, Reason::SynTimedOut)));
+            let most = delay.unwrap_or(self.setup.attempt_delay);
+            self.next_at = now + if is_next { MOST_DELAY } else { most };
             return Some(Action::Direct(number, remote));
         }
         if let Some(action) = self.begin_what_is_ready() {
@@ -635,9 +642,13 @@ impl Race {
     fn direct(&self) -> Option<(Number, SocketAddr)> {
         let attempt = self.live.iter().find(|one| one.candidate.remote.is_none())?;
         let running = attempt.phase == Phase::Running && self.holds(Rule::DirectCopy);
+        Some((attempt.number, self.fitting(attempt).filter(|_| running)?))
+    }
+
+    /// The address at which a request inside a lookup goes on.
+    fn fitting(&self, attempt: &Attempt) -> Option<SocketAddr> {
         let fits = |one: &&Address| Some(one.remote.is_ipv4()) == attempt.v4;
-        let address = self.addresses.iter().find(fits).filter(|_| running)?;
-        Some((attempt.number, address.remote))
+        self.addresses.iter().find(fits).map(|one| one.remote)
     }
 
     /// Whether data that must not run twice may have left.

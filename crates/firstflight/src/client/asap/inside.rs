@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::carriage::{DnsPath, HeldBack, Manners, Proof, Report, Server};
+use crate::client::connect::Filter;
 use crate::client::transport::beside::Beside;
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::kernel::KernelTcp;
@@ -244,14 +245,14 @@ impl Client {
         &self,
         server: &Authority,
         flights: Flights<'_>,
+        filter: Option<&Filter>,
     ) -> Result<(Stream, u32), ClientError> {
         let held_back = match self.ready(server, &flights).await {
-            Some(Ok(ready)) => return self.connect_inside(ready, server, flights).await,
+            Some(Ok(ready)) => return self.connect_inside(ready, server, flights, filter).await,
             Some(Err(held_back)) => Some(held_back),
             None => None,
         };
-        let found = self.look_up(server).await?;
-        let (stream, number) = self.reach(server, &found, flights).await?;
+        let (stream, number) = self.find_and_reach(server, flights, filter).await?;
         let report = held_back.map(Report::held_back);
         Ok((stream.reported(report), number))
     }
@@ -286,6 +287,7 @@ impl Client {
         ready: Ready<'_>,
         server: &Authority,
         flights: Flights<'_>,
+        filter: Option<&Filter>,
     ) -> Result<(Stream, u32), ClientError> {
         let (shared, began) = (&self.shared, Instant::now());
         let Ready { engine, inside, name, published, shown } = ready;
@@ -296,7 +298,10 @@ impl Client {
         let to = Server { port: server.port(), service };
         let tcp = EngineTcp::new(&engine.endpoint, config, flights);
         let lookup = inside.path.transport(to, tcp);
-        let addresses = inside.addresses(name, server.port());
+        let addresses = async {
+            let found = inside.addresses(name, server.port()).await?;
+            filter.map_or_else(|| Ok(found.clone()), |filter| filter(&found))
+        };
         inside.used.store(true, Ordering::Relaxed);
         let network = shared.kernel.network();
         let (result, report) = match shared.by_engine {
