@@ -49,8 +49,16 @@ pub struct CachedServer {
     /// First flights that got no answer since one was accepted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u8,
+    /// When the latest of these was noted. 0 in a file of an older program, which is now.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost_at: u64,
     /// Set while the server is avoided.
     pub avoided: Option<Avoided>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_none(time: &u64) -> bool {
+    *time == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -128,6 +136,7 @@ impl CachedServer {
             path_mss: entry.path_mss.map(|path| CachedPathMss { mss: path.mss(), at: unix(path.at()) }),
             failures: failures.count,
             lost: failures.lost(),
+            lost_at: if failures.lost() > 0 { unix(failures.lost_at()) } else { 0 },
             avoided: (left > 0).then(|| Avoided {
                 until: clock.unix_ms.saturating_add(left),
                 asking: failures.permits == Permission::Request,
@@ -159,8 +168,9 @@ impl CachedServer {
             None => (Permission::Everything, 0),
         };
         let left = left.saturating_sub(clock.unix_ms).min(LONGEST_PAUSE);
-        entry.failures =
-            Failures::restore(self.failures, permits, clock.mono + Duration::from_millis(left), self.lost);
+        let lost_at = if self.lost_at == 0 { clock.mono } else { mono(self.lost_at) };
+        let retry_at = clock.mono + Duration::from_millis(left);
+        entry.failures = Failures::restore(self.failures, permits, retry_at, self.lost, lost_at);
         entry
     }
 }

@@ -45,6 +45,7 @@ fn server(network: NetworkId, last: u8) -> CachedServer {
         path_mss: Some(CachedPathMss { mss: 1_024, at: START.unix_ms - 2_000 }),
         failures: 3,
         lost: 2,
+        lost_at: START.unix_ms - 3_000,
         avoided: Some(Avoided { until: START.unix_ms + 60_000, asking: true }),
     }
 }

@@ -14,10 +14,6 @@ use std::time::Duration;
 
 /// Servers remembered, as in a stack.
 const SERVERS: usize = 4096;
-/// Lost races remembered. The oldest one is forgotten first.
-const LOST_RACES: usize = 1024;
-/// Two lost races within this time are a failure of Fast Open. One may be an ordinary loss.
-const LOST_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 /// Closed ports remembered, and for how long. The next visit asks with an ordinary SYN, which is refused at once.
 const CLOSED: usize = 64;
 const CLOSED_LASTS: Duration = Duration::from_secs(60);
@@ -35,8 +31,6 @@ pub(super) struct Memory {
     network: NetworkId,
     servers: CredentialStore,
     history: History,
-    /// Servers whose last first flight lost a race, oldest first.
-    lost: VecDeque<(NetworkId, IpAddr, Instant)>,
     /// Ports that refused an ordinary SYN, the oldest refusal first.
     closed: VecDeque<(NetworkId, SocketAddr, Instant)>,
     contacts: Contacts,
@@ -51,7 +45,6 @@ impl Memory {
             network,
             servers: CredentialStore::new(SERVERS),
             history: History::default(),
-            lost: VecDeque::new(),
             closed: VecDeque::new(),
             contacts: Contacts::default(),
             time: Monotonic::begin(),
@@ -97,7 +90,6 @@ impl Memory {
             // Nothing of an unknown network is in the file.
             self.servers.flush();
             self.history.clear();
-            self.lost.clear();
             self.closed.clear();
             self.contacts.clear();
         }
@@ -107,7 +99,6 @@ impl Memory {
     pub(super) fn forget(&mut self) {
         self.servers.flush();
         self.history.clear();
-        self.lost.clear();
         self.closed.clear();
         self.contacts.clear();
         if let Some(keeper) = &mut self.keeper {
@@ -204,27 +195,13 @@ impl Memory {
     pub(super) fn accepted(&mut self, server: IpAddr, ago: Duration) {
         let sent = self.before(ago);
         self.servers.note_passed(self.network, server, sent);
-        self.lost.retain(|(network, lost, _)| (*network, *lost) != (self.network, server));
         self.servers.note_success(self.network, server);
     }
 
-    /// A SYN with an option or data, which left `ago`, got no answer, and a plain one to the same address did. It does
-    /// not count if a first flight that left at that moment or later was accepted: the path takes them.
+    /// A SYN with an option or data, which left `ago`, got no answer, and a plain one to the same address did.
     pub(super) fn lost_race(&mut self, server: IpAddr, ago: Duration) {
-        let now = self.time.now();
-        if self.servers.passed_since(self.network, server, self.before(ago)) {
-            return;
-        }
-        let (network, lost) = (self.network, &mut self.lost);
-        let before = lost.iter().position(|(net, ip, _)| (*net, *ip) == (network, server));
-        let before = before.and_then(|at| lost.remove(at));
-        if lost.len() >= LOST_RACES {
-            lost.pop_front();
-        }
-        lost.push_back((network, server, now));
-        if before.is_some_and(|(.., at)| now.saturating_since(at) < LOST_LASTS) {
-            self.refused(server);
-        }
+        let (sent, now) = (self.before(ago), self.time.now());
+        self.servers.note_lost_race(self.network, server, Some(sent), now);
     }
 
     /// A SYN with an option or data was refused, and a plain one to the same address was not.
@@ -284,8 +261,10 @@ mod tests {
     fn one_lost_race_is_no_failure_and_two_are() {
         let mut memory = Memory::new(NetworkId([1; 16]));
         memory.lost_race(SERVER, AGO);
-        assert_eq!(memory.permission(SERVER), Permission::Everything);
+        // This one was under way at the same time.
         memory.lost_race(SERVER, AGO);
+        assert_eq!(memory.permission(SERVER), Permission::Everything);
+        memory.lost_race(SERVER, Duration::ZERO);
         assert_ne!(memory.permission(SERVER), Permission::Everything);
         // It belongs to the network.
         memory.move_to(NetworkId([2; 16]));
@@ -299,7 +278,7 @@ mod tests {
         let mut memory = Memory::new(NetworkId([1; 16]));
         memory.lost_race(SERVER, AGO);
         memory.accepted(SERVER, AGO * 2);
-        memory.lost_race(SERVER, AGO);
+        memory.lost_race(SERVER, Duration::ZERO);
         assert_eq!(memory.permission(SERVER), Permission::Everything);
     }
 
@@ -338,9 +317,9 @@ mod tests {
             memory.note_closed(SocketAddr::new(SERVER, port));
         }
         assert_eq!(memory.closed.len(), CLOSED);
-        for n in 0..=LOST_RACES as u32 {
+        for n in 0..=SERVERS as u32 {
             memory.lost_race(std::net::Ipv4Addr::from_bits(n).into(), AGO);
         }
-        assert_eq!(memory.lost.len(), LOST_RACES);
+        assert_eq!(memory.servers.len(), SERVERS);
     }
 }
