@@ -18,7 +18,6 @@
 pub(crate) mod carried;
 #[cfg(feature = "server")]
 mod listen;
-mod memory;
 pub(crate) mod race;
 
 #[cfg(feature = "server")]
@@ -30,8 +29,8 @@ use crate::cache::CredentialCache;
 use crate::client::Authority;
 use crate::credential::{NetworkId, Permission};
 use crate::first_flight::{FirstFlight, Flights};
+use crate::memory::kernel::Memory;
 use crate::stream::Stream;
-use memory::Memory;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

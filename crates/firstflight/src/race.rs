@@ -3,7 +3,7 @@
 use crate::attempts::{ConnectAnyError, FailedAttempt, interleave};
 use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
-use crate::history::Way;
+use crate::memory::history::Way;
 use crate::shared::{Inner, Interest, Shared};
 use crate::stream::{EngineStream, Stream, connect, first_data};
 use firstflight_credential::{Outcome, Reason};

@@ -1,6 +1,5 @@
 //! Certificates and UDP: what a client needs to be certified at servers that it has never contacted.
 
-mod health;
 mod records;
 
 use super::Authority;
@@ -8,9 +7,10 @@ use super::authority::Host;
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
-use crate::history::{History, Way};
 use crate::kernel::carried::Carried;
 use crate::kernel::race::{Finish, Lost};
+use crate::memory::health::Health;
+use crate::memory::history::{History, Way};
 use crate::record::{Names, Published};
 use crate::time::Time;
 use firstflight_credential::asap::{ClientCertificate, Identity};
@@ -18,7 +18,6 @@ use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig, Site};
-use health::Health;
 use records::{Asked, Question, Records};
 use std::io;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::clock;
-use crate::history::History;
+use crate::memory::history::History;
 use crate::store::StoreCounters;
 use crate::time::Time;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};

@@ -4,11 +4,11 @@
 //! Only entries of a known local network are written: a cookie that is used on another network tells the server that
 //! both networks have the same user (RFC 7413 §4.1.3.2).
 
-mod file;
+mod disk;
 mod hex;
 mod keeper;
 
-pub use file::CacheError;
+pub use disk::CacheError;
 pub(crate) use keeper::{Keeper, Snapshot};
 
 use firstflight_credential::store::{CookieSet, Failures, PathMss, PathRtt, Permission};
@@ -194,12 +194,12 @@ impl CredentialCache {
     /// When the file cannot be read, a newer program wrote it, or its directory cannot be written to.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, CacheError> {
         let path = path.into();
-        file::check_writable(&path)?;
+        disk::check_writable(&path)?;
         let servers = match Self::read(&path) {
             Ok(servers) => servers,
             Err(CacheError::Missing(_)) => Vec::new(),
             Err(problem @ CacheError::Invalid(..)) => {
-                let aside = file::set_aside(&path)?;
+                let aside = disk::set_aside(&path)?;
                 tracing::warn!("{problem}; it is kept as {} and an empty one begins", aside.display());
                 Vec::new()
             }
@@ -213,7 +213,7 @@ impl CredentialCache {
     /// # Errors
     /// When the file is missing, cannot be read, or is not a cache.
     pub fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
-        file::read(path)
+        disk::read(path)
     }
 
     /// Changes the content of the file at `path` while no other process does. A missing file counts as an empty one.
@@ -222,7 +222,7 @@ impl CredentialCache {
     /// # Errors
     /// When it cannot be read or written, or another process uses it all the time.
     pub fn update(path: &Path, change: impl FnOnce(&mut Vec<CachedServer>)) -> Result<(), CacheError> {
-        file::update(path, |mut servers| {
+        disk::update(path, |mut servers| {
             change(&mut servers);
             servers
         })
@@ -233,7 +233,7 @@ impl CredentialCache {
     /// # Errors
     /// When it cannot be written.
     pub fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
-        file::write(path, servers)
+        disk::write(path, servers)
     }
 
     /// Forgets all servers, in the file too.

@@ -1,4 +1,4 @@
-//! In the place of `cache.rs` where files are not built in: there is no cache.
+//! In the place of `file.rs` where files are not built in: there is no cache.
 
 use firstflight_credential::{CredentialStore, Entry, NetworkId};
 use firstflight_wire::{Clock, Instant};

@@ -3,7 +3,7 @@
 //! Other processes may use the same file. So only what changed here is written, into what the file holds then, under a
 //! lock.
 
-use super::{CachedServer, CredentialCache, file};
+use super::{CachedServer, CredentialCache, disk};
 use firstflight_credential::{CredentialStore, Entry, NetworkId};
 use firstflight_wire::{Clock, Instant};
 use std::collections::HashMap;
@@ -193,7 +193,7 @@ impl Snapshot {
             return;
         }
         if let Err(error) =
-            file::update(&file.path, |servers| changes.apply(servers, file.most, file.keeps_cookies))
+            disk::update(&file.path, |servers| changes.apply(servers, file.most, file.keeps_cookies))
         {
             tracing::warn!("{error}");
             // Try again with the next changes.

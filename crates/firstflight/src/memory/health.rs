@@ -16,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 3600);
 
 /// What is known of UDP on one network.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(crate) struct Health {
     /// The last answer, if no connect in UDP was silent or lost a race since.
     answered: Option<Instant>,
     /// The last answer.
@@ -35,17 +35,17 @@ fn is_lately(at: Option<Instant>, now: Instant) -> bool {
 
 impl Health {
     /// A server answered in UDP.
-    pub(super) fn answered(&mut self, now: Instant) {
+    pub(crate) fn answered(&mut self, now: Instant) {
         *self = Self { answered: Some(now), worked: Some(now), ..Self::default() };
     }
 
     /// A connect in UDP ended without an answer, or its caller gave up.
-    pub(super) fn silent(&mut self) {
+    pub(crate) fn silent(&mut self) {
         self.answered = None;
     }
 
     /// The kernel's TCP was faster, although UDP began first.
-    pub(super) fn lost(&mut self, now: Instant) {
+    pub(crate) fn lost(&mut self, now: Instant) {
         self.silent();
         self.lost = self.lost.saturating_add(1);
         let most = if is_lately(self.worked, now) { LOSSES_WHERE_IT_WORKED } else { LOSSES };
@@ -58,7 +58,7 @@ impl Health {
 
     /// Whether a first flight may go in UDP. One that must not run twice needs an answer lately, because it cannot be
     /// sent again by another way.
-    pub(super) fn allows(&self, replayable: bool, now: Instant) -> bool {
+    pub(crate) fn allows(&self, replayable: bool, now: Instant) -> bool {
         let pauses = self.until.is_some_and(|until| now < until);
         let works = is_lately(self.answered, now);
         !pauses && (replayable || works)

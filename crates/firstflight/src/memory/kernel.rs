@@ -1,10 +1,10 @@
 //! What is remembered of servers and paths for the kernel's sockets.
 
-use crate::cache::{CredentialCache, Keeper, Snapshot};
+use super::contacts::Contacts;
+use super::file::{CredentialCache, Keeper, Snapshot};
+use super::history::{History, Way};
 use crate::client::Authority;
-use crate::client::outlook::Contacts;
 use crate::clock::Monotonic;
-use crate::history::{History, Way};
 use firstflight_credential::{CredentialStore, NetworkId, Permission};
 use firstflight_kernel::TcpInfo;
 use firstflight_wire::Instant;
@@ -27,7 +27,7 @@ const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The memory, on one network at a time.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     network: NetworkId,
     servers: CredentialStore,
     history: History,
@@ -40,7 +40,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(network: NetworkId) -> Self {
+    pub(crate) fn new(network: NetworkId) -> Self {
         Self {
             network,
             servers: CredentialStore::new(SERVERS),
@@ -53,7 +53,7 @@ impl Memory {
     }
 
     /// Loads what `cache` holds, and keeps its file up to date from now on. False on an unknown network.
-    pub(super) fn keep(&mut self, cache: CredentialCache) -> bool {
+    pub(crate) fn keep(&mut self, cache: CredentialCache) -> bool {
         let (clock, servers) = (self.time.clock(), &mut self.servers);
         if !self.network.is_known() {
             return false;
@@ -64,18 +64,18 @@ impl Memory {
     }
 
     /// How long to wait before the file is written, if anything has changed.
-    pub(super) fn save_in(&self) -> Option<Duration> {
+    pub(crate) fn save_in(&self) -> Option<Duration> {
         let due = self.keeper.as_ref()?.due(&self.servers)?;
         Some(due.saturating_since(self.time.now()))
     }
 
     /// What is to be written to the file, if anything.
-    pub(super) fn save(&mut self) -> Option<Snapshot> {
+    pub(crate) fn save(&mut self) -> Option<Snapshot> {
         let clock = self.time.clock();
         self.keeper.as_mut()?.last(&self.servers, &clock)
     }
 
-    pub(super) fn move_to(&mut self, network: NetworkId) {
+    pub(crate) fn move_to(&mut self, network: NetworkId) {
         if network == self.network {
             return;
         }
@@ -84,7 +84,7 @@ impl Memory {
     }
 
     /// Forgets what was learnt, if the network is unknown. Returns whether it is.
-    pub(super) fn leave_unknown(&mut self) -> bool {
+    pub(crate) fn leave_unknown(&mut self) -> bool {
         let unknown = !self.network.is_known();
         if unknown {
             // Nothing of an unknown network is in the file.
@@ -96,7 +96,7 @@ impl Memory {
         unknown
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.servers.flush();
         self.history.clear();
         self.closed.clear();
@@ -107,22 +107,22 @@ impl Memory {
     }
 
     /// The present network.
-    pub(super) const fn network(&self) -> NetworkId {
+    pub(crate) const fn network(&self) -> NetworkId {
         self.network
     }
 
     /// A connect to `server` has ended.
-    pub(super) fn note_contact(&mut self, server: &Authority, succeeded: bool) {
+    pub(crate) fn note_contact(&mut self, server: &Authority, succeeded: bool) {
         self.contacts.note(self.network, server, succeeded);
     }
 
     /// Whether the last connect to `server` succeeded.
-    pub(super) fn answered(&self, server: &Authority) -> bool {
+    pub(crate) fn answered(&self, server: &Authority) -> bool {
         self.contacts.answered(self.network, server)
     }
 
     /// `remote` refused an ordinary SYN.
-    pub(super) fn note_closed(&mut self, remote: SocketAddr) {
+    pub(crate) fn note_closed(&mut self, remote: SocketAddr) {
         let now = self.time.now();
         self.opened(remote);
         if self.closed.len() >= CLOSED {
@@ -132,13 +132,13 @@ impl Memory {
     }
 
     /// A connection to `remote` is open.
-    pub(super) fn opened(&mut self, remote: SocketAddr) {
+    pub(crate) fn opened(&mut self, remote: SocketAddr) {
         let network = self.network;
         self.closed.retain(|(net, closed, _)| (*net, *closed) != (network, remote));
     }
 
     /// Whether `remote` refused an ordinary SYN lately.
-    pub(super) fn was_closed(&self, remote: SocketAddr) -> bool {
+    pub(crate) fn was_closed(&self, remote: SocketAddr) -> bool {
         let now = self.time.now();
         let known = |(network, closed, at): &(NetworkId, SocketAddr, Instant)| {
             (*network, *closed) == (self.network, remote) && now.saturating_since(*at) < CLOSED_LASTS
@@ -147,13 +147,13 @@ impl Memory {
     }
 
     /// What the next SYN to `server` may carry.
-    pub(super) fn permission(&self, server: IpAddr) -> Permission {
+    pub(crate) fn permission(&self, server: IpAddr) -> Permission {
         self.servers.permission(self.network, server, self.time.now())
     }
 
     /// How long the first attempt has before the second one begins, if the round-trip time is known: max(50 ms,
     /// 2 × SRTT, SRTT + 4 × RTTVAR), at most 1 s.
-    pub(super) fn race_delay(&mut self, server: IpAddr) -> Option<Duration> {
+    pub(crate) fn race_delay(&mut self, server: IpAddr) -> Option<Duration> {
         let now = self.time.now();
         let rtt = self.servers.lookup(self.network, server)?.rtt?;
         let current = now.saturating_since(rtt.at()) < RTT_LASTS;
@@ -161,13 +161,13 @@ impl Memory {
     }
 
     /// Those of `addresses` that lost lately, and the others, each in their order.
-    pub(super) fn split(&self, addresses: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
+    pub(crate) fn split(&self, addresses: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
         let now = self.time.now();
         addresses.iter().copied().partition(|remote| self.history.is_slow(&self.way(*remote), now))
     }
 
     /// `winner` won, and the attempts at the addresses in `before` lost.
-    pub(super) fn raced(&mut self, winner: SocketAddr, before: &[SocketAddr]) {
+    pub(crate) fn raced(&mut self, winner: SocketAddr, before: &[SocketAddr]) {
         let now = self.time.now();
         for remote in before.iter().filter(|remote| **remote != winner) {
             let way = self.way(*remote);
@@ -179,7 +179,7 @@ impl Memory {
     }
 
     /// The handshake with `server` is complete.
-    pub(super) fn learn(&mut self, server: IpAddr, info: &TcpInfo) {
+    pub(crate) fn learn(&mut self, server: IpAddr, info: &TcpInfo) {
         if !info.srtt.is_zero() && is_exact(info.retransmissions, info.timestamps, info.srtt) {
             self.servers.learn_rtt(self.network, server, info.srtt, info.rttvar, self.time.now());
         }
@@ -187,25 +187,25 @@ impl Memory {
 
     /// The round-trip time to `server` was measured in another way.
     #[cfg(feature = "asap")]
-    pub(super) fn learn_rtt(&mut self, server: IpAddr, srtt: Duration, rttvar: Duration) {
+    pub(crate) fn learn_rtt(&mut self, server: IpAddr, srtt: Duration, rttvar: Duration) {
         self.servers.learn_rtt(self.network, server, srtt, rttvar, self.time.now());
     }
 
     /// A first flight to `server` was accepted, whose SYN left `ago`.
-    pub(super) fn accepted(&mut self, server: IpAddr, ago: Duration) {
+    pub(crate) fn accepted(&mut self, server: IpAddr, ago: Duration) {
         let sent = self.before(ago);
         self.servers.note_passed(self.network, server, sent);
         self.servers.note_success(self.network, server);
     }
 
     /// A SYN with an option or data, which left `ago`, got no answer, and a plain one to the same address did.
-    pub(super) fn lost_race(&mut self, server: IpAddr, ago: Duration) {
+    pub(crate) fn lost_race(&mut self, server: IpAddr, ago: Duration) {
         let (sent, now) = (self.before(ago), self.time.now());
         self.servers.note_lost_race(self.network, server, Some(sent), now);
     }
 
     /// A SYN with an option or data was refused, and a plain one to the same address was not.
-    pub(super) fn refused(&mut self, server: IpAddr) {
+    pub(crate) fn refused(&mut self, server: IpAddr) {
         self.servers.note_failure(self.network, server, self.time.now());
     }
 
