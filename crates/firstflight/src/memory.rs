@@ -15,3 +15,5 @@ pub(crate) mod health;
 pub(crate) mod history;
 #[cfg(feature = "client")]
 pub(crate) mod kernel;
+#[cfg(feature = "dns")]
+pub(crate) mod losses;
