@@ -1,6 +1,8 @@
 //! Whether UDP works on a network.
 
+use firstflight_credential::NetworkId;
 use firstflight_wire::Instant;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// An answer this long ago shows that UDP works.
@@ -29,6 +31,9 @@ pub(crate) struct Health {
     until: Option<Instant>,
 }
 
+/// How long a saved pause may last.
+pub(crate) const LONGEST: Duration = LONGEST_PAUSE;
+
 fn is_lately(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| now.saturating_since(at) < LATELY)
 }
@@ -56,12 +61,101 @@ impl Health {
         }
     }
 
+    fn pause(&self) -> Option<Pause> {
+        self.until.map(|until| Pause { pauses: self.pauses, until })
+    }
+
+    fn paused(Pause { pauses, until }: Pause) -> Self {
+        Self { pauses, until: Some(until), ..Self::default() }
+    }
+
     /// Whether a first flight may go in UDP. One that must not run twice needs an answer lately, because it cannot be
     /// sent again by another way.
     pub(crate) fn allows(&self, replayable: bool, now: Instant) -> bool {
         let pauses = self.until.is_some_and(|until| now < until);
         let works = is_lately(self.answered, now);
         !pauses && (replayable || works)
+    }
+}
+
+/// Networks remembered.
+const NETWORKS: usize = 64;
+
+/// A pause that outlives a stay on the network, and the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pause {
+    /// Pauses since the last answer.
+    pub pauses: u32,
+    pub until: Instant,
+}
+
+/// UDP on each network.
+#[derive(Debug, Default)]
+pub(crate) struct Networks {
+    health: HashMap<NetworkId, Health>,
+    /// Counts changes of pauses.
+    changes: u64,
+}
+
+impl Networks {
+    /// Whether a first flight may go in UDP: see [`Health::allows`].
+    pub(crate) fn allows(&self, network: NetworkId, replayable: bool, now: Instant) -> bool {
+        self.health.get(&network).map_or(replayable, |health| health.allows(replayable, now))
+    }
+
+    fn change(&mut self, network: NetworkId, change: impl FnOnce(&mut Health)) {
+        if self.health.len() >= NETWORKS && !self.health.contains_key(&network) {
+            let first = self.health.iter().min_by_key(|(_, health)| health.until.or(health.worked));
+            let first = first.map(|(network, _)| *network);
+            first.and_then(|network| self.health.remove(&network));
+        }
+        let health = self.health.entry(network).or_default();
+        let before = health.pause();
+        change(health);
+        self.changes += u64::from(health.pause() != before);
+    }
+
+    /// See [`Health::answered`].
+    pub(crate) fn answered(&mut self, network: NetworkId, now: Instant) {
+        self.change(network, |health| health.answered(now));
+    }
+
+    /// See [`Health::silent`].
+    pub(crate) fn silent(&mut self, network: NetworkId) {
+        self.change(network, Health::silent);
+    }
+
+    /// See [`Health::lost`].
+    pub(crate) fn lost(&mut self, network: NetworkId, now: Instant) {
+        self.change(network, |health| health.lost(now));
+    }
+
+    /// The host left `network`. Only a pause counts when it comes back.
+    pub(crate) fn left(&mut self, network: NetworkId) {
+        let pause = self.health.remove(&network).and_then(|health| health.pause());
+        if let Some(pause) = pause.filter(|_| network.is_known()) {
+            self.health.insert(network, Health::paused(pause));
+        }
+    }
+
+    /// Takes a saved pause.
+    pub(crate) fn restore(&mut self, network: NetworkId, pause: Pause) {
+        self.change(network, |health| *health = Health::paused(pause));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.health.clear();
+        self.changes += 1;
+    }
+
+    /// The pauses, in any order.
+    pub(crate) fn pauses(&self) -> impl Iterator<Item = (NetworkId, Pause)> {
+        self.health.iter().filter_map(|(network, health)| Some((*network, health.pause()?)))
+    }
+
+    /// The number of changes of pauses.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
 }
 
@@ -112,6 +206,33 @@ mod tests {
         assert!(health.allows(true, now));
         health.lost(now);
         assert!(!health.allows(true, now));
+    }
+
+    #[test]
+    fn a_pause_counts_on_its_network_and_when_the_host_comes_back() {
+        let (mut networks, now) = (Networks::default(), Instant::from_secs(1000));
+        let [home, cafe] = [1, 2].map(|n| NetworkId([n; 16]));
+        networks.answered(cafe, now);
+        networks.lost(home, now);
+        networks.lost(home, now);
+        assert!(!networks.allows(home, true, now) && networks.allows(cafe, false, now));
+        for network in [home, cafe] {
+            networks.left(network);
+        }
+        assert!(!networks.allows(home, true, now) && !networks.allows(cafe, false, now));
+        assert_eq!(
+            networks.pauses().map(|(network, pause)| (network, pause.pauses)).collect::<Vec<_>>(),
+            [(home, 1)]
+        );
+        // Nothing of an unknown network stays.
+        networks.lost(NetworkId::UNKNOWN, now);
+        networks.lost(NetworkId::UNKNOWN, now);
+        networks.left(NetworkId::UNKNOWN);
+        assert!(networks.allows(NetworkId::UNKNOWN, true, now));
+        for n in 0..200 {
+            networks.silent(NetworkId([n; 16]));
+        }
+        assert_eq!(networks.health.len(), NETWORKS);
     }
 
     #[test]
