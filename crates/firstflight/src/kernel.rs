@@ -214,7 +214,7 @@ impl Kernel {
         self.memory().network()
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.shared.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

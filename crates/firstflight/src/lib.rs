@@ -95,7 +95,10 @@ use memory::file as cache;
 pub use attempts::{ConnectAnyError, FailedAttempt};
 pub use cache::CacheError;
 #[cfg(feature = "cache")]
-pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
+pub use cache::{
+    Avoided, CacheContent, CachedClosedPort, CachedCookie, CachedLostRace, CachedPathMss, CachedRecord,
+    CachedResolver, CachedRtt, CachedServer, CachedUdpPause, CachedUnreachable, CredentialCache,
+};
 #[cfg(feature = "client")]
 pub use client::race as racer;
 #[cfg(feature = "client")]

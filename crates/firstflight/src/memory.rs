@@ -19,3 +19,47 @@ pub(crate) mod kernel;
 #[cfg(feature = "dns")]
 pub(crate) mod losses;
 pub(crate) mod records;
+
+use closed::ClosedPorts;
+use firstflight_credential::{CredentialStore, Entry, NetworkId};
+use firstflight_wire::Instant;
+use health::{Networks, Pause};
+use history::{History, Way};
+use records::{Known, Named, Records};
+use std::net::{IpAddr, SocketAddr};
+
+/// Something that was in the file.
+#[derive(Debug)]
+pub(crate) enum Fact {
+    Server(NetworkId, IpAddr, Entry),
+    LostRace(Way, Instant),
+    Closed(NetworkId, SocketAddr, Instant),
+    UdpPause(NetworkId, Pause),
+    Record(Named, Known),
+}
+
+/// What a holder knows, by subject.
+#[derive(Debug)]
+pub(crate) struct Learnt<'a> {
+    pub servers: &'a CredentialStore,
+    pub history: &'a History,
+    /// What an engine does not learn.
+    pub others: Option<Others<'a>>,
+}
+
+/// What only a client learns.
+#[derive(Debug)]
+pub(crate) struct Others<'a> {
+    pub closed: &'a ClosedPorts,
+    pub udp: &'a Networks,
+    pub records: &'a Records,
+}
+
+impl Learnt<'_> {
+    /// The number of changes. A holder that saves compares it with the number at the last save.
+    pub(crate) fn changes(&self) -> u64 {
+        let others = self.others.as_ref();
+        let others = others.map_or(0, |of| of.closed.changes() + of.udp.changes() + of.records.changes());
+        self.servers.changes() + self.history.changes() + others
+    }
+}

@@ -1,189 +1,39 @@
-//! The client's memory of servers in a file. Cookies outlive the process, so that the first visit of the next process
+//! What is remembered, in a file for later runs. Cookies outlive the process, so that the first visit of the next process
 //! carries data.
 //!
 //! Only entries of a known local network are written: a cookie that is used on another network tells the server that
 //! both networks have the same user (RFC 7413 §4.1.3.2).
 
+mod changes;
+mod content;
 mod disk;
 mod hex;
 mod keeper;
+mod server;
 
+pub use content::{
+    CacheContent, CachedClosedPort, CachedLostRace, CachedRecord, CachedResolver, CachedUdpPause,
+    CachedUnreachable,
+};
 pub use disk::CacheError;
 pub(crate) use keeper::{Keeper, Snapshot};
+pub use server::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer};
 
-use firstflight_credential::store::{CookieSet, Failures, PathMss, PathRtt, Permission};
-use firstflight_credential::{Entry, NetworkId};
-use firstflight_wire::tcp::{Cookie, FastOpenForm};
-use firstflight_wire::{Clock, Instant};
-use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Longest time for which a server is avoided, milliseconds. A file cannot ask for more.
-const LONGEST_PAUSE: u64 = 24 * 60 * 60 * 1000;
-/// Smallest segment size that is read, bytes. Every path carries it.
-const MIN_PATH_MSS: u16 = 88;
-
-/// What is remembered about one server on one network. Times are Unix times in milliseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CachedServer {
-    /// The local network on which all of it was learnt.
-    #[serde(with = "hex::network")]
-    pub network: NetworkId,
-    /// Its address.
-    pub server: IpAddr,
-    /// Its cookies, newest first.
-    pub cookies: Vec<CachedCookie>,
-    /// Whether its cookies are valid for one use each, or seem to be.
-    pub one_time: bool,
-    /// The MSS that it announced, bytes.
-    pub mss: Option<u16>,
-    /// Round-trip times.
-    pub rtt: Option<CachedRtt>,
-    /// The largest segment that the path carries, if it is smaller than the link's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_mss: Option<CachedPathMss>,
-    /// First flights that failed in a row.
-    pub failures: u32,
-    /// First flights that got no answer since one was accepted.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub lost: u8,
-    /// When the latest of these was noted. 0 in a file of an older program, which is now.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub lost_at: u64,
-    /// Set while the server is avoided.
-    pub avoided: Option<Avoided>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-const fn is_none(time: &u64) -> bool {
-    *time == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-const fn is_zero(count: &u8) -> bool {
-    *count == 0
-}
-
-/// A cookie in the file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CachedCookie {
-    /// The cookie.
-    #[serde(with = "hex::cookie")]
-    pub cookie: Cookie,
-    /// Whether it came in the experimental form of the option (kind 254).
-    pub experimental: bool,
-    /// When it was granted.
-    pub granted: u64,
-}
-
-/// Round-trip times in the file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CachedRtt {
-    /// Smoothed round-trip time, microseconds.
-    pub srtt_us: u64,
-    /// Round-trip time variation, microseconds.
-    pub rttvar_us: u64,
-    /// When it was last measured.
-    pub at: u64,
-}
-
-/// A path's largest segment in the file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CachedPathMss {
-    /// Bytes of payload, options not counted.
-    pub mss: u16,
-    /// When it was learnt.
-    pub at: u64,
-}
-
-/// A server that is avoided for a while.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Avoided {
-    /// When the pause ends.
-    pub until: u64,
-    /// Whether a cookie may still be requested.
-    pub asking: bool,
-}
-
-impl CachedServer {
-    fn key(&self) -> (NetworkId, IpAddr) {
-        (self.network, self.server)
-    }
-
-    fn of(network: NetworkId, server: IpAddr, entry: &Entry, clock: &Clock) -> Self {
-        let unix = |at: Instant| clock.unix_ms.saturating_sub((clock.mono - at).as_millis() as u64);
-        let failures = &entry.failures;
-        let left = failures.retry_at.saturating_since(clock.mono).as_millis() as u64;
-        Self {
-            network,
-            server,
-            cookies: (entry.cookies.as_slice().iter())
-                .map(|held| CachedCookie {
-                    cookie: held.cookie,
-                    experimental: held.form == FastOpenForm::Experimental,
-                    granted: unix(held.granted_at),
-                })
-                .collect(),
-            one_time: entry.cookies.is_rotating(),
-            mss: entry.mss,
-            rtt: entry.rtt.map(|rtt| CachedRtt {
-                srtt_us: rtt.srtt().as_micros() as u64,
-                rttvar_us: rtt.rttvar().as_micros() as u64,
-                at: unix(rtt.at()),
-            }),
-            path_mss: entry.path_mss.map(|path| CachedPathMss { mss: path.mss(), at: unix(path.at()) }),
-            failures: failures.count,
-            lost: failures.lost(),
-            lost_at: if failures.lost() > 0 { unix(failures.lost_at()) } else { 0 },
-            avoided: (left > 0).then(|| Avoided {
-                until: clock.unix_ms.saturating_add(left),
-                asking: failures.permits == Permission::Request,
-            }),
-        }
-    }
-
-    fn entry(&self, clock: &Clock) -> Entry {
-        let mono = |unix: u64| clock.mono - Duration::from_millis(clock.unix_ms.saturating_sub(unix));
-        let cookies: Vec<_> = (self.cookies.iter())
-            .map(|held| {
-                let form =
-                    if held.experimental { FastOpenForm::Experimental } else { FastOpenForm::Standard };
-                (held.cookie, form, mono(held.granted))
-            })
-            .collect();
-        let mut entry = Entry::new();
-        entry.cookies = CookieSet::restore(&cookies, self.one_time);
-        entry.mss = self.mss.filter(|mss| *mss > 0);
-        entry.rtt = self.rtt.as_ref().map(|rtt| {
-            let [srtt, rttvar] = [rtt.srtt_us, rtt.rttvar_us].map(Duration::from_micros);
-            PathRtt::new(srtt, rttvar, mono(rtt.at))
-        });
-        entry.path_mss =
-            self.path_mss.as_ref().map(|path| PathMss::new(path.mss.max(MIN_PATH_MSS), mono(path.at)));
-        let (permits, left) = match &self.avoided {
-            Some(avoided) if avoided.asking => (Permission::Request, avoided.until),
-            Some(avoided) => (Permission::Nothing, avoided.until),
-            None => (Permission::Everything, 0),
-        };
-        let left = left.saturating_sub(clock.unix_ms).min(LONGEST_PAUSE);
-        let lost_at = if self.lost_at == 0 { clock.mono } else { mono(self.lost_at) };
-        let retry_at = clock.mono + Duration::from_millis(left);
-        entry.failures = Failures::restore(self.failures, permits, retry_at, self.lost, lost_at);
-        entry
-    }
-}
-
-/// The content of a cache file, for [`crate::Endpoint::use_cache`].
+/// The content of a cache file, for [`crate::ClientBuilder::cache`] and `Endpoint::use_cache`.
 ///
 /// The format is JSON with a version. The file's mode is 0600. It is replaced atomically, so that it is never half
 /// written. Several processes may use one file at the same time: each writes what it learnt into what the others wrote, and
-/// about one server the last one counts. `PATH.lock` beside it is empty.
+/// about one entry the last one counts. `PATH.lock` beside it is empty.
+///
+/// A file of version 1, which had servers only, is read, and becomes one of version 2. One of a newer version is refused,
+/// and stays as it is. One with fields that this version does not have is no cache: it is renamed as any other that is not
+/// valid.
 #[derive(Debug)]
 pub struct CredentialCache {
     path: PathBuf,
-    servers: Vec<CachedServer>,
+    content: CacheContent,
 }
 
 impl CredentialCache {
@@ -195,36 +45,52 @@ impl CredentialCache {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, CacheError> {
         let path = path.into();
         disk::check_writable(&path)?;
-        let servers = match Self::read(&path) {
-            Ok(servers) => servers,
-            Err(CacheError::Missing(_)) => Vec::new(),
+        let content = match disk::read(&path) {
+            Ok(content) => content,
+            Err(CacheError::Missing(_)) => CacheContent::default(),
             Err(problem @ CacheError::Invalid(..)) => {
                 let aside = disk::set_aside(&path)?;
                 tracing::warn!("{problem}; it is kept as {} and an empty one begins", aside.display());
-                Vec::new()
+                CacheContent::default()
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { path, servers })
+        Ok(Self { path, content })
     }
 
-    /// The content of the file at `path`, least recently used server first.
+    /// The servers in the file at `path`, least recently used one first.
     ///
     /// # Errors
     /// When the file is missing, cannot be read, or is not a cache.
     pub fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
+        Ok(disk::read(path)?.servers)
+    }
+
+    /// All that is in the file at `path`.
+    ///
+    /// # Errors
+    /// As [`CredentialCache::read`].
+    pub fn read_all(path: &Path) -> Result<CacheContent, CacheError> {
         disk::read(path)
     }
 
-    /// Changes the content of the file at `path` while no other process does. A missing file counts as an empty one.
+    /// Changes the servers in the file at `path` while no other process does. A missing file counts as an empty one.
     /// Blocks for at most two seconds.
     ///
     /// # Errors
     /// When it cannot be read or written, or another process uses it all the time.
     pub fn update(path: &Path, change: impl FnOnce(&mut Vec<CachedServer>)) -> Result<(), CacheError> {
-        disk::update(path, |mut servers| {
-            change(&mut servers);
-            servers
+        Self::update_all(path, |content| change(&mut content.servers))
+    }
+
+    /// Changes all that is in the file at `path`, as [`CredentialCache::update`].
+    ///
+    /// # Errors
+    /// As [`CredentialCache::update`].
+    pub fn update_all(path: &Path, change: impl FnOnce(&mut CacheContent)) -> Result<(), CacheError> {
+        disk::update(path, |mut content| {
+            change(&mut content);
+            content
         })
     }
 
@@ -233,14 +99,14 @@ impl CredentialCache {
     /// # Errors
     /// When it cannot be written.
     pub fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
-        disk::write(path, servers)
+        disk::write(path, &CacheContent { servers: servers.to_vec(), ..CacheContent::default() })
     }
 
-    /// Forgets all servers, in the file too.
+    /// Forgets everything, in the file too.
     #[cfg(feature = "client")]
     pub(crate) fn clear(&mut self) {
-        self.servers.clear();
-        if let Err(error) = Self::update(&self.path, Vec::clear) {
+        self.content = CacheContent::default();
+        if let Err(error) = Self::update_all(&self.path, |content| *content = CacheContent::default()) {
             tracing::warn!("{error}");
         }
     }
@@ -248,7 +114,7 @@ impl CredentialCache {
     /// The servers that were read.
     #[must_use]
     pub fn servers(&self) -> &[CachedServer] {
-        &self.servers
+        &self.content.servers
     }
 }
 

@@ -1,22 +1,22 @@
 //! What is remembered of servers and paths for the kernel's sockets.
 
+use super::closed::ClosedPorts;
 use super::contacts::Contacts;
 use super::file::{CredentialCache, Keeper, Snapshot};
+use super::health::Networks;
 use super::history::{History, Way};
+use super::records::Records;
+use super::{Fact, Learnt, Others};
 use crate::client::Authority;
 use crate::clock::Monotonic;
 use firstflight_credential::{CredentialStore, NetworkId, Permission};
 use firstflight_kernel::TcpInfo;
 use firstflight_wire::Instant;
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Servers remembered, as in a stack.
 const SERVERS: usize = 4096;
-/// Closed ports remembered, and for how long. The next visit asks with an ordinary SYN, which is refused at once.
-const CLOSED: usize = 64;
-const CLOSED_LASTS: Duration = Duration::from_secs(60);
 /// A round-trip time that was measured before this time is not used.
 const RTT_LASTS: Duration = Duration::from_secs(60 * 60);
 /// A second attempt begins no earlier and no later than this.
@@ -31,8 +31,9 @@ pub(crate) struct Memory {
     network: NetworkId,
     servers: CredentialStore,
     history: History,
-    /// Ports that refused an ordinary SYN, the oldest refusal first.
-    closed: VecDeque<(NetworkId, SocketAddr, Instant)>,
+    closed: ClosedPorts,
+    udp: Networks,
+    records: Records,
     contacts: Contacts,
     time: Monotonic,
     /// Saves what is learnt.
@@ -45,7 +46,9 @@ impl Memory {
             network,
             servers: CredentialStore::new(SERVERS),
             history: History::default(),
-            closed: VecDeque::new(),
+            closed: ClosedPorts::default(),
+            udp: Networks::default(),
+            records: Records::default(),
             contacts: Contacts::default(),
             time: Monotonic::begin(),
             keeper: None,
@@ -54,25 +57,42 @@ impl Memory {
 
     /// Loads what `cache` holds, and keeps its file up to date from now on. False on an unknown network.
     pub(crate) fn keep(&mut self, cache: CredentialCache) -> bool {
-        let (clock, servers) = (self.time.clock(), &mut self.servers);
         if !self.network.is_known() {
             return false;
         }
-        let keeper = Keeper::load(cache, &clock, |network, ip, entry| servers.restore(network, ip, entry));
-        self.keeper = Some(keeper.start(&self.servers).without_cookies());
+        let clock = self.time.clock();
+        let keeper = Keeper::load(cache, &clock, |fact| match fact {
+            Fact::Server(network, ip, entry) => self.servers.restore(network, ip, entry),
+            Fact::LostRace(way, at) => self.history.lost(way, at),
+            Fact::Closed(network, remote, at) => self.closed.note(network, remote, at),
+            Fact::UdpPause(network, pause) => self.udp.restore(network, pause),
+            Fact::Record(server, known) => self.records.restore(server, known),
+        });
+        let (learnt, _) = self.learnt();
+        let keeper = keeper.start(&learnt, &clock).without_cookies();
+        self.keeper = Some(keeper);
         true
     }
 
+    /// What is known, and what saves it.
+    fn learnt(&mut self) -> (Learnt<'_>, Option<&mut Keeper>) {
+        let Self { servers, history, closed, udp, records, keeper, .. } = self;
+        let others = Some(Others { closed, udp, records });
+        (Learnt { servers, history, others }, keeper.as_mut())
+    }
+
     /// How long to wait before the file is written, if anything has changed.
-    pub(crate) fn save_in(&self) -> Option<Duration> {
-        let due = self.keeper.as_ref()?.due(&self.servers)?;
-        Some(due.saturating_since(self.time.now()))
+    pub(crate) fn save_in(&mut self) -> Option<Duration> {
+        let now = self.time.now();
+        let (learnt, keeper) = self.learnt();
+        Some(keeper?.due(&learnt)?.saturating_since(now))
     }
 
     /// What is to be written to the file, if anything.
     pub(crate) fn save(&mut self) -> Option<Snapshot> {
         let clock = self.time.clock();
-        self.keeper.as_mut()?.last(&self.servers, &clock)
+        let (learnt, keeper) = self.learnt();
+        keeper?.last(&learnt, &clock)
     }
 
     pub(crate) fn move_to(&mut self, network: NetworkId) {
@@ -80,6 +100,7 @@ impl Memory {
             return;
         }
         self.leave_unknown();
+        self.udp.left(self.network);
         self.network = network;
     }
 
@@ -89,8 +110,10 @@ impl Memory {
         if unknown {
             // Nothing of an unknown network is in the file.
             self.servers.flush();
-            self.history.clear();
-            self.closed.clear();
+            self.history.leave(self.network);
+            self.closed.leave(self.network);
+            self.udp.left(self.network);
+            self.records.leave(self.network);
             self.contacts.clear();
         }
         unknown
@@ -100,6 +123,8 @@ impl Memory {
         self.servers.flush();
         self.history.clear();
         self.closed.clear();
+        self.udp.clear();
+        self.records.clear();
         self.contacts.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
@@ -123,27 +148,56 @@ impl Memory {
 
     /// `remote` refused an ordinary SYN.
     pub(crate) fn note_closed(&mut self, remote: SocketAddr) {
-        let now = self.time.now();
-        self.opened(remote);
-        if self.closed.len() >= CLOSED {
-            self.closed.pop_front();
-        }
-        self.closed.push_back((self.network, remote, now));
+        self.closed.note(self.network, remote, self.time.now());
     }
 
     /// A connection to `remote` is open.
     pub(crate) fn opened(&mut self, remote: SocketAddr) {
-        let network = self.network;
-        self.closed.retain(|(net, closed, _)| (*net, *closed) != (network, remote));
+        self.closed.opened(self.network, remote);
     }
 
     /// Whether `remote` refused an ordinary SYN lately.
     pub(crate) fn was_closed(&self, remote: SocketAddr) -> bool {
+        self.closed.contains(self.network, remote, self.time.now())
+    }
+
+    /// Whether a first flight may go in UDP, as far as is known of this network.
+    #[cfg(feature = "asap")]
+    pub(crate) fn allows_udp(&self, replayable: bool) -> bool {
+        self.udp.allows(self.network, replayable, self.time.now())
+    }
+
+    /// Whether UDP to this address lost a race lately.
+    #[cfg(feature = "asap")]
+    pub(crate) fn is_slow_in_udp(&self, remote: SocketAddr, port: u16) -> bool {
+        self.history.is_slow(&Way::new(self.network, remote, Some(port)), self.time.now())
+    }
+
+    /// A server answered in UDP.
+    #[cfg(feature = "asap")]
+    pub(crate) fn udp_answered(&mut self, remote: SocketAddr, port: Option<u16>) {
+        self.udp.answered(self.network, self.time.now());
+        self.history.won(&Way::new(self.network, remote, port));
+    }
+
+    /// A connect in UDP ended without an answer, or its caller gave up.
+    #[cfg(feature = "asap")]
+    pub(crate) fn udp_silent(&mut self) {
+        self.udp.silent(self.network);
+    }
+
+    /// The kernel's TCP was faster, although UDP began first.
+    #[cfg(feature = "asap")]
+    pub(crate) fn udp_lost(&mut self, remote: SocketAddr, port: Option<u16>) {
         let now = self.time.now();
-        let known = |(network, closed, at): &(NetworkId, SocketAddr, Instant)| {
-            (*network, *closed) == (self.network, remote) && now.saturating_since(*at) < CLOSED_LASTS
-        };
-        self.closed.iter().any(known)
+        self.udp.lost(self.network, now);
+        self.history.lost(Way::new(self.network, remote, port), now);
+    }
+
+    /// What servers publish, and the time.
+    #[cfg(feature = "asap")]
+    pub(crate) fn records(&mut self) -> (&mut Records, Instant) {
+        (&mut self.records, self.time.now())
     }
 
     /// What the next SYN to `server` may carry.
@@ -313,10 +367,6 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut memory = Memory::new(NetworkId::UNKNOWN);
-        for port in 0..=CLOSED as u16 {
-            memory.note_closed(SocketAddr::new(SERVER, port));
-        }
-        assert_eq!(memory.closed.len(), CLOSED);
         for n in 0..=SERVERS as u32 {
             memory.lost_race(std::net::Ipv4Addr::from_bits(n).into(), AGO);
         }
