@@ -7,12 +7,10 @@ use super::authority::Host;
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
+use crate::kernel::Kernel;
 use crate::kernel::carried::Carried;
 use crate::kernel::race::{Finish, Lost};
-use crate::memory::health::Health;
-use crate::memory::history::{History, Way};
 use crate::record::{Names, Published};
-use crate::time::Time;
 use firstflight_credential::asap::{ClientCertificate, Identity};
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
@@ -22,7 +20,7 @@ use records::{Asked, Question, Records};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long the end of a program waits for its connections to close in order.
@@ -52,22 +50,16 @@ pub(super) struct Asap {
     fixed: Option<NetworkId>,
     /// Started on the first network that is known.
     engine: OnceLock<Option<Engine>>,
-    paths: Mutex<Paths>,
+    /// It has the memory of all ways.
+    kernel: Kernel,
+    /// The network that was last told.
+    network: Mutex<NetworkId>,
 }
 
 #[derive(Debug)]
 struct Engine {
     endpoint: Endpoint,
     pool: CertificatePool,
-}
-
-/// What is known of UDP on the present network.
-#[derive(Debug)]
-struct Paths {
-    network: NetworkId,
-    health: Health,
-    history: History,
-    time: Time,
 }
 
 /// A connect in UDP that can be made.
@@ -96,7 +88,7 @@ impl Trial<'_> {
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
         if let Some(asap) = self.0 {
-            asap.paths().health.silent();
+            asap.kernel.memory().udp_silent();
         }
     }
 }
@@ -114,18 +106,14 @@ impl Asap {
         names: Option<Arc<Names>>,
         fixed: Option<NetworkId>,
         cookies: bool,
+        kernel: &Kernel,
     ) -> Self {
         let by_system = !settings.no_records;
         let names = names.filter(|_| by_system);
-        let records = Records::new(names, by_system, std::mem::take(&mut settings.records));
-        let network = fixed.unwrap_or(NetworkId::UNKNOWN);
-        let paths =
-            Paths { network, health: Health::default(), history: History::default(), time: Time::system() };
-        Self { settings, cookies, records, fixed, engine: OnceLock::new(), paths: Mutex::new(paths) }
-    }
-
-    fn paths(&self) -> MutexGuard<'_, Paths> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        let records = Records::new(kernel, names, by_system, std::mem::take(&mut settings.records));
+        let network = Mutex::new(fixed.unwrap_or(NetworkId::UNKNOWN));
+        let kernel = kernel.clone();
+        Self { settings, cookies, records, fixed, engine: OnceLock::new(), kernel, network }
     }
 
     /// Whether it is worth asking what `server` publishes.
@@ -202,14 +190,14 @@ impl Asap {
             (None, Host::Name(name)) => (Site::new(&host), Identity::name(name, server.port())),
         };
         let (remote, certificate, network) = {
-            let paths = self.paths();
-            if !paths.health.allows(replayable, paths.time.now()) {
+            let memory = self.kernel.memory();
+            if !memory.allows_udp(replayable) {
                 return None;
             }
-            let mut usable = addresses.iter().filter(|remote| !paths.is_slow(**remote, port));
+            let mut usable = addresses.iter().filter(|remote| !memory.is_slow_in_udp(**remote, port));
             usable.find_map(|remote| {
                 let certificate = engine.pool.certificate_for(&site, remote.ip(), &published.verifiers)?;
-                Some((*remote, certificate, paths.network))
+                Some((*remote, certificate, memory.network()))
             })?
         };
         let certified = Certified {
@@ -233,28 +221,24 @@ impl Asap {
 
     /// Remembers how a connect with `offer` went.
     pub(super) fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
-        let mut paths = self.paths();
-        let (now, network) = (paths.time.now(), paths.network);
-        if network != offer.network {
+        let mut memory = self.kernel.memory();
+        if memory.network() != offer.network {
             return;
         }
-        let way = Way::new(network, offer.remote, offer.config.carrier);
         let Ok(finish) = result else {
             // The server may be down. But UDP is not trusted with what cannot be sent again, until it answers.
-            paths.health.silent();
+            memory.udp_silent();
             return;
         };
         if finish.carrier_lost {
-            paths.health.lost(now);
-            paths.history.lost(way, now);
+            memory.udp_lost(offer.remote, offer.config.carrier);
             return;
         }
         if finish.stream.way() != crate::stream::Way::Udp {
             return;
         }
-        paths.health.answered(now);
-        paths.history.won(&way);
-        drop(paths);
+        memory.udp_answered(offer.remote, offer.config.carrier);
+        drop(memory);
         let Some(engine) = self.engine.get().and_then(Option::as_ref) else { return };
         match finish.stream.outcome().reason() {
             Some(Reason::AddressMismatch) => {
@@ -273,11 +257,8 @@ impl Asap {
             engine.endpoint.move_to(network);
             engine.pool.set_network(network);
         }
-        let mut paths = self.paths();
-        if paths.network != network {
-            paths.network = network;
-            paths.health = Health::default();
-            paths.history.leave(NetworkId::UNKNOWN);
+        let mut last = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *last, network) != network {
             self.records.moved();
         }
     }
@@ -301,16 +282,9 @@ impl Asap {
                 engine.pool.set_network(network);
             }
         }
-        let mut paths = self.paths();
-        paths.health = Health::default();
-        paths.history.leave(NetworkId::UNKNOWN);
     }
 
     pub(super) fn forget(&self) {
-        let mut paths = self.paths();
-        paths.health = Health::default();
-        paths.history.clear();
-        drop(paths);
         self.records.forget();
         if let Some(Some(engine)) = self.engine.get() {
             engine.endpoint.forget_credentials();
@@ -321,13 +295,6 @@ impl Asap {
         if let Some(Some(engine)) = self.engine.get() {
             engine.endpoint.shutdown(GRACE).await;
         }
-    }
-}
-
-impl Paths {
-    /// Whether UDP to this address lost a race lately.
-    fn is_slow(&self, remote: SocketAddr, port: u16) -> bool {
-        self.history.is_slow(&Way::new(self.network, remote, Some(port)), self.time.now())
     }
 }
 
@@ -345,12 +312,46 @@ mod tests {
     #[tokio::test]
     async fn a_record_found_on_one_network_is_not_used_on_another() {
         let settings = Settings { no_records: true, ..Settings::default() };
-        let asap = Asap::new(settings, None, None, true);
+        let kernel = Kernel::default();
+        let asap = Asap::new(settings, None, None, true, &kernel);
         let server: Authority = "www.example.com:80".parse().unwrap();
-        asap.move_to(NetworkId([1; 16]));
+        let move_to = |n| {
+            kernel.move_to(NetworkId([n; 16]));
+            asap.move_to(NetworkId([n; 16]));
+        };
+        move_to(1);
         asap.question(&server).answer(Some(Some(published())));
         assert!(asap.records.known(&server).is_some());
-        asap.move_to(NetworkId([2; 16]));
+        move_to(2);
+        assert!(asap.records.known(&server).is_none(), "the other network's record is used");
+        // It is known again where it was found.
+        move_to(1);
+        assert!(asap.records.known(&server).is_some());
+    }
+
+    /// The next process has the record at once, as long as it counts, on the same network.
+    #[test]
+    fn a_record_outlives_the_process_on_its_network() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let server: Authority = "www.example.com:80".parse().unwrap();
+        let start = |n| {
+            let kernel = Kernel::on(NetworkId([n; 16]));
+            assert!(kernel.use_cache(CredentialCache::open(&path).unwrap()));
+            let settings = Settings { no_records: true, ..Settings::default() };
+            let asap = Asap::new(settings, None, None, true, &kernel);
+            (kernel, asap)
+        };
+        let (kernel, asap) = start(1);
+        let mut short = published();
+        short.ttl = 600;
+        asap.question(&server).answer(Some(Some(short.clone())));
+        kernel.save();
+        let (_kernel, asap) = start(1);
+        let known = asap.records.known(&server).unwrap();
+        assert_eq!((&known.bytes, known.udp_port), (&short.bytes, Some(9)));
+        assert!((590..=600).contains(&known.ttl), "{}", known.ttl);
+        let (_kernel, asap) = start(2);
         assert!(asap.records.known(&server).is_none(), "the other network's record is used");
     }
 }

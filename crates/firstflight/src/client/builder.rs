@@ -145,7 +145,7 @@ impl ClientBuilder {
         let cookies = !self.private && !self.plain && !off;
         #[cfg(feature = "asap")]
         let asap = (!off && !self.asap.issuers.is_empty())
-            .then(|| Asap::new(self.asap, self.names.clone(), self.network, cookies));
+            .then(|| Asap::new(self.asap, self.names.clone(), self.network, cookies, &kernel));
         let networks = match (self.network, off) {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),
