@@ -118,5 +118,7 @@ impl CredentialCache {
     }
 }
 
+#[cfg(all(test, feature = "asap"))]
+mod subject_tests;
 #[cfg(test)]
 mod tests;
