@@ -38,6 +38,7 @@ mod losses;
 mod proof;
 mod report;
 
+pub use crate::memory::lookups::LookupMemory;
 pub use exchange::Exchange;
 pub use firstflight_dns::{Cause, Manners, Restraint, Stop};
 pub use proof::Proof;

@@ -17,6 +17,8 @@ pub(crate) mod history;
 #[cfg(feature = "client")]
 pub(crate) mod kernel;
 #[cfg(feature = "dns")]
+pub(crate) mod lookups;
+#[cfg(feature = "dns")]
 pub(crate) mod losses;
 pub(crate) mod records;
 

@@ -9,6 +9,8 @@ mod content;
 mod disk;
 mod hex;
 mod keeper;
+#[cfg(feature = "dns")]
+mod lookup_file;
 mod server;
 
 pub use content::{
@@ -17,6 +19,8 @@ pub use content::{
 };
 pub use disk::CacheError;
 pub(crate) use keeper::{Keeper, Snapshot};
+#[cfg(feature = "dns")]
+pub(crate) use lookup_file::LookupFile;
 pub use server::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer};
 
 use std::path::{Path, PathBuf};
