@@ -16,6 +16,8 @@ NAME, ZONE = "www.xyz.com", "f.xyz.com"
 RELAY_PORT, RESOLVER_PORT = 4454, 5353
 #: A SYN of the carrier with more than 100 bytes after the UDP header.
 LONG_UDP_SYN = "udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
+#: The client's network, for what it remembers.
+NETWORK = "0" * 31 + "1"
 
 
 class Site:
@@ -102,8 +104,8 @@ class Site:
 @pytest.mark.needs("unbound")
 def test_requests_travel_inside_lookups(testbed, family):
     site = Site(testbed, family)
-    memory = site.scene.path("names.json")
-    records = site.get("--verify-first", "--dns-memory", memory, "--repeat", 3)
+    memory = site.scene.path("cache.json")
+    records = site.get("--verify-first", "--cache", memory, "--network-id", NETWORK, "--repeat", 3)
     for record in records:
         site.scene.whole(record)
         assert is_accepted(record) and record["way"] in ("lookup", "direct"), show(record)
@@ -115,13 +117,13 @@ def test_requests_travel_inside_lookups(testbed, family):
     assert os.stat(memory).st_mode & 0o777 == 0o600, "mode of the memory"
     with open(memory, encoding="utf-8") as file:
         remembered = json.load(file)
-    assert [known["name"] for known in remembered["servers"]] == [NAME], "remembered"
+    assert [known["name"] for known in remembered["records"]] == [NAME], "remembered"
     # Another process knows the server from the file, and needs no record.
-    (again,) = site.get("--verify-first", "--dns-memory", memory, "--parity")
+    (again,) = site.get("--verify-first", "--cache", memory, "--network-id", NETWORK, "--parity")
     site.scene.whole(again)
     assert is_accepted(again) and again["held_back"] is None, show(again)
     # A request that does not fit goes the direct way.
-    (long,) = site.get("--verify-first", "--dns-memory", memory, path="/" + "x" * 120, expect=1)
+    (long,) = site.get("--verify-first", "--cache", memory, "--network-id", NETWORK, path="/" + "x" * 120, expect=1)
     assert (long["way"], long["held_back"], long["status"]) == ("ordinary", "too-long", 404), show(long)
 
 
@@ -153,8 +155,8 @@ def test_a_server_that_is_its_own_name_server(testbed, family):
 def test_a_box_that_refuses_the_direct_copy_does_not_fail_a_request(testbed, family):
     """The copy in the lookup is also lost. A plain SYN to the same address follows."""
     site = Site(testbed, family)
-    memory = site.scene.path("names.json")
-    ask = ("--verify-first", "--dns-memory", memory)
+    memory = site.scene.path("cache.json")
+    ask = ("--verify-first", "--cache", memory, "--network-id", NETWORK)
     (known,) = site.get(*ask)
     assert known["held_back"] is None, show(known)
     site.scene.far.nft(f"type filter hook input priority 0; udp dport {RELAY_PORT} counter drop")

@@ -80,8 +80,8 @@ def one(fetch, options):
 def longest_stop(memory):
     """The remaining seconds of the longest stop; 0 without one."""
     with open(memory, encoding="utf-8") as file:
-        stops = json.load(file).get("stops", [])
-    return max((max(0, round(stop["until"] - time.time())) for stop in stops), default=0)
+        stops = json.load(file).get("resolvers", [])
+    return max((max(0, round(stop["until"] / 1000 - time.time())) for stop in stops), default=0)
 
 
 def stopped_for_long(stops):

@@ -195,11 +195,22 @@ class Fetch:
         a verifier has found that unknown servers can reach the client."""
         world = self.world
         world.renumber()
+        self.forget_servers()
         return (
-            "--udp", "--via-dns", "--dns", at(world.resolver_address, 53), "--dns-memory", self.memory,
+            "--udp", "--via-dns", "--dns", at(world.resolver_address, 53), "--cache", self.memory,
             "--verifier", world.issuer, "--verifier-key", world.verifier_key, "--second-verifier", world.second,
             "--network-id", "0" * 31 + "1", *(verify_first() if verified else ()),
         )  # fmt: skip
+
+    def forget_servers(self):
+        """Forgets cookies and round-trip times, which are those of the former address."""
+        if not os.path.exists(self.memory):
+            return
+        with open(self.memory, encoding="utf-8") as file:
+            memory = json.load(file)
+        memory["servers"] = []
+        with open(self.memory, "w", encoding="utf-8") as file:
+            json.dump(memory, file)
 
     def learn(self):
         """Learns what the server publishes, as in an earlier visit, for all of its hosts."""
@@ -209,12 +220,12 @@ class Fetch:
             self.tried(["www.xyz.com"], *self.by_lookup())
             with open(self.memory, encoding="utf-8") as file:
                 memory = json.load(file)
-            if memory["servers"]:
-                (known,) = memory["servers"]
+            if memory["records"]:
+                (known,) = memory["records"]
                 break
         if known is None:
             raise AssertionError("the command does not learn what www.xyz.com publishes")
-        memory["servers"] += [{**known, "name": f"h{number}.xyz.com"} for number in range(HOSTS)]
-        memory["stops"] = []
+        memory["records"] += [{**known, "name": f"h{number}.xyz.com"} for number in range(HOSTS)]
+        memory["resolvers"] = []
         with open(self.memory, "w", encoding="utf-8") as file:
             json.dump(memory, file)

@@ -3,16 +3,18 @@
 use crate::error::Error;
 use crate::output;
 use data_encoding::HEXLOWER;
-use firstflight::{CachedServer, CredentialCache};
+use firstflight::credential::NetworkId;
+use firstflight::{CacheContent, CachedServer, CredentialCache};
 use serde::Serialize;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Show a cache of cookies, or empty it
+/// Show a cache, or empty it
 ///
-/// `get --cache FILE` stores there what it learns about servers: cookies, round-trip times, segment sizes, failures.
+/// `get --cache FILE` stores there what it learns on each network: cookies, round-trip times, segment sizes and failures of
+/// servers, lost races, closed ports, pauses of UDP, what servers publish, and what resolvers do with requests in lookups.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,22 +28,22 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Show its content, most recently used server last
+    /// Show its content: the servers, the most recently used one last, and then the rest
     List {
         /// The cache
         file: PathBuf,
-        /// Print one JSON object for each server
+        /// Print one JSON object for each entry
         #[arg(long)]
         json: bool,
         /// Show the cookies. Anyone who has one can send data in the name of your address
         #[arg(long)]
         reveal: bool,
     },
-    /// Forget every server, or one
+    /// Forget everything, or a server
     Flush {
         /// The cache
         file: PathBuf,
-        /// Only this server, on every network
+        /// Only what is known of this address, on every network
         #[arg(long, value_name = "IP")]
         server: Option<IpAddr>,
     },
@@ -52,19 +54,24 @@ pub fn run(args: Args) -> Result<(), Error> {
     match args.action {
         Action::List { file, json, reveal } => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            for server in &CredentialCache::read(&file).map_err(Error::Cache)? {
-                let row = Row::of(server, now.as_millis() as u64, reveal);
+            let (content, now) =
+                (CredentialCache::read_all(&file).map_err(Error::Cache)?, now.as_millis() as u64);
+            for server in &content.servers {
+                let row = Row::of(server, now, reveal);
+                if json { output::json(&row) } else { output::line(&row) }
+            }
+            for row in others(&content, now) {
                 if json { output::json(&row) } else { output::line(&row) }
             }
         }
         Action::Flush { file, server } => {
             // A file that is missing or is no cache is refused.
-            CredentialCache::read(&file).map_err(Error::Cache)?;
+            CredentialCache::read_all(&file).map_err(Error::Cache)?;
             let (mut forgotten, mut kept) = (0, 0);
-            CredentialCache::update(&file, |servers| {
-                let before = servers.len();
-                servers.retain(|known| server.is_some_and(|ip| ip != known.server));
-                (forgotten, kept) = (before - servers.len(), servers.len());
+            CredentialCache::update_all(&file, |content| {
+                let before = content.len();
+                content.retain(|_, known| server.is_some_and(|ip| Some(ip) != known));
+                (forgotten, kept) = (before - content.len(), content.len());
             })
             .map_err(Error::Cache)?;
             output::line(&format_args!("{forgotten} forgotten, {kept} kept"));
@@ -143,5 +150,58 @@ impl fmt::Display for Row {
             write!(f, "\n  {cookie}")?;
         }
         Ok(())
+    }
+}
+
+/// An entry that is not about a server's cookies.
+#[derive(Serialize)]
+struct Other {
+    kind: &'static str,
+    network: String,
+    /// What it is about.
+    of: String,
+    /// Seconds for which it counts; 0 if it counts no more, or counts only together with the next one.
+    left_s: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<String>,
+}
+
+/// What the cache holds apart from the servers.
+fn others(content: &CacheContent, now: u64) -> impl Iterator<Item = Other> {
+    const MINUTE: u64 = 60 * 1000;
+    let row = move |kind, network: &NetworkId, of: String, until: u64| Other {
+        kind,
+        network: HEXLOWER.encode(&network.0),
+        of,
+        left_s: until.saturating_sub(now).div_ceil(1000),
+        parameter: None,
+    };
+    let races = content.lost_races.iter().map(move |lost| {
+        let by = lost.udp_port.map(|port| format!(" in UDP port {port}")).unwrap_or_default();
+        row("lost race", &lost.network, format!("{}{by}", lost.server), lost.at.saturating_add(10 * MINUTE))
+    });
+    let ports = content.closed_ports.iter().map(move |port| {
+        row("closed port", &port.network, port.server.to_string(), port.at.saturating_add(MINUTE))
+    });
+    let pauses = content.udp_pauses.iter();
+    let pauses = pauses.map(move |pause| row("no UDP", &pause.network, "all servers".into(), pause.until));
+    let records = content.records.iter().map(move |record| Other {
+        parameter: Some(HEXLOWER.encode(&record.parameter)),
+        ..row("record", &record.network, format!("{}:{}", record.name, record.port), record.until)
+    });
+    let resolvers = content.resolvers.iter().map(move |one| {
+        let of = format!("{} with {} strikes", one.resolver, one.strikes);
+        row("resolver", &one.network, of, one.until)
+    });
+    let unreachable = content.unreachable.iter();
+    let unreachable =
+        unreachable.map(move |one| row("unreachable", &one.network, "unknown servers".into(), one.until));
+    races.chain(ports).chain(pauses).chain(records).chain(resolvers).chain(unreachable)
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let network = self.network.get(..8).unwrap_or_default();
+        write!(f, "{} on {network}: {}, {} s left", self.of, self.kind, self.left_s)
     }
 }

@@ -2,7 +2,6 @@
 
 mod background;
 mod certificates;
-mod dns_memory;
 mod error;
 mod fetch;
 mod memory;
@@ -66,7 +65,7 @@ Examples:
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY --verify-first
   firstflight get http://www.example.com:8080/ --udp --dns 192.0.2.53:53 --verifier 192.0.2.9:4500 --verifier-key KEY
-  firstflight get http://www.example.com:8080/ --udp --via-dns --dns 192.0.2.53:53 --dns-memory names.json \
+  firstflight get http://www.example.com:8080/ --udp --via-dns --dns 192.0.2.53:53 --cache cache.json \
     --verifier 192.0.2.9:4500 --verifier-key KEY --second-verifier 192.0.2.10:4500 --verify-first --repeat 2
   firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
@@ -196,7 +195,6 @@ async fn run_client(args: Args, asked: Instant) -> Result<ExitCode, Error> {
 
 /// Fetches by an engine of this command's own.
 async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
-    let names = via_dns::Memory::open(&args.via)?;
     args.network.validate()?;
     let lookups = args.lookups()?;
     let places = args.places(&lookups).await?;
@@ -222,6 +220,7 @@ async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
     let via = match verifiers {
         Some((verifiers, resolver)) => {
             let v4 = verifiers.iter().all(SocketAddr::is_ipv4);
+            let names = via_dns::Memory::open(args.memory.file(), network)?;
             Some(Arc::new(ViaDns::new(&args.via, &endpoint, v4, resolver, network, names)?))
         }
         None => None,

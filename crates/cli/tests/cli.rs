@@ -528,6 +528,46 @@ fn cache_flush_forgets_one_server_or_all() {
     assert_eq!(flush(&[]), "0 forgotten, 0 kept\n");
 }
 
+/// A cache with something of each kind, which never ends.
+const ALL: &str = r#"{"version":2,"servers":[
+  {"network":"11111111111111111111111111111111","server":"10.9.0.1","cookies":[],"one_time":false,
+   "mss":null,"rtt":null,"failures":0,"avoided":null}],
+ "lost_races":[{"network":"11111111111111111111111111111111","server":"10.9.0.1:80","udp_port":443,"at":9999999999999}],
+ "closed_ports":[{"network":"11111111111111111111111111111111","server":"10.9.0.2:81","at":9999999999999}],
+ "udp_pauses":[{"network":"11111111111111111111111111111111","pauses":1,"until":9999999999999}],
+ "records":[{"network":"11111111111111111111111111111111","name":"www.example.com","port":80,"parameter":"01ab",
+   "until":9999999999999}],
+ "resolvers":[{"network":"11111111111111111111111111111111","resolver":"10.9.0.53","zone":"016100","strikes":2,
+   "until":9999999999999}],
+ "unreachable":[{"network":"11111111111111111111111111111111","until":9999999999999}]}"#;
+
+#[test]
+fn cache_list_and_flush_know_every_kind() {
+    let file = TempFile::new("all.json", ALL);
+    let cache = |args: &[&str]| {
+        let output = run(&[&["cache"], args].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let plain = cache(&["list", file.as_str()]);
+    let lines = [
+        "10.9.0.1 on 11111111: no cookie",
+        "10.9.0.1:80 in UDP port 443 on 11111111: lost race, ",
+        "10.9.0.2:81 on 11111111: closed port, ",
+        "all servers on 11111111: no UDP, ",
+        "www.example.com:80 on 11111111: record, ",
+        "10.9.0.53 with 2 strikes on 11111111: resolver, ",
+        "unknown servers on 11111111: unreachable, ",
+    ];
+    assert_eq!(plain.lines().count(), lines.len(), "{plain}");
+    for (line, start) in plain.lines().zip(lines) {
+        assert!(line.starts_with(start), "{line}");
+    }
+    assert!(cache(&["list", file.as_str(), "--json"]).contains("\"parameter\":\"01ab\""));
+    assert_eq!(cache(&["flush", file.as_str(), "--server", "10.9.0.1"]), "2 forgotten, 5 kept\n");
+    assert_eq!(cache(&["flush", file.as_str()]), "5 forgotten, 0 kept\n");
+}
+
 #[test]
 fn mistakes_with_caches() {
     let file = TempFile::new("bad.json", "{}");

@@ -169,14 +169,14 @@ fn is_late(report: &Value) -> bool {
 /// What the file remembers that the server publishes, if anything.
 fn remembered(path: &str) -> Option<String> {
     let memory: Value = serde_json::from_slice(&std::fs::read(Path::new(path)).unwrap()).unwrap();
-    Some(memory["servers"].get(0)?["parameter"].as_str().unwrap().to_owned())
+    Some(memory["records"].get(0)?["parameter"].as_str().unwrap().to_owned())
 }
 
 /// On a busy machine a run may end before the answers to its names arrive. Two such runs pause first flights for a
 /// while.
 fn forget_stops(path: &str) {
     let mut memory: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    memory["stops"] = Value::Array(Vec::new());
+    memory["resolvers"] = Value::Array(Vec::new());
     std::fs::write(path, memory.to_string()).unwrap();
 }
 
@@ -198,10 +198,10 @@ fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     silent[0].0.set_nonblocking(true).unwrap();
     assert!(silent[0].0.recv(&mut [0; 2000]).is_ok());
     // Without the certificate, a request to a known server also goes the ordinary way.
-    let memory = site.dir.path("names.json");
+    let memory = site.dir.path("cache.json");
     let [verifier, other] = site.verifiers();
-    reports(&site.get([&verifier.1, &other.1], &["--dns-memory", &memory, "--verify-first"]));
-    let output = site.get([&first.to_string(), &second.to_string()], &["--dns-memory", &memory]);
+    reports(&site.get([&verifier.1, &other.1], &["--cache", &memory, "--verify-first"]));
+    let output = site.get([&first.to_string(), &second.to_string()], &["--cache", &memory]);
     for report in reports(&output) {
         assert_eq!(
             (&report["way"], &report["held_back"]),
@@ -269,8 +269,8 @@ fn a_new_carriage_key_reaches_a_client_whose_first_flights_are_lost() {
     let mut site = Site::new("key", None);
     let verifiers = site.verifiers();
     let [first, second] = verifiers.each_ref().map(|(_, at)| at.as_str());
-    let memory = site.dir.path("names.json");
-    let options = ["--verify-first", "--dns-memory", &memory];
+    let memory = site.dir.path("cache.json");
+    let options = ["--verify-first", "--cache", &memory];
     reports(&site.get([first, second], &options));
     let old = remembered(&memory).unwrap();
     site.start();
@@ -391,4 +391,12 @@ fn the_proxy_sends_requests_inside_lookups() {
         (&Value::from("udp"), &Value::from("accepted")),
         "{event}"
     );
+}
+
+/// What an older program kept in a file of its own is in the cache.
+#[test]
+fn the_file_of_lookups_is_gone_and_its_option_says_where_to() {
+    let options = ["get", "http://www.xyz.com/", "--udp", "--via-dns", "--dns-memory", "names.json"];
+    fails(&options, 2, "name it with --cache");
+    assert!(!Path::new("names.json").exists());
 }

@@ -17,6 +17,7 @@ use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;
 use entry::Ladder;
+use failures::Lost;
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
@@ -536,10 +537,37 @@ impl CredentialStore {
     /// It does not count if a first flight that left at that moment or later was accepted: then the path takes first
     /// flights, and the SYN fell victim to congestion, of the path or of the server.
     pub fn note_lost(&mut self, network: NetworkId, server: IpAddr, sent: Option<Instant>, now: Instant) {
-        if !sent.is_some_and(|sent| self.passed_since(network, server, sent)) {
-            self.learn(network, server, |entry| entry.failures.lose(sent, now));
+        if self.lose(network, server, sent, Lost::Hedged, now) {
             self.tell(network, server, || What::Lost(sent, now));
         }
+    }
+
+    /// As [`CredentialStore::note_lost`], where a plain SYN follows from another port and only after the time that the
+    /// first one is given, so that each lost one costs time: two in a row are a failure. Other stores are not told.
+    pub fn note_lost_race(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        sent: Option<Instant>,
+        now: Instant,
+    ) {
+        self.lose(network, server, sent, Lost::Raced, now);
+    }
+
+    /// Whether it counts.
+    fn lose(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        sent: Option<Instant>,
+        most: Lost,
+        now: Instant,
+    ) -> bool {
+        let counts = !sent.is_some_and(|sent| self.passed_since(network, server, sent));
+        if counts {
+            self.learn(network, server, |entry| entry.failures.lose(sent, most, now));
+        }
+        counts
     }
 
     /// Whether a first flight was accepted whose SYN left at `sent` or later.

@@ -39,6 +39,7 @@ mod proof;
 mod report;
 mod transport;
 
+pub use crate::memory::lookups::LookupMemory;
 pub use exchange::Exchange;
 pub use firstflight_dns::{Cause, Manners, Restraint, Stop};
 pub use proof::Proof;

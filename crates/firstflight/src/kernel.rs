@@ -16,7 +16,6 @@
 
 #[cfg(feature = "server")]
 mod listen;
-mod memory;
 
 #[cfg(feature = "server")]
 pub use firstflight_kernel::ListenConfig;
@@ -29,8 +28,8 @@ use crate::client::transport::kernel::KernelTcp;
 use crate::client::transport::{self, Finish, Lost, Transports};
 use crate::credential::{NetworkId, Permission};
 use crate::first_flight::{FirstFlight, Flights};
+use crate::memory::kernel::Memory;
 use crate::stream::Stream;
-pub(crate) use memory::Memory;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;

@@ -55,11 +55,6 @@
 struct Readme;
 
 mod attempts;
-#[cfg(feature = "cache")]
-mod cache;
-#[cfg(not(feature = "cache"))]
-#[path = "no_cache.rs"]
-mod cache;
 #[cfg(feature = "dns")]
 pub mod carriage;
 #[cfg(not(feature = "dns"))]
@@ -70,11 +65,12 @@ mod clock;
 #[cfg(feature = "engine")]
 mod engine;
 mod first_flight;
-mod history;
 pub mod kernel;
 mod lazy;
 mod lingering;
 mod lookup;
+#[cfg_attr(not(all(feature = "asap", feature = "dns")), allow(dead_code, reason = "of one of the holders"))]
+mod memory;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(all(feature = "engine", not(feature = "metrics")))]
@@ -90,10 +86,15 @@ pub mod record;
 mod server;
 mod stream;
 
+use memory::file as cache;
+
 pub use attempts::{ConnectAnyError, FailedAttempt};
 pub use cache::CacheError;
 #[cfg(feature = "cache")]
-pub use cache::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
+pub use cache::{
+    Avoided, CacheContent, CachedClosedPort, CachedCookie, CachedLostRace, CachedPathMss, CachedRecord,
+    CachedResolver, CachedRtt, CachedServer, CachedUdpPause, CachedUnreachable, CredentialCache,
+};
 #[cfg(feature = "asap")]
 pub use client::InsideLookups;
 pub use client::race as racer;

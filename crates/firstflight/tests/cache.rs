@@ -55,3 +55,26 @@ async fn the_next_process_begins_with_the_cookie_on_the_same_network_only() {
     assert_eq!(std::fs::read(&file).unwrap(), before);
     assert_eq!(CredentialCache::read(&file).unwrap().len(), 2);
 }
+
+/// Clients that leave no trace, and one that does.
+#[test]
+fn a_client_that_is_private_or_off_writes_no_file() {
+    use firstflight::{Client, ClientBuilder};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let visit = |settings: fn(ClientBuilder) -> ClientBuilder| {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("cache.json");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let builder = Client::builder().network(NetworkId([1; 16])).cache(&file);
+        let client = settings(builder).build().unwrap();
+        runtime.block_on(async {
+            drop(client.connect(listener.local_addr().unwrap(), FirstFlight::empty()).await.unwrap());
+            client.close().await;
+        });
+        std::fs::read_dir(directory.path()).unwrap().count()
+    };
+    assert_eq!(visit(|builder| builder.private(true)), 0);
+    assert_eq!(visit(|builder| builder.off(true)), 0);
+    assert_eq!(visit(|builder| builder.network(NetworkId::UNKNOWN)), 0);
+    assert_eq!(visit(|builder| builder), 2, "the file and its lock");
+}

@@ -535,6 +535,7 @@ fn cached(server: &str, network: NetworkId) -> CachedServer {
         path_mss: None,
         failures: 0,
         lost: 0,
+        lost_at: 0,
         avoided: None,
     }
 }

@@ -1,7 +1,6 @@
 //! Why `get` cannot do what was asked.
 
 use super::target::TargetError;
-use crate::error::one_line;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -61,9 +60,6 @@ pub enum GetError {
     /// There is no second verifier, or it has the same address or is of another family.
     #[error("--second-verifier: name a verifier at another address of the same family than --verifier")]
     ReachPair,
-    /// The file of what is remembered about lookups.
-    #[error("cannot use {}: {}; choose another --dns-memory", .0.display(), one_line(.1))]
-    DnsMemory(PathBuf, io::Error),
 }
 
 /// The name of the address family, and an address of it as an example.

@@ -5,13 +5,14 @@ use crate::output;
 use firstflight::credential::NetworkId;
 use firstflight::{ClientBuilder, CredentialCache, Endpoint};
 use firstflight_files::from_hex;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Options for where cookies are kept.
+/// Options for where what is learnt is kept.
 #[derive(clap::Args)]
 pub struct Memory {
-    /// Keep cookies and other information about servers in this file for later runs
+    /// Keep what is learnt in this file for later runs: cookies and round-trip times of servers, where first flights
+    /// failed or lost races, what servers publish, and which resolvers refuse, change or lose names of requests
     #[arg(long, value_name = "FILE")]
     cache: Option<PathBuf>,
     /// The local network that they belong to: 32 hexadecimal digits of your choice, auto (from the default
@@ -53,6 +54,11 @@ impl Memory {
                 found.ok().flatten().unwrap_or(NetworkId::UNKNOWN)
             }
         }
+    }
+
+    /// The file, if one is configured.
+    pub fn file(&self) -> Option<&Path> {
+        self.cache.as_deref()
     }
 
     /// Reads the file, if one is configured.

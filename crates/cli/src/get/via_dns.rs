@@ -1,9 +1,8 @@
 //! Requests inside the lookup of the server's address: `get --via-dns`.
 
 use super::GetError;
-use super::dns_memory::DnsMemory;
 use crate::error::Error;
-use firstflight::carriage::{DnsPath, Manners, Proof, Report, Server};
+use firstflight::carriage::{DnsPath, LookupMemory, Proof, Report, Server};
 use firstflight::credential::NetworkId;
 use firstflight::link::source_for;
 use firstflight::record::{Names, Published};
@@ -13,7 +12,7 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,12 +29,16 @@ pub struct Options {
     /// Another verifier, which reports how it sees this client, as for `firstflight reach`
     #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
     second_verifier: Option<SocketAddr>,
-    /// Remember in this file what servers publish, and which resolvers refuse, change or lose names of requests
-    #[arg(long, value_name = "FILE", requires = "via_dns")]
-    dns_memory: Option<PathBuf>,
+    /// It is gone.
+    #[arg(long = "dns-memory", hide = true, value_parser = gone)]
+    _dns_memory: Option<PathBuf>,
     /// Ask for one name more, so that any one of them may be lost
     #[arg(long, requires = "via_dns")]
     parity: bool,
+}
+
+fn gone(_: &str) -> Result<PathBuf, &'static str> {
+    Err("there is one file now: name it with --cache")
 }
 
 impl Options {
@@ -70,7 +73,6 @@ pub struct ViaDns {
     path: DnsPath,
     names: Names,
     memory: Memory,
-    network: NetworkId,
     /// The address family of the verifiers, and therefore of certificates and of requests inside lookups.
     v4: bool,
     /// Whether this host also has routes of the other family.
@@ -94,49 +96,44 @@ const ELSEWHERE_V6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
 /// How long a missing record is not queried again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// What is remembered, and the file.
-pub struct Memory {
-    content: Mutex<DnsMemory>,
-    file: Option<PathBuf>,
-}
+/// What is remembered.
+pub struct Memory(Mutex<LookupMemory>);
 
 impl Memory {
     /// Reads the file, if one is named.
-    pub fn open(options: &Options) -> Result<Self, GetError> {
-        let file = options.dns_memory.clone();
-        let content = file.as_deref().map(DnsMemory::open).transpose()?.unwrap_or_default();
-        Ok(Self { content: Mutex::new(content), file })
+    pub fn open(file: Option<&Path>, network: NetworkId) -> Result<Self, Error> {
+        let memory = match file {
+            Some(file) => LookupMemory::open(file, network).map_err(Error::Cache)?,
+            None => LookupMemory::new(network),
+        };
+        Ok(Self(Mutex::new(memory)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, DnsMemory> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LookupMemory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a server published at an earlier visit.
     pub fn published(&self, name: &str, port: u16) -> Option<Published> {
-        Published::read(&self.lock().parameter(name, port, unix_s())?, 0)
+        Published::read(&self.lock().parameter(name, port)?, 0)
     }
 
     /// Stores what a server publishes.
     fn learn(&self, name: &str, port: u16, published: &Published) {
-        self.lock().learn(name, port, &published.bytes, published.ttl, unix_s());
+        self.lock().learn(name, port, &published.bytes, published.ttl);
     }
 
     /// Stores the result of a repeated query. Does nothing if there was no answer.
     fn learn_again(&self, name: &str, port: u16, found: io::Result<Option<Published>>) {
-        let (mut memory, now) = (self.lock(), unix_s());
+        let mut memory = self.lock();
         match found {
             Ok(found) => {
                 let found = found.as_ref().map(|published| (&*published.bytes, published.ttl));
-                memory.learn_again(name, port, found, now);
+                memory.learn_again(name, port, found);
             }
-            Err(_) => memory.set_asked(name, port, now),
+            Err(_) => memory.set_asked(name, port),
         }
     }
-}
-
-fn unix_s() -> u64 {
-    firstflight::unix_ms() / 1000
 }
 
 impl ViaDns {
@@ -150,12 +147,11 @@ impl ViaDns {
         network: NetworkId,
         memory: Memory,
     ) -> Result<Self, Error> {
-        let mut manners = Manners::new();
         let now = firstflight::certificate_clock().map_err(Error::Random)?;
-        memory.lock().stops(unix_s(), now).for_each(|stop| manners.restore(stop, now));
+        let manners = memory.lock().manners(now);
         let path = DnsPath::new(endpoint.clone(), resolver, network, None, manners, options.parity);
         for (parameter, lost) in memory.lock().losses() {
-            if let Some(carriage) = carriage(&parameter) {
+            if let Some(carriage) = carriage(parameter) {
                 path.recall_lost(&carriage, lost);
             }
         }
@@ -164,19 +160,19 @@ impl ViaDns {
         let other = if v4 { IpAddr::from(ELSEWHERE_V6) } else { IpAddr::from(ELSEWHERE_V4) };
         let both = source_for(SocketAddr::new(other, 80)).is_ok();
         let proved = AtomicBool::new(false);
-        Ok(Self { path, names, memory, network, v4, both, proved, asked: Mutex::default() })
+        Ok(Self { path, names, memory, v4, both, proved, asked: Mutex::default() })
     }
 
     /// Whether unknown servers could not reach this client on this network at the last verification, less than an
     /// hour ago.
     pub fn is_closed(&self) -> bool {
-        self.memory.lock().is_closed(self.network, unix_s())
+        self.memory.lock().is_unreachable()
     }
 
     /// Stores the result of the verification. With a proof, unknown servers can reach this client; without one they
     /// cannot.
     pub fn prove(&self, proof: Option<Proof>) {
-        self.memory.lock().set_closed(self.network, proof.is_none(), unix_s());
+        self.memory.lock().set_unreachable(proof.is_none());
         if let Some(proof) = proof {
             self.path.prove(proof);
             self.proved.store(true, Ordering::Relaxed);
@@ -196,7 +192,7 @@ impl ViaDns {
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<(Stream, Report)> {
-        let Some(parameter) = self.memory.lock().parameter(&to.name, to.port, unix_s()) else {
+        let Some(parameter) = self.memory.lock().parameter(&to.name, to.port) else {
             return self.visit_first(to, first, config).await;
         };
         self.ask_again_if_lost(to);
@@ -287,11 +283,11 @@ impl ViaDns {
 
     /// Queries the server's record again if first flights that were sealed to the known parameter were lost in a row.
     fn ask_again_if_lost(self: &Arc<Self>, to: &Named) {
-        let (now, port) = (unix_s(), to.port);
+        let port = to.port;
         let memory = self.memory.lock();
-        let parameter = memory.parameter(&to.name, port, now).unwrap_or_default();
+        let parameter = memory.parameter(&to.name, port).unwrap_or_default();
         let Some(carriage) = carriage(&parameter) else { return };
-        let may_ask = memory.may_ask_again(&to.name, port, now);
+        let may_ask = memory.may_ask_again(&to.name, port);
         drop(memory);
         if !may_ask || self.path.lost_in_a_row(&carriage) < DnsPath::ASK_AGAIN_AFTER {
             return;
@@ -321,11 +317,11 @@ impl ViaDns {
         let now = firstflight::certificate_clock().map_err(Error::Random)?;
         self.path.conclude();
         let mut memory = self.memory.lock();
-        memory.set_stops(&self.path.stops(), unix_s(), now);
+        memory.set_stops(&self.path.stops(), now);
         memory.set_losses(|parameter| {
             carriage(parameter).map_or(0, |carriage| self.path.lost_in_a_row(&carriage))
         });
-        self.memory.file.as_ref().map_or(Ok(()), |file| memory.write(file).map_err(Error::Get))
+        memory.save().map_err(Error::Cache)
     }
 }
 
@@ -375,6 +371,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstflight::carriage::Manners;
 
     #[test]
     fn only_a_stub_of_this_host_is_asked_unnamed() {
@@ -410,7 +407,8 @@ mod tests {
 
         let (verifier, key) = (PrivateKey::from_seed(&[1; 32]), PrivateKey::from_seed(&[2; 32]));
         let flags = CertificateFlags::new(1, true, false).unwrap();
-        let body = certify(&verifier, &key.public(), local, unix_s() as u32, 1800, flags).unwrap();
+        let issued = (firstflight::unix_ms() / 1000) as u32;
+        let body = certify(&verifier, &key.public(), local, issued, 1800, flags).unwrap();
         let clock = firstflight::certificate_clock().unwrap();
         let certified = Certified {
             certificate: ClientCertificate::new(body, verifier.public(), local, key, clock).unwrap().into(),

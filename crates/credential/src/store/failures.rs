@@ -9,10 +9,22 @@ const BACKOFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// This number of consecutive refusals is a failure. A refusal counts if its cookie is newer than the last
 /// refusal.
 const REFUSALS: u8 = 3;
-/// This number of first flights that got no answer one after the other is a failure. Links lose a packet in a hundred,
-/// and some in thirty; then four in a row are chance once in 80,000 visits. From the second one on a plain SYN follows
-/// each at once, so that they cost no time.
-const LOST: u8 = 4;
+/// How many first flights that get no answer one after the other are a failure. Links lose a packet in a hundred, and
+/// some in thirty; then four in a row are chance once in 80,000 visits, and two once in 900. The count is one for the
+/// engine and the kernel's TCP. What it may reach differs, because what a lost one costs differs:
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// From the second one on a plain SYN of the same ports follows each at once, so that further ones cost no time. The
+    /// engine does this.
+    Hedged = 4,
+    /// The visit waits for a second attempt from another port, at least two round-trip times. The kernel sends no second
+    /// SYN of the same ports before its own timeout, and two connections at once to find out would be worse than the
+    /// rare mistake, which costs a round trip for a minute.
+    Raced = 2,
+}
+
+/// How long a lost first flight counts.
+const LOST_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a SYN may carry, according to the failure memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,10 +74,16 @@ impl Failures {
         lost_at: Instant::ZERO,
     };
 
-    /// Restores saved failures. `lost` is [`Failures::lost`].
+    /// Restores saved failures. `lost` is [`Failures::lost`], and `lost_at` is [`Failures::lost_at`].
     #[must_use]
-    pub const fn restore(count: u32, permits: Permission, retry_at: Instant, lost: u8) -> Self {
-        Self { count, permits, retry_at, lost, ..Self::NONE }
+    pub const fn restore(
+        count: u32,
+        permits: Permission,
+        retry_at: Instant,
+        lost: u8,
+        lost_at: Instant,
+    ) -> Self {
+        Self { count, permits, retry_at, lost, lost_at, ..Self::NONE }
     }
 
     /// The number of first flights that got no answer since one was accepted. A single one was probably lost by chance.
@@ -73,6 +91,12 @@ impl Failures {
     #[must_use]
     pub const fn lost(&self) -> u8 {
         self.lost
+    }
+
+    /// When the latest of these was noted.
+    #[must_use]
+    pub const fn lost_at(&self) -> Instant {
+        self.lost_at
     }
 
     /// What a SYN may carry now.
@@ -102,14 +126,17 @@ impl Failures {
     }
 
     /// A first flight that left at `sent` got no answer, and a plain SYN behind it did. Several in a row are a failure.
-    pub(super) fn lose(&mut self, sent: Option<Instant>, now: Instant) {
+    pub(super) fn lose(&mut self, sent: Option<Instant>, most: Lost, now: Instant) {
         // Connections that were opened together fail together, which counts once.
         if self.lost > 0 && sent.is_some_and(|sent| sent < self.lost_at) {
             return;
         }
+        if now.saturating_since(self.lost_at) >= LOST_LASTS {
+            self.lost = 0;
+        }
         self.lost = self.lost.saturating_add(1);
         self.lost_at = now;
-        if self.lost >= LOST {
+        if self.lost >= most as u8 {
             self.lost = 0;
             self.fail(Permission::Nothing, now);
         }

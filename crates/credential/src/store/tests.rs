@@ -230,6 +230,30 @@ fn four_lost_syns_in_a_row_are_a_failure_and_those_that_left_together_count_once
     assert!(!store.prospect(HOME, SERVER, &mut cookie, at(82 + 60)).doubtful);
 }
 
+/// What costs a round trip each time is given up sooner. The count is one for both.
+#[test]
+fn two_lost_races_in_a_row_are_a_failure_and_all_losses_count_together() {
+    let permission = |store: &CredentialStore, now| store.permission(HOME, SERVER, now);
+    let mut store = CredentialStore::new(8);
+    for n in [0, 20, 40] {
+        // Connections that left together count once, and one that is accepted ends the row.
+        store.note_lost_race(HOME, SERVER, Some(at(n + 1)), at(n + 2));
+        store.note_lost_race(HOME, SERVER, Some(at(n + 1)), at(n + 2));
+        assert_eq!(permission(&store, at(n + 3)), Permission::Everything);
+        store.note_passed(HOME, SERVER, at(n + 4));
+    }
+    store.note_lost(HOME, SERVER, Some(at(50)), at(51));
+    store.note_lost_race(HOME, SERVER, Some(at(52)), at(53));
+    assert_eq!(permission(&store, at(54)), Permission::Nothing);
+    // One of the day before is another row.
+    let mut store = CredentialStore::new(8);
+    store.note_lost_race(HOME, SERVER, Some(at(1)), at(2));
+    store.note_lost_race(HOME, SERVER, Some(at(86_402)), at(86_403));
+    assert_eq!(permission(&store, at(86_404)), Permission::Everything);
+    store.note_lost_race(HOME, SERVER, Some(at(86_405)), at(86_406));
+    assert_eq!(permission(&store, at(86_407)), Permission::Nothing);
+}
+
 #[test]
 fn connections_that_fail_together_are_one_failure() {
     let mut store = CredentialStore::new(8);
@@ -406,7 +430,7 @@ fn what_was_saved_is_restored() {
     let mut entry = Entry::new();
     let cookies = [(cookie(2), Experimental, at(2)), (cookie(1), Standard, at(1))];
     entry.cookies = CookieSet::restore(&cookies, true);
-    entry.failures = Failures::restore(2, Permission::Request, at(50), 0);
+    entry.failures = Failures::restore(2, Permission::Request, at(50), 0, at(0));
     let mut store = CredentialStore::new(8);
     store.restore(HOME, SERVER, entry);
     assert_eq!(held(&mut store), [2, 1]);

@@ -1,6 +1,5 @@
 //! Certificates and UDP: what a client needs to be certified at servers that it has never contacted.
 
-mod health;
 pub(super) mod inside;
 mod records;
 
@@ -15,24 +14,22 @@ use super::transport::{Finish, Lost};
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
 use crate::first_flight::{FirstFlight, Flights};
-use crate::history::{History, Way};
+use crate::kernel::Kernel;
 use crate::record::{Names, Published};
 use crate::stream::Stream;
-use crate::time::Time;
 use firstflight_credential::asap::Identity;
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
 use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig, Site};
-use health::Health;
 use inside::{Inside, InsideLookups};
 use records::{Asked, Question, Records};
 use std::future::ready;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long the end of a program waits for its connections to close in order.
@@ -65,7 +62,10 @@ pub(super) struct Asap {
     given: Option<ByEngine>,
     /// Started on the first network that is known.
     engine: OnceLock<Option<Engine>>,
-    paths: Mutex<Paths>,
+    /// It has the memory of all ways.
+    kernel: Kernel,
+    /// The network that was last told.
+    network: Mutex<NetworkId>,
 }
 
 #[derive(Debug)]
@@ -74,15 +74,6 @@ struct Engine {
     pool: CertificatePool,
     /// Requests inside lookups.
     inside: Option<Inside>,
-}
-
-/// What is known of UDP on the present network.
-#[derive(Debug)]
-struct Paths {
-    network: NetworkId,
-    health: Health,
-    history: History,
-    time: Time,
 }
 
 /// A connect in UDP that can be made.
@@ -116,7 +107,7 @@ impl Trial<'_> {
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
         if let Some(asap) = self.0 {
-            asap.paths().health.silent();
+            asap.kernel.memory().udp_silent();
         }
     }
 }
@@ -160,19 +151,15 @@ impl Asap {
         names: Option<Arc<Names>>,
         fixed: Option<NetworkId>,
         cookies: bool,
+        kernel: &Kernel,
         given: Option<ByEngine>,
     ) -> Self {
         let by_system = !settings.no_records;
         let names = names.filter(|_| by_system);
-        let records = Records::new(names, by_system, std::mem::take(&mut settings.records));
-        let network = fixed.unwrap_or(NetworkId::UNKNOWN);
-        let paths =
-            Paths { network, health: Health::default(), history: History::default(), time: Time::system() };
-        Self { settings, cookies, records, fixed, given, engine: OnceLock::new(), paths: Mutex::new(paths) }
-    }
-
-    fn paths(&self) -> MutexGuard<'_, Paths> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        let records = Records::new(kernel, names, by_system, std::mem::take(&mut settings.records));
+        let network = Mutex::new(fixed.unwrap_or(NetworkId::UNKNOWN));
+        let kernel = kernel.clone();
+        Self { settings, cookies, records, fixed, given, engine: OnceLock::new(), kernel, network }
     }
 
     /// Whether it is worth asking what `server` publishes.
@@ -257,14 +244,14 @@ impl Asap {
         let published = self.records.known(server).filter(|_| may_ride)?;
         let (port, engine) = (published.udp_port?, self.engine.get()?.as_ref()?);
         let (remote, shown, network) = {
-            let paths = self.paths();
-            if !paths.health.allows(replayable, paths.time.now()) {
+            let memory = self.kernel.memory();
+            if !memory.allows_udp(replayable) {
                 return None;
             }
-            let mut usable = addresses.iter().filter(|remote| !paths.is_slow(**remote, port));
+            let mut usable = addresses.iter().filter(|remote| !memory.is_slow_in_udp(**remote, port));
             usable.find_map(|remote| {
                 let shown = self.certify(engine, server, remote.is_ipv4(), flights, Some(&published))?;
-                Some((*remote, shown, paths.network))
+                Some((*remote, shown, memory.network()))
             })?
         };
         let certified = Certified { known: true, ..shown.certified.clone() };
@@ -356,28 +343,24 @@ impl Asap {
 
     /// Remembers how a connect with `offer` went.
     fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
-        let mut paths = self.paths();
-        let (now, network) = (paths.time.now(), paths.network);
-        if network != offer.network {
+        let mut memory = self.kernel.memory();
+        if memory.network() != offer.network {
             return;
         }
-        let way = Way::new(network, offer.remote, offer.config.carrier);
         let Ok(finish) = result else {
             // The server may be down. But UDP is not trusted with what cannot be sent again, until it answers.
-            paths.health.silent();
+            memory.udp_silent();
             return;
         };
         if finish.won.first.is_some_and(|first| first.candidate.transport == Transport::Udp) {
-            paths.health.lost(now);
-            paths.history.lost(way, now);
+            memory.udp_lost(offer.remote, offer.config.carrier);
             return;
         }
         if finish.stream.way() != crate::stream::Way::Udp {
             return;
         }
-        paths.health.answered(now);
-        paths.history.won(&way);
-        drop(paths);
+        memory.udp_answered(offer.remote, offer.config.carrier);
+        drop(memory);
         if let Some(engine) = self.engine.get().and_then(Option::as_ref) {
             engine.heed(&offer.shown, &finish.stream);
         }
@@ -388,11 +371,8 @@ impl Asap {
         if let Some(engine) = self.start(network).filter(|_| began) {
             engine.move_to(network);
         }
-        let mut paths = self.paths();
-        if paths.network != network {
-            paths.network = network;
-            paths.health = Health::default();
-            paths.history.leave(NetworkId::UNKNOWN);
+        let mut last = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *last, network) != network {
             self.records.moved();
         }
     }
@@ -418,16 +398,9 @@ impl Asap {
                 engine.move_to(network);
             }
         }
-        let mut paths = self.paths();
-        paths.health = Health::default();
-        paths.history.leave(NetworkId::UNKNOWN);
     }
 
     pub(super) fn forget(&self) {
-        let mut paths = self.paths();
-        paths.health = Health::default();
-        paths.history.clear();
-        drop(paths);
         self.records.forget();
         if let Some(Some(engine)) = self.engine.get() {
             engine.endpoint.forget_credentials();
@@ -439,13 +412,6 @@ impl Asap {
         if let (Some(Some(engine)), None) = (self.engine.get(), &self.given) {
             engine.endpoint.shutdown(GRACE).await;
         }
-    }
-}
-
-impl Paths {
-    /// Whether UDP to this address lost a race lately.
-    fn is_slow(&self, remote: SocketAddr, port: u16) -> bool {
-        self.history.is_slow(&Way::new(self.network, remote, Some(port)), self.time.now())
     }
 }
 
@@ -463,12 +429,46 @@ mod tests {
     #[tokio::test]
     async fn a_record_found_on_one_network_is_not_used_on_another() {
         let settings = Settings { no_records: true, ..Settings::default() };
-        let asap = Asap::new(settings, None, None, true, None);
+        let kernel = Kernel::default();
+        let asap = Asap::new(settings, None, None, true, &kernel, None);
         let server: Authority = "www.example.com:80".parse().unwrap();
-        asap.move_to(NetworkId([1; 16]));
+        let move_to = |n| {
+            kernel.move_to(NetworkId([n; 16]));
+            asap.move_to(NetworkId([n; 16]));
+        };
+        move_to(1);
         asap.question(&server).answer(Some(Some(published())));
         assert!(asap.records.known(&server).is_some());
-        asap.move_to(NetworkId([2; 16]));
+        move_to(2);
+        assert!(asap.records.known(&server).is_none(), "the other network's record is used");
+        // It is known again where it was found.
+        move_to(1);
+        assert!(asap.records.known(&server).is_some());
+    }
+
+    /// The next process has the record at once, as long as it counts, on the same network.
+    #[test]
+    fn a_record_outlives_the_process_on_its_network() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let server: Authority = "www.example.com:80".parse().unwrap();
+        let start = |n| {
+            let kernel = Kernel::on(NetworkId([n; 16]));
+            assert!(kernel.use_cache(CredentialCache::open(&path).unwrap()));
+            let settings = Settings { no_records: true, ..Settings::default() };
+            let asap = Asap::new(settings, None, None, true, &kernel, None);
+            (kernel, asap)
+        };
+        let (kernel, asap) = start(1);
+        let mut short = published();
+        short.ttl = 600;
+        asap.question(&server).answer(Some(Some(short.clone())));
+        kernel.save();
+        let (_kernel, asap) = start(1);
+        let known = asap.records.known(&server).unwrap();
+        assert_eq!((&known.bytes, known.udp_port), (&short.bytes, Some(9)));
+        assert!((590..=600).contains(&known.ttl), "{}", known.ttl);
+        let (_kernel, asap) = start(2);
         assert!(asap.records.known(&server).is_none(), "the other network's record is used");
     }
 }

@@ -146,8 +146,9 @@ impl ClientBuilder {
         let kernel = Kernel::on(self.network.unwrap_or(NetworkId::UNKNOWN));
         let cookies = !self.private && !self.plain && !off;
         #[cfg(feature = "asap")]
-        let asap = (!off && !self.asap.issuers.is_empty())
-            .then(|| Asap::new(self.asap, self.names.clone(), self.network, cookies, self.by_engine.clone()));
+        let asap = (!off && !self.asap.issuers.is_empty()).then(|| {
+            Asap::new(self.asap, self.names.clone(), self.network, cookies, &kernel, self.by_engine.clone())
+        });
         let networks = match (self.network, off) {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),

@@ -2,7 +2,8 @@
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::clock;
-use crate::history::History;
+use crate::memory::history::History;
+use crate::memory::{Fact, Learnt};
 use crate::store::StoreCounters;
 use crate::time::Time;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
@@ -148,10 +149,17 @@ impl Inner {
     /// Loads what `cache` holds and keeps its file up to date.
     pub(crate) fn keep(&mut self, cache: CredentialCache) {
         let clock = self.clock();
-        let stack = &mut self.stack;
-        let restore = |network, server, entry| stack.restore_credential(network, server, entry);
-        let keeper = Keeper::load(cache, &clock, restore);
-        self.keeper = Some(keeper.start(self.stack.credentials()));
+        let keeper = Keeper::load(cache, &clock, |fact| match fact {
+            Fact::Server(network, server, entry) => self.stack.restore_credential(network, server, entry),
+            Fact::LostRace(way, at) => self.history().lost(way, at),
+            // Of these an engine learns nothing.
+            Fact::Closed(..) | Fact::UdpPause(..) | Fact::Record(..) => {}
+        });
+        let history = self.history();
+        let learnt = Learnt { servers: self.stack.credentials(), history: &history, others: None };
+        let keeper = keeper.start(&learnt, &clock);
+        drop(history);
+        self.keeper = Some(keeper);
     }
 
     /// Forgets all that was learnt of servers, in the file too.
@@ -175,19 +183,28 @@ impl Inner {
 
     /// When the cache file should be written next.
     pub(crate) fn save_due(&self) -> Option<Instant> {
-        self.keeper.as_ref()?.due(self.stack.credentials())
+        let (keeper, history) = (self.keeper.as_ref()?, self.history());
+        keeper.due(&Learnt { servers: self.stack.credentials(), history: &history, others: None })
     }
 
     /// What should be written to the cache file, if anything.
     pub(crate) fn save(&mut self) -> Option<Snapshot> {
-        let clock = self.clock();
-        self.keeper.as_mut()?.snapshot(self.stack.credentials(), &clock)
+        self.saved_by(Keeper::snapshot)
     }
 
     /// What must be written to the cache file at the end.
     pub(crate) fn save_last(&mut self) -> Option<Snapshot> {
-        let clock = self.clock();
-        self.keeper.as_mut()?.last(self.stack.credentials(), &clock)
+        self.saved_by(Keeper::last)
+    }
+
+    fn saved_by(
+        &mut self,
+        save: impl FnOnce(&mut Keeper, &Learnt<'_>, &Clock) -> Option<Snapshot>,
+    ) -> Option<Snapshot> {
+        let (clock, history) = (self.clock(), Arc::clone(&self.history));
+        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        let learnt = Learnt { servers: self.stack.credentials(), history: &history, others: None };
+        save(self.keeper.as_mut()?, &learnt, &clock)
     }
 
     /// If the link's socket is bound to all addresses, tells the stack the source address that the kernel would choose

@@ -1,15 +1,16 @@
 //! What servers publish: asked beside the addresses, and remembered.
 
 use crate::client::authority::{Authority, Host};
+use crate::kernel::Kernel;
+use crate::memory::records::Named;
 use crate::record::{Names, Published};
+use firstflight_credential::NetworkId;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Servers remembered.
-const CAPACITY: usize = 4096;
 /// Questions under way.
 const AT_ONCE: usize = 64;
 /// How long to wait for the record of a server that has published one.
@@ -20,8 +21,6 @@ const GRACE: Duration = Duration::from_millis(10);
 /// How long it is remembered that a server publishes nothing, and that nobody answered.
 const NOTHING_LASTS: Duration = Duration::from_secs(60);
 const FAILURE_LASTS: Duration = Duration::from_secs(10);
-/// The time between two questions that lost first flights cause.
-const AGAIN: Duration = Duration::from_secs(60);
 /// A record is used for at least and at most this time.
 const LEAST_LASTS: Duration = Duration::from_secs(5);
 const MOST_LASTS: Duration = Duration::from_secs(24 * 3600);
@@ -34,25 +33,17 @@ pub(super) struct Records {
     by_system: bool,
     /// What the caller said.
     given: HashMap<Authority, Published>,
-    found: Arc<Mutex<Found>>,
+    /// It has the memory.
+    kernel: Kernel,
+    asking: Arc<Mutex<Asking>>,
 }
 
 #[derive(Debug, Default)]
-struct Found {
-    records: HashMap<Authority, Known>,
+struct Asking {
     /// Questions under way.
-    asking: HashSet<Authority>,
-    /// How often all was forgotten. An answer to an earlier question is not used.
+    servers: HashSet<Authority>,
+    /// How often the host moved, or all was forgotten. An answer to an earlier question is not used.
     era: u64,
-}
-
-/// What is known of one server.
-#[derive(Debug)]
-struct Known {
-    published: Option<Published>,
-    until: Instant,
-    /// When it was asked again because first flights were lost.
-    asked_again: Option<Instant>,
 }
 
 /// A question that may be under way.
@@ -65,6 +56,7 @@ pub(crate) struct Asked {
 impl Records {
     /// `names` are the caller's resolver. Without it the system's are asked if `by_system`.
     pub(super) fn new(
+        kernel: &Kernel,
         names: Option<Arc<Names>>,
         by_system: bool,
         given: Vec<(Authority, Published)>,
@@ -75,7 +67,8 @@ impl Records {
             names: Mutex::new(names),
             by_system,
             given: given.into_iter().collect(),
-            found: Arc::default(),
+            kernel: kernel.clone(),
+            asking: Arc::default(),
         }
     }
 
@@ -83,7 +76,8 @@ impl Records {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host is on another network, which has other resolvers, and says what it likes.
+    /// The host is on another network, which has other resolvers, and says what it likes. What it said before, if it has
+    /// an id, is known again.
     pub(super) fn moved(&self) {
         if self.by_system {
             *self.names() = system();
@@ -91,8 +85,17 @@ impl Records {
         self.forget();
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
-        lock(&self.found)
+    /// `server` on the present network.
+    fn here(&self, server: &Authority) -> Named {
+        named(self.kernel.network(), server)
+    }
+
+    /// Whether it is known what `server` publishes, or that it publishes nothing.
+    fn is_known(&self, server: &Authority) -> bool {
+        let here = self.here(server);
+        let mut memory = self.kernel.memory();
+        let (records, now) = memory.records();
+        records.get(&here, now).is_some()
     }
 
     /// Asks what `server` publishes, unless that is known, or an address has no records.
@@ -102,18 +105,18 @@ impl Records {
         if self.given.contains_key(server) {
             return nothing;
         }
-        let mut found = self.found();
-        let known = found.records.get(server);
-        let speaks = known.is_some_and(|one| one.published.is_some());
-        if known.is_some_and(|one| Instant::now() < one.until)
-            || found.asking.len() >= AT_ONCE
-            || !found.asking.insert(server.clone())
-        {
+        let here = self.here(server);
+        let speaks = self.kernel.memory().records().0.published_before(&here);
+        if self.is_known(server) {
             return nothing;
         }
-        drop(found);
+        let mut asking = lock(&self.asking);
+        if asking.servers.len() >= AT_ONCE || !asking.servers.insert(server.clone()) {
+            return nothing;
+        }
+        drop(asking);
         let (tell, answer) = watch::channel(false);
-        let question = Question::new(&self.found, server);
+        let question = self.question(server);
         let (name, port) = (name.clone(), server.port());
         tokio::spawn(async move {
             let result = names.record(&name, port).await;
@@ -123,26 +126,29 @@ impl Records {
         Asked { answer: Some(answer), speaks }
     }
 
-    /// Asks again what `server` publishes, although that is known, at most once a minute. Nobody waits for the answer.
+    /// Asks again what `server` publishes, because first flights to it are lost, at most once in ten minutes. Nobody waits
+    /// for the answer.
     pub(super) fn ask_again(&self, server: &Authority) {
         let (Some(names), Host::Name(name)) = (self.names().clone(), server.host()) else { return };
-        let now = Instant::now();
-        let mut found = self.found();
-        let Found { records, asking, .. } = &mut *found;
-        let Some(known) = records.get_mut(server) else { return };
-        let lately = known.asked_again.is_some_and(|at| now < at + AGAIN);
-        if lately || asking.len() >= AT_ONCE || !asking.insert(server.clone()) {
-            return;
+        let here = self.here(server);
+        {
+            let mut memory = self.kernel.memory();
+            let (records, now) = memory.records();
+            if !records.may_ask_again(&here, now) {
+                return;
+            }
+            records.set_asked(&here, now);
         }
-        known.asked_again = Some(now);
-        drop(found);
-        let question = Question::new(&self.found, server);
-        let (name, port) = (name.clone(), server.port());
+        let (kernel, name, port) = (self.kernel.clone(), name.clone(), server.port());
         tracing::info!(%name, port, "first flights are lost: asking again what the server publishes");
         tokio::spawn(async move {
             // Without an answer, what is known is used on.
             if let Ok(found) = names.record(&name, port).await {
-                question.answer(Some(found));
+                let lasts = |one: &Published| Duration::from_secs(one.ttl.into()).max(LEAST_LASTS);
+                let found = found.as_ref().map(|one| (&*one.bytes, lasts(one)));
+                let mut memory = kernel.memory();
+                let (records, now) = memory.records();
+                records.learn_again(&here, found, now);
             }
         });
     }
@@ -150,13 +156,18 @@ impl Records {
     /// Whether it is worth asking: an address has no records, what the caller said counts, and so does what is known.
     pub(super) fn asks_about(&self, server: &Authority) -> bool {
         let askable = self.names().is_some() && matches!(server.host(), Host::Name(_));
-        let known = || self.found().records.get(server).is_some_and(|one| Instant::now() < one.until);
-        askable && !self.given.contains_key(server) && !known()
+        askable && !self.given.contains_key(server) && !self.is_known(server)
     }
 
     /// A question that is asked with the addresses of `server`.
     pub(super) fn question(&self, server: &Authority) -> Question {
-        Question::new(&self.found, server)
+        Question {
+            asking: Arc::clone(&self.asking),
+            kernel: self.kernel.clone(),
+            network: self.kernel.network(),
+            server: server.clone(),
+            era: lock(&self.asking).era,
+        }
     }
 
     /// What `server` publishes, as far as is known.
@@ -164,16 +175,24 @@ impl Records {
         if let Some(given) = self.given.get(server) {
             return Some(given.clone());
         }
-        let found = self.found();
-        let one = found.records.get(server).filter(|one| Instant::now() < one.until)?;
-        one.published.clone()
+        let here = self.here(server);
+        let mut memory = self.kernel.memory();
+        let (records, now) = memory.records();
+        let known = records.get(&here, now)?;
+        let left = known.until.saturating_since(now).as_secs();
+        Published::read(known.parameter.as_deref()?, u32::try_from(left).unwrap_or(u32::MAX))
     }
 
+    /// No answer to an earlier question is used.
     pub(super) fn forget(&self) {
-        let mut found = self.found();
-        let era = found.era + 1;
-        *found = Found { era, ..Found::default() };
+        let mut asking = lock(&self.asking);
+        let era = asking.era + 1;
+        *asking = Asking { era, ..Asking::default() };
     }
+}
+
+fn named(network: NetworkId, server: &Authority) -> Named {
+    Named::new(network, &server.host().to_string(), server.port())
 }
 
 /// The system's resolvers, as they are now.
@@ -187,23 +206,21 @@ fn system() -> Option<Arc<Names>> {
     }
 }
 
-fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
-    found.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(asking: &Mutex<Asking>) -> MutexGuard<'_, Asking> {
+    asking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A question under way.
 pub(crate) struct Question {
-    found: Arc<Mutex<Found>>,
+    asking: Arc<Mutex<Asking>>,
+    kernel: Kernel,
+    /// Where it was asked.
+    network: NetworkId,
     server: Authority,
     era: u64,
 }
 
 impl Question {
-    fn new(found: &Arc<Mutex<Found>>, server: &Authority) -> Self {
-        let era = lock(found).era;
-        Self { found: Arc::clone(found), server: server.clone(), era }
-    }
-
     /// Stores the answer; `None` if there was none.
     pub(crate) fn answer(&self, answer: Option<Option<Published>>) {
         let lasts = match &answer {
@@ -211,27 +228,22 @@ impl Question {
             Some(None) => NOTHING_LASTS,
             None => FAILURE_LASTS,
         };
-        let now = Instant::now();
-        let mut found = lock(&self.found);
-        if found.era != self.era {
-            return;
+        let asking = lock(&self.asking);
+        if asking.era == self.era {
+            let published = answer.flatten();
+            let parameter = published.as_ref().map(|published| &*published.bytes);
+            let mut memory = self.kernel.memory();
+            let (records, now) = memory.records();
+            records.learn(named(self.network, &self.server), parameter, lasts, now);
         }
-        if found.records.len() >= CAPACITY && !found.records.contains_key(&self.server) {
-            let first =
-                found.records.iter().min_by_key(|(_, one)| one.until).map(|(server, _)| server.clone());
-            first.and_then(|server| found.records.remove(&server));
-        }
-        let asked_again = found.records.get(&self.server).and_then(|one| one.asked_again);
-        let one = Known { published: answer.flatten(), until: now + lasts, asked_again };
-        found.records.insert(self.server.clone(), one);
     }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
-        let mut found = lock(&self.found);
-        if found.era == self.era {
-            found.asking.remove(&self.server);
+        let mut asking = lock(&self.asking);
+        if asking.era == self.era {
+            asking.servers.remove(&self.server);
         }
     }
 }
@@ -256,10 +268,10 @@ mod tests {
     fn an_answer_that_comes_after_a_move_is_not_used() {
         let key = firstflight_credential::asap::PrivateKey::from_seed(&[1; 32]);
         let published = Published::in_udp(9, 1200, &[key.public().id()]).unwrap();
-        let records = Records::new(None, false, Vec::new());
+        let records = Records::new(&Kernel::default(), None, false, Vec::new());
         let server: Authority = "www.example.com:80".parse().unwrap();
-        let question = Question::new(&records.found, &server);
-        records.forget();
+        let question = records.question(&server);
+        records.moved();
         question.answer(Some(Some(published)));
         assert!(records.known(&server).is_none(), "the other network's record is used");
     }

@@ -7,7 +7,7 @@ use crate::client::race::{
 };
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
-use crate::history::Way;
+use crate::memory::history::Way;
 use crate::shared::Shared;
 use crate::stream::{EngineStream, Stream, first_data};
 use crate::time::Time;

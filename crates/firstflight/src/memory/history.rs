@@ -23,6 +23,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// The local network, the destination, and the carrier.
+    pub(crate) const fn parts(self) -> (NetworkId, SocketAddr, Option<u16>) {
+        (self.network, self.remote, self.carrier)
+    }
+
     pub(crate) const fn new(network: NetworkId, remote: SocketAddr, carrier: Option<u16>) -> Self {
         Self { network, remote, carrier }
     }
@@ -33,12 +38,20 @@ impl Way {
 pub(crate) struct History {
     /// Oldest first.
     lost: VecDeque<(Way, Instant)>,
+    /// Counts changes.
+    changes: u64,
 }
 
 impl History {
+    #[cfg(test)]
+    pub(crate) const fn new() -> Self {
+        Self { lost: VecDeque::new(), changes: 0 }
+    }
+
     /// Notes that `way` failed, or that an attempt that began later succeeded first.
     pub(crate) fn lost(&mut self, way: Way, now: Instant) {
         self.won(&way);
+        self.changes += 1;
         if self.lost.len() >= CAPACITY {
             self.lost.pop_front();
         }
@@ -47,7 +60,9 @@ impl History {
 
     /// Notes that `way` succeeded first.
     pub(crate) fn won(&mut self, way: &Way) {
+        let before = self.lost.len();
         self.lost.retain(|(known, _)| known != way);
+        self.changes += u64::from(self.lost.len() != before);
     }
 
     /// Whether `way` should be tried after others.
@@ -58,15 +73,23 @@ impl History {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.lost.clear();
+        self.changes += 1;
     }
 
     /// Forgets what was learnt on `network`.
-    #[cfg_attr(
-        not(feature = "engine"),
-        allow(dead_code, reason = "a client leaves no network that has an id")
-    )]
     pub(crate) fn leave(&mut self, network: NetworkId) {
         self.lost.retain(|(known, _)| known.network != network);
+        self.changes += 1;
+    }
+
+    /// What is remembered, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Way, Instant)> {
+        self.lost.iter()
+    }
+
+    /// The number of changes.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
 }
 

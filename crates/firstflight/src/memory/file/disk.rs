@@ -1,14 +1,19 @@
 //! Reading and writing the cache file.
 
-use super::CachedServer;
+use super::{CacheContent, CachedServer};
 use firstflight_files::{Format, FormatError, LockError, ReadError, StateFile};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The length is more than a full store needs.
-const FORMAT: Format = Format { version: 1, longest: 16 << 20, secret: false };
+/// The format. A program that adds a field raises the version: older ones then refuse the file, and it stays as it is.
+/// The length is more than full subjects need.
+const FORMAT: Format = Format { version: 2, longest: LONGEST, secret: false };
+/// Until version 1 there were servers only.
+const SERVERS_ONLY: Format = Format { version: 1, ..FORMAT };
+/// Longest file that is read or written, bytes.
+pub(super) const LONGEST: usize = 16 << 20;
 
 /// Why a cache cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,25 +36,39 @@ pub enum CacheError {
     Write(PathBuf, io::Error),
 }
 
-#[derive(Serialize, Deserialize)]
-struct Content<S> {
-    servers: S,
+/// The content in version 1.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServersOnly {
+    #[serde(rename = "version")]
+    _version: u32,
+    servers: Vec<CachedServer>,
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
-    let content = FORMAT.read(path).map_err(|error| match error {
+pub(super) fn read(path: &Path) -> Result<CacheContent, CacheError> {
+    let content = match FORMAT.read(path) {
+        Err(FormatError::Version { found, .. }) if found == SERVERS_ONLY.version => {
+            let content: Result<Option<ServersOnly>, _> = SERVERS_ONLY.read(path);
+            content.map(|content| {
+                content.map(|old| CacheContent { servers: old.servers, ..CacheContent::default() })
+            })
+        }
+        content => content,
+    };
+    let content = content.map_err(|error| match error {
         FormatError::Read(ReadError::Io(error)) => CacheError::Read(path.to_owned(), error),
         FormatError::Version { found, expected } if found > expected => {
             CacheError::Newer(path.to_owned(), found)
         }
         error => CacheError::Invalid(path.to_owned(), error),
     })?;
-    let content: Content<Vec<CachedServer>> = content.ok_or_else(|| CacheError::Missing(path.to_owned()))?;
-    Ok(content.servers)
+    let mut content = content.ok_or_else(|| CacheError::Missing(path.to_owned()))?;
+    content.version = 0;
+    Ok(content)
 }
 
-pub(super) fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
-    FORMAT.write(path, &Content { servers }).map_err(|error| CacheError::Write(path.to_owned(), error))
+pub(super) fn write(path: &Path, content: &CacheContent) -> Result<(), CacheError> {
+    FORMAT.write(path, content).map_err(|error| CacheError::Write(path.to_owned(), error))
 }
 
 /// How long [`update`] waits for another process to be done with the file.
@@ -59,7 +78,7 @@ const LOCK_EVERY: Duration = Duration::from_millis(10);
 /// Changes the content by `change`, while no other process does. A file that is not a cache is set aside. Blocks.
 pub(super) fn update(
     path: &Path,
-    change: impl FnOnce(Vec<CachedServer>) -> Vec<CachedServer>,
+    change: impl FnOnce(CacheContent) -> CacheContent,
 ) -> Result<(), CacheError> {
     let since = Instant::now();
     let _lock = loop {
@@ -73,17 +92,17 @@ pub(super) fn update(
             Err(LockError::Io(error)) => return Err(CacheError::Write(path.to_owned(), error)),
         }
     };
-    let servers = match read(path) {
-        Ok(servers) => servers,
-        Err(CacheError::Missing(_)) => Vec::new(),
+    let content = match read(path) {
+        Ok(content) => content,
+        Err(CacheError::Missing(_)) => CacheContent::default(),
         Err(problem @ CacheError::Invalid(..)) => {
             let aside = set_aside(path)?;
             tracing::warn!("{problem}; it is kept as {} and a new one begins", aside.display());
-            Vec::new()
+            CacheContent::default()
         }
         Err(error) => return Err(error),
     };
-    write(path, &change(servers))
+    write(path, &change(content))
 }
 
 /// Checks that a file can be written there, before anything is sent.

@@ -1,26 +1,22 @@
 //! What is remembered of servers and paths for the kernel's sockets.
 
-use crate::cache::{CredentialCache, Keeper, Snapshot};
+use super::closed::ClosedPorts;
+use super::contacts::Contacts;
+use super::file::{CredentialCache, Keeper, Snapshot};
+use super::health::Networks;
+use super::history::{History, Way};
+use super::records::Records;
+use super::{Fact, Learnt, Others};
 use crate::client::Authority;
-use crate::client::outlook::Contacts;
 use crate::clock::Monotonic;
-use crate::history::{History, Way};
 use firstflight_credential::{CredentialStore, NetworkId, Permission};
 use firstflight_kernel::TcpInfo;
 use firstflight_wire::Instant;
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Servers remembered, as in a stack.
 const SERVERS: usize = 4096;
-/// Lost races remembered. The oldest one is forgotten first.
-const LOST_RACES: usize = 1024;
-/// Two lost races within this time are a failure of Fast Open. One may be an ordinary loss.
-const LOST_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
-/// Closed ports remembered, and for how long. The next visit asks with an ordinary SYN, which is refused at once.
-const CLOSED: usize = 64;
-const CLOSED_LASTS: Duration = Duration::from_secs(60);
 /// A round-trip time that was measured before this time is not used.
 const RTT_LASTS: Duration = Duration::from_secs(60 * 60);
 /// A second attempt begins no earlier and no later than this.
@@ -35,10 +31,9 @@ pub(crate) struct Memory {
     network: NetworkId,
     servers: CredentialStore,
     history: History,
-    /// Servers whose last first flight lost a race, oldest first.
-    lost: VecDeque<(NetworkId, IpAddr, Instant)>,
-    /// Ports that refused an ordinary SYN, the oldest refusal first.
-    closed: VecDeque<(NetworkId, SocketAddr, Instant)>,
+    closed: ClosedPorts,
+    udp: Networks,
+    records: Records,
     contacts: Contacts,
     time: Monotonic,
     /// Saves what is learnt.
@@ -51,8 +46,9 @@ impl Memory {
             network,
             servers: CredentialStore::new(SERVERS),
             history: History::default(),
-            lost: VecDeque::new(),
-            closed: VecDeque::new(),
+            closed: ClosedPorts::default(),
+            udp: Networks::default(),
+            records: Records::default(),
             contacts: Contacts::default(),
             time: Monotonic::begin(),
             keeper: None,
@@ -61,25 +57,42 @@ impl Memory {
 
     /// Loads what `cache` holds, and keeps its file up to date from now on. False on an unknown network.
     pub(crate) fn keep(&mut self, cache: CredentialCache) -> bool {
-        let (clock, servers) = (self.time.clock(), &mut self.servers);
         if !self.network.is_known() {
             return false;
         }
-        let keeper = Keeper::load(cache, &clock, |network, ip, entry| servers.restore(network, ip, entry));
-        self.keeper = Some(keeper.start(&self.servers).without_cookies());
+        let clock = self.time.clock();
+        let keeper = Keeper::load(cache, &clock, |fact| match fact {
+            Fact::Server(network, ip, entry) => self.servers.restore(network, ip, entry),
+            Fact::LostRace(way, at) => self.history.lost(way, at),
+            Fact::Closed(network, remote, at) => self.closed.note(network, remote, at),
+            Fact::UdpPause(network, pause) => self.udp.restore(network, pause),
+            Fact::Record(server, known) => self.records.restore(server, known),
+        });
+        let (learnt, _) = self.learnt();
+        let keeper = keeper.start(&learnt, &clock).without_cookies();
+        self.keeper = Some(keeper);
         true
     }
 
+    /// What is known, and what saves it.
+    fn learnt(&mut self) -> (Learnt<'_>, Option<&mut Keeper>) {
+        let Self { servers, history, closed, udp, records, keeper, .. } = self;
+        let others = Some(Others { closed, udp, records });
+        (Learnt { servers, history, others }, keeper.as_mut())
+    }
+
     /// How long to wait before the file is written, if anything has changed.
-    pub(crate) fn save_in(&self) -> Option<Duration> {
-        let due = self.keeper.as_ref()?.due(&self.servers)?;
-        Some(due.saturating_since(self.time.now()))
+    pub(crate) fn save_in(&mut self) -> Option<Duration> {
+        let now = self.time.now();
+        let (learnt, keeper) = self.learnt();
+        Some(keeper?.due(&learnt)?.saturating_since(now))
     }
 
     /// What is to be written to the file, if anything.
     pub(crate) fn save(&mut self) -> Option<Snapshot> {
         let clock = self.time.clock();
-        self.keeper.as_mut()?.last(&self.servers, &clock)
+        let (learnt, keeper) = self.learnt();
+        keeper?.last(&learnt, &clock)
     }
 
     pub(crate) fn move_to(&mut self, network: NetworkId) {
@@ -87,6 +100,7 @@ impl Memory {
             return;
         }
         self.leave_unknown();
+        self.udp.left(self.network);
         self.network = network;
     }
 
@@ -96,9 +110,10 @@ impl Memory {
         if unknown {
             // Nothing of an unknown network is in the file.
             self.servers.flush();
-            self.history.clear();
-            self.lost.clear();
-            self.closed.clear();
+            self.history.leave(self.network);
+            self.closed.leave(self.network);
+            self.udp.left(self.network);
+            self.records.leave(self.network);
             self.contacts.clear();
         }
         unknown
@@ -107,8 +122,9 @@ impl Memory {
     pub(crate) fn forget(&mut self) {
         self.servers.flush();
         self.history.clear();
-        self.lost.clear();
         self.closed.clear();
+        self.udp.clear();
+        self.records.clear();
         self.contacts.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
@@ -132,27 +148,56 @@ impl Memory {
 
     /// `remote` refused an ordinary SYN.
     pub(crate) fn note_closed(&mut self, remote: SocketAddr) {
-        let now = self.time.now();
-        self.opened(remote);
-        if self.closed.len() >= CLOSED {
-            self.closed.pop_front();
-        }
-        self.closed.push_back((self.network, remote, now));
+        self.closed.note(self.network, remote, self.time.now());
     }
 
     /// A connection to `remote` is open.
     pub(crate) fn opened(&mut self, remote: SocketAddr) {
-        let network = self.network;
-        self.closed.retain(|(net, closed, _)| (*net, *closed) != (network, remote));
+        self.closed.opened(self.network, remote);
     }
 
     /// Whether `remote` refused an ordinary SYN lately.
     pub(crate) fn was_closed(&self, remote: SocketAddr) -> bool {
+        self.closed.contains(self.network, remote, self.time.now())
+    }
+
+    /// Whether a first flight may go in UDP, as far as is known of this network.
+    #[cfg(feature = "asap")]
+    pub(crate) fn allows_udp(&self, replayable: bool) -> bool {
+        self.udp.allows(self.network, replayable, self.time.now())
+    }
+
+    /// Whether UDP to this address lost a race lately.
+    #[cfg(feature = "asap")]
+    pub(crate) fn is_slow_in_udp(&self, remote: SocketAddr, port: u16) -> bool {
+        self.history.is_slow(&Way::new(self.network, remote, Some(port)), self.time.now())
+    }
+
+    /// A server answered in UDP.
+    #[cfg(feature = "asap")]
+    pub(crate) fn udp_answered(&mut self, remote: SocketAddr, port: Option<u16>) {
+        self.udp.answered(self.network, self.time.now());
+        self.history.won(&Way::new(self.network, remote, port));
+    }
+
+    /// A connect in UDP ended without an answer, or its caller gave up.
+    #[cfg(feature = "asap")]
+    pub(crate) fn udp_silent(&mut self) {
+        self.udp.silent(self.network);
+    }
+
+    /// The kernel's TCP was faster, although UDP began first.
+    #[cfg(feature = "asap")]
+    pub(crate) fn udp_lost(&mut self, remote: SocketAddr, port: Option<u16>) {
         let now = self.time.now();
-        let known = |(network, closed, at): &(NetworkId, SocketAddr, Instant)| {
-            (*network, *closed) == (self.network, remote) && now.saturating_since(*at) < CLOSED_LASTS
-        };
-        self.closed.iter().any(known)
+        self.udp.lost(self.network, now);
+        self.history.lost(Way::new(self.network, remote, port), now);
+    }
+
+    /// What servers publish, and the time.
+    #[cfg(feature = "asap")]
+    pub(crate) fn records(&mut self) -> (&mut Records, Instant) {
+        (&mut self.records, self.time.now())
     }
 
     /// What the next SYN to `server` may carry.
@@ -204,27 +249,13 @@ impl Memory {
     pub(crate) fn accepted(&mut self, server: IpAddr, ago: Duration) {
         let sent = self.before(ago);
         self.servers.note_passed(self.network, server, sent);
-        self.lost.retain(|(network, lost, _)| (*network, *lost) != (self.network, server));
         self.servers.note_success(self.network, server);
     }
 
-    /// A SYN with an option or data, which left `ago`, got no answer, and a plain one to the same address did. It does
-    /// not count if a first flight that left at that moment or later was accepted: the path takes them.
+    /// A SYN with an option or data, which left `ago`, got no answer, and a plain one to the same address did.
     pub(crate) fn lost_race(&mut self, server: IpAddr, ago: Duration) {
-        let now = self.time.now();
-        if self.servers.passed_since(self.network, server, self.before(ago)) {
-            return;
-        }
-        let (network, lost) = (self.network, &mut self.lost);
-        let before = lost.iter().position(|(net, ip, _)| (*net, *ip) == (network, server));
-        let before = before.and_then(|at| lost.remove(at));
-        if lost.len() >= LOST_RACES {
-            lost.pop_front();
-        }
-        lost.push_back((network, server, now));
-        if before.is_some_and(|(.., at)| now.saturating_since(at) < LOST_LASTS) {
-            self.refused(server);
-        }
+        let (sent, now) = (self.before(ago), self.time.now());
+        self.servers.note_lost_race(self.network, server, Some(sent), now);
     }
 
     /// A SYN with an option or data was refused, and a plain one to the same address was not.
@@ -284,8 +315,10 @@ mod tests {
     fn one_lost_race_is_no_failure_and_two_are() {
         let mut memory = Memory::new(NetworkId([1; 16]));
         memory.lost_race(SERVER, AGO);
-        assert_eq!(memory.permission(SERVER), Permission::Everything);
+        // This one was under way at the same time.
         memory.lost_race(SERVER, AGO);
+        assert_eq!(memory.permission(SERVER), Permission::Everything);
+        memory.lost_race(SERVER, Duration::ZERO);
         assert_ne!(memory.permission(SERVER), Permission::Everything);
         // It belongs to the network.
         memory.move_to(NetworkId([2; 16]));
@@ -299,7 +332,7 @@ mod tests {
         let mut memory = Memory::new(NetworkId([1; 16]));
         memory.lost_race(SERVER, AGO);
         memory.accepted(SERVER, AGO * 2);
-        memory.lost_race(SERVER, AGO);
+        memory.lost_race(SERVER, Duration::ZERO);
         assert_eq!(memory.permission(SERVER), Permission::Everything);
     }
 
@@ -334,13 +367,9 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut memory = Memory::new(NetworkId::UNKNOWN);
-        for port in 0..=CLOSED as u16 {
-            memory.note_closed(SocketAddr::new(SERVER, port));
-        }
-        assert_eq!(memory.closed.len(), CLOSED);
-        for n in 0..=LOST_RACES as u32 {
+        for n in 0..=SERVERS as u32 {
             memory.lost_race(std::net::Ipv4Addr::from_bits(n).into(), AGO);
         }
-        assert_eq!(memory.lost.len(), LOST_RACES);
+        assert_eq!(memory.servers.len(), SERVERS);
     }
 }

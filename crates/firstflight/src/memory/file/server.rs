@@ -1,23 +1,13 @@
-//! The client's memory of servers in a file. Cookies outlive the process, so that the first visit of the next process
-//! carries data.
-//!
-//! Only entries of a known local network are written: a cookie that is used on another network tells the server that
-//! both networks have the same user (RFC 7413 §4.1.3.2).
+//! Servers by address, in the file: cookies, round-trip times, segment sizes, failures.
 
-mod file;
-mod hex;
-mod keeper;
-
-pub use file::CacheError;
-pub(crate) use keeper::{Keeper, Snapshot};
-
+use super::content::Row;
+use super::hex;
 use firstflight_credential::store::{CookieSet, Failures, PathMss, PathRtt, Permission};
 use firstflight_credential::{Entry, NetworkId};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use firstflight_wire::{Clock, Instant};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time for which a server is avoided, milliseconds. A file cannot ask for more.
@@ -27,6 +17,7 @@ const MIN_PATH_MSS: u16 = 88;
 
 /// What is remembered about one server on one network. Times are Unix times in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CachedServer {
     /// The local network on which all of it was learnt.
     #[serde(with = "hex::network")]
@@ -49,8 +40,16 @@ pub struct CachedServer {
     /// First flights that got no answer since one was accepted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u8,
+    /// When the latest of these was noted. 0 in a file of an older program, which is now.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost_at: u64,
     /// Set while the server is avoided.
     pub avoided: Option<Avoided>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_none(time: &u64) -> bool {
+    *time == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -60,6 +59,7 @@ const fn is_zero(count: &u8) -> bool {
 
 /// A cookie in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CachedCookie {
     /// The cookie.
     #[serde(with = "hex::cookie")]
@@ -72,6 +72,7 @@ pub struct CachedCookie {
 
 /// Round-trip times in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CachedRtt {
     /// Smoothed round-trip time, microseconds.
     pub srtt_us: u64,
@@ -83,6 +84,7 @@ pub struct CachedRtt {
 
 /// A path's largest segment in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CachedPathMss {
     /// Bytes of payload, options not counted.
     pub mss: u16,
@@ -92,6 +94,7 @@ pub struct CachedPathMss {
 
 /// A server that is avoided for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Avoided {
     /// When the pause ends.
     pub until: u64,
@@ -100,11 +103,7 @@ pub struct Avoided {
 }
 
 impl CachedServer {
-    fn key(&self) -> (NetworkId, IpAddr) {
-        (self.network, self.server)
-    }
-
-    fn of(network: NetworkId, server: IpAddr, entry: &Entry, clock: &Clock) -> Self {
+    pub(super) fn of(network: NetworkId, server: IpAddr, entry: &Entry, clock: &Clock) -> Self {
         let unix = |at: Instant| clock.unix_ms.saturating_sub((clock.mono - at).as_millis() as u64);
         let failures = &entry.failures;
         let left = failures.retry_at.saturating_since(clock.mono).as_millis() as u64;
@@ -128,6 +127,7 @@ impl CachedServer {
             path_mss: entry.path_mss.map(|path| CachedPathMss { mss: path.mss(), at: unix(path.at()) }),
             failures: failures.count,
             lost: failures.lost(),
+            lost_at: if failures.lost() > 0 { unix(failures.lost_at()) } else { 0 },
             avoided: (left > 0).then(|| Avoided {
                 until: clock.unix_ms.saturating_add(left),
                 asking: failures.permits == Permission::Request,
@@ -135,7 +135,7 @@ impl CachedServer {
         }
     }
 
-    fn entry(&self, clock: &Clock) -> Entry {
+    pub(super) fn entry(&self, clock: &Clock) -> Entry {
         let mono = |unix: u64| clock.mono - Duration::from_millis(clock.unix_ms.saturating_sub(unix));
         let cookies: Vec<_> = (self.cookies.iter())
             .map(|held| {
@@ -159,87 +159,30 @@ impl CachedServer {
             None => (Permission::Everything, 0),
         };
         let left = left.saturating_sub(clock.unix_ms).min(LONGEST_PAUSE);
-        entry.failures =
-            Failures::restore(self.failures, permits, clock.mono + Duration::from_millis(left), self.lost);
+        let lost_at = if self.lost_at == 0 { clock.mono } else { mono(self.lost_at) };
+        let retry_at = clock.mono + Duration::from_millis(left);
+        entry.failures = Failures::restore(self.failures, permits, retry_at, self.lost, lost_at);
         entry
     }
 }
 
-/// The content of a cache file, for [`crate::Endpoint::use_cache`].
-///
-/// The format is JSON with a version. The file's mode is 0600. It is replaced atomically, so that it is never half
-/// written. Several processes may use one file at the same time: each writes what it learnt into what the others wrote, and
-/// about one server the last one counts. `PATH.lock` beside it is empty.
-#[derive(Debug)]
-pub struct CredentialCache {
-    path: PathBuf,
-    servers: Vec<CachedServer>,
-}
+impl Row for CachedServer {
+    type Key = (NetworkId, IpAddr);
+    const MOST: usize = 4096;
 
-impl CredentialCache {
-    /// Opens the cache at `path`. A missing file counts as an empty cache. A file that is not valid is renamed to
-    /// `PATH.corrupt-…`, a warning is logged, and the cache starts empty.
-    ///
-    /// # Errors
-    /// When the file cannot be read, a newer program wrote it, or its directory cannot be written to.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, CacheError> {
-        let path = path.into();
-        file::check_writable(&path)?;
-        let servers = match Self::read(&path) {
-            Ok(servers) => servers,
-            Err(CacheError::Missing(_)) => Vec::new(),
-            Err(problem @ CacheError::Invalid(..)) => {
-                let aside = file::set_aside(&path)?;
-                tracing::warn!("{problem}; it is kept as {} and an empty one begins", aside.display());
-                Vec::new()
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(Self { path, servers })
+    fn key(&self) -> Self::Key {
+        (self.network, self.server)
     }
 
-    /// The content of the file at `path`, least recently used server first.
-    ///
-    /// # Errors
-    /// When the file is missing, cannot be read, or is not a cache.
-    pub fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
-        file::read(path)
+    fn network(&self) -> NetworkId {
+        self.network
     }
 
-    /// Changes the content of the file at `path` while no other process does. A missing file counts as an empty one.
-    /// Blocks for at most two seconds.
-    ///
-    /// # Errors
-    /// When it cannot be read or written, or another process uses it all the time.
-    pub fn update(path: &Path, change: impl FnOnce(&mut Vec<CachedServer>)) -> Result<(), CacheError> {
-        file::update(path, |mut servers| {
-            change(&mut servers);
-            servers
-        })
+    fn ip(&self) -> Option<IpAddr> {
+        Some(self.server)
     }
 
-    /// Replaces the content of the file at `path` with `servers`, whatever other processes wrote.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
-        file::write(path, servers)
-    }
-
-    /// Forgets all servers, in the file too.
-    pub(crate) fn clear(&mut self) {
-        self.servers.clear();
-        if let Err(error) = Self::update(&self.path, Vec::clear) {
-            tracing::warn!("{error}");
-        }
-    }
-
-    /// The servers that were read.
-    #[must_use]
-    pub fn servers(&self) -> &[CachedServer] {
-        &self.servers
+    fn until(&self) -> Option<u64> {
+        None
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,8 @@
-//! In the place of `cache.rs` where files are not built in: there is no cache.
+//! In the place of `file.rs` where files are not built in: there is no cache.
 
-use firstflight_credential::{CredentialStore, Entry, NetworkId};
+use super::{Fact, Learnt};
 use firstflight_wire::{Clock, Instant};
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Why a cache cannot be used.
@@ -46,11 +45,11 @@ impl CredentialCache {
 pub(crate) struct Keeper(CredentialCache);
 
 impl Keeper {
-    pub(crate) fn load(cache: CredentialCache, _: &Clock, _: impl FnMut(NetworkId, IpAddr, Entry)) -> Self {
+    pub(crate) fn load(cache: CredentialCache, _: &Clock, _: impl FnMut(Fact)) -> Self {
         match cache {}
     }
 
-    pub(crate) fn start(self, _: &CredentialStore) -> Self {
+    pub(crate) fn start(self, _: &Learnt<'_>, _: &Clock) -> Self {
         match self.0 {}
     }
 
@@ -62,11 +61,11 @@ impl Keeper {
         match self.0 {}
     }
 
-    pub(crate) fn due(&self, _: &CredentialStore) -> Option<Instant> {
+    pub(crate) fn due(&self, _: &Learnt<'_>) -> Option<Instant> {
         match self.0 {}
     }
 
-    pub(crate) fn last(&mut self, _: &CredentialStore, _: &Clock) -> Option<Snapshot> {
+    pub(crate) fn last(&mut self, _: &Learnt<'_>, _: &Clock) -> Option<Snapshot> {
         match self.0 {}
     }
 }

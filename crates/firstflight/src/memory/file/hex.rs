@@ -25,6 +25,28 @@ pub(super) mod network {
     }
 }
 
+/// Any bytes.
+pub(super) mod bytes {
+    use super::{Deserializer, Error, text};
+    use data_encoding::HEXLOWER;
+    use serde::Serializer;
+
+    /// Longer ones are no parameter of a record, and no zone.
+    const LONGEST: usize = 512;
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&HEXLOWER.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let bytes = text(from)?;
+        if bytes.len() > LONGEST {
+            return Err(D::Error::custom("longer than any parameter"));
+        }
+        Ok(bytes)
+    }
+}
+
 /// A cookie.
 pub(super) mod cookie {
     use super::{Deserializer, Error, text};

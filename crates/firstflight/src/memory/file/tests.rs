@@ -3,9 +3,16 @@
 
 use super::*;
 use crate::Config;
+use crate::memory::history::History;
+use crate::memory::{Fact, Learnt};
+use firstflight_credential::{Entry, NetworkId};
 use firstflight_stack::Stack;
+use firstflight_wire::tcp::Cookie;
+use firstflight_wire::{Clock, Instant};
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 const HOME: NetworkId = NetworkId([0x11; 16]);
 const CAFE: NetworkId = NetworkId([0x22; 16]);
@@ -45,20 +52,28 @@ fn server(network: NetworkId, last: u8) -> CachedServer {
         path_mss: Some(CachedPathMss { mss: 1_024, at: START.unix_ms - 2_000 }),
         failures: 3,
         lost: 2,
+        lost_at: START.unix_ms - 3_000,
         avoided: Some(Avoided { until: START.unix_ms + 60_000, asking: true }),
     }
 }
 
+fn learnt(stack: &Stack) -> Learnt<'_> {
+    const NO_RACES: &History = &History::new();
+    Learnt { servers: stack.credentials(), history: NO_RACES, others: None }
+}
+
 fn keeper(path: &Path, stack: &mut Stack) -> Keeper {
-    let restore = |network, server, entry| stack.restore_credential(network, server, entry);
-    let keeper = Keeper::load(CredentialCache::open(path).unwrap(), &START, restore);
-    keeper.start(stack.credentials())
+    let keeper = Keeper::load(CredentialCache::open(path).unwrap(), &START, |fact| match fact {
+        Fact::Server(network, server, entry) => stack.restore_credential(network, server, entry),
+        fact => panic!("{fact:?}"),
+    });
+    keeper.start(&learnt(stack), &START)
 }
 
 /// Changes the store and writes it.
 fn save(keeper: &mut Keeper, stack: &mut Stack, clock: &Clock) {
     stack.restore_credential(HOME, ip(99), Entry::new());
-    keeper.snapshot(stack.credentials(), clock).unwrap().write();
+    keeper.snapshot(&learnt(stack), clock).unwrap().write();
 }
 
 #[test]
@@ -70,7 +85,7 @@ fn what_is_saved_comes_back_with_its_ages() {
     CredentialCache::write(&path, &servers).unwrap();
     let mut stack = stack(HOME);
     let mut keeper = keeper(&path, &mut stack);
-    assert!(keeper.due(stack.credentials()).is_none(), "nothing changed yet");
+    assert!(keeper.due(&learnt(&stack)).is_none(), "nothing changed yet");
     let entry = stack.credentials().iter().find(|(_, server, _)| *server == ip(4)).unwrap().2;
     assert_eq!(START.mono - entry.cookie().unwrap().granted_at, Duration::from_secs(1));
     save(&mut keeper, &mut stack, &at(10));
@@ -120,9 +135,9 @@ fn a_file_that_is_no_cache_is_set_aside_and_never_lost() {
 fn a_cache_of_a_newer_program_is_refused_and_stays() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.json");
-    let newer = "{\"version\":2,\"servers\":{}}";
+    let newer = "{\"version\":3,\"servers\":{}}";
     fs::write(&path, newer).unwrap();
-    assert!(matches!(CredentialCache::open(&path), Err(CacheError::Newer(_, 2))));
+    assert!(matches!(CredentialCache::open(&path), Err(CacheError::Newer(_, 3))));
     // Nor is it replaced by a program that opened it before.
     assert!(CredentialCache::update(&path, Vec::clear).is_err());
     assert_eq!(fs::read_to_string(&path).unwrap(), newer);
@@ -161,12 +176,12 @@ fn it_is_written_every_few_seconds_at_most_and_never_backwards() {
     let mut stack = stack(HOME);
     let mut keeper = keeper(&path, &mut stack);
     stack.restore_credential(HOME, ip(4), Entry::new());
-    assert_eq!(keeper.due(stack.credentials()), Some(START.mono));
-    let first = keeper.snapshot(stack.credentials(), &START).unwrap();
-    assert!(keeper.snapshot(stack.credentials(), &at(1)).is_none(), "nothing changed");
+    assert_eq!(keeper.due(&learnt(&stack)), Some(START.mono));
+    let first = keeper.snapshot(&learnt(&stack), &START).unwrap();
+    assert!(keeper.snapshot(&learnt(&stack), &at(1)).is_none(), "nothing changed");
     stack.restore_credential(HOME, ip(5), Entry::new());
-    assert_eq!(keeper.due(stack.credentials()), Some(at(3).mono));
-    let second = keeper.snapshot(stack.credentials(), &at(3)).unwrap();
+    assert_eq!(keeper.due(&learnt(&stack)), Some(at(3).mono));
+    let second = keeper.snapshot(&learnt(&stack), &at(3)).unwrap();
     second.write();
     first.write();
     assert_eq!(CredentialCache::read(&path).unwrap().len(), 2);
@@ -181,11 +196,11 @@ fn two_processes_share_a_file() {
     let (mut one, mut two) = (stack(HOME), stack(HOME));
     let (mut first, mut second) = (keeper(&path, &mut one), keeper(&path, &mut two));
     one.restore_credential(HOME, ip(3), Entry::new());
-    first.snapshot(one.credentials(), &at(1)).unwrap().write();
+    first.snapshot(&learnt(&one), &at(1)).unwrap().write();
     // The other one has not read that, and learns something else, also of a server that both know.
     two.restore_credential(HOME, ip(4), Entry::new());
     two.restore_credential(HOME, ip(1), Entry::new());
-    second.snapshot(two.credentials(), &at(2)).unwrap().write();
+    second.snapshot(&learnt(&two), &at(2)).unwrap().write();
     let servers = CredentialCache::read(&path).unwrap();
     assert_eq!(servers.iter().map(|s| s.server).collect::<Vec<_>>(), [2, 3, 4, 1].map(ip));
     assert_eq!(servers.iter().map(|s| s.cookies.len()).collect::<Vec<_>>(), [2, 0, 0, 0]);
@@ -193,7 +208,7 @@ fn two_processes_share_a_file() {
     one.forget_credentials();
     first.forget();
     one.restore_credential(HOME, ip(5), Entry::new());
-    first.snapshot(one.credentials(), &at(5)).unwrap().write();
+    first.snapshot(&learnt(&one), &at(5)).unwrap().write();
     assert_eq!(CredentialCache::read(&path).unwrap().iter().map(|s| s.server).collect::<Vec<_>>(), [ip(5)]);
 }
 
@@ -204,10 +219,17 @@ fn the_file_holds_no_more_servers_than_the_store() {
     let mut store = firstflight_credential::CredentialStore::new(2);
     CredentialCache::write(&path, &[server(HOME, 1), server(HOME, 2)]).unwrap();
     let cache = CredentialCache::open(&path).unwrap();
-    let keeper = Keeper::load(cache, &START, |network, ip, entry| store.restore(network, ip, entry));
-    let mut keeper = keeper.start(&store);
+    let keeper = Keeper::load(cache, &START, |fact| match fact {
+        Fact::Server(network, ip, entry) => store.restore(network, ip, entry),
+        fact => panic!("{fact:?}"),
+    });
+    const NO_RACES: &History = &History::new();
+    fn learnt(servers: &firstflight_credential::CredentialStore) -> Learnt<'_> {
+        Learnt { servers, history: NO_RACES, others: None }
+    }
+    let mut keeper = keeper.start(&learnt(&store), &START);
     store.restore(HOME, ip(3), Entry::new());
-    keeper.snapshot(&store, &at(1)).unwrap().write();
+    keeper.snapshot(&learnt(&store), &at(1)).unwrap().write();
     let servers = CredentialCache::read(&path).unwrap();
     assert_eq!(servers.iter().map(|s| s.server).collect::<Vec<_>>(), [ip(2), ip(3)]);
 }
@@ -221,12 +243,12 @@ fn a_file_that_cannot_be_written_loses_nothing() {
     let mut keeper = keeper(&path, &mut stack);
     let lock = firstflight_files::StateFile::lock(&path).unwrap();
     stack.restore_credential(HOME, ip(4), Entry::new());
-    keeper.snapshot(stack.credentials(), &START).unwrap().write();
+    keeper.snapshot(&learnt(&stack), &START).unwrap().write();
     assert!(!path.exists(), "another process holds the lock");
     drop(lock);
     fs::write(&path, "not JSON").unwrap();
     stack.restore_credential(HOME, ip(5), Entry::new());
-    keeper.snapshot(stack.credentials(), &at(3)).unwrap().write();
+    keeper.snapshot(&learnt(&stack), &at(3)).unwrap().write();
     let servers = CredentialCache::read(&path).unwrap();
     assert_eq!(servers.iter().map(|s| s.server).collect::<Vec<_>>(), [ip(4), ip(5)]);
     let aside = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());

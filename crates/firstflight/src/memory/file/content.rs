@@ -1,0 +1,308 @@
+//! The content of the file, by subject.
+
+use super::hex;
+use super::server::CachedServer;
+use firstflight_credential::NetworkId;
+use serde::{Deserialize, Serialize};
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
+
+const MINUTE: u64 = 60 * 1000;
+const DAY: u64 = 24 * 60 * MINUTE;
+
+/// The content of the file. Each subject is bounded, and what counts no more is left out when the file is written. Times
+/// are Unix times in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct CacheContent {
+    /// Read already.
+    #[serde(default, skip_serializing)]
+    pub(super) version: u32,
+    /// Servers by address: cookies, round-trip times, segment sizes, failures. The least recently used one is first.
+    pub servers: Vec<CachedServer>,
+    /// Addresses that lost a race.
+    #[serde(default)]
+    pub lost_races: Vec<CachedLostRace>,
+    /// Ports that refused an ordinary SYN.
+    #[serde(default)]
+    pub closed_ports: Vec<CachedClosedPort>,
+    /// Networks where UDP pauses.
+    #[serde(default)]
+    pub udp_pauses: Vec<CachedUdpPause>,
+    /// What servers publish.
+    #[serde(default)]
+    pub records: Vec<CachedRecord>,
+    /// What resolvers did with the names of first flights.
+    #[serde(default)]
+    pub resolvers: Vec<CachedResolver>,
+    /// Networks where servers that this host never contacted cannot reach it.
+    #[serde(default)]
+    pub unreachable: Vec<CachedUnreachable>,
+}
+
+/// An address that failed, or that lost a race to another. It is tried after others for ten minutes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CachedLostRace {
+    /// The local network.
+    #[serde(with = "hex::network")]
+    pub network: NetworkId,
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// Its UDP port, if TCP was carried in UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
+    /// When it lost.
+    pub at: u64,
+}
+
+/// A port that refused an ordinary SYN. It gets no other for a minute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CachedClosedPort {
+    /// The local network.
+    #[serde(with = "hex::network")]
+    pub network: NetworkId,
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// When it refused.
+    pub at: u64,
+}
+
+/// A network where TCP in UDP pauses, because it lost races to the kernel's TCP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CachedUdpPause {
+    /// The local network.
+    #[serde(with = "hex::network")]
+    pub network: NetworkId,
+    /// Pauses since the last answer in UDP. The next pause is twice as long. It counts for a day after this one.
+    pub pauses: u32,
+    /// When the pause ends.
+    pub until: u64,
+}
+
+/// What a server published in its HTTPS record, as found on one network. It selects the way of a first flight and
+/// authorises nothing. No key that data is sealed to in place of TLS is kept here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CachedRecord {
+    /// The local network.
+    #[serde(with = "hex::network")]
+    pub network: NetworkId,
+    /// The server's name, in lower case.
+    pub name: String,
+    /// Its port.
+    pub port: u16,
+    /// The parameter.
+    #[serde(with = "hex::bytes")]
+    pub parameter: Vec<u8>,
+    /// How long the record may be kept, by its TTL, at most a day.
+    pub until: u64,
+    /// First flights inside lookups that were sealed to it and lost, in a row.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u32,
+    /// When it was last queried again because of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<u64>,
+}
+
+/// A resolver that refused, changed or lost names of first flights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CachedResolver {
+    /// The local network.
+    #[serde(with = "hex::network")]
+    pub network: NetworkId,
+    /// The resolver.
+    pub resolver: IpAddr,
+    /// The carriage zone in wire form.
+    #[serde(with = "hex::bytes")]
+    pub zone: Vec<u8>,
+    /// First flights in a row that failed. One alone is no pause.
+    pub strikes: u32,
+    /// The resolver said that there is no such zone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_zone: bool,
+    /// When the pause ends or ended; without a pause, the time of the strike. It counts for a day after that.
+    pub until: u64,
+}
+
+/// A network where servers that this host never contacted cannot reach it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CachedUnreachable {
+    /// The local network.
+    #[serde(with = "hex::network")]
+    pub network: NetworkId,
+    /// When that is verified again.
+    pub until: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// One entry of a subject.
+pub(crate) trait Row: Clone + PartialEq {
+    /// What it is about.
+    type Key: Clone + Eq + Hash;
+    /// The most in a file. The ones that were written first are left out.
+    const MOST: usize;
+
+    fn key(&self) -> Self::Key;
+    /// Where it was learnt.
+    fn network(&self) -> NetworkId;
+    /// The server's address, if it is about one.
+    fn ip(&self) -> Option<IpAddr> {
+        None
+    }
+    /// When it counts no more.
+    fn until(&self) -> Option<u64>;
+}
+
+impl Row for CachedLostRace {
+    type Key = (NetworkId, SocketAddr, Option<u16>);
+    const MOST: usize = 256;
+
+    fn key(&self) -> Self::Key {
+        (self.network, self.server, self.udp_port)
+    }
+
+    fn network(&self) -> NetworkId {
+        self.network
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        Some(self.server.ip())
+    }
+
+    fn until(&self) -> Option<u64> {
+        Some(self.at.saturating_add(10 * MINUTE))
+    }
+}
+
+impl Row for CachedClosedPort {
+    type Key = (NetworkId, SocketAddr);
+    const MOST: usize = 64;
+
+    fn key(&self) -> Self::Key {
+        (self.network, self.server)
+    }
+
+    fn network(&self) -> NetworkId {
+        self.network
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        Some(self.server.ip())
+    }
+
+    fn until(&self) -> Option<u64> {
+        Some(self.at.saturating_add(MINUTE))
+    }
+}
+
+impl Row for CachedUdpPause {
+    type Key = NetworkId;
+    const MOST: usize = 64;
+
+    fn key(&self) -> Self::Key {
+        self.network
+    }
+
+    fn network(&self) -> NetworkId {
+        self.network
+    }
+
+    fn until(&self) -> Option<u64> {
+        Some(self.until.saturating_add(DAY))
+    }
+}
+
+impl Row for CachedRecord {
+    type Key = (NetworkId, String, u16);
+    const MOST: usize = 1024;
+
+    fn key(&self) -> Self::Key {
+        (self.network, self.name.clone(), self.port)
+    }
+
+    fn network(&self) -> NetworkId {
+        self.network
+    }
+
+    fn until(&self) -> Option<u64> {
+        Some(self.until)
+    }
+}
+
+impl Row for CachedResolver {
+    type Key = (NetworkId, IpAddr, Vec<u8>);
+    const MOST: usize = 256;
+
+    fn key(&self) -> Self::Key {
+        (self.network, self.resolver, self.zone.clone())
+    }
+
+    fn network(&self) -> NetworkId {
+        self.network
+    }
+
+    fn until(&self) -> Option<u64> {
+        Some(self.until.saturating_add(DAY))
+    }
+}
+
+impl Row for CachedUnreachable {
+    type Key = NetworkId;
+    const MOST: usize = 256;
+
+    fn key(&self) -> Self::Key {
+        self.network
+    }
+
+    fn network(&self) -> NetworkId {
+        self.network
+    }
+
+    fn until(&self) -> Option<u64> {
+        Some(self.until)
+    }
+}
+
+impl CacheContent {
+    /// Keeps what `keep` says, which is asked for the network and the address of each entry.
+    pub fn retain(&mut self, keep: impl Fn(NetworkId, Option<IpAddr>) -> bool) {
+        fn each<R: Row>(rows: &mut Vec<R>, keep: &impl Fn(NetworkId, Option<IpAddr>) -> bool) {
+            rows.retain(|row| keep(row.network(), row.ip()));
+        }
+        each(&mut self.servers, &keep);
+        each(&mut self.lost_races, &keep);
+        each(&mut self.closed_ports, &keep);
+        each(&mut self.udp_pauses, &keep);
+        each(&mut self.records, &keep);
+        each(&mut self.resolvers, &keep);
+        each(&mut self.unreachable, &keep);
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.servers.len()
+            + self.lost_races.len()
+            + self.closed_ports.len()
+            + self.udp_pauses.len()
+            + self.records.len()
+            + self.resolvers.len()
+            + self.unreachable.len()
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

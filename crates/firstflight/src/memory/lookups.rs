@@ -1,0 +1,318 @@
+//! What is remembered of first flights inside lookups: what servers publish, which resolvers refuse, change or lose names,
+//! and on which networks servers that this host never contacted cannot reach it.
+
+use super::file::{CacheError, CachedResolver, CachedUnreachable, CredentialCache, LookupFile};
+use super::records::{Named, Records};
+use crate::clock::Monotonic;
+use firstflight_credential::NetworkId;
+use firstflight_dns::{Cause, Manners, Stop};
+use firstflight_wire::asap::Zone;
+use firstflight_wire::{Clock, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a network is not verified again after unknown servers could not reach this host.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// What is remembered of first flights inside lookups, on one network, for [`DnsPath`](crate::carriage::DnsPath). It can be
+/// kept in the file of [`CredentialCache`], which other programs use at the same time.
+#[derive(Debug)]
+pub struct LookupMemory {
+    network: NetworkId,
+    records: Records,
+    resolvers: Vec<CachedResolver>,
+    unreachable: Vec<CachedUnreachable>,
+    time: Monotonic,
+    file: Option<LookupFile>,
+}
+
+impl LookupMemory {
+    /// In this process only. On an unknown network nothing else is possible.
+    #[must_use]
+    pub fn new(network: NetworkId) -> Self {
+        Self {
+            network,
+            records: Records::default(),
+            resolvers: Vec::new(),
+            unreachable: Vec::new(),
+            time: Monotonic::begin(),
+            file: None,
+        }
+    }
+
+    /// With the file at `path`. [`LookupMemory::save`] writes it. On an unknown network it is not used.
+    ///
+    /// # Errors
+    /// As [`CredentialCache::open`].
+    pub fn open(path: impl Into<PathBuf>, network: NetworkId) -> Result<Self, CacheError> {
+        let mut memory = Self::new(network);
+        if network.is_known() {
+            let clock = memory.time.clock();
+            memory.load(CredentialCache::open(path)?, &clock);
+        }
+        Ok(memory)
+    }
+
+    fn load(&mut self, cache: CredentialCache, clock: &Clock) {
+        let (file, resolvers, unreachable) =
+            LookupFile::load(cache, clock, |server, known| self.records.restore(server, known));
+        (self.resolvers, self.unreachable) = (resolvers, unreachable);
+        self.file = Some(file.start(&self.records, &self.resolvers, &self.unreachable, clock));
+    }
+
+    /// Writes what was learnt into the file, if there is one and anything changed. Blocks.
+    ///
+    /// # Errors
+    /// As [`CredentialCache::update`].
+    pub fn save(&mut self) -> Result<(), CacheError> {
+        let clock = self.time.clock();
+        self.save_at(&clock)
+    }
+
+    fn save_at(&mut self, clock: &Clock) -> Result<(), CacheError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.write(&self.records, &self.resolvers, &self.unreachable, clock)
+    }
+
+    fn named(&self, name: &str, port: u16) -> Named {
+        Named::new(self.network, name, port)
+    }
+
+    /// The parameter that the server of `name` at `port` published, if its record has not expired.
+    #[must_use]
+    pub fn parameter(&self, name: &str, port: u16) -> Option<Vec<u8>> {
+        self.parameter_at(name, port, self.time.now())
+    }
+
+    fn parameter_at(&self, name: &str, port: u16, now: Instant) -> Option<Vec<u8>> {
+        self.records.get(&self.named(name, port), now)?.parameter.as_deref().map(<[u8]>::to_vec)
+    }
+
+    /// Takes a record. `ttl` is in seconds; a record counts for a day at most.
+    pub fn learn(&mut self, name: &str, port: u16, parameter: &[u8], ttl: u32) {
+        let lasts = Duration::from_secs(ttl.into());
+        self.records.learn(self.named(name, port), Some(parameter), lasts, self.time.now());
+    }
+
+    /// Takes the result of a query that was repeated because first flights were lost: a parameter and its TTL in seconds.
+    /// A changed record replaces the known one. Without a record, the known one is forgotten.
+    pub fn learn_again(&mut self, name: &str, port: u16, found: Option<(&[u8], u32)>) {
+        let found = found.map(|(parameter, ttl)| (parameter, Duration::from_secs(ttl.into())));
+        self.records.learn_again(&self.named(name, port), found, self.time.now());
+    }
+
+    /// The server's record was queried again, without an answer.
+    pub fn set_asked(&mut self, name: &str, port: u16) {
+        self.records.set_asked(&self.named(name, port), self.time.now());
+    }
+
+    /// Whether the record may be queried again: the last such query was at least ten minutes ago.
+    #[must_use]
+    pub fn may_ask_again(&self, name: &str, port: u16) -> bool {
+        self.records.may_ask_again(&self.named(name, port), self.time.now())
+    }
+
+    /// The parameters of this network, each with its number of first flights lost in a row, if there are any.
+    pub fn losses(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        let here =
+            self.records.iter().filter(|(server, known)| server.network == self.network && known.lost > 0);
+        here.filter_map(|(_, known)| Some((known.parameter.as_deref()?, known.lost)))
+    }
+
+    /// Sets the number of first flights lost in a row for each parameter of this network.
+    pub fn set_losses(&mut self, lost: impl Fn(&[u8]) -> u32) {
+        self.records.set_losses(self.network, lost);
+    }
+
+    /// What resolvers did so far. `now` is the time of the clock that [`DnsPath`](crate::carriage::DnsPath) uses, which
+    /// [`certificate_clock`](crate::certificate_clock) shows.
+    #[must_use]
+    pub fn manners(&self, now: Instant) -> Manners {
+        self.manners_at(now, self.time.clock().unix_ms)
+    }
+
+    fn manners_at(&self, now: Instant, unix: u64) -> Manners {
+        let mut manners = Manners::new();
+        for row in self.resolvers.iter().filter(|row| Zone::new(&row.zone).is_some()) {
+            let far = Duration::from_millis(row.until.abs_diff(unix));
+            let stop = Stop {
+                network: row.network,
+                resolver: row.resolver,
+                zone: Some(row.zone.clone().into()),
+                cause: if row.no_zone { Cause::Zone } else { Cause::Resolver },
+                strikes: row.strikes,
+                until: if row.until > unix { now + far } else { now - far },
+            };
+            manners.restore(stop, now);
+        }
+        manners
+    }
+
+    /// Takes what resolvers did ([`DnsPath::stops`](crate::carriage::DnsPath::stops)). `now` is as for
+    /// [`LookupMemory::manners`].
+    pub fn set_stops(&mut self, stops: &[Stop], now: Instant) {
+        self.set_stops_at(stops, now, self.time.clock().unix_ms);
+    }
+
+    fn set_stops_at(&mut self, stops: &[Stop], now: Instant, unix: u64) {
+        let ms = |time: Duration| time.as_millis() as u64;
+        let row = |stop: &Stop| {
+            let until = unix.saturating_add(ms(stop.until.saturating_since(now)));
+            let until = until.saturating_sub(ms(now.saturating_since(stop.until)));
+            Some(CachedResolver {
+                network: stop.network,
+                resolver: stop.resolver,
+                zone: stop.zone.as_deref()?.to_vec(),
+                strikes: stop.strikes,
+                no_zone: stop.cause == Cause::Zone,
+                // In whole seconds: two clocks differ a little, and what did not change is not written.
+                until: (until + 500) / 1000 * 1000,
+            })
+        };
+        self.resolvers = stops.iter().filter_map(row).collect();
+    }
+
+    /// Whether the last verification on this network, less than an hour ago, found that unknown servers cannot reach this
+    /// host.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.is_unreachable_at(self.time.clock().unix_ms)
+    }
+
+    fn is_unreachable_at(&self, unix: u64) -> bool {
+        let here = |row: &CachedUnreachable| row.network == self.network && unix < row.until;
+        self.network.is_known() && self.unreachable.iter().any(here)
+    }
+
+    /// Records whether unknown servers can reach this host.
+    pub fn set_unreachable(&mut self, unreachable: bool) {
+        self.set_unreachable_at(unreachable, self.time.clock().unix_ms);
+    }
+
+    fn set_unreachable_at(&mut self, unreachable: bool, unix: u64) {
+        self.unreachable.retain(|row| row.network != self.network);
+        if unreachable {
+            let until = unix.saturating_add(UNREACHABLE_FOR.as_millis() as u64);
+            self.unreachable.push(CachedUnreachable { network: self.network, until });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::net::IpAddr;
+
+    const HOME: NetworkId = NetworkId([7; 16]);
+    const CAFE: NetworkId = NetworkId([8; 16]);
+    /// The clock of [`Manners`], and the wall clock at that moment.
+    const CLOCK: Instant = Instant::from_secs(1_000_000);
+    const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
+
+    fn resolver() -> IpAddr {
+        "192.0.2.53".parse().unwrap()
+    }
+
+    /// A stop of ZONE whose pause ends this many seconds from now.
+    fn stop(network: NetworkId, seconds: i64) -> Stop {
+        let of = Duration::from_secs(seconds.unsigned_abs());
+        Stop {
+            network,
+            resolver: resolver(),
+            zone: Some(ZONE.into()),
+            cause: if seconds < 0 { Cause::Zone } else { Cause::Resolver },
+            strikes: 3,
+            until: if seconds < 0 { CLOCK - of } else { CLOCK + of },
+        }
+    }
+
+    fn unix(memory: &LookupMemory) -> u64 {
+        memory.time.clock().unix_ms
+    }
+
+    #[test]
+    fn what_is_written_is_read_on_the_same_network_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let mut memory = LookupMemory::open(&path, HOME).unwrap();
+        memory.learn("www.Example.com", 80, &[1, 0xab], 60);
+        memory.learn("www.example.com", 81, &[2], 60);
+        memory.set_losses(|parameter| u32::from(parameter == [2]) * 2);
+        let now = unix(&memory);
+        memory.set_stops_at(&[stop(HOME, 600), stop(NetworkId::UNKNOWN, 600)], CLOCK, now);
+        memory.set_unreachable(true);
+        memory.save().unwrap();
+        assert_eq!(CredentialCache::read_all(&path).unwrap().len(), 4);
+        let again = LookupMemory::open(&path, HOME).unwrap();
+        let time = again.time.now();
+        assert_eq!(again.parameter("www.example.COM", 80), Some(vec![1, 0xab]));
+        assert_eq!(again.parameter_at("www.example.com", 80, time + Duration::from_secs(61)), None);
+        assert_eq!(again.parameter("www.example.com", 82), None);
+        assert_eq!(again.losses().collect::<Vec<_>>(), [(&[2][..], 2)]);
+        let manners = again.manners_at(CLOCK, now);
+        let zone = Zone::new(ZONE).unwrap();
+        let is_stopped =
+            |after| manners.is_stopped(zone, HOME, resolver(), CLOCK + Duration::from_secs(after));
+        assert!(is_stopped(599) && !is_stopped(601));
+        assert!(!manners.is_stopped(zone, CAFE, resolver(), CLOCK));
+        assert!(again.is_unreachable() && !again.is_unreachable_at(now + 3_700_000));
+        // A program on another network knows none of it, and leaves it in the file.
+        let mut other = LookupMemory::open(&path, CAFE).unwrap();
+        assert!(other.parameter("www.example.com", 80).is_none() && !other.is_unreachable());
+        assert_eq!(other.losses().count(), 0);
+        let stops: Vec<_> = other.manners_at(CLOCK, now).stops(CLOCK).cloned().collect();
+        other.set_losses(|_| 0);
+        other.set_stops_at(&stops, CLOCK, now);
+        other.set_unreachable(true);
+        other.save().unwrap();
+        let content = CredentialCache::read_all(&path).unwrap();
+        assert_eq!((content.records.len(), content.resolvers.len(), content.unreachable.len()), (2, 1, 2));
+        assert!(content.records.iter().any(|row| row.lost == 2));
+    }
+
+    #[test]
+    fn two_programs_write_into_one_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let [mut one, mut two] = [(); 2].map(|()| LookupMemory::open(&path, HOME).unwrap());
+        one.learn("one.example.com", 80, &[1], 60);
+        one.set_unreachable(true);
+        one.save().unwrap();
+        two.learn("two.example.com", 80, &[2], 60);
+        two.set_stops_at(&[stop(HOME, -60)], CLOCK, unix(&two));
+        two.save().unwrap();
+        let content = CredentialCache::read_all(&path).unwrap();
+        assert_eq!((content.records.len(), content.resolvers.len(), content.unreachable.len()), (2, 1, 1));
+        assert!(content.resolvers[0].no_zone);
+        // What one of them takes back is gone.
+        one.set_unreachable(false);
+        one.learn_again("one.example.com", 80, None);
+        one.save().unwrap();
+        let content = CredentialCache::read_all(&path).unwrap();
+        assert_eq!((content.records.len(), content.unreachable.len()), (1, 0));
+    }
+
+    #[test]
+    fn on_an_unknown_network_the_file_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let mut memory = LookupMemory::open(&path, NetworkId::UNKNOWN).unwrap();
+        memory.learn("www.example.com", 80, &[1], 60);
+        memory.set_unreachable(true);
+        memory.save().unwrap();
+        // In this process a record counts.
+        assert!(memory.parameter("www.example.com", 80).is_some());
+        assert!(!memory.is_unreachable() && !path.exists());
+    }
+
+    #[test]
+    fn a_zone_that_is_none_is_passed_over() {
+        let mut memory = LookupMemory::new(HOME);
+        let mut wrong = stop(HOME, 600);
+        wrong.zone = Some(b"\x05\xff".as_slice().into());
+        let now = unix(&memory);
+        memory.set_stops_at(&[wrong], CLOCK, now);
+        assert_eq!(memory.manners_at(CLOCK, now).stops(CLOCK).count(), 0);
+    }
+}
