@@ -3,14 +3,12 @@
 use crate::error::Failure;
 use crate::memory::{Anonymous, Identity, field};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Value, from_redis_value};
+use redis::{Cmd, FromRedisValue, Value, from_redis_value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most unanswered questions before the next one waits: as many as an endpoint has open.
-const PIPELINE: usize = 512;
 /// The sections of `INFO` that every question reads: the process and its clock, whether it is a master, and how many
 /// keys it evicted.
 const SECTIONS: [&str; 3] = ["server", "replication", "stats"];
@@ -54,14 +52,8 @@ pub(crate) struct Reply<T = String> {
 }
 
 impl Connection {
-    /// Connects, and checks which process answers and whether it keeps all keys.
-    pub(crate) async fn open(client: &Client, prefix: &str) -> Result<Self, Failure> {
-        // The callers limit the time.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(PIPELINE);
-        let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
+    /// Checks which process answers on `link`, and whether it keeps all keys.
+    pub(crate) async fn open(mut link: MultiplexedConnection, prefix: &str) -> Result<Self, Failure> {
         let mut all = String::new();
         // Send them one by one, because an error of a pipeline does not say which right is missing.
         for section in SECTIONS.into_iter().chain([POLICY]) {

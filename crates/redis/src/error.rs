@@ -1,6 +1,7 @@
 //! What can go wrong with Redis, and which party is at fault.
 
 use firstflight::StoreError;
+use firstflight_files::ReadError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::io;
 use std::path::PathBuf;
@@ -10,8 +11,13 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ConnectError {
     /// The address is invalid.
-    #[error("{0}; an address is redis://HOST[:PORT][/DATABASE] or redis+unix:///PATH")]
+    #[error(
+        "{0}; an address is redis://HOST[:PORT][/DATABASE], with TLS rediss://HOST[:PORT][/DATABASE], or redis+unix:///PATH"
+    )]
     Url(RedisError),
+    /// A file of [`Options::access`](crate::Options::access) cannot be used.
+    #[error(transparent)]
+    Access(AccessError),
     /// Redis refuses the user, or one of the commands that the store needs.
     #[error("Redis refuses: {0}; check the user, its password and its rights")]
     Refused(RedisError),
@@ -21,6 +27,27 @@ pub enum ConnectError {
     /// The file of [`Options::state`](crate::Options::state) cannot be used.
     #[error("the state file {0}: {1}")]
     State(PathBuf, StateError),
+}
+
+/// Why a file with what a member shows to the store cannot be used. The configuration or the disk is at fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// It cannot be read, or other users can read a secret.
+    #[error("{path} {1}", path = .0.display())]
+    Unreadable(PathBuf, ReadError),
+    /// It is not a user and a password.
+    #[error("{}: it must have a line `password TEXT`, and may have a line `user NAME`", .0.display())]
+    Login(PathBuf),
+    /// It has no certificate, or one that is damaged.
+    #[error("{}: no certificate in PEM format", .0.display())]
+    NoCertificate(PathBuf),
+    /// It has no private key, or one that is damaged.
+    #[error("{}: no private key in PEM format", .0.display())]
+    NoKey(PathBuf),
+    /// The certificates cannot be used for TLS, or the key is not that of the certificate.
+    #[error("TLS: {0}")]
+    Tls(rustls::Error),
 }
 
 /// Why a state file cannot be used. The configuration or the disk is at fault.
@@ -43,6 +70,8 @@ pub enum StateError {
 pub(crate) enum Failure {
     #[error(transparent)]
     Redis(#[from] RedisError),
+    #[error(transparent)]
+    Access(#[from] AccessError),
     #[error("no answer in time")]
     TimedOut,
     /// The memory that answered is not the one that the connection began with.
@@ -63,7 +92,9 @@ impl Failure {
         match self {
             Self::TimedOut => StoreError::TimedOut,
             Self::Evicts(_) => StoreError::Unfit,
-            Self::Redis(_) | Self::OtherMemory | Self::Replica | Self::NoInfo => StoreError::Unreachable,
+            Self::Redis(_) | Self::Access(_) | Self::OtherMemory | Self::Replica | Self::NoInfo => {
+                StoreError::Unreachable
+            }
         }
     }
 
@@ -74,13 +105,14 @@ impl Failure {
 
     /// Whether the operator must act.
     pub(crate) fn is_lasting(&self) -> bool {
-        matches!(self, Self::Evicts(_) | Self::Replica | Self::NoInfo)
+        matches!(self, Self::Access(_) | Self::Evicts(_) | Self::Replica | Self::NoInfo)
     }
 
     /// The mistake, if waiting does not mend the failure. The failure itself, if waiting may mend it.
     pub(crate) fn into_mistake(self) -> Result<ConnectError, Self> {
         match self {
             Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),
+            Self::Access(error) => Ok(ConnectError::Access(error)),
             Self::Redis(error) => match error.kind() {
                 ErrorKind::AuthenticationFailed
                 | ErrorKind::InvalidClientConfig

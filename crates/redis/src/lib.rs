@@ -51,7 +51,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod address;
 mod connection;
+mod dial;
 mod error;
 mod left;
 mod memory;
@@ -60,10 +62,14 @@ mod question;
 mod run;
 mod sessions;
 
-pub use error::{ConnectError, StateError};
+pub use address::has_password;
+pub use dial::Access;
+pub use error::{AccessError, ConnectError, StateError};
 pub use sessions::RedisSessions;
 
+use address::{Address, Place};
 use connection::{Connection, Reply};
+use dial::{CONNECT_WITHIN, Dialer};
 use error::Failure;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight::{Answer, SharedStore, StoreError};
@@ -71,7 +77,6 @@ use left::LeftFile;
 use memory::Memories;
 use owed::Owed;
 use question::Question;
-use redis::{Client, IntoConnectionInfo};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -80,8 +85,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
-/// Time limit of one attempt to connect.
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Time limit of [`RedisStore::close`], in which open questions end and owed ones are reported.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Interval between two checks whether everything has ended.
@@ -103,16 +106,19 @@ pub struct Options {
     /// does not know of. So it begins a new memory for the whole farm: earlier one-time cookies are invalid, and guards
     /// are closed for a while.
     pub state: Option<PathBuf>,
+    /// Files with the user, the password and the certificates.
+    pub access: Access,
 }
 
 impl Default for Options {
-    /// `firstflight`, a day, 18 ms, no file.
+    /// `firstflight`, a day, 18 ms, no files.
     fn default() -> Self {
         Self {
             prefix: "firstflight".to_owned(),
             cookie_lifetime: Duration::from_secs(86_400),
             within: Duration::from_millis(18),
             state: None,
+            access: Access::default(),
         }
     }
 }
@@ -122,7 +128,8 @@ impl Default for Options {
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    client: Client,
+    place: Place,
+    dialer: Dialer,
     options: Options,
     left: Option<LeftFile>,
     state: Mutex<State>,
@@ -156,19 +163,19 @@ enum Past {
 }
 
 impl RedisStore {
-    /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]` or
-    /// `redis+unix:///PATH`. If there is no answer, it logs that and keeps trying in the background.
+    /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, the same with `rediss` (TLS), or
+    /// `redis+unix:///PATH`. An IPv6 address is in brackets. If there is no answer, it logs that and keeps trying in the
+    /// background.
     ///
     /// # Errors
-    /// When the URL is invalid, Redis refuses the user or may evict keys, or the state file cannot be used.
+    /// When the URL is invalid, Redis refuses the user or may evict keys, or a file cannot be used.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
-        let info = url.into_connection_info().map_err(ConnectError::Url)?;
-        // Without this, the last packet of a question waits for the acknowledgement of the previous packet.
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let client = Client::open(info.set_tcp_settings(tcp)).map_err(ConnectError::Url)?;
+        let address = Address::parse(url).map_err(ConnectError::Url)?;
+        let dialer = Dialer::new(&address, options.access.clone());
+        let place = address.places.into_iter().next().ok_or_else(address::no_host)?;
         let (left, past) = take_left(options.state.clone()).await?;
         let state = Mutex::new(State { past, ..State::default() });
-        let inner = Inner { client, options, left, state };
+        let inner = Inner { place, dialer, options, left, state };
         let store = Self(Arc::new(inner));
         match store.0.attempt().await {
             Ok(()) => {}
@@ -388,7 +395,8 @@ impl Inner {
     }
 
     async fn open(&self) -> Result<Connection, Failure> {
-        let mut connection = Connection::open(&self.client, &self.options.prefix).await?;
+        let mut connection =
+            Connection::open(self.dialer.connect(&self.place).await?, &self.options.prefix).await?;
         let (owed, past) = {
             let state = self.lock();
             (state.owed.clone(), state.past.clone())
@@ -470,7 +478,7 @@ async fn reconnect(store: Weak<Inner>) {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Leave out the client, because its address may contain a password.
+        // Leave out the dialer, because its address may contain a password.
         f.debug_struct("RedisStore").field("options", &self.options).finish_non_exhaustive()
     }
 }
