@@ -5,5 +5,6 @@
 pub(crate) mod farm;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod tap;
 
 pub(crate) use process::Redis;

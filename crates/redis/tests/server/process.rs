@@ -13,11 +13,22 @@ pub(crate) struct Redis {
     options: Vec<String>,
 }
 
+/// A TCP port that nobody uses at this moment.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("localhost:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The program to test with: `FIRSTFLIGHT_REDIS_SERVER`, `valkey-server` for example, or `redis-server`.
+pub(crate) fn program() -> String {
+    std::env::var("FIRSTFLIGHT_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
 impl Redis {
     /// A Redis without persistence. `None` and a printed reason if there is no redis-server on this host.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
+        if Command::new(program()).arg("--version").stdout(Stdio::null()).status().is_err() {
             println!("skipped: no redis-server here (Debian package redis-server)");
             return None;
         }
@@ -55,7 +66,7 @@ impl Redis {
 
     pub(crate) fn restart(&mut self) {
         self.kill();
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(program());
         command
             .args(["--port", "0", "--save", "", "--appendonly", "no"])
             .arg("--unixsocket")
@@ -67,6 +78,11 @@ impl Redis {
             assert!(began.elapsed() < Duration::from_secs(20), "redis-server does not start");
             std::thread::yield_now();
         }
+    }
+
+    /// Options for the next start.
+    pub(crate) fn set_options(&mut self, options: &[&str]) {
+        self.options = options.iter().map(|&option| option.to_owned()).collect();
     }
 
     pub(crate) fn pid(&self) -> i32 {
