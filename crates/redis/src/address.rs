@@ -1,11 +1,11 @@
 //! The address of a store: what `--store` says.
 
-use crate::error::ConnectError;
 use redis::{ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 use std::path::PathBuf;
 
 /// The most hosts of one address. More are a mistake.
 const MOST_HOSTS: usize = 64;
+const SENTINEL_PORT: u16 = 26379;
 
 /// Where one server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -15,10 +15,19 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
+/// Which server is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The one at this place.
+    One(Place),
+    /// The master of this name, as the sentinels at these places say.
+    Sentinel(Vec<Place>, String),
+}
+
 /// A parsed address. It has no `Debug`, because it may contain a password.
 #[derive(Clone)]
 pub(crate) struct Address {
-    pub places: Vec<Place>,
+    pub target: Target,
     /// Whether connections use TLS.
     pub tls: bool,
     /// User, password, number of the database and version of the protocol.
@@ -30,40 +39,61 @@ fn mistake(text: &'static str) -> RedisError {
     (ErrorKind::InvalidClientConfig, text).into()
 }
 
-/// What an address without a host is.
-pub(crate) fn no_host() -> ConnectError {
-    ConnectError::Url(mistake("it names no host"))
+/// An address of one server.
+fn one(url: &str) -> Result<(Place, RedisConnectionInfo), RedisError> {
+    let info = url.into_connection_info()?;
+    let place = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
+        ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+        _ => return Err(mistake("the scheme is unknown")),
+    };
+    Ok((place, info.redis_settings().clone()))
+}
+
+/// Hosts with commas between them, and the port of those that have none.
+fn several(hosts: &str, port: u16) -> Result<Vec<Place>, RedisError> {
+    if hosts.split(',').count() > MOST_HOSTS {
+        return Err(mistake("it names too many hosts"));
+    }
+    let place = |host: &str| {
+        let name = host.rsplit_once(']').map_or(host, |(_, port)| port);
+        let with_port = if name.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
+        Ok(one(&format!("redis://{with_port}"))?.0)
+    };
+    hosts.split(',').map(place).collect()
 }
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, RedisError> {
         let (scheme, rest) = url.split_once("://").ok_or(mistake("it has no scheme"))?;
-        let (tls, scheme) = match scheme {
-            "rediss" | "valkeys" => (true, "redis"),
-            "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => (false, scheme),
-            _ => return Err(mistake("the scheme is unknown")),
-        };
         // `#insecure` would turn off the check of the certificate.
         if rest.contains('#') {
             return Err(mistake("it contains #; in a password write %23"));
         }
-        let hosts = vec![format!("{scheme}://{rest}")];
-        let mut places = Vec::new();
-        let mut login = None;
-        for host in &hosts {
-            let info = host.as_str().into_connection_info()?;
-            places.push(match info.addr() {
-                ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
-                ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
-                _ => return Err(mistake("the scheme is unknown")),
-            });
-            login.get_or_insert_with(|| info.redis_settings().clone());
+        let (tls, scheme) = match scheme {
+            "rediss" | "valkeys" => (true, "redis"),
+            "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => (false, scheme),
+            "redis+sentinel" | "valkey+sentinel" => return Self::of_sentinels(rest, false),
+            "rediss+sentinel" | "valkeys+sentinel" => return Self::of_sentinels(rest, true),
+            _ => return Err(mistake("the scheme is unknown")),
+        };
+        let (place, login) = one(&format!("{scheme}://{rest}"))?;
+        Ok(Self { target: Target::One(place), tls, login })
+    }
+
+    /// `[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]/NAME[/DATABASE]`
+    fn of_sentinels(rest: &str, tls: bool) -> Result<Self, RedisError> {
+        let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(user, rest)| (user, rest));
+        let (hosts, path) = rest.split_once('/').ok_or(mistake("it names no master"))?;
+        let (name, database) = path.split_once('/').unwrap_or((path, ""));
+        if name.is_empty() || name.contains('?') {
+            return Err(mistake("it names no master"));
         }
-        if places.len() > MOST_HOSTS {
-            return Err(mistake("it names too many hosts"));
-        }
-        let login = login.ok_or(mistake("it names no host"))?;
-        Ok(Self { places, tls, login })
+        let places = several(hosts, SENTINEL_PORT)?;
+        // What belongs to the master: user, password and database.
+        let at = if user.is_empty() { "" } else { "@" };
+        let (_, login) = one(&format!("redis://{user}{at}host/{database}"))?;
+        Ok(Self { target: Target::Sentinel(places, name.to_owned()), tls, login })
     }
 
     pub(crate) fn has_password(&self) -> bool {
@@ -99,7 +129,21 @@ mod tests {
             ("unix:///run/redis.sock?db=3", Place::Unix("/run/redis.sock".into()), false, 3),
         ] {
             let address = Address::parse(url).unwrap();
-            assert_eq!((address.places, address.tls, address.login.db()), (vec![place], tls, db), "{url}");
+            let found = (address.target, address.tls, address.login.db());
+            assert_eq!(found, (Target::One(place), tls, db), "{url}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_sentinels() {
+        let address = Address::parse("rediss+sentinel://u:p@10.0.0.1,[::1],s.example:5000/farm/2").unwrap();
+        let places = vec![tcp("10.0.0.1", 26379), tcp("::1", 26379), tcp("s.example", 5000)];
+        assert_eq!(address.target, Target::Sentinel(places, "farm".to_owned()));
+        assert!(address.tls && address.has_password());
+        assert_eq!((address.login.username(), address.login.db()), (Some("u"), 2));
+        let many = format!("redis+sentinel://{}/farm", vec!["h"; 65].join(","));
+        for wrong in ["redis+sentinel://h", "redis+sentinel://h/", "redis+sentinel://h,,h/farm", &many] {
+            assert!(Address::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -116,6 +160,8 @@ mod tests {
             "http://:hunter2@host",
             ":hunter2@host",
             "redis://:hunter2@",
+            "redis+sentinel://:hunter2@host:port/farm",
+            "redis+sentinel://:hunter2@host",
         ] {
             let error = Address::parse(wrong).err().unwrap();
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");

@@ -2,10 +2,11 @@
 
 use crate::error::Failure;
 use crate::memory::{Anonymous, Identity, field};
+use crate::quorum::{self, Quorum};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, Value, from_redis_value};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -19,6 +20,10 @@ const POLICY: &str = "memory";
 const POLICY_EVERY: Duration = Duration::from_secs(1);
 /// From this major version on one `INFO` takes several sections (`docs/farm-store.md` has the saving).
 const SECTIONS_SINCE: u32 = 7;
+/// How long the replicas have to confirm the first byte.
+const LEASE_WITHIN: Duration = Duration::from_millis(500);
+/// How long the key that is written for the lease is kept, milliseconds.
+const BEAT_LASTS: u64 = 60_000;
 /// How long the store keeps the ticket of a member that stopped and owed nothing.
 const LEFT_LASTS: Duration = Duration::from_secs(30 * 86_400);
 
@@ -42,6 +47,8 @@ pub(crate) struct Connection {
     opened: Instant,
     /// When the policy was read last, milliseconds after `opened`.
     policy_read: Arc<AtomicU64>,
+    /// The lease, if replicas may replace this master.
+    quorum: Option<Arc<Mutex<Quorum>>>,
 }
 
 /// A memory's reply to a question.
@@ -52,16 +59,25 @@ pub(crate) struct Reply<T = String> {
 }
 
 impl Connection {
-    /// Checks which process answers on `link`, and whether it keeps all keys.
-    pub(crate) async fn open(mut link: MultiplexedConnection, prefix: &str) -> Result<Self, Failure> {
+    /// Checks which process answers on `link`, and whether it keeps all keys. `replicas`: one of so many replicas may replace
+    /// it.
+    pub(crate) async fn open(
+        mut link: MultiplexedConnection,
+        prefix: &str,
+        replicas: Option<usize>,
+    ) -> Result<Self, Failure> {
         let mut all = String::new();
         // Send them one by one, because an error of a pipeline does not say which right is missing.
         for section in SECTIONS.into_iter().chain([POLICY]) {
             let info: String = redis::cmd("INFO").arg(section).query_async(&mut link).await?;
             all += &info;
         }
-        let process = Identity::process(&all)?;
+        let process = process(&all, replicas.is_some())?;
         check_policy(&all)?;
+        let quorum = match replicas {
+            Some(replicas) => Some(Arc::new(Mutex::new(read_quorum(&mut link, replicas).await?))),
+            None => None,
+        };
         let (random, mark) = (random()?, mark(prefix, &process));
         let (_, found): (Option<String>, Option<String>) = redis::pipe()
             .atomic()
@@ -75,7 +91,7 @@ impl Connection {
             .await?;
         let found = found.ok_or(Failure::OtherMemory)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Ok(Self {
+        let connection = Self {
             link,
             is_fresh: found == random,
             identity: Identity::new(process.clone(), found),
@@ -86,7 +102,40 @@ impl Connection {
             joined: major_version(&all).is_some_and(|major| major >= SECTIONS_SINCE),
             opened: Instant::now(),
             policy_read: Arc::default(),
-        })
+            quorum,
+        };
+        connection.take_lease().await?;
+        Ok(connection)
+    }
+
+    /// Whether replicas may replace the master. Then [`Self::beat`] keeps the lease.
+    pub(crate) const fn has_lease(&self) -> bool {
+        self.quorum.is_some()
+    }
+
+    /// How much later a memory's floor is, because another master may have answered for that time.
+    pub(crate) fn overlap(&self) -> Duration {
+        if self.has_lease() { quorum::LEASE } else { Duration::ZERO }
+    }
+
+    /// Has the replicas confirm a byte at once, so that the first questions need not wait for that.
+    async fn take_lease(&self) -> Result<(), Failure> {
+        let Some(quorum) = &self.quorum else { return Ok(()) };
+        let needed = quorum.lock().unwrap_or_else(PoisonError::into_inner).needed();
+        match self.beat().await {
+            Ok(()) | Err(Failure::NoLease) => {}
+            Err(failure) => return Err(failure),
+        }
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(needed).arg(millis(LEASE_WITHIN));
+        let _: usize = wait.query_async(&mut self.link.clone()).await?;
+        self.beat().await
+    }
+
+    /// Writes a key, so that the replicas have something to confirm, and looks at what they have confirmed.
+    pub(crate) async fn beat(&self) -> Result<(), Failure> {
+        let key = format!("{}:{}:beat", self.prefix, self.process);
+        self.ask::<String>(&set(key, "1", BEAT_LASTS)).await.map(drop)
     }
 
     /// Begins a new memory in the same process: nothing from before is valid for any member of the farm.
@@ -138,6 +187,7 @@ impl Connection {
     /// The reply to `command`, if the memory is still the same and has lost nothing. Everything is one transaction,
     /// because a server can be replaced, or evict keys, between two commands.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<Reply<T>, Failure> {
+        let sent = Instant::now();
         let policy = self.policy_is_due();
         let mut question = redis::pipe();
         question.atomic();
@@ -160,8 +210,12 @@ impl Connection {
         if policy {
             check_policy(&info)?;
         }
-        if !self.identity.is(&Identity::process(&info)?, mark.as_deref()) {
+        if !self.identity.is(&process(&info, self.has_lease())?, mark.as_deref()) {
             return Err(Failure::OtherMemory);
+        }
+        if let Some(quorum) = &self.quorum {
+            let mut quorum = quorum.lock().unwrap_or_else(PoisonError::into_inner);
+            quorum.heard(&info, sent, Instant::now())?;
         }
         let time_us = field(&info, "server_time_usec").and_then(|us| us.parse::<u64>().ok());
         Ok(Reply { value, store_ms: time_us.map(|us| us / 1000) })
@@ -176,6 +230,26 @@ impl Connection {
         }
         due
     }
+}
+
+/// The process that answered. If replicas may replace it, it is another one after a replica began to follow it.
+fn process(info: &str, with_joins: bool) -> Result<String, Failure> {
+    let mut process = Identity::process(info)?;
+    if with_joins {
+        process += &quorum::joins(info).ok_or(Failure::NoInfo)?;
+    }
+    Ok(process)
+}
+
+/// What the master is configured to do without its replicas.
+async fn read_quorum(link: &mut MultiplexedConnection, replicas: usize) -> Result<Quorum, Failure> {
+    let mut values = [0; 2];
+    for (value, name) in values.iter_mut().zip(["min-replicas-to-write", "min-replicas-max-lag"]) {
+        let found: Vec<String> = redis::cmd("CONFIG").arg("GET").arg(name).query_async(link).await?;
+        *value = found.get(1).and_then(|value| value.parse::<u64>().ok()).ok_or(Failure::NoInfo)?;
+    }
+    let [to_write, max_lag] = values;
+    Quorum::new(to_write, max_lag, replicas)
 }
 
 fn read<T: FromRedisValue>(value: Value) -> Result<T, Failure> {

@@ -30,7 +30,8 @@ const LONGEST_LOGIN: usize = 4096;
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     /// A file with the lines `user NAME` (may be left out: the user `default`) and `password TEXT`, mode 0600. It replaces
-    /// user and password of the address.
+    /// user and password of the address. For sentinels that ask for a password it has `sentinel-user NAME` and
+    /// `sentinel-password TEXT`, too.
     pub login: Option<PathBuf>,
     /// A PEM file with the authorities that the store's certificate must lead to. Without it, those of the operating
     /// system.
@@ -47,10 +48,23 @@ pub(crate) struct Dialer {
     access: Access,
 }
 
-/// User and password from a file.
+/// What a server is. Each kind has its own users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    Redis,
+    Sentinel,
+}
+
+/// User and password.
 struct Login {
     user: Option<Zeroizing<String>>,
     password: Zeroizing<String>,
+}
+
+/// The users and passwords of a file.
+struct Logins {
+    redis: Option<Login>,
+    sentinel: Option<Login>,
 }
 
 impl Dialer {
@@ -59,8 +73,12 @@ impl Dialer {
     }
 
     /// Connects to the server at `place`, and shows the user and the password. The caller limits the time.
-    pub(crate) async fn connect(&self, place: &Place) -> Result<MultiplexedConnection, Failure> {
-        let (login, tls) = self.read_files().await?;
+    pub(crate) async fn connect(
+        &self,
+        place: &Place,
+        server: Server,
+    ) -> Result<MultiplexedConnection, Failure> {
+        let (login, tls) = self.read_files(server).await?;
         match place {
             Place::Unix(path) => start(&login, UnixStream::connect(path).await.map_err(io_failure)?).await,
             Place::Tcp(host, port) => {
@@ -76,15 +94,21 @@ impl Dialer {
     }
 
     /// Reads the files of [`Access`].
-    async fn read_files(&self) -> Result<(RedisConnectionInfo, Option<Arc<ClientConfig>>), Failure> {
+    async fn read_files(
+        &self,
+        server: Server,
+    ) -> Result<(RedisConnectionInfo, Option<Arc<ClientConfig>>), Failure> {
         let (access, with_tls) = (self.access.clone(), self.tls);
         let read = tokio::task::spawn_blocking(move || {
-            let login = access.login.as_deref().map(Login::read).transpose()?;
+            let login = access.login.as_deref().map(Logins::read).transpose()?;
             let tls = with_tls.then(|| tls::config(&access)).transpose()?;
             Ok::<_, AccessError>((login, tls))
         });
         let (login, tls) = read.await.map_err(|error| io_failure(io::Error::other(error)))??;
-        let info = self.login.clone();
+        let (login, info) = match server {
+            Server::Redis => (login.and_then(|logins| logins.redis), self.login.clone()),
+            Server::Sentinel => (login.and_then(|logins| logins.sentinel), RedisConnectionInfo::default()),
+        };
         let info = match login {
             None => info,
             // A user of the address that is not in the file does not belong to this password.
@@ -135,7 +159,7 @@ async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
-impl Login {
+impl Logins {
     fn read(path: &Path) -> Result<Self, AccessError> {
         let text = read_secret(path, LONGEST_LOGIN)
             .map_err(|error| AccessError::Unreadable(path.to_owned(), error))?;
@@ -143,19 +167,30 @@ impl Login {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (mut user, mut password) = (None, None);
+        let mut values = [const { None }; 4];
+        let [user, password, sentinel_user, sentinel_password] = &mut values;
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let (name, value) = line.split_once(' ')?;
             let slot = match name {
-                "user" => &mut user,
-                "password" => &mut password,
+                "user" => &mut *user,
+                "password" => &mut *password,
+                "sentinel-user" => &mut *sentinel_user,
+                "sentinel-password" => &mut *sentinel_password,
                 _ => return None,
             };
             if value.is_empty() || slot.replace(Zeroizing::new(value.to_owned())).is_some() {
                 return None;
             }
         }
-        Some(Self { user, password: password? })
+        let [user, password, sentinel_user, sentinel_password] = values;
+        let login = |user: Option<_>, password: Option<_>| match (user, password) {
+            (None, None) => Some(None),
+            (user, Some(password)) => Some(Some(Login { user, password })),
+            // A user without a password.
+            (Some(_), None) => None,
+        };
+        let (redis, sentinel) = (login(user, password)?, login(sentinel_user, sentinel_password)?);
+        (redis.is_some() || sentinel.is_some()).then_some(Self { redis, sentinel })
     }
 }
 
@@ -167,13 +202,22 @@ mod tests {
 
     #[test]
     fn a_file_has_a_user_and_a_password() {
-        let login = Login::parse("user farm\npassword  two words \n").unwrap();
+        let logins = Logins::parse("user farm\npassword  two words \n").unwrap();
+        let login = logins.redis.unwrap();
         assert_eq!((login.user.unwrap().as_str(), login.password.as_str()), ("farm", " two words "));
-        assert!(Login::parse("password x\n").unwrap().user.is_none());
-        for wrong in
-            ["", "user farm\n", "password \n", "secret\n", "password a\npassword b\n", "pass x\npassword y\n"]
-        {
-            assert!(Login::parse(wrong).is_none(), "{wrong:?}");
+        assert!(logins.sentinel.is_none());
+        let logins = Logins::parse("sentinel-password x\n").unwrap();
+        assert!(logins.redis.is_none() && logins.sentinel.unwrap().user.is_none());
+        for wrong in [
+            "",
+            "user farm\n",
+            "password x\nsentinel-user farm\n",
+            "password \n",
+            "secret\n",
+            "password a\npassword b\n",
+            "pass x\npassword y\n",
+        ] {
+            assert!(Logins::parse(wrong).is_none(), "{wrong:?}");
         }
     }
 }

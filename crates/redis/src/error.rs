@@ -12,9 +12,13 @@ use std::path::PathBuf;
 pub enum ConnectError {
     /// The address is invalid.
     #[error(
-        "{0}; an address is redis://HOST[:PORT][/DATABASE], with TLS rediss://HOST[:PORT][/DATABASE], or redis+unix:///PATH"
+        "{0}; an address is redis://HOST[:PORT][/DATABASE], with TLS rediss://…, redis+unix:///PATH, or \
+         redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME, with TLS rediss+sentinel://…"
     )]
     Url(RedisError),
+    /// The configuration of a master that replicas may replace does not exclude two masters. Holds what to change.
+    #[error("{0}")]
+    Replicas(String),
     /// A file of [`Options::access`](crate::Options::access) cannot be used.
     #[error(transparent)]
     Access(AccessError),
@@ -85,6 +89,19 @@ pub(crate) enum Failure {
     NoInfo,
     #[error("maxmemory-policy {0} may forget what was seen: set noeviction")]
     Evicts(String),
+    #[error("no sentinel knows a master of this name")]
+    NoMaster,
+    #[error(
+        "two masters at one time are not excluded: set min-replicas-to-write to at least {needed} (it is {to_write}), and \
+         min-replicas-max-lag to 1 to 10 (it is {max_lag}), at the master and its replicas"
+    )]
+    FewReplicas { needed: usize, to_write: u64, max_lag: u64 },
+    #[error(
+        "the master has {0} replicas, more than twice min-replicas-to-write: two masters are not excluded"
+    )]
+    MoreReplicas(usize),
+    #[error("the replicas have confirmed nothing new: the master may have been replaced")]
+    NoLease,
 }
 
 impl Failure {
@@ -92,9 +109,7 @@ impl Failure {
         match self {
             Self::TimedOut => StoreError::TimedOut,
             Self::Evicts(_) => StoreError::Unfit,
-            Self::Redis(_) | Self::Access(_) | Self::OtherMemory | Self::Replica | Self::NoInfo => {
-                StoreError::Unreachable
-            }
+            _ => StoreError::Unreachable,
         }
     }
 
@@ -105,7 +120,11 @@ impl Failure {
 
     /// Whether the operator must act.
     pub(crate) fn is_lasting(&self) -> bool {
-        matches!(self, Self::Access(_) | Self::Evicts(_) | Self::Replica | Self::NoInfo)
+        match self {
+            Self::Access(_) | Self::Evicts(_) | Self::Replica | Self::NoInfo | Self::NoMaster => true,
+            Self::FewReplicas { .. } | Self::MoreReplicas(_) => true,
+            Self::Redis(_) | Self::TimedOut | Self::OtherMemory | Self::NoLease => false,
+        }
     }
 
     /// The mistake, if waiting does not mend the failure. The failure itself, if waiting may mend it.
@@ -113,6 +132,7 @@ impl Failure {
         match self {
             Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),
             Self::Access(error) => Ok(ConnectError::Access(error)),
+            Self::FewReplicas { .. } => Ok(ConnectError::Replicas(self.to_string())),
             Self::Redis(error) => match error.kind() {
                 ErrorKind::AuthenticationFailed
                 | ErrorKind::InvalidClientConfig

@@ -59,7 +59,9 @@ mod left;
 mod memory;
 mod owed;
 mod question;
+mod quorum;
 mod run;
+mod sentinel;
 mod sessions;
 
 pub use address::has_password;
@@ -67,9 +69,9 @@ pub use dial::Access;
 pub use error::{AccessError, ConnectError, StateError};
 pub use sessions::RedisSessions;
 
-use address::{Address, Place};
+use address::{Address, Target};
 use connection::{Connection, Reply};
-use dial::{CONNECT_WITHIN, Dialer};
+use dial::{CONNECT_WITHIN, Dialer, Server};
 use error::Failure;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight::{Answer, SharedStore, StoreError};
@@ -128,8 +130,8 @@ impl Default for Options {
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    place: Place,
-    dialer: Dialer,
+    target: Target,
+    dialer: Arc<Dialer>,
     options: Options,
     left: Option<LeftFile>,
     state: Mutex<State>,
@@ -163,19 +165,19 @@ enum Past {
 }
 
 impl RedisStore {
-    /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, the same with `rediss` (TLS), or
-    /// `redis+unix:///PATH`. An IPv6 address is in brackets. If there is no answer, it logs that and keeps trying in the
+    /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, the same with `rediss` (TLS),
+    /// `redis+unix:///PATH`, or `redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME[/DATABASE]` (with TLS `rediss+sentinel`): the
+    /// master of that name, as the sentinels say. An IPv6 address is in brackets. If there is no answer, it logs that and keeps trying in the
     /// background.
     ///
     /// # Errors
     /// When the URL is invalid, Redis refuses the user or may evict keys, or a file cannot be used.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let address = Address::parse(url).map_err(ConnectError::Url)?;
-        let dialer = Dialer::new(&address, options.access.clone());
-        let place = address.places.into_iter().next().ok_or_else(address::no_host)?;
+        let dialer = Arc::new(Dialer::new(&address, options.access.clone()));
         let (left, past) = take_left(options.state.clone()).await?;
         let state = Mutex::new(State { past, ..State::default() });
-        let inner = Inner { place, dialer, options, left, state };
+        let inner = Inner { target: address.target, dialer, options, left, state };
         let store = Self(Arc::new(inner));
         match store.0.attempt().await {
             Ok(()) => {}
@@ -369,8 +371,10 @@ impl Inner {
     }
 
     /// One attempt to connect.
-    async fn attempt(&self) -> Result<(), Failure> {
-        let opened = timeout(CONNECT_WITHIN, self.open()).await;
+    async fn attempt(self: &Arc<Self>) -> Result<(), Failure> {
+        // Sentinels are asked first, and may name several masters.
+        let within = if matches!(self.target, Target::One(_)) { CONNECT_WITHIN } else { 3 * CONNECT_WITHIN };
+        let opened = timeout(within, self.open()).await;
         let mut connection = opened.unwrap_or(Err(Failure::TimedOut))?;
         let rest = {
             let mut state = self.lock();
@@ -391,12 +395,40 @@ impl Inner {
             // No question uses this connection any more. The next attempt makes another one.
             state.connection = None;
         }
+        drop(state);
+        if told.is_ok() && connection.has_lease() {
+            tokio::spawn(keep_lease(Arc::downgrade(self), connection));
+        }
         told
     }
 
+    /// Connects to the server, or to the master that the sentinels name.
+    async fn find(&self) -> Result<Connection, Failure> {
+        let prefix = &self.options.prefix;
+        match &self.target {
+            Target::One(place) => {
+                Connection::open(self.dialer.connect(place, Server::Redis).await?, prefix, None).await
+            }
+            Target::Sentinel(places, name) => {
+                let known = sentinel::ask(&self.dialer, places, name).await?;
+                let mut last = Failure::NoMaster;
+                for master in &known.masters {
+                    let opened = async {
+                        let link = self.dialer.connect(master, Server::Redis).await?;
+                        Connection::open(link, prefix, Some(known.replicas)).await
+                    };
+                    match timeout(CONNECT_WITHIN, opened).await.unwrap_or(Err(Failure::TimedOut)) {
+                        Ok(connection) => return Ok(connection),
+                        Err(failure) => last = failure,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
     async fn open(&self) -> Result<Connection, Failure> {
-        let mut connection =
-            Connection::open(self.dialer.connect(&self.place).await?, &self.options.prefix).await?;
+        let mut connection = self.find().await?;
         let (owed, past) = {
             let state = self.lock();
             (state.owed.clone(), state.past.clone())
@@ -447,6 +479,22 @@ impl State {
     /// was replaced.
     fn is_current(&self, connection: &Connection) -> bool {
         self.connection.as_ref().is_some_and(|current| current.number == connection.number)
+    }
+}
+
+/// Keeps the lease of a master while `connection` is used, also without questions: a master that was replaced is noticed.
+async fn keep_lease(store: Weak<Inner>, connection: Connection) {
+    loop {
+        sleep(quorum::BEAT).await;
+        let Some(inner) = store.upgrade() else { return };
+        if !inner.lock().is_current(&connection) {
+            return;
+        }
+        let beat = timeout(CONNECT_WITHIN, connection.beat()).await;
+        if let Err(failure) = beat.unwrap_or(Err(Failure::TimedOut)) {
+            inner.lost(Some(&connection), &failure);
+            return;
+        }
     }
 }
 

@@ -35,6 +35,8 @@ impl Question {
     ) -> Option<Self> {
         Some(match request {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
+                let overlap_ms = if reach_ms > 0 { millis(connection.overlap()) } else { 0 };
+                let reach_ms = reach_ms.saturating_add(overlap_ms);
                 let key = format!("{prefix}:seen:{:032x}", u128::from_be_bytes(key));
                 let mut command = match unix_ms {
                     // The key expires by Redis' clock, so the time does not depend on the member that asks.
