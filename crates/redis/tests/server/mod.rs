@@ -5,6 +5,7 @@
 pub(crate) mod farm;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod sentinel;
 pub(crate) mod tap;
 
 pub(crate) use process::Redis;
