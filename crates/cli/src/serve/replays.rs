@@ -44,18 +44,18 @@ pub struct Replays {
     /// Number of this server in its farm [default: 0]
     #[arg(long, value_name = "N", requires = "one_time")]
     issuer: Option<u16>,
-    /// Redis that a farm shares: redis://HOST[:PORT][/DATABASE], rediss://HOST[:PORT][/DATABASE] (TLS) or
-    /// redis+unix:///PATH
+    /// Redis that a farm shares: redis://HOST[:PORT][/DATABASE], redis+unix:///PATH, or by Sentinel
+    /// redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME; with TLS rediss:// or rediss+sentinel://
     #[arg(long, value_name = "URL", requires = "store_keys")]
     store: Option<String>,
-    /// File with the lines `user NAME` (may be left out) and `password TEXT`, mode 0600, for --store. Read again for each
-    /// connection
+    /// File with the lines `user NAME` (may be left out) and `password TEXT`, mode 0600, for --store; for
+    /// sentinels also `sentinel-user` and `sentinel-password`. Read again for each connection
     #[arg(long, value_name = "FILE", requires = "store")]
     store_login: Option<PathBuf>,
-    /// PEM file with the authorities for the certificate of --store rediss:// [default: those of the operating system]
+    /// PEM file with the authorities for the certificate of --store, with TLS [default: those of the operating system]
     #[arg(long, value_name = "FILE", requires = "store")]
     store_ca: Option<PathBuf>,
-    /// PEM file with the certificate that this server shows to --store rediss://
+    /// PEM file with the certificate that this server shows to --store, with TLS
     #[arg(long, value_name = "FILE", requires_all = ["store", "store_cert_key"])]
     store_cert: Option<PathBuf>,
     /// PEM file with the private key of --store-cert, mode 0600
@@ -136,6 +136,7 @@ impl ReplayError {
             | Self::Store(
                 ConnectError::Refused(_)
                 | ConnectError::Evicts(_)
+                | ConnectError::Replicas(_)
                 | ConnectError::State(_, StateError::Locked),
             ) => ExitKind::Failure,
             Self::State(_, SerialFileError::Io(error))
