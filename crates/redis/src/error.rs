@@ -78,11 +78,16 @@ pub(crate) enum Failure {
     Access(#[from] AccessError),
     #[error("no answer in time")]
     TimedOut,
+    #[error("the connection was lost")]
+    Failed,
     /// The memory that answered is not the one that the connection began with.
     #[error(
         "another memory answers: Redis was restarted, emptied or replaced, it evicted keys, or a member began a new memory"
     )]
     OtherMemory,
+    /// The same, and the process is still the same.
+    #[error("another memory answers: Redis was emptied, or a member began a new memory")]
+    OtherMark,
     #[error("it is a replica, which may be behind: name the master")]
     Replica,
     #[error("INFO lacks role, run_id, master_replid, evicted_keys, maxmemory_policy or server_time_usec")]
@@ -118,12 +123,22 @@ impl Failure {
         matches!(self, Self::Redis(error) if !error.is_io_error() && !error.is_unrecoverable_error())
     }
 
+    /// Whether the server cannot be used, and not only what was asked of it.
+    pub(crate) fn is_of_server(&self) -> bool {
+        !self.is_of_command() && !matches!(self, Self::OtherMark)
+    }
+
     /// Whether the operator must act.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::Access(_) | Self::Evicts(_) | Self::Replica | Self::NoInfo | Self::NoMaster => true,
             Self::FewReplicas { .. } | Self::MoreReplicas(_) => true,
-            Self::Redis(_) | Self::TimedOut | Self::OtherMemory | Self::NoLease => false,
+            Self::Redis(_)
+            | Self::TimedOut
+            | Self::Failed
+            | Self::OtherMemory
+            | Self::OtherMark
+            | Self::NoLease => false,
         }
     }
 

@@ -1,8 +1,9 @@
 //! TLS sessions that the members of a farm share. The crate `firstflight-tls` uses this as its `SessionStore`.
 
-use crate::connection::{Connection, millis};
+use crate::RedisStore;
+use crate::connection::Connection;
 use crate::error::Failure;
-use crate::{Inner, RedisStore};
+use crate::node::millis;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use std::collections::VecDeque;
@@ -98,7 +99,7 @@ impl RedisSessions {
             delete.arg(gone.iter().map(|id| connection.session(id)).collect::<Vec<_>>());
             delete
         });
-        let told = timeout(self.inner().options.within, connection.tell(std::iter::once(set).chain(delete)));
+        let told = timeout(self.store.options.within, connection.tell(std::iter::once(set).chain(delete)));
         if let Err(failure) = told.await.unwrap_or(Err(Failure::TimedOut)) {
             tracing::debug!(%failure, "a TLS session is not kept");
         }
@@ -110,7 +111,7 @@ impl RedisSessions {
         let connection = self.connection()?;
         let mut command = redis::cmd("GETDEL");
         command.arg(connection.session(&id));
-        let reply = timeout(self.inner().options.within, connection.ask::<Vec<u8>>(&command));
+        let reply = timeout(self.store.options.within, connection.ask::<Vec<u8>>(&command));
         match reply.await.unwrap_or(Err(Failure::TimedOut)) {
             Ok(reply) => self.open(&id, &reply.value?),
             Err(failure) if failure.is_of_command() => {
@@ -118,18 +119,14 @@ impl RedisSessions {
                 None
             }
             Err(failure) => {
-                self.inner().lost(Some(&connection), &failure);
+                self.store.share.lost(Some(&connection), &failure);
                 None
             }
         }
     }
 
-    fn inner(&self) -> &Arc<Inner> {
-        &self.store.0
-    }
-
     fn connection(&self) -> Option<Connection> {
-        self.inner().lock().connection.clone()
+        self.store.share.connection()
     }
 
     fn seal(&self, id: &Id, session: &[u8]) -> Option<Vec<u8>> {
