@@ -6,6 +6,7 @@ use std::path::PathBuf;
 /// The most hosts of one address. More are a mistake.
 const MOST_HOSTS: usize = 64;
 const SENTINEL_PORT: u16 = 26379;
+const CLUSTER_PORT: u16 = 6379;
 
 /// Where one server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,6 +23,8 @@ pub(crate) enum Target {
     One(Place),
     /// The master of this name, as the sentinels at these places say.
     Sentinel(Vec<Place>, String),
+    /// The masters of the cluster that servers at these places belong to.
+    Cluster(Vec<Place>),
 }
 
 /// A parsed address. It has no `Debug`, because it may contain a password.
@@ -75,6 +78,8 @@ impl Address {
             "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => (false, scheme),
             "redis+sentinel" | "valkey+sentinel" => return Self::of_sentinels(rest, false),
             "rediss+sentinel" | "valkeys+sentinel" => return Self::of_sentinels(rest, true),
+            "redis+cluster" | "valkey+cluster" => return Self::of_cluster(rest, false),
+            "rediss+cluster" | "valkeys+cluster" => return Self::of_cluster(rest, true),
             _ => return Err(mistake("the scheme is unknown")),
         };
         let (place, login) = one(&format!("{scheme}://{rest}"))?;
@@ -94,6 +99,19 @@ impl Address {
         let at = if user.is_empty() { "" } else { "@" };
         let (_, login) = one(&format!("redis://{user}{at}host/{database}"))?;
         Ok(Self { target: Target::Sentinel(places, name.to_owned()), tls, login })
+    }
+
+    /// `[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`
+    fn of_cluster(rest: &str, tls: bool) -> Result<Self, RedisError> {
+        let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, rest)| (user, rest));
+        let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
+        if hosts.contains(['/', '?']) {
+            return Err(mistake("a cluster has no databases"));
+        }
+        let places = several(hosts, CLUSTER_PORT)?;
+        let at = if user.is_empty() { "" } else { "@" };
+        let (_, login) = one(&format!("redis://{user}{at}host"))?;
+        Ok(Self { target: Target::Cluster(places), tls, login })
     }
 
     pub(crate) fn has_password(&self) -> bool {
@@ -143,6 +161,17 @@ mod tests {
         assert_eq!((address.login.username(), address.login.db()), (Some("u"), 2));
         let many = format!("redis+sentinel://{}/farm", vec!["h"; 65].join(","));
         for wrong in ["redis+sentinel://h", "redis+sentinel://h/", "redis+sentinel://h,,h/farm", &many] {
+            assert!(Address::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_a_cluster() {
+        let address = Address::parse("redis+cluster://u:p@10.0.0.1:7000,[::1]/").unwrap();
+        assert_eq!(address.target, Target::Cluster(vec![tcp("10.0.0.1", 7000), tcp("::1", 6379)]));
+        assert!(!address.tls && address.has_password());
+        assert!(Address::parse("rediss+cluster://h").unwrap().tls);
+        for wrong in ["redis+cluster://", "redis+cluster://h/1", "redis+cluster://h?db=1"] {
             assert!(Address::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -3,7 +3,6 @@
 use crate::error::Failure;
 use crate::memory::Identity;
 use crate::node::{Node, Reply, millis, set};
-use crate::quorum;
 use redis::{Cmd, FromRedisValue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +23,8 @@ pub(crate) struct Connection {
     pub number: u64,
     /// Whether this connection began the memory, so that nothing earlier is valid in it.
     pub is_fresh: bool,
+    /// How much later the memory's floor is, because another server may have answered for that time.
+    pub overlap: Duration,
     /// How the names of its keys begin.
     scope: String,
     /// The key of the mark.
@@ -31,8 +32,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Meets the memory at `node` whose keys begin with `scope`.
-    pub(crate) async fn meet(node: Arc<Node>, scope: &str) -> Result<Self, Failure> {
+    /// Meets the memory at `node` whose keys begin with `scope`. See [`Self::overlap`].
+    pub(crate) async fn meet(node: Arc<Node>, scope: &str, overlap: Duration) -> Result<Self, Failure> {
         let (ours, mark) = (new_mark(&node.process)?, format!("{scope}:memory"));
         let (_, found): (Option<String>, Option<String>) = redis::pipe()
             .atomic()
@@ -51,6 +52,7 @@ impl Connection {
             identity: Identity::new(found.clone()),
             since: Instant::now(),
             number: NEXT.fetch_add(1, Ordering::Relaxed),
+            overlap,
             scope: scope.to_owned(),
             mark,
             node,
@@ -61,11 +63,6 @@ impl Connection {
             connection.is_fresh = true;
         }
         Ok(connection)
-    }
-
-    /// How much later a memory's floor is, because another master may have answered for that time.
-    pub(crate) fn overlap(&self) -> Duration {
-        if self.node.has_lease() { quorum::LEASE } else { Duration::ZERO }
     }
 
     /// Begins a new memory in the same process: nothing from before is valid for any member of the farm.

@@ -13,7 +13,8 @@ pub enum ConnectError {
     /// The address is invalid.
     #[error(
         "{0}; an address is redis://HOST[:PORT][/DATABASE], with TLS rediss://…, redis+unix:///PATH, or \
-         redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME, with TLS rediss+sentinel://…"
+         redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME or redis+cluster://HOST[:PORT][,HOST[:PORT]], with TLS \
+         rediss+sentinel://… and rediss+cluster://…"
     )]
     Url(RedisError),
     /// The configuration of a master that replicas may replace does not exclude two masters. Holds what to change.
@@ -96,6 +97,12 @@ pub(crate) enum Failure {
     Evicts(String),
     #[error("no sentinel knows a master of this name")]
     NoMaster,
+    #[error("most masters of the cluster do not agree on who has this slot, or that master does not answer")]
+    NoOwner,
+    #[error("the answer to CLUSTER NODES cannot be read")]
+    NoMap,
+    #[error("a replica may migrate to another master: set cluster-allow-replica-migration no (Redis 7)")]
+    Migrates,
     #[error(
         "two masters at one time are not excluded: set min-replicas-to-write to at least {needed} (it is {to_write}), and \
          min-replicas-max-lag to 1 to 10 (it is {max_lag}), at the master and its replicas"
@@ -125,20 +132,21 @@ impl Failure {
 
     /// Whether the server cannot be used, and not only what was asked of it.
     pub(crate) fn is_of_server(&self) -> bool {
-        !self.is_of_command() && !matches!(self, Self::OtherMark)
+        !self.is_of_command() && !matches!(self, Self::OtherMark | Self::NoOwner)
     }
 
     /// Whether the operator must act.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::Access(_) | Self::Evicts(_) | Self::Replica | Self::NoInfo | Self::NoMaster => true,
-            Self::FewReplicas { .. } | Self::MoreReplicas(_) => true,
+            Self::FewReplicas { .. } | Self::MoreReplicas(_) | Self::Migrates | Self::NoMap => true,
             Self::Redis(_)
             | Self::TimedOut
             | Self::Failed
             | Self::OtherMemory
             | Self::OtherMark
-            | Self::NoLease => false,
+            | Self::NoLease
+            | Self::NoOwner => false,
         }
     }
 
@@ -147,7 +155,7 @@ impl Failure {
         match self {
             Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),
             Self::Access(error) => Ok(ConnectError::Access(error)),
-            Self::FewReplicas { .. } => Ok(ConnectError::Replicas(self.to_string())),
+            Self::FewReplicas { .. } | Self::Migrates => Ok(ConnectError::Replicas(self.to_string())),
             Self::Redis(error) => match error.kind() {
                 ErrorKind::AuthenticationFailed
                 | ErrorKind::InvalidClientConfig

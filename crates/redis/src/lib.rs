@@ -23,6 +23,11 @@
 //! a member that starts begins a new memory for the whole farm, unless its predecessor stopped in order:
 //! [`RedisStore::close`], [`Options::state`].
 //!
+//! # When a master is replaced
+//! With Redis Sentinel and in Redis Cluster there can be two masters for a while. A member accepts nothing unless the replicas
+//! have confirmed a moment ago that they follow the master which answers. In a cluster the keys are in 1,024 cells, each of which is a
+//! memory by itself, and most masters must agree on who has a cell. `docs/farm-masters.md` has the rule, and the argument for it.
+//!
 //! # Sealed requests
 //! [`RedisStore::run`] is the run table of sealed first flights for a farm (`docs/spec/sealed.md`, section 6.6). The same
 //! rules hold: without an answer nothing counts as new, and a new memory has a floor.
@@ -52,10 +57,13 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod cells;
+mod cluster;
 mod connection;
 mod dial;
 mod error;
 mod left;
+mod map;
 mod memory;
 mod node;
 mod owed;
@@ -72,6 +80,8 @@ pub use error::{AccessError, ConnectError, StateError};
 pub use sessions::RedisSessions;
 
 use address::{Address, Target};
+use cells::CELLS;
+use cluster::Cluster;
 use dial::Dialer;
 use error::Failure;
 use firstflight::credential::JobRequest;
@@ -81,10 +91,13 @@ use share::{Past, Share, Source};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// Time limit of [`RedisStore::close`], in which open questions end and owed ones are reported.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+/// How long the start waits for the masters of a cluster.
+const CLUSTER_WITHIN: Duration = Duration::from_secs(3);
 /// Interval between two checks whether everything has ended.
 const CLOSE_EVERY: Duration = Duration::from_millis(2);
 
@@ -121,9 +134,27 @@ impl Default for Options {
     }
 }
 
-/// A [`SharedStore`] in Redis. Dropping it closes its connection.
+/// The memories of a store.
+struct Shares {
+    first: Arc<Share>,
+    /// All others, if the store is a cluster.
+    more: Vec<Arc<Share>>,
+}
+
+impl Shares {
+    fn all(&self) -> impl Iterator<Item = &Arc<Share>> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    /// The share of this cell.
+    fn of(&self, cell: usize) -> &Arc<Share> {
+        cell.checked_sub(1).and_then(|cell| self.more.get(cell)).unwrap_or(&self.first)
+    }
+}
+
+/// A [`SharedStore`] in Redis. Dropping it closes its connections.
 pub struct RedisStore {
-    share: Arc<Share>,
+    shares: Shares,
     options: Arc<Options>,
     left: Option<LeftFile>,
     /// Entries of sealed requests without a block.
@@ -133,44 +164,38 @@ pub struct RedisStore {
 impl RedisStore {
     /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, the same with `rediss` (TLS),
     /// `redis+unix:///PATH`, or `redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME[/DATABASE]` (with TLS `rediss+sentinel`): the
-    /// master of that name, as the sentinels say. An IPv6 address is in brackets. If there is no answer, it logs that and keeps trying in the
+    /// master of that name, as the sentinels say, or `redis+cluster://HOST[:PORT][,HOST[:PORT]]` (`rediss+cluster`): a cluster,
+    /// of which some servers are named. An IPv6 address is in brackets. If there is no answer, it logs that and keeps trying in the
     /// background.
     ///
     /// # Errors
     /// When the URL is invalid, Redis refuses the user or may evict keys, or a file cannot be used.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let address = Address::parse(url).map_err(ConnectError::Url)?;
-        let dialer = Arc::new(Dialer::new(&address, options.access.clone()));
         let (left, ticket) = take_left(options.state.clone()).await?;
         let past = ticket.clone().map_or(Past::Unknown, Past::Left);
         let options = Arc::new(options);
-        let source = match address.target {
-            Target::One(place) => Source::One(dialer, place),
-            Target::Sentinel(places, name) => Source::Sentinel(dialer, places, name),
-        };
-        let share = Arc::new(Share::new(source, options.prefix.clone(), Arc::clone(&options), past));
-        if let Err(failure) = share.attempt().await {
-            match failure.into_mistake() {
-                Ok(mistake) => {
-                    give_back(left.as_ref(), ticket.as_deref());
-                    return Err(mistake);
-                }
-                Err(failure) => share.lost(None, &failure),
+        let dialer = Dialer::new(&address, options.access.clone());
+        let shares = match shares(address.target, dialer, &options, &past).await {
+            Ok(shares) => shares,
+            Err(mistake) => {
+                give_back(left.as_ref(), ticket.as_deref());
+                return Err(mistake);
             }
-        }
-        Ok(Self { share, options, left, quota: Mutex::default() })
+        };
+        Ok(Self { shares, options, left, quota: Mutex::default() })
     }
 
     /// Whether the store can be asked at this moment.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.share.connection().is_some()
+        self.shares.all().all(|share| share.connection().is_some())
     }
 
     /// Whether first flights that were refused without asking the store must still be reported to it.
     #[must_use]
     pub fn owes(&self) -> bool {
-        self.share.owes()
+        self.shares.all().any(|share| share.owes())
     }
 
     /// Leaves the farm: waits for at most two seconds until this is the last reference to the store (a [`RedisSessions`] and
@@ -203,17 +228,75 @@ async fn leave(mut store: Arc<RedisStore>) -> Result<bool, Failure> {
         }
         sleep(CLOSE_EVERY).await;
     };
-    let connection = loop {
-        match alone.share.at_rest() {
-            Some(connection) => break connection,
-            None => sleep(CLOSE_EVERY).await,
-        }
-    };
+    let mut connections = Vec::new();
+    for share in alone.shares.all() {
+        connections.push(loop {
+            match share.at_rest() {
+                Some(connection) => break connection,
+                None => sleep(CLOSE_EVERY).await,
+            }
+        });
+    }
     let Some(file) = &alone.left else { return Ok(false) };
     let ticket = connection::random()? + &connection::random()?;
-    connection.leave(&ticket).await?;
+    let mut leaving = JoinSet::new();
+    for connection in connections {
+        let ticket = ticket.clone();
+        leaving.spawn(async move { connection.leave(&ticket).await });
+    }
+    while let Some(left) = leaving.join_next().await {
+        left.unwrap_or(Err(Failure::TimedOut))?;
+    }
     file.put(&ticket).map_err(|error| Failure::Redis(error.into()))?;
     Ok(true)
+}
+
+/// Connects to what `target` names.
+async fn shares(
+    target: Target,
+    dialer: Dialer,
+    options: &Arc<Options>,
+    past: &Past,
+) -> Result<Shares, ConnectError> {
+    let new = |source, scope| Arc::new(Share::new(source, scope, Arc::clone(options), past.clone()));
+    let source = match target {
+        Target::One(place) => Source::One(Arc::new(dialer), place),
+        Target::Sentinel(places, name) => Source::Sentinel(Arc::new(dialer), places, name),
+        Target::Cluster(places) => {
+            let (cluster, found) = Cluster::start(dialer, places, options.prefix.clone()).await;
+            let settled = match found {
+                Ok(()) => cluster.settled(CLUSTER_WITHIN).await,
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = settled {
+                match failure.into_mistake() {
+                    Ok(mistake) => return Err(mistake),
+                    Err(failure) => tracing::warn!(%failure, "the shared store is not complete"),
+                }
+            }
+            let share =
+                |cell| new(Source::Cell(Arc::clone(&cluster), cell), cells::scope(&options.prefix, cell));
+            let shares = Shares { first: share(0), more: (1..CELLS).map(share).collect() };
+            let mut connecting = JoinSet::new();
+            for share in shares.all().map(Arc::clone) {
+                connecting.spawn(async move {
+                    if let Err(failure) = share.attempt().await {
+                        share.lost(None, &failure);
+                    }
+                });
+            }
+            connecting.join_all().await;
+            return Ok(shares);
+        }
+    };
+    let first = new(source, options.prefix.clone());
+    if let Err(failure) = first.attempt().await {
+        match failure.into_mistake() {
+            Ok(mistake) => return Err(mistake),
+            Err(failure) => first.lost(None, &failure),
+        }
+    }
+    Ok(Shares { first, more: Vec::new() })
 }
 
 /// Puts an unused ticket back into the file. Nothing was asked, so nothing is owed.
@@ -237,11 +320,11 @@ async fn take_left(path: Option<PathBuf>) -> Result<(Option<LeftFile>, Option<St
 
 impl SharedStore for RedisStore {
     fn ask(&self, request: JobRequest) -> Answer<'_> {
-        Box::pin(self.share.answer(request))
+        Box::pin(self.shares.of(cells::of_request(&request)).answer(request))
     }
 
     fn missed(&self, request: JobRequest) {
-        self.share.missed(request);
+        self.shares.of(cells::of_request(&request)).missed(request);
     }
 }
 

@@ -35,7 +35,7 @@ impl Question {
     ) -> Option<Self> {
         Some(match request {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
-                let overlap_ms = if reach_ms > 0 { millis(connection.overlap()) } else { 0 };
+                let overlap_ms = if reach_ms > 0 { millis(connection.overlap) } else { 0 };
                 let reach_ms = reach_ms.saturating_add(overlap_ms);
                 let key = connection.seen(key);
                 let mut command = match unix_ms {

@@ -1,9 +1,9 @@
 //! The run table of sealed first flights that the members of a farm share (`docs/spec/sealed.md`, section 6.6).
 
-use crate::RedisStore;
 use crate::node::{Reply, millis};
 use crate::question::Question as Asked;
 use crate::share::Share;
+use crate::{RedisStore, cells};
 use firstflight::credential::JobRequest;
 use firstflight_seal::{MemoryTable, Question, SharedRunTable, TableAnswer, TableFuture, TableLimits};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -47,8 +47,9 @@ impl RedisStore {
                 (true, false) => TableAnswer::New,
             })
         };
-        let waited_for = WaitedFor(&self.share, Some(request));
-        let heard = self.share.hear(request, read).await;
+        let share = self.shares.of(cells::of_request(&request));
+        let waited_for = WaitedFor(share, Some(request));
+        let heard = share.hear(request, read).await;
         waited_for.ends();
         let answer = match heard {
             Ok(answer) => answer.unwrap_or(TableAnswer::Seen),

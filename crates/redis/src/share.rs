@@ -2,14 +2,17 @@
 
 use crate::Options;
 use crate::address::Place;
+use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::dial::{CONNECT_WITHIN, Dialer, Server};
 use crate::error::Failure;
 use crate::memory::Memories;
 use crate::node::{Node, Reply};
+use crate::owed::MOST_OF_MANY;
 use crate::owed::Owed;
 use crate::question::Question;
-use crate::{quorum, sentinel};
+use crate::quorum::{BEAT, LEASE};
+use crate::sentinel;
 use firstflight::StoreError;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,6 +27,20 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(crate) enum Source {
     One(Arc<Dialer>, Place),
     Sentinel(Arc<Dialer>, Vec<Place>, String),
+    /// A cell of a cluster.
+    Cell(Arc<Cluster>, usize),
+}
+
+impl Source {
+    /// How much later a new memory's floor is. In a cluster the master of the slot, the masters that speak for it, and those
+    /// that they replaced may each be wrong for the time of a lease.
+    const fn overlap(&self) -> Duration {
+        match self {
+            Self::One(..) => Duration::ZERO,
+            Self::Sentinel(..) => LEASE,
+            Self::Cell(..) => Duration::from_secs(3 * LEASE.as_secs()),
+        }
+    }
 }
 
 pub(crate) struct Share {
@@ -61,7 +78,11 @@ pub(crate) enum Past {
 
 impl Share {
     pub(crate) fn new(source: Source, scope: String, options: Arc<Options>, past: Past) -> Self {
-        Self { source, scope, options, state: Mutex::new(State { past, ..State::default() }) }
+        let mut state = State { past, ..State::default() };
+        if matches!(source, Source::Cell(..)) {
+            state.owed = Owed::with_room(MOST_OF_MANY);
+        }
+        Self { source, scope, options, state: Mutex::new(state) }
     }
 
     /// The connection, while the server can be asked.
@@ -164,9 +185,12 @@ impl Share {
         let question = self.question(request, &connection).ok_or(StoreError::Unsupported)?;
         let asked = Instant::now();
         let reply = timeout(self.options.within, connection.ask(&question.command)).await;
-        let answer = reply
-            .unwrap_or(Err(Failure::TimedOut))
-            .and_then(|reply| read(&question, &reply, asked, connection.since).ok_or(Failure::NoInfo));
+        let reply = reply.unwrap_or(Err(Failure::TimedOut)).and_then(|reply| match &self.source {
+            Source::Cell(cluster, cell) if !cluster.is_of(*cell, &connection.node) => Err(Failure::NoOwner),
+            _ => Ok(reply),
+        });
+        let answer =
+            reply.and_then(|reply| read(&question, &reply, asked, connection.since).ok_or(Failure::NoInfo));
         answer.map(Some).map_err(|failure| {
             self.lock().owed.add(request);
             self.lost(Some(&connection), &failure);
@@ -182,7 +206,7 @@ impl Share {
     pub(crate) async fn attempt(self: &Arc<Self>) -> Result<(), Failure> {
         // Sentinels are asked first, and may name several masters.
         let within = match self.source {
-            Source::One(..) => CONNECT_WITHIN,
+            Source::One(..) | Source::Cell(..) => CONNECT_WITHIN,
             Source::Sentinel(..) => 3 * CONNECT_WITHIN,
         };
         let opened = timeout(within, self.open()).await;
@@ -207,7 +231,8 @@ impl Share {
             state.connection = None;
         }
         drop(state);
-        if told.is_ok() && connection.node.has_lease() {
+        // The cluster keeps the leases of its masters.
+        if told.is_ok() && matches!(self.source, Source::Sentinel(..)) {
             tokio::spawn(keep_lease(Arc::downgrade(self), connection));
         }
         told
@@ -216,6 +241,7 @@ impl Share {
     /// Finds the server, or the master that the sentinels name.
     async fn find(&self) -> Result<Arc<Node>, Failure> {
         match &self.source {
+            Source::Cell(cluster, cell) => cluster.find(*cell),
             Source::One(dialer, place) => {
                 Ok(Arc::new(Node::open(dialer.connect(place, Server::Redis).await?, None).await?))
             }
@@ -240,7 +266,7 @@ impl Share {
     }
 
     async fn open(&self) -> Result<Connection, Failure> {
-        let mut connection = Connection::meet(self.find().await?, &self.scope).await?;
+        let mut connection = Connection::meet(self.find().await?, &self.scope, self.source.overlap()).await?;
         let (owed, past) = {
             let state = self.lock();
             (state.owed.clone(), state.past.clone())
@@ -280,7 +306,14 @@ impl Share {
         {
             connection.node.fail();
         }
-        tracing::warn!(%failure, "the shared store is lost: first flights take the ordinary handshake");
+        if let Source::Cell(cluster, cell) = &self.source {
+            if failure.is_of_command() {
+                cluster.look_again();
+            }
+            tracing::debug!(%failure, cell, "a part of the shared store is lost");
+        } else {
+            tracing::warn!(%failure, "the shared store is lost: first flights take the ordinary handshake");
+        }
         tokio::spawn(reconnect(Arc::downgrade(self)));
     }
 }
@@ -302,7 +335,7 @@ impl State {
 /// Keeps the lease of a master while `connection` is used, also without questions: a master that was replaced is noticed.
 async fn keep_lease(share: Weak<Share>, connection: Connection) {
     loop {
-        sleep(quorum::BEAT).await;
+        sleep(BEAT).await;
         let Some(share) = share.upgrade() else { return };
         if !share.lock().is_current(&connection) {
             return;
@@ -327,7 +360,10 @@ async fn reconnect(share: Weak<Share>) {
                 state.connecting = false;
                 share.begin_to_settle(state);
                 let after_ms = began.elapsed().as_millis() as u64;
-                tracing::warn!(after_ms, "the shared store answers again");
+                match &share.source {
+                    Source::Cell(_, cell) => tracing::debug!(after_ms, cell, "it answers again"),
+                    _ => tracing::warn!(after_ms, "the shared store answers again"),
+                }
                 return;
             }
             Err(failure) if failure.is_lasting() && !told => {
