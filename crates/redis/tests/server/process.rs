@@ -102,6 +102,16 @@ impl Redis {
         self.try_cli(command).unwrap()
     }
 
+    /// The reply to a command, which is text.
+    pub(crate) fn text(&self, command: &[&str]) -> String {
+        redis::cmd(command[0]).arg(&command[1..]).query(&mut self.connect()).unwrap()
+    }
+
+    /// The reply to a command, which is a list of texts.
+    pub(crate) fn list(&self, command: &[&str]) -> Vec<String> {
+        redis::cmd(command[0]).arg(&command[1..]).query(&mut self.connect()).unwrap()
+    }
+
     /// The keys that fit `pattern`.
     pub(crate) fn keys(&self, pattern: &str) -> Vec<String> {
         redis::cmd("KEYS").arg(pattern).query(&mut self.connect()).unwrap()
