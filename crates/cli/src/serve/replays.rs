@@ -44,8 +44,9 @@ pub struct Replays {
     /// Number of this server in its farm [default: 0]
     #[arg(long, value_name = "N", requires = "one_time")]
     issuer: Option<u16>,
-    /// Redis that a farm shares: redis://HOST[:PORT][/DATABASE], redis+unix:///PATH, or by Sentinel
-    /// redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME; with TLS rediss:// or rediss+sentinel://
+    /// Redis that a farm shares: redis://HOST[:PORT][/DATABASE], redis+unix:///PATH, by Sentinel
+    /// redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME, a cluster redis+cluster://HOST[:PORT][,HOST[:PORT]]; with TLS rediss://,
+    /// rediss+sentinel:// or rediss+cluster://
     #[arg(long, value_name = "URL", requires = "store_keys")]
     store: Option<String>,
     /// File with the lines `user NAME` (may be left out) and `password TEXT`, mode 0600, for --store; for
