@@ -87,9 +87,10 @@ use error::Failure;
 use firstflight::credential::JobRequest;
 use firstflight::{Answer, SharedStore};
 use left::LeftFile;
+use quorum::BEAT;
 use share::{Past, Share, Source};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -286,6 +287,7 @@ async fn shares(
                 });
             }
             connecting.join_all().await;
+            tokio::spawn(look_after(shares.all().map(Arc::downgrade).collect()));
             return Ok(shares);
         }
     };
@@ -297,6 +299,17 @@ async fn shares(
         }
     }
     Ok(Shares { first, more: Vec::new() })
+}
+
+/// Looks after the cells of a cluster until the store is dropped. So a cell that moved is met soon by every member.
+async fn look_after(shares: Vec<Weak<Share>>) {
+    loop {
+        sleep(BEAT).await;
+        for share in &shares {
+            let Some(share) = share.upgrade() else { return };
+            share.look();
+        }
+    }
 }
 
 /// Puts an unused ticket back into the file. Nothing was asked, so nothing is owed.

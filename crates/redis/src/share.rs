@@ -163,7 +163,7 @@ impl Share {
     pub(crate) async fn hear<T>(
         self: &Arc<Self>,
         request: JobRequest,
-        read: impl FnOnce(&Question, &Reply, Instant, Instant) -> Option<T>,
+        read: impl Fn(&Question, &Reply, Instant, Instant) -> Option<T>,
     ) -> Result<Option<T>, StoreError> {
         let connection = {
             let mut state = self.lock();
@@ -182,20 +182,61 @@ impl Share {
             }
             connection
         };
-        let question = self.question(request, &connection).ok_or(StoreError::Unsupported)?;
+        let (failure, of) = match self.try_to_hear(request, &connection, &read).await {
+            Ok(answer) => return answer.map(Some).ok_or(StoreError::Unsupported),
+            Err(failure) => match self.meet_again(&connection, &failure).await {
+                // A guard's id is set by now, so only cookies can be asked for again.
+                Some(met) if !matches!(request, JobRequest::GuardSet { .. }) => {
+                    match self.try_to_hear(request, &met, &read).await {
+                        Ok(answer) => return answer.map(Some).ok_or(StoreError::Unsupported),
+                        Err(failure) => (failure, met),
+                    }
+                }
+                Some(_) => {
+                    self.missed(request);
+                    return Err(StoreError::Unreachable);
+                }
+                None => (failure, connection),
+            },
+        };
+        self.lock().owed.add(request);
+        self.lost(Some(&of), &failure);
+        Err(failure.as_store_error())
+    }
+
+    /// Asks by `connection`. `None` if the store cannot answer such a question.
+    async fn try_to_hear<T>(
+        &self,
+        request: JobRequest,
+        connection: &Connection,
+        read: impl Fn(&Question, &Reply, Instant, Instant) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(question) = self.question(request, connection) else { return Ok(None) };
         let asked = Instant::now();
         let reply = timeout(self.options.within, connection.ask(&question.command)).await;
         let reply = reply.unwrap_or(Err(Failure::TimedOut)).and_then(|reply| match &self.source {
             Source::Cell(cluster, cell) if !cluster.is_of(*cell, &connection.node) => Err(Failure::NoOwner),
             _ => Ok(reply),
         });
-        let answer =
-            reply.and_then(|reply| read(&question, &reply, asked, connection.since).ok_or(Failure::NoInfo));
-        answer.map(Some).map_err(|failure| {
-            self.lock().owed.add(request);
-            self.lost(Some(&connection), &failure);
-            failure.as_store_error()
-        })
+        let reply = reply?;
+        read(&question, &reply, asked, connection.since).map(Some).ok_or(Failure::NoInfo)
+    }
+
+    /// Meets the memory of a cell that another member has begun anew, without giving up the connection: a farm with few
+    /// visits would lose one for each cell.
+    async fn meet_again(&self, old: &Connection, failure: &Failure) -> Option<Connection> {
+        if !matches!((&self.source, failure), (Source::Cell(..), Failure::OtherMark)) {
+            return None;
+        }
+        let met = Connection::meet(Arc::clone(&old.node), &self.scope, self.source.overlap());
+        let mut met = timeout(self.options.within, met).await.ok()?.ok()?;
+        let mut state = self.lock();
+        if state.connecting || !state.owed.is_empty() || state.connection.is_none() {
+            return None;
+        }
+        met.since = state.memories.met(&met.identity, Instant::now());
+        state.connection = Some(met.clone());
+        Some(met)
     }
 
     fn question(&self, request: JobRequest, connection: &Connection) -> Option<Question> {
@@ -290,6 +331,16 @@ impl Share {
         connection.tell(questions.map(|question| question.command)).await?;
         self.lock().owed.settle(&owed);
         Ok(())
+    }
+
+    /// Gives up a connection whose master failed, or has the cell no longer, also without a question: the next one would be
+    /// lost.
+    pub(crate) fn look(self: &Arc<Self>) {
+        let Source::Cell(cluster, cell) = &self.source else { return };
+        let connection = self.lock().connection.clone();
+        if let Some(connection) = connection.filter(|connection| !cluster.is_of(*cell, &connection.node)) {
+            self.lost(Some(&connection), &Failure::NoOwner);
+        }
     }
 
     /// Drops a connection that failed, so that no first flight waits for it, and starts to reconnect.

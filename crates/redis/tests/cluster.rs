@@ -12,18 +12,18 @@ use nix::unistd::Pid;
 use questions::{ACCEPTED, activate, redeem, refused};
 use server::Redis;
 use server::cluster::Cluster;
-use server::shown::{Shown, connected, member, options};
+use server::shown::{Shown, member, options};
 
 /// Two members of a farm with a cluster of three masters.
 async fn farm() -> Option<(Cluster, RedisStore, RedisStore)> {
     let cluster = Cluster::start(3)?;
     let one = member(&cluster.url()).await;
     let other = member(&cluster.url()).await;
-    // The second member has begun new memories.
-    for cell in 0..20_000 {
-        let _ = one.ask(activate(1 << 24 | cell)).await;
+    // The second member has begun a new memory in each cell. The first member meets it without losing a question.
+    for cookie in 0..20_000 {
+        assert_eq!(one.ask(activate(1 << 24 | cookie)).await, ACCEPTED, "{cookie}");
     }
-    connected(&one).await;
+    assert!(one.is_connected());
     Some((cluster, one, other))
 }
 
