@@ -95,6 +95,8 @@ pub(crate) fn joins(info: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+mod simulated;
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
