@@ -62,6 +62,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let at = |share: usize| times.get(times.len() * share / 1000).copied().unwrap_or_default().as_micros();
     println!("| open | questions/s | accepted | p50, µs | p99, µs | p99.9, µs |\n|---|---|---|---|---|---|");
     let rate = times.len() as f64 / seconds;
-    println!("| {open} | {rate:.0} | {accepted} of {} | {} | {} | {} |", times.len(), at(500), at(990), at(999));
+    println!(
+        "| {open} | {rate:.0} | {accepted} of {} | {} | {} | {} |",
+        times.len(),
+        at(500),
+        at(990),
+        at(999)
+    );
     Ok(())
 }
