@@ -309,12 +309,14 @@ impl Farm {
             self.deliver();
             for server in 0..self.servers.len() {
                 let Server { follows, line, offset, paused_until, .. } = self.servers[server];
-                if let (Some(master), true) = (follows, self.now % 1000 == 0 && self.now >= paused_until) {
+                if let (Some(master), true) =
+                    (follows, self.now.is_multiple_of(1000) && self.now >= paused_until)
+                {
                     self.send(server, master, Message::Confirm(server, line, offset));
                 }
             }
             for member in 0..self.members.len() {
-                if self.now % BEAT.as_millis() as u64 == 0 {
+                if self.now.is_multiple_of(BEAT.as_millis() as u64) {
                     self.ask(member, None);
                 }
             }

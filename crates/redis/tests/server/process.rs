@@ -24,6 +24,15 @@ pub(crate) fn program() -> String {
     std::env::var("FIRSTFLIGHT_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
+/// Whether the program was built with TLS: then it misses the key for its certificate. It ends at once in any case.
+pub(crate) fn has_tls() -> bool {
+    let port = free_port().to_string();
+    let tried = Command::new(program())
+        .args(["--port", "0", "--tls-port", &port, "--tls-cert-file", "/nonexistent"])
+        .output();
+    tried.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("tls-key-file"))
+}
+
 impl Redis {
     /// A Redis without persistence. `None` and a printed reason if there is no redis-server on this host.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
