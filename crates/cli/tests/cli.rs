@@ -423,6 +423,9 @@ fn mistakes_about_replays() {
     std::fs::write(&keys.0, "0f".repeat(47)).unwrap();
     with_store(&["--replays", "no-duplicates"], "openssl rand -hex 48");
     std::fs::write(&keys.0, "0f".repeat(48)).unwrap();
+    let shown = ["--store", "rediss://:hunter2@localhost", "--store-keys", keys.as_str(), "--one-time"];
+    refused(&[&shown[..], &["--one-time-state", "/nonexistent/x"]].concat(), "--store-login FILE");
+    refused(&["--store-cert", "/nonexistent/x"], "--store-cert-key <FILE>");
     let store = ["--store", "http://host", "--store-keys", keys.as_str()];
     refused(&[&store[..], &["--replays", "no-duplicates"]].concat(), "redis://HOST");
     let store = ["--store", "redis://127.0.0.1:1", "--store-keys", keys.as_str()];

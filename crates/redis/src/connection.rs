@@ -1,33 +1,21 @@
-//! One connection to one memory.
+//! A memory at a server, and how it is asked.
 
 use crate::error::Failure;
-use crate::memory::{Anonymous, Identity, field};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Value, from_redis_value};
+use crate::memory::Identity;
+use crate::node::{Node, Reply, millis, set};
+use redis::{Cmd, FromRedisValue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most unanswered questions before the next one waits: as many as an endpoint has open.
-const PIPELINE: usize = 512;
-/// The sections of `INFO` that every question reads: the process and its clock, whether it is a master, and how many
-/// keys it evicted.
-const SECTIONS: [&str; 3] = ["server", "replication", "stats"];
-/// The section that names the eviction policy.
-const POLICY: &str = "memory";
-
-/// How often the eviction policy is read. It serves only as a warning: every question reads whether keys were evicted.
-const POLICY_EVERY: Duration = Duration::from_secs(1);
-/// From this major version on one `INFO` takes several sections (`docs/farm-store.md` has the saving).
-const SECTIONS_SINCE: u32 = 7;
 /// How long the store keeps the ticket of a member that stopped and owed nothing.
 const LEFT_LASTS: Duration = Duration::from_secs(30 * 86_400);
 
-/// A connection, and the memory that answered when it was made. Clones are handles to the same one.
+/// A server, and the memory that was there when it was met. Clones are handles to the same one.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    link: MultiplexedConnection,
+    pub node: Arc<Node>,
     pub identity: Identity,
     /// Since when the memory is known to remember everything.
     pub since: Instant,
@@ -35,100 +23,89 @@ pub(crate) struct Connection {
     pub number: u64,
     /// Whether this connection began the memory, so that nothing earlier is valid in it.
     pub is_fresh: bool,
-    /// The process that answered, as the names of its keys contain it.
-    process: String,
-    /// The prefix of all keys.
-    prefix: String,
-    /// Whether one `INFO` takes several sections.
-    joined: bool,
-    opened: Instant,
-    /// When the policy was read last, milliseconds after `opened`.
-    policy_read: Arc<AtomicU64>,
-}
-
-/// A memory's reply to a question.
-pub(crate) struct Reply<T = String> {
-    pub value: Option<T>,
-    /// Redis' own Unix time, milliseconds.
-    pub store_ms: Option<u64>,
+    /// How much later the memory's floor is, because another server may have answered for that time.
+    pub overlap: Duration,
+    /// How the names of its keys begin.
+    scope: String,
+    /// The key of the mark.
+    mark: String,
 }
 
 impl Connection {
-    /// Connects, and checks which process answers and whether it keeps all keys.
-    pub(crate) async fn open(client: &Client, prefix: &str) -> Result<Self, Failure> {
-        // The callers limit the time.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(PIPELINE);
-        let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let mut all = String::new();
-        // Send them one by one, because an error of a pipeline does not say which right is missing.
-        for section in SECTIONS.into_iter().chain([POLICY]) {
-            let info: String = redis::cmd("INFO").arg(section).query_async(&mut link).await?;
-            all += &info;
-        }
-        let process = Identity::process(&all)?;
-        check_policy(&all)?;
-        let (random, mark) = (random()?, mark(prefix, &process));
+    /// Meets the memory at `node` whose keys begin with `scope`. See [`Self::overlap`].
+    pub(crate) async fn meet(node: Arc<Node>, scope: &str, overlap: Duration) -> Result<Self, Failure> {
+        let (ours, mark) = (new_mark(&node.process)?, format!("{scope}:memory"));
         let (_, found): (Option<String>, Option<String>) = redis::pipe()
             .atomic()
             .cmd("SET")
             .arg(&mark)
-            .arg(&random)
+            .arg(&ours)
             .arg("NX")
             .cmd("GET")
             .arg(&mark)
-            .query_async(&mut link)
+            .query_async(&mut node.link.clone())
             .await?;
-        let found = found.ok_or(Failure::OtherMemory)?;
+        let found = found.ok_or(Failure::OtherMark)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Ok(Self {
-            link,
-            is_fresh: found == random,
-            identity: Identity::new(process.clone(), found),
+        let mut connection = Self {
+            is_fresh: found == ours,
+            identity: Identity::new(found.clone()),
             since: Instant::now(),
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            process,
-            prefix: prefix.to_owned(),
-            joined: major_version(&all).is_some_and(|major| major >= SECTIONS_SINCE),
-            opened: Instant::now(),
-            policy_read: Arc::default(),
-        })
+            overlap,
+            scope: scope.to_owned(),
+            mark,
+            node,
+        };
+        // The mark came from a disk or another server, together with what that one remembered.
+        if !Identity::is_of(&found, &connection.node.process) {
+            connection.begin_anew().await?;
+            connection.is_fresh = true;
+        }
+        Ok(connection)
     }
 
     /// Begins a new memory in the same process: nothing from before is valid for any member of the farm.
     pub(crate) async fn begin_anew(&mut self) -> Result<(), Failure> {
-        let random = random()?;
-        let mark = mark(&self.prefix, &self.process);
-        let () = redis::cmd("SET").arg(&mark).arg(&random).query_async(&mut self.link).await?;
-        self.identity.set_mark(random);
+        let mark = new_mark(&self.node.process)?;
+        let mut command = redis::cmd("SET");
+        let () = command.arg(&self.mark).arg(&mark).query_async(&mut self.node.link.clone()).await?;
+        self.identity = Identity::new(mark);
         Ok(())
     }
 
-    /// Notes in the store that a member stops and owes nothing. Returns the ticket for its next start.
-    pub(crate) async fn leave(&self) -> Result<String, Failure> {
-        let ticket = random()? + &random()?;
-        let command = set(self.left(&ticket), "left", millis(LEFT_LASTS));
-        let () = command.query_async(&mut self.link.clone()).await?;
-        Ok(ticket)
+    /// Notes in the store that a member stops and owes nothing. Its next start shows the ticket.
+    pub(crate) async fn leave(&self, ticket: &str) -> Result<(), Failure> {
+        let command = set(self.left(ticket), "left", millis(LEFT_LASTS));
+        Ok(command.query_async(&mut self.node.link.clone()).await?)
     }
 
     /// Whether a member left `ticket` in this process and has not come back since. A ticket is valid once.
     pub(crate) async fn come_back(&self, ticket: &str) -> Result<bool, Failure> {
         let mut command = set(self.left(ticket), "back", millis(LEFT_LASTS));
         command.arg("GET");
-        let found: Option<String> = command.query_async(&mut self.link.clone()).await?;
+        let found: Option<String> = command.query_async(&mut self.node.link.clone()).await?;
         Ok(found.as_deref() == Some("left"))
     }
 
     fn left(&self, ticket: &str) -> String {
-        format!("{}:{}:left:{ticket}", self.prefix, self.process)
+        format!("{}:{}:left:{ticket}", self.scope, self.node.process)
+    }
+
+    /// The name of a replay guard's id.
+    pub(crate) fn seen(&self, key: [u8; 16]) -> String {
+        format!("{}:seen:{:032x}", self.scope, u128::from_be_bytes(key))
+    }
+
+    /// The name of a one-time cookie. A cookie of another memory has another name, so data that came back from a disk or a
+    /// replica is not valid.
+    pub(crate) fn cookie(&self, serial: u64) -> String {
+        format!("{}:{}:cookie:{serial:016x}", self.scope, self.identity)
     }
 
     /// The name of a TLS session. It contains the process, so that a session in data that came back is not valid.
     pub(crate) fn session(&self, id: &[u8]) -> String {
-        format!("{}:{}:session:{}", self.prefix, self.process, *firstflight_files::to_hex(id))
+        format!("{}:{}:session:{}", self.scope, self.node.process, *firstflight_files::to_hex(id))
     }
 
     /// Executes `commands`, and ignores their replies.
@@ -140,117 +117,22 @@ impl Connection {
         if pipeline.is_empty() {
             return Ok(());
         }
-        Ok(pipeline.exec_async(&mut self.link.clone()).await?)
+        Ok(pipeline.exec_async(&mut self.node.link.clone()).await?)
     }
 
-    /// The reply to `command`, if the memory is still the same and has lost nothing. Everything is one transaction,
-    /// because a server can be replaced, or evict keys, between two commands.
+    /// The reply to `command`, if the memory is still the same and has lost nothing.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<Reply<T>, Failure> {
-        let policy = self.policy_is_due();
-        let mut question = redis::pipe();
-        question.atomic();
-        let sections = SECTIONS.into_iter().chain(policy.then_some(POLICY));
-        if self.joined {
-            question.cmd("INFO").arg(sections.collect::<Vec<_>>());
-        } else {
-            for section in sections {
-                question.cmd("INFO").arg(section);
-            }
-        }
-        question.cmd("GET").arg(mark(&self.prefix, &self.process)).add_command(command.clone());
-        let mut replies: Vec<Value> = question.query_async(&mut self.link.clone()).await?;
-        let (Some(value), Some(mark)) = (replies.pop(), replies.pop()) else { return Err(Failure::NoInfo) };
-        let (value, mark): (Option<T>, Option<String>) = (read(value)?, read(mark)?);
-        let mut info = String::new();
-        for section in replies {
-            info += &read::<String>(section)?;
-        }
-        if policy {
-            check_policy(&info)?;
-        }
-        if !self.identity.is(&Identity::process(&info)?, mark.as_deref()) {
-            return Err(Failure::OtherMemory);
-        }
-        let time_us = field(&info, "server_time_usec").and_then(|us| us.parse::<u64>().ok());
-        Ok(Reply { value, store_ms: time_us.map(|us| us / 1000) })
-    }
-
-    /// Whether this question reads the policy too: one in each [`POLICY_EVERY`].
-    fn policy_is_due(&self) -> bool {
-        let now = millis(self.opened.elapsed());
-        let due = now.saturating_sub(self.policy_read.load(Ordering::Relaxed)) >= millis(POLICY_EVERY);
-        if due {
-            self.policy_read.store(now, Ordering::Relaxed);
-        }
-        due
+        self.node.ask(Some((&self.mark, self.identity.mark())), command).await
     }
 }
 
-fn read<T: FromRedisValue>(value: Value) -> Result<T, Failure> {
-    Ok(from_redis_value(value).map_err(redis::RedisError::from)?)
-}
-
-/// The key of a process' mark.
-fn mark(prefix: &str, process: &str) -> String {
-    format!("{prefix}:{process}:memory")
-}
-
-fn major_version(server: &str) -> Option<u32> {
-    field(server, "redis_version")?.split('.').next()?.parse().ok()
-}
-
-/// Refuses a Redis that may evict keys, or does not report its policy.
-fn check_policy(memory: &str) -> Result<(), Failure> {
-    match field(memory, "maxmemory_policy") {
-        Some("noeviction") => Ok(()),
-        Some(other) => Err(Failure::Evicts(other.to_owned())),
-        None => Err(Failure::NoInfo),
-    }
-}
-
-/// The mark of a memory.
-fn random() -> Result<String, Failure> {
+/// A random number of 64 bits.
+pub(crate) fn random() -> Result<String, Failure> {
     let random = getrandom::u64().map_err(|error| Failure::Redis(std::io::Error::other(error).into()))?;
     Ok(format!("{random:016x}"))
 }
 
-impl From<Anonymous> for Failure {
-    fn from(error: Anonymous) -> Self {
-        match error {
-            Anonymous::Replica => Self::Replica,
-            Anonymous::Incomplete => Self::NoInfo,
-        }
-    }
-}
-
-/// A `SET` of a key that expires.
-pub(crate) fn set(key: String, value: &str, lasts_ms: u64) -> Cmd {
-    let mut command = redis::cmd("SET");
-    command.arg(key).arg(value).arg("PX").arg(lasts_ms.max(1));
-    command
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    duration.as_millis() as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_policy_that_cannot_be_read_is_refused() {
-        assert!(check_policy("# Memory\r\nmaxmemory_policy:noeviction\r\n").is_ok());
-        assert!(matches!(check_policy("# Memory\r\nused_memory:1\r\n"), Err(Failure::NoInfo)));
-        let evicts = check_policy("maxmemory_policy:volatile-ttl\r\n");
-        assert!(matches!(evicts, Err(Failure::Evicts(policy)) if policy == "volatile-ttl"));
-    }
-
-    #[test]
-    fn several_sections_at_once_since_version_7() {
-        assert_eq!(major_version("redis_version:6.2.14\r\n"), Some(6));
-        assert_eq!(major_version("redis_version:7.0.15\r\n"), Some(7));
-        assert_eq!(major_version("redis_version:255.255.255\r\n"), Some(255));
-        assert_eq!(major_version("run_id:x\r\n"), None);
-    }
+/// The mark of a memory that begins in this process.
+fn new_mark(process: &str) -> Result<String, Failure> {
+    Ok(format!("{process}/{}", random()?))
 }

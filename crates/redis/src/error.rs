@@ -1,6 +1,7 @@
 //! What can go wrong with Redis, and which party is at fault.
 
 use firstflight::StoreError;
+use firstflight_files::ReadError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::io;
 use std::path::PathBuf;
@@ -10,8 +11,18 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ConnectError {
     /// The address is invalid.
-    #[error("{0}; an address is redis://HOST[:PORT][/DATABASE] or redis+unix:///PATH")]
+    #[error(
+        "{0}; an address is redis://HOST[:PORT][/DATABASE], with TLS rediss://…, redis+unix:///PATH, or \
+         redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME or redis+cluster://HOST[:PORT][,HOST[:PORT]], with TLS \
+         rediss+sentinel://… and rediss+cluster://…"
+    )]
     Url(RedisError),
+    /// The configuration of a master that replicas may replace does not exclude two masters. Holds what to change.
+    #[error("{0}")]
+    Replicas(String),
+    /// A file of [`Options::access`](crate::Options::access) cannot be used.
+    #[error(transparent)]
+    Access(AccessError),
     /// Redis refuses the user, or one of the commands that the store needs.
     #[error("Redis refuses: {0}; check the user, its password and its rights")]
     Refused(RedisError),
@@ -21,6 +32,27 @@ pub enum ConnectError {
     /// The file of [`Options::state`](crate::Options::state) cannot be used.
     #[error("the state file {0}: {1}")]
     State(PathBuf, StateError),
+}
+
+/// Why a file with what a member shows to the store cannot be used. The configuration or the disk is at fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// It cannot be read, or other users can read a secret.
+    #[error("{path} {1}", path = .0.display())]
+    Unreadable(PathBuf, ReadError),
+    /// It is not a user and a password.
+    #[error("{}: it must have a line `password TEXT`, and may have a line `user NAME`", .0.display())]
+    Login(PathBuf),
+    /// It has no certificate, or one that is damaged.
+    #[error("{}: no certificate in PEM format", .0.display())]
+    NoCertificate(PathBuf),
+    /// It has no private key, or one that is damaged.
+    #[error("{}: no private key in PEM format", .0.display())]
+    NoKey(PathBuf),
+    /// The certificates cannot be used for TLS, or the key is not that of the certificate.
+    #[error("TLS: {0}")]
+    Tls(rustls::Error),
 }
 
 /// Why a state file cannot be used. The configuration or the disk is at fault.
@@ -43,19 +75,45 @@ pub enum StateError {
 pub(crate) enum Failure {
     #[error(transparent)]
     Redis(#[from] RedisError),
+    #[error(transparent)]
+    Access(#[from] AccessError),
     #[error("no answer in time")]
     TimedOut,
+    #[error("the connection was lost")]
+    Failed,
     /// The memory that answered is not the one that the connection began with.
     #[error(
         "another memory answers: Redis was restarted, emptied or replaced, it evicted keys, or a member began a new memory"
     )]
     OtherMemory,
+    /// The same, and the process is still the same.
+    #[error("another memory answers: Redis was emptied, or a member began a new memory")]
+    OtherMark,
     #[error("it is a replica, which may be behind: name the master")]
     Replica,
     #[error("INFO lacks role, run_id, master_replid, evicted_keys, maxmemory_policy or server_time_usec")]
     NoInfo,
     #[error("maxmemory-policy {0} may forget what was seen: set noeviction")]
     Evicts(String),
+    #[error("no sentinel knows a master of this name")]
+    NoMaster,
+    #[error("most masters of the cluster do not agree on who has this slot, or that master does not answer")]
+    NoOwner,
+    #[error("the answer to CLUSTER NODES cannot be read")]
+    NoMap,
+    #[error("a replica may migrate to another master: set cluster-allow-replica-migration no (Redis 7)")]
+    Migrates,
+    #[error(
+        "two masters at one time are not excluded: set min-replicas-to-write to at least {needed} (it is {to_write}), and \
+         min-replicas-max-lag to 1 to 10 (it is {max_lag}), at the master and its replicas"
+    )]
+    FewReplicas { needed: usize, to_write: u64, max_lag: u64 },
+    #[error(
+        "the master has {0} replicas, more than twice min-replicas-to-write: two masters are not excluded"
+    )]
+    MoreReplicas(usize),
+    #[error("the replicas have confirmed nothing new: the master may have been replaced")]
+    NoLease,
 }
 
 impl Failure {
@@ -63,7 +121,7 @@ impl Failure {
         match self {
             Self::TimedOut => StoreError::TimedOut,
             Self::Evicts(_) => StoreError::Unfit,
-            Self::Redis(_) | Self::OtherMemory | Self::Replica | Self::NoInfo => StoreError::Unreachable,
+            _ => StoreError::Unreachable,
         }
     }
 
@@ -72,15 +130,32 @@ impl Failure {
         matches!(self, Self::Redis(error) if !error.is_io_error() && !error.is_unrecoverable_error())
     }
 
+    /// Whether the server cannot be used, and not only what was asked of it.
+    pub(crate) fn is_of_server(&self) -> bool {
+        !self.is_of_command() && !matches!(self, Self::OtherMark | Self::NoOwner)
+    }
+
     /// Whether the operator must act.
     pub(crate) fn is_lasting(&self) -> bool {
-        matches!(self, Self::Evicts(_) | Self::Replica | Self::NoInfo)
+        match self {
+            Self::Access(_) | Self::Evicts(_) | Self::Replica | Self::NoInfo | Self::NoMaster => true,
+            Self::FewReplicas { .. } | Self::MoreReplicas(_) | Self::Migrates | Self::NoMap => true,
+            Self::Redis(_)
+            | Self::TimedOut
+            | Self::Failed
+            | Self::OtherMemory
+            | Self::OtherMark
+            | Self::NoLease
+            | Self::NoOwner => false,
+        }
     }
 
     /// The mistake, if waiting does not mend the failure. The failure itself, if waiting may mend it.
     pub(crate) fn into_mistake(self) -> Result<ConnectError, Self> {
         match self {
             Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),
+            Self::Access(error) => Ok(ConnectError::Access(error)),
+            Self::FewReplicas { .. } | Self::Migrates => Ok(ConnectError::Replicas(self.to_string())),
             Self::Redis(error) => match error.kind() {
                 ErrorKind::AuthenticationFailed
                 | ErrorKind::InvalidClientConfig

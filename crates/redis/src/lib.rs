@@ -23,6 +23,11 @@
 //! a member that starts begins a new memory for the whole farm, unless its predecessor stopped in order:
 //! [`RedisStore::close`], [`Options::state`].
 //!
+//! # When a master is replaced
+//! With Redis Sentinel and in Redis Cluster there can be two masters for a while. A member accepts nothing unless the replicas
+//! have confirmed a moment ago that they follow the master which answers. In a cluster the keys are in 1,024 cells, each of which is a
+//! memory by itself, and most masters must agree on who has a cell. `docs/farm-masters.md` has the rule, and the argument for it.
+//!
 //! # Sealed requests
 //! [`RedisStore::run`] is the run table of sealed first flights for a farm (`docs/spec/sealed.md`, section 6.6). The same
 //! rules hold: without an answer nothing counts as new, and a new memory has a floor.
@@ -51,39 +56,49 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod address;
+mod cells;
+mod cluster;
 mod connection;
+mod dial;
 mod error;
 mod left;
+mod map;
 mod memory;
+mod node;
 mod owed;
 mod question;
+mod quorum;
 mod run;
+mod sentinel;
 mod sessions;
+mod share;
 
-pub use error::{ConnectError, StateError};
+pub use address::has_password;
+pub use dial::Access;
+pub use error::{AccessError, ConnectError, StateError};
 pub use sessions::RedisSessions;
 
-use connection::{Connection, Reply};
+use address::{Address, Target};
+use cells::CELLS;
+use cluster::Cluster;
+use dial::Dialer;
 use error::Failure;
-use firstflight::credential::{JobRequest, JobResult, Reason};
-use firstflight::{Answer, SharedStore, StoreError};
+use firstflight::credential::JobRequest;
+use firstflight::{Answer, SharedStore};
 use left::LeftFile;
-use memory::Memories;
-use owed::Owed;
-use question::Question;
-use redis::{Client, IntoConnectionInfo};
+use quorum::BEAT;
+use share::{Past, Share, Source};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
-/// Pause between two attempts to connect.
-const RETRY: Duration = Duration::from_millis(100);
-/// Time limit of one attempt to connect.
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Time limit of [`RedisStore::close`], in which open questions end and owed ones are reported.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+/// How long the start waits for the masters of a cluster.
+const CLUSTER_WITHIN: Duration = Duration::from_secs(3);
 /// Interval between two checks whether everything has ended.
 const CLOSE_EVERY: Duration = Duration::from_millis(2);
 
@@ -103,96 +118,85 @@ pub struct Options {
     /// does not know of. So it begins a new memory for the whole farm: earlier one-time cookies are invalid, and guards
     /// are closed for a while.
     pub state: Option<PathBuf>,
+    /// Files with the user, the password and the certificates.
+    pub access: Access,
 }
 
 impl Default for Options {
-    /// `firstflight`, a day, 18 ms, no file.
+    /// `firstflight`, a day, 18 ms, no files.
     fn default() -> Self {
         Self {
             prefix: "firstflight".to_owned(),
             cookie_lifetime: Duration::from_secs(86_400),
             within: Duration::from_millis(18),
             state: None,
+            access: Access::default(),
         }
     }
 }
 
-/// A [`SharedStore`] in Redis. Dropping it closes its connection.
-#[derive(Debug)]
-pub struct RedisStore(Arc<Inner>);
+/// The memories of a store.
+struct Shares {
+    first: Arc<Share>,
+    /// All others, if the store is a cluster.
+    more: Vec<Arc<Share>>,
+}
 
-struct Inner {
-    client: Client,
-    options: Options,
+impl Shares {
+    fn all(&self) -> impl Iterator<Item = &Arc<Share>> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    /// The share of this cell.
+    fn of(&self, cell: usize) -> &Arc<Share> {
+        cell.checked_sub(1).and_then(|cell| self.more.get(cell)).unwrap_or(&self.first)
+    }
+}
+
+/// A [`SharedStore`] in Redis. Dropping it closes its connections.
+pub struct RedisStore {
+    shares: Shares,
+    options: Arc<Options>,
     left: Option<LeftFile>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// `None` while the store is lost.
-    connection: Option<Connection>,
-    memories: Memories,
-    owed: Owed,
-    past: Past,
-    /// A task is connecting.
-    connecting: bool,
-    /// A task reports the owed questions on the current connection.
-    settling: bool,
     /// Entries of sealed requests without a block.
-    quota: run::Quota,
-}
-
-/// What the previous process of this member may owe.
-#[derive(Debug, Clone, Default)]
-enum Past {
-    /// It may owe anything, because nothing is known of it.
-    #[default]
-    Unknown,
-    /// It owes nothing, if the store confirms this ticket.
-    Left(String),
-    /// Settled: the store confirmed it, or a new memory has begun.
-    Settled,
+    quota: Mutex<run::Quota>,
 }
 
 impl RedisStore {
-    /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]` or
-    /// `redis+unix:///PATH`. If there is no answer, it logs that and keeps trying in the background.
+    /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, the same with `rediss` (TLS),
+    /// `redis+unix:///PATH`, or `redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME[/DATABASE]` (with TLS `rediss+sentinel`): the
+    /// master of that name, as the sentinels say, or `redis+cluster://HOST[:PORT][,HOST[:PORT]]` (`rediss+cluster`): a cluster,
+    /// of which some servers are named. An IPv6 address is in brackets. If there is no answer, it logs that and keeps trying in the
+    /// background.
     ///
     /// # Errors
-    /// When the URL is invalid, Redis refuses the user or may evict keys, or the state file cannot be used.
+    /// When the URL is invalid, Redis refuses the user or may evict keys, or a file cannot be used.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
-        let info = url.into_connection_info().map_err(ConnectError::Url)?;
-        // Without this, the last packet of a question waits for the acknowledgement of the previous packet.
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let client = Client::open(info.set_tcp_settings(tcp)).map_err(ConnectError::Url)?;
-        let (left, past) = take_left(options.state.clone()).await?;
-        let state = Mutex::new(State { past, ..State::default() });
-        let inner = Inner { client, options, left, state };
-        let store = Self(Arc::new(inner));
-        match store.0.attempt().await {
-            Ok(()) => {}
-            Err(failure) => match failure.into_mistake() {
-                Ok(mistake) => {
-                    store.0.give_back();
-                    return Err(mistake);
-                }
-                Err(failure) => store.0.lost(None, &failure),
-            },
-        }
-        Ok(store)
+        let address = Address::parse(url).map_err(ConnectError::Url)?;
+        let (left, ticket) = take_left(options.state.clone()).await?;
+        let past = ticket.clone().map_or(Past::Unknown, Past::Left);
+        let options = Arc::new(options);
+        let dialer = Dialer::new(&address, options.access.clone());
+        let shares = match shares(address.target, dialer, &options, &past).await {
+            Ok(shares) => shares,
+            Err(mistake) => {
+                give_back(left.as_ref(), ticket.as_deref());
+                return Err(mistake);
+            }
+        };
+        Ok(Self { shares, options, left, quota: Mutex::default() })
     }
 
     /// Whether the store can be asked at this moment.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.0.lock().connection.is_some()
+        self.shares.all().all(|share| share.connection().is_some())
     }
 
     /// Whether first flights that were refused without asking the store must still be reported to it.
     #[must_use]
     pub fn owes(&self) -> bool {
-        !self.0.lock().owed.is_empty()
+        self.shares.all().any(|share| share.owes())
     }
 
     /// Leaves the farm: waits for at most two seconds until this is the last reference to the store (a [`RedisSessions`] and
@@ -220,257 +224,126 @@ impl RedisStore {
 async fn leave(mut store: Arc<RedisStore>) -> Result<bool, Failure> {
     let alone = loop {
         match Arc::try_unwrap(store) {
-            Ok(alone) => break alone.0,
+            Ok(alone) => break alone,
             Err(held) => store = held,
         }
         sleep(CLOSE_EVERY).await;
     };
-    loop {
-        let connection = {
-            let state = alone.lock();
-            state.connection.clone().filter(|_| state.owed.is_empty() && !state.connecting)
-        };
-        if let Some(connection) = connection {
-            let Some(file) = &alone.left else { return Ok(false) };
-            file.put(&connection.leave().await?).map_err(|error| Failure::Redis(error.into()))?;
-            return Ok(true);
+    let mut connections = Vec::new();
+    for share in alone.shares.all() {
+        connections.push(loop {
+            match share.at_rest() {
+                Some(connection) => break connection,
+                None => sleep(CLOSE_EVERY).await,
+            }
+        });
+    }
+    let Some(file) = &alone.left else { return Ok(false) };
+    let ticket = connection::random()? + &connection::random()?;
+    let mut leaving = JoinSet::new();
+    for connection in connections {
+        let ticket = ticket.clone();
+        leaving.spawn(async move { connection.leave(&ticket).await });
+    }
+    while let Some(left) = leaving.join_next().await {
+        left.unwrap_or(Err(Failure::TimedOut))?;
+    }
+    file.put(&ticket).map_err(|error| Failure::Redis(error.into()))?;
+    Ok(true)
+}
+
+/// Connects to what `target` names.
+async fn shares(
+    target: Target,
+    dialer: Dialer,
+    options: &Arc<Options>,
+    past: &Past,
+) -> Result<Shares, ConnectError> {
+    let new = |source, scope| Arc::new(Share::new(source, scope, Arc::clone(options), past.clone()));
+    let source = match target {
+        Target::One(place) => Source::One(Arc::new(dialer), place),
+        Target::Sentinel(places, name) => Source::Sentinel(Arc::new(dialer), places, name),
+        Target::Cluster(places) => {
+            let (cluster, found) = Cluster::start(dialer, places, options.prefix.clone()).await;
+            let settled = match found {
+                Ok(()) => cluster.settled(CLUSTER_WITHIN).await,
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = settled {
+                match failure.into_mistake() {
+                    Ok(mistake) => return Err(mistake),
+                    Err(failure) => tracing::warn!(%failure, "the shared store is not complete"),
+                }
+            }
+            let share =
+                |cell| new(Source::Cell(Arc::clone(&cluster), cell), cells::scope(&options.prefix, cell));
+            let shares = Shares { first: share(0), more: (1..CELLS).map(share).collect() };
+            let mut connecting = JoinSet::new();
+            for share in shares.all().map(Arc::clone) {
+                connecting.spawn(async move {
+                    if let Err(failure) = share.attempt().await {
+                        share.lost(None, &failure);
+                    }
+                });
+            }
+            connecting.join_all().await;
+            tokio::spawn(look_after(shares.all().map(Arc::downgrade).collect()));
+            return Ok(shares);
         }
-        sleep(CLOSE_EVERY).await;
+    };
+    let first = new(source, options.prefix.clone());
+    if let Err(failure) = first.attempt().await {
+        match failure.into_mistake() {
+            Ok(mistake) => return Err(mistake),
+            Err(failure) => first.lost(None, &failure),
+        }
+    }
+    Ok(Shares { first, more: Vec::new() })
+}
+
+/// Looks after the cells of a cluster until the store is dropped. So a cell that moved is met soon by every member.
+async fn look_after(shares: Vec<Weak<Share>>) {
+    loop {
+        sleep(BEAT).await;
+        for share in &shares {
+            let Some(share) = share.upgrade() else { return };
+            share.look();
+        }
+    }
+}
+
+/// Puts an unused ticket back into the file. Nothing was asked, so nothing is owed.
+fn give_back(file: Option<&LeftFile>, ticket: Option<&str>) {
+    if let (Some(file), Some(ticket)) = (file, ticket)
+        && let Err(error) = file.put(ticket)
+    {
+        tracing::warn!(%error, "the next start begins a new memory in the shared store");
     }
 }
 
 /// Opens the state file, and reads what it says about the previous process.
-async fn take_left(path: Option<PathBuf>) -> Result<(Option<LeftFile>, Past), ConnectError> {
-    let Some(path) = path else { return Ok((None, Past::Unknown)) };
+async fn take_left(path: Option<PathBuf>) -> Result<(Option<LeftFile>, Option<String>), ConnectError> {
+    let Some(path) = path else { return Ok((None, None)) };
     let here = path.clone();
     let taken = tokio::task::spawn_blocking(move || LeftFile::take(&here)).await;
     let taken = taken.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
     let (file, ticket) = taken.map_err(|error| ConnectError::State(path, error))?;
-    Ok((Some(file), ticket.map_or(Past::Unknown, Past::Left)))
+    Ok((Some(file), ticket))
 }
 
 impl SharedStore for RedisStore {
     fn ask(&self, request: JobRequest) -> Answer<'_> {
-        Box::pin(self.0.answer(request))
+        Box::pin(self.shares.of(cells::of_request(&request)).answer(request))
     }
 
     fn missed(&self, request: JobRequest) {
-        self.0.missed(request);
+        self.shares.of(cells::of_request(&request)).missed(request);
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts an unused ticket back into the file. Nothing was asked, so nothing is owed.
-    fn give_back(&self) {
-        if let (Some(file), Past::Left(ticket)) = (&self.left, &self.lock().past)
-            && let Err(error) = file.put(ticket)
-        {
-            tracing::warn!(%error, "the next start begins a new memory in the shared store");
-        }
-    }
-
-    /// Notes a question that was not asked, or whose answer was not waited for. One task reports all of them.
-    fn missed(self: &Arc<Self>, request: JobRequest) {
-        let mut state = self.lock();
-        state.owed.add(request);
-        self.begin_to_settle(state);
-    }
-
-    /// Starts the task that reports what is owed, unless it runs already or cannot report now.
-    fn begin_to_settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        // Without a runtime the process is ending, and the next start finds no proof that nothing is owed.
-        if !state.settling
-            && state.can_settle()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            state.settling = true;
-            drop(state);
-            runtime.spawn(Arc::clone(self).settle());
-        }
-    }
-
-    async fn settle(self: Arc<Self>) {
-        loop {
-            let (connection, owed) = {
-                let mut state = self.lock();
-                let owed = state.owed.clone();
-                match state.connection.clone() {
-                    Some(connection) if state.can_settle() => (connection, owed),
-                    // A new connection first reports what is owed. Questions that were added in the meantime
-                    // are reported after that.
-                    _ => {
-                        state.settling = false;
-                        return;
-                    }
-                }
-            };
-            let told = match owed.is_too_many() {
-                true => Err(Failure::TimedOut),
-                false => timeout(CONNECT_WITHIN, self.make_up(&connection, owed))
-                    .await
-                    .unwrap_or(Err(Failure::TimedOut)),
-            };
-            if let Err(failure) = told {
-                self.lost(Some(&connection), &failure);
-            }
-        }
-    }
-
-    async fn answer(self: &Arc<Self>, request: JobRequest) -> Result<JobResult, StoreError> {
-        let read = |question: &Question, reply: &Reply, asked, since| question.answer(reply, asked, since);
-        // The store may not know that this id or cookie is used up, but the data is sent by the ordinary
-        // handshake.
-        Ok(self.hear(request, read).await?.unwrap_or(JobResult::Refuse(Reason::Replay)))
-    }
-
-    /// Asks, and returns what `read` makes of the reply. `None` if the question is owed: then its id is used up.
-    async fn hear<T>(
-        self: &Arc<Self>,
-        request: JobRequest,
-        read: impl FnOnce(&Question, &Reply, Instant, Instant) -> Option<T>,
-    ) -> Result<Option<T>, StoreError> {
-        let connection = {
-            let mut state = self.lock();
-            let Some(connection) = state.connection.clone() else {
-                state.owed.add(request);
-                return Err(StoreError::Unreachable);
-            };
-            if state.owed.holds(&request) {
-                return Ok(None);
-            }
-            connection
-        };
-        let question = self.question(request, &connection).ok_or(StoreError::Unsupported)?;
-        let asked = Instant::now();
-        let reply = timeout(self.options.within, connection.ask(&question.command)).await;
-        let answer = reply
-            .unwrap_or(Err(Failure::TimedOut))
-            .and_then(|reply| read(&question, &reply, asked, connection.since).ok_or(Failure::NoInfo));
-        answer.map(Some).map_err(|failure| {
-            self.lock().owed.add(request);
-            self.lost(Some(&connection), &failure);
-            failure.as_store_error()
-        })
-    }
-
-    fn question(&self, request: JobRequest, connection: &Connection) -> Option<Question> {
-        Question::new(request, &self.options.prefix, connection, self.options.cookie_lifetime)
-    }
-
-    /// One attempt to connect.
-    async fn attempt(&self) -> Result<(), Failure> {
-        let opened = timeout(CONNECT_WITHIN, self.open()).await;
-        let mut connection = opened.unwrap_or(Err(Failure::TimedOut))?;
-        let rest = {
-            let mut state = self.lock();
-            if state.owed.is_too_many() {
-                // Too many were added since the check in `open`. The next attempt begins a new memory.
-                return Err(Failure::TimedOut);
-            }
-            connection.since = state.memories.met(&connection.identity, Instant::now());
-            state.connection = Some(connection.clone());
-            state.owed.clone()
-        };
-        // Report the questions that were missed since `open`. Other questions are allowed from here on, or
-        // new missed ones could delay the connection without end.
-        let told = timeout(CONNECT_WITHIN, self.make_up(&connection, rest)).await;
-        let told = told.unwrap_or(Err(Failure::TimedOut));
-        let mut state = self.lock();
-        if told.is_err() && state.is_current(&connection) {
-            // No question uses this connection any more. The next attempt makes another one.
-            state.connection = None;
-        }
-        told
-    }
-
-    async fn open(&self) -> Result<Connection, Failure> {
-        let mut connection = Connection::open(&self.client, &self.options.prefix).await?;
-        let (owed, past) = {
-            let state = self.lock();
-            (state.owed.clone(), state.past.clone())
-        };
-        let is_unknown = match past {
-            Past::Settled => false,
-            Past::Left(ticket) => !connection.come_back(&ticket).await?,
-            Past::Unknown => true,
-        };
-        if owed.is_too_many() || is_unknown && !connection.is_fresh {
-            connection.begin_anew().await?;
-        }
-        self.lock().past = Past::Settled;
-        self.make_up(&connection, owed).await?;
-        Ok(connection)
-    }
-
-    /// Reports to the store the questions that could not be asked.
-    async fn make_up(&self, connection: &Connection, owed: Owed) -> Result<(), Failure> {
-        let questions = owed.requests().iter().filter_map(|&request| self.question(request, connection));
-        connection.tell(questions.map(|question| question.command)).await?;
-        self.lock().owed.settle(&owed);
-        Ok(())
-    }
-
-    /// Drops a connection that failed, so that no first flight waits for it, and starts to reconnect.
-    fn lost(self: &Arc<Self>, which: Option<&Connection>, failure: &Failure) {
-        let mut state = self.lock();
-        if state.connecting || which.is_some_and(|which| !state.is_current(which)) {
-            return;
-        }
-        state.connection = None;
-        state.connecting = true;
-        drop(state);
-        tracing::warn!(%failure, "the shared store is lost: first flights take the ordinary handshake");
-        tokio::spawn(reconnect(Arc::downgrade(self)));
-    }
-}
-
-impl State {
-    /// Whether something is owed that can be reported on the current connection. While a task is connecting, that task
-    /// reports it.
-    const fn can_settle(&self) -> bool {
-        self.connection.is_some() && !self.connecting && !self.owed.is_empty()
-    }
-
-    /// Whether `connection` is the current one. Questions that were open when a connection broke end after it
-    /// was replaced.
-    fn is_current(&self, connection: &Connection) -> bool {
-        self.connection.as_ref().is_some_and(|current| current.number == connection.number)
-    }
-}
-
-/// Tries until it is connected, or the store is gone.
-async fn reconnect(store: Weak<Inner>) {
-    let began = Instant::now();
-    let mut told = false;
-    loop {
-        let Some(inner) = store.upgrade() else { return };
-        match inner.attempt().await {
-            Ok(()) => {
-                let mut state = inner.lock();
-                state.connecting = false;
-                inner.begin_to_settle(state);
-                let after_ms = began.elapsed().as_millis() as u64;
-                tracing::warn!(after_ms, "the shared store answers again");
-                return;
-            }
-            Err(failure) if failure.is_lasting() && !told => {
-                told = true;
-                tracing::error!(%failure, "the shared store cannot be used");
-            }
-            Err(failure) => tracing::debug!(%failure, "no shared store yet"),
-        }
-        drop(inner);
-        sleep(RETRY).await;
-    }
-}
-
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Leave out the client, because its address may contain a password.
+        // Leave out the address, because it may contain a password.
         f.debug_struct("RedisStore").field("options", &self.options).finish_non_exhaustive()
     }
 }

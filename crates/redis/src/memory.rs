@@ -3,13 +3,10 @@
 use std::fmt;
 use tokio::time::Instant;
 
-/// The identity of a memory. While it stays the same, no acknowledged command was lost.
+/// The identity of a memory: the mark among its data, which is the process that it began in, and a random number. It is lost
+/// together with the data (`FLUSHALL`). While it stays the same in the same process, no acknowledged command was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The process and its line of replication.
-    process: String,
-    /// A random number among the data, written when a member first met the process. It is lost together with
-    /// the data (`FLUSHALL`).
     mark: String,
 }
 
@@ -42,23 +39,24 @@ impl Identity {
         }
     }
 
-    pub(crate) fn new(process: String, mark: String) -> Self {
-        Self { process, mark }
+    pub(crate) fn new(mark: String) -> Self {
+        Self { mark }
     }
 
-    pub(crate) fn set_mark(&mut self, mark: String) {
-        self.mark = mark;
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
     }
 
-    pub(crate) fn is(&self, process: &str, mark: Option<&str>) -> bool {
-        self.process == process && mark == Some(&self.mark)
+    /// Whether a memory with this mark began in `process`.
+    pub(crate) fn is_of(mark: &str, process: &str) -> bool {
+        mark.strip_prefix(process).is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of the mark already contains the process.
-        f.write_str(&self.mark)
+        // The random number alone is unique, and shorter.
+        f.write_str(self.mark.rsplit_once('/').map_or(&*self.mark, |(_, random)| random))
     }
 }
 
@@ -121,16 +119,19 @@ mod tests {
     }
 
     #[test]
-    fn emptied_data_is_another_memory() {
-        let identity = Identity::new("p".to_owned(), "m".to_owned());
-        assert!(identity.is("p", Some("m")));
-        assert!(!identity.is("p", None) && !identity.is("p", Some("n")) && !identity.is("q", Some("m")));
+    fn a_mark_names_its_process() {
+        assert!(Identity::is_of("p-1/00ff", "p-1"));
+        assert!(
+            !Identity::is_of("p-1/00ff", "p")
+                && !Identity::is_of("q/00ff", "p")
+                && !Identity::is_of("p", "p")
+        );
+        assert_eq!(Identity::new("p-1/00ff".to_owned()).to_string(), "00ff");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_memory_that_comes_back_begins_anew() {
-        let (a, b) =
-            (Identity::new("a".to_owned(), "1".to_owned()), Identity::new("b".to_owned(), "2".to_owned()));
+        let (a, b) = (Identity::new("a/1".to_owned()), Identity::new("b/2".to_owned()));
         let start = Instant::now();
         let later = |s| start + Duration::from_secs(s);
         let mut memories = Memories::default();

@@ -10,9 +10,13 @@ use firstflight::credential::JobRequest;
 /// valid.
 const MOST: usize = 16_384;
 
+/// The most for each of many memories.
+pub(crate) const MOST_OF_MANY: usize = 256;
+
 /// The questions that the store has not received, bounded.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Owed {
+    most: usize,
     requests: Vec<JobRequest>,
     /// How many questions were reported or dropped before the first of `requests`.
     settled: u64,
@@ -22,13 +26,24 @@ pub(crate) struct Owed {
     begun: u64,
 }
 
+impl Default for Owed {
+    fn default() -> Self {
+        Self::with_room(MOST)
+    }
+}
+
 impl Owed {
+    /// Keeps at most this many.
+    pub(crate) const fn with_room(most: usize) -> Self {
+        Self { most, requests: Vec::new(), settled: 0, dropped: 0, begun: 0 }
+    }
+
     /// Remembers a question, if it must be reported later.
     pub(crate) fn add(&mut self, request: JobRequest) {
         if !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
             return;
         }
-        if self.requests.len() >= MOST {
+        if self.requests.len() >= self.most {
             self.settled += self.requests.len() as u64;
             self.requests.clear();
             self.dropped += 1;

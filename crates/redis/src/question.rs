@@ -1,7 +1,8 @@
 //! Questions as Redis commands.
 
-use crate::connection::{Connection, Reply, millis, set};
-use firstflight::credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
+use crate::connection::Connection;
+use crate::node::{Reply, millis, set};
+use firstflight::credential::{JobRequest, JobResult, Reason, RemoteGuard};
 use redis::Cmd;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -29,13 +30,14 @@ impl Question {
     /// `None` if the store cannot answer such a question.
     pub(crate) fn new(
         request: JobRequest,
-        prefix: &str,
         connection: &Connection,
         cookie_lifetime: Duration,
     ) -> Option<Self> {
         Some(match request {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
-                let key = format!("{prefix}:seen:{:032x}", u128::from_be_bytes(key));
+                let overlap_ms = if reach_ms > 0 { millis(connection.overlap) } else { 0 };
+                let reach_ms = reach_ms.saturating_add(overlap_ms);
+                let key = connection.seen(key);
                 let mut command = match unix_ms {
                     // The key expires by Redis' clock, so the time does not depend on the member that asks.
                     Some(unix_ms) => until(key, "1", unix_ms.saturating_add(keep_ms)),
@@ -50,7 +52,7 @@ impl Question {
             }
             JobRequest::Redeem { serial } => {
                 // Set `used` whatever the value was: see the rules of `SharedStore`.
-                let mut command = set(cookie(prefix, connection, serial), "used", millis(USED_LIVES));
+                let mut command = set(connection.cookie(serial.get()), "used", millis(USED_LIVES));
                 command.arg("GET");
                 let read = |reply: Option<&str>| match reply {
                     Some("active") => JobResult::Accept,
@@ -60,7 +62,7 @@ impl Question {
                 Self { command, read, stamp: None }
             }
             JobRequest::Activate { serial } => {
-                let mut command = set(cookie(prefix, connection, serial), "active", millis(cookie_lifetime));
+                let mut command = set(connection.cookie(serial.get()), "active", millis(cookie_lifetime));
                 command.arg("NX");
                 Self { command, read: |_| JobResult::Accept, stamp: None }
             }
@@ -104,12 +106,6 @@ impl Stamp {
         let age_ms = millis(asked.saturating_duration_since(since)) as i64;
         self.reach_ms > 0 && age_ms.saturating_add(self.ahead_ms) <= self.reach_ms as i64
     }
-}
-
-/// The name of a one-time cookie. A cookie of another memory has another name, so data that came back from a disk or a
-/// replica is not valid.
-fn cookie(prefix: &str, connection: &Connection, serial: Serial) -> String {
-    format!("{prefix}:{}:cookie:{:016x}", connection.identity, serial.get())
 }
 
 /// A `SET` of a key that expires when Redis' clock shows `unix_ms`.

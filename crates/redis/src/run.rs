@@ -1,11 +1,12 @@
 //! The run table of sealed first flights that the members of a farm share (`docs/spec/sealed.md`, section 6.6).
 
-use crate::connection::{Reply, millis};
+use crate::node::{Reply, millis};
 use crate::question::Question as Asked;
-use crate::{Inner, RedisStore};
+use crate::share::Share;
+use crate::{RedisStore, cells};
 use firstflight::credential::JobRequest;
 use firstflight_seal::{MemoryTable, Question, SharedRunTable, TableAnswer, TableFuture, TableLimits};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -25,7 +26,7 @@ impl RedisStore {
     pub async fn run(&self, question: &Question) -> TableAnswer {
         let Question { rid, t_ms, now_ms, early, with_block } = *question;
         let in_quota = !with_block;
-        if in_quota && self.0.lock().quota.is_full(Instant::now()) {
+        if in_quota && self.quota().is_full(Instant::now()) {
             return TableAnswer::Full;
         }
         let request = JobRequest::GuardSet {
@@ -46,17 +47,24 @@ impl RedisStore {
                 (true, false) => TableAnswer::New,
             })
         };
-        let waited_for = WaitedFor(&self.0, Some(request));
-        let heard = self.0.hear(request, read).await;
+        let share = self.shares.of(cells::of_request(&request));
+        let waited_for = WaitedFor(share, Some(request));
+        let heard = share.hear(request, read).await;
         waited_for.ends();
         let answer = match heard {
             Ok(answer) => answer.unwrap_or(TableAnswer::Seen),
             Err(_) => TableAnswer::Unavailable,
         };
         if in_quota && matches!(answer, TableAnswer::New | TableAnswer::Floor { .. }) {
-            self.0.lock().quota.count();
+            self.quota().count();
         }
         answer
+    }
+}
+
+impl RedisStore {
+    fn quota(&self) -> MutexGuard<'_, Quota> {
+        self.quota.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,7 +77,7 @@ impl SharedRunTable for RedisStore {
 
 /// A question whose answer is waited for. If nobody waits any more, the server may run the request without an entry, so the
 /// store gets the question later.
-struct WaitedFor<'a>(&'a Arc<Inner>, Option<JobRequest>);
+struct WaitedFor<'a>(&'a Arc<Share>, Option<JobRequest>);
 
 impl WaitedFor<'_> {
     fn ends(mut self) {

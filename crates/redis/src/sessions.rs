@@ -1,8 +1,9 @@
 //! TLS sessions that the members of a farm share. The crate `firstflight-tls` uses this as its `SessionStore`.
 
-use crate::connection::{Connection, millis};
 use crate::error::Failure;
-use crate::{Inner, RedisStore};
+use crate::node::millis;
+use crate::share::Share;
+use crate::{RedisStore, cells};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use std::collections::VecDeque;
@@ -86,19 +87,35 @@ impl RedisSessions {
         if session.len() > LONGEST {
             return;
         }
-        let (Some(connection), Some(sealed)) = (self.connection(), self.seal(&id, &session)) else { return };
+        let (Some(connection), Some(sealed)) = (self.share(&id).connection(), self.seal(&id, &session))
+        else {
+            return;
+        };
         let gone = {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.add(id, sealed.len() + OVERHEAD, self.most)
         };
         let mut set = redis::cmd("SET");
         set.arg(connection.session(&id)).arg(sealed).arg("PX").arg(millis(LASTS));
-        let delete = (!gone.is_empty()).then(|| {
+        let (here, elsewhere): (Vec<Id>, Vec<Id>) =
+            gone.into_iter().partition(|gone| Arc::ptr_eq(self.share(gone), self.share(&id)));
+        let delete = (!here.is_empty()).then(|| {
             let mut delete = redis::cmd("DEL");
-            delete.arg(gone.iter().map(|id| connection.session(id)).collect::<Vec<_>>());
+            delete.arg(here.iter().map(|id| connection.session(id)).collect::<Vec<_>>());
             delete
         });
-        let told = timeout(self.inner().options.within, connection.tell(std::iter::once(set).chain(delete)));
+        let told = async {
+            connection.tell(std::iter::once(set).chain(delete)).await?;
+            for id in elsewhere {
+                if let Some(connection) = self.share(&id).connection() {
+                    let mut delete = redis::cmd("DEL");
+                    delete.arg(connection.session(&id));
+                    connection.tell(std::iter::once(delete)).await?;
+                }
+            }
+            Ok(())
+        };
+        let told = timeout(self.store.options.within, told);
         if let Err(failure) = told.await.unwrap_or(Err(Failure::TimedOut)) {
             tracing::debug!(%failure, "a TLS session is not kept");
         }
@@ -107,10 +124,11 @@ impl RedisSessions {
     /// Returns a session and deletes it, in one step. `None` if it was taken before, if there is none, and if Redis does not
     /// answer in time.
     pub async fn take(&self, id: Id) -> Option<Zeroizing<Vec<u8>>> {
-        let connection = self.connection()?;
+        let share = self.share(&id);
+        let connection = share.connection()?;
         let mut command = redis::cmd("GETDEL");
         command.arg(connection.session(&id));
-        let reply = timeout(self.inner().options.within, connection.ask::<Vec<u8>>(&command));
+        let reply = timeout(self.store.options.within, connection.ask::<Vec<u8>>(&command));
         match reply.await.unwrap_or(Err(Failure::TimedOut)) {
             Ok(reply) => self.open(&id, &reply.value?),
             Err(failure) if failure.is_of_command() => {
@@ -118,18 +136,14 @@ impl RedisSessions {
                 None
             }
             Err(failure) => {
-                self.inner().lost(Some(&connection), &failure);
+                share.lost(Some(&connection), &failure);
                 None
             }
         }
     }
 
-    fn inner(&self) -> &Arc<Inner> {
-        &self.store.0
-    }
-
-    fn connection(&self) -> Option<Connection> {
-        self.inner().lock().connection.clone()
+    fn share(&self, id: &Id) -> &Arc<Share> {
+        self.store.shares.of(cells::of_id(id))
     }
 
     fn seal(&self, id: &Id, session: &[u8]) -> Option<Vec<u8>> {

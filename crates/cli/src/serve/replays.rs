@@ -9,7 +9,7 @@ use firstflight::credential::{
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_daemon::ExitKind;
 use firstflight_files::{ReadError, from_hex};
-use firstflight_redis::{ConnectError, Options, RedisStore, StateError};
+use firstflight_redis::{Access, AccessError, ConnectError, Options, RedisStore, StateError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,9 +44,24 @@ pub struct Replays {
     /// Number of this server in its farm [default: 0]
     #[arg(long, value_name = "N", requires = "one_time")]
     issuer: Option<u16>,
-    /// Redis that a farm shares: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or redis+unix:///PATH
+    /// Redis that a farm shares: redis://HOST[:PORT][/DATABASE], redis+unix:///PATH, by Sentinel
+    /// redis+sentinel://HOST[:PORT][,HOST[:PORT]]/NAME, a cluster redis+cluster://HOST[:PORT][,HOST[:PORT]]; with TLS rediss://,
+    /// rediss+sentinel:// or rediss+cluster://
     #[arg(long, value_name = "URL", requires = "store_keys")]
     store: Option<String>,
+    /// File with the lines `user NAME` (may be left out) and `password TEXT`, mode 0600, for --store; for
+    /// sentinels also `sentinel-user` and `sentinel-password`. Read again for each connection
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_login: Option<PathBuf>,
+    /// PEM file with the authorities for the certificate of --store, with TLS [default: those of the operating system]
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_ca: Option<PathBuf>,
+    /// PEM file with the certificate that this server shows to --store, with TLS
+    #[arg(long, value_name = "FILE", requires_all = ["store", "store_cert_key"])]
+    store_cert: Option<PathBuf>,
+    /// PEM file with the private key of --store-cert, mode 0600
+    #[arg(long, value_name = "FILE", requires = "store_cert")]
+    store_cert_key: Option<PathBuf>,
     /// File with the keys that a farm shares with its store: 96 hexadecimal digits (openssl rand -hex 48)
     #[arg(long, value_name = "FILE", requires = "store")]
     store_keys: Option<PathBuf>,
@@ -86,6 +101,11 @@ pub enum ReplayError {
     /// Without an issuer number, two members could issue the same serial.
     #[error("--one-time with --store needs --issuer: another number on every member of the farm")]
     NeedsIssuer,
+    /// Other users of the machine see the arguments of a process.
+    #[error(
+        "--store contains a password, which `ps` shows to others: put it into a file, --store-login FILE"
+    )]
+    PasswordShown,
     /// The policy is not valid for another reason.
     #[error("{0}")]
     Policy(PolicyError),
@@ -117,11 +137,15 @@ impl ReplayError {
             | Self::Store(
                 ConnectError::Refused(_)
                 | ConnectError::Evicts(_)
+                | ConnectError::Replicas(_)
                 | ConnectError::State(_, StateError::Locked),
             ) => ExitKind::Failure,
             Self::State(_, SerialFileError::Io(error))
             | Self::Store(ConnectError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
-            Self::KeysUnreadable(_, error) => ExitKind::of_reading(error),
+            Self::KeysUnreadable(_, error)
+            | Self::Store(ConnectError::Access(AccessError::Unreadable(_, error))) => {
+                ExitKind::of_reading(error)
+            }
             _ => ExitKind::Mistake,
         }
     }
@@ -161,7 +185,8 @@ impl Replays {
         let beside = || Some(self.one_time_state.as_ref()?.with_added_extension("store"));
         let state = self.store_state.clone().or_else(beside);
         let forgets = state.is_none();
-        let options = Options { prefix: self.store_prefix.clone(), state, ..Options::default() };
+        let options =
+            Options { prefix: self.store_prefix.clone(), state, access: self.access(), ..Options::default() };
         let store = RedisStore::connect(url, options).await.map_err(ReplayError::Store)?;
         if forgets {
             tracing::warn!(
@@ -171,10 +196,22 @@ impl Replays {
         Ok(Some(Arc::new(store)))
     }
 
+    fn access(&self) -> Access {
+        let (certificate, key) = (self.store_cert.clone(), self.store_cert_key.clone());
+        Access {
+            login: self.store_login.clone(),
+            authorities: self.store_ca.clone(),
+            certificate: certificate.zip(key),
+        }
+    }
+
     /// Checks what clap cannot report clearly enough.
     fn check(&self, sealing: bool) -> Result<(), ReplayError> {
         if self.replays == Level::AtMostOnce && !self.one_time {
             return Err(ReplayError::NeedsOneTime);
+        }
+        if self.store.as_deref().is_some_and(firstflight_redis::has_password) {
+            return Err(ReplayError::PasswordShown);
         }
         if self.store.is_some() && !self.one_time && self.replays == Level::Allow && !sealing {
             return Err(ReplayError::IdleStore);

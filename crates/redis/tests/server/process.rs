@@ -13,11 +13,31 @@ pub(crate) struct Redis {
     options: Vec<String>,
 }
 
+/// A TCP port that nobody uses at this moment.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("localhost:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The program to test with: `FIRSTFLIGHT_REDIS_SERVER`, `valkey-server` for example, or `redis-server`.
+pub(crate) fn program() -> String {
+    std::env::var("FIRSTFLIGHT_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
+/// Whether the program was built with TLS: then it misses the key for its certificate. It ends at once in any case.
+pub(crate) fn has_tls() -> bool {
+    let port = free_port().to_string();
+    let tried = Command::new(program())
+        .args(["--port", "0", "--tls-port", &port, "--tls-cert-file", "/nonexistent"])
+        .output();
+    tried.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("tls-key-file"))
+}
+
 impl Redis {
     /// A Redis without persistence. `None` and a printed reason if there is no redis-server on this host.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
+        if Command::new(program()).arg("--version").stdout(Stdio::null()).status().is_err() {
             println!("skipped: no redis-server here (Debian package redis-server)");
             return None;
         }
@@ -55,7 +75,7 @@ impl Redis {
 
     pub(crate) fn restart(&mut self) {
         self.kill();
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(program());
         command
             .args(["--port", "0", "--save", "", "--appendonly", "no"])
             .arg("--unixsocket")
@@ -67,6 +87,11 @@ impl Redis {
             assert!(began.elapsed() < Duration::from_secs(20), "redis-server does not start");
             std::thread::yield_now();
         }
+    }
+
+    /// Options for the next start.
+    pub(crate) fn set_options(&mut self, options: &[&str]) {
+        self.options = options.iter().map(|&option| option.to_owned()).collect();
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -84,6 +109,16 @@ impl Redis {
     /// The reply to a command.
     pub(crate) fn cli(&self, command: &[&str]) -> String {
         self.try_cli(command).unwrap()
+    }
+
+    /// The reply to a command, which is text.
+    pub(crate) fn text(&self, command: &[&str]) -> String {
+        redis::cmd(command[0]).arg(&command[1..]).query(&mut self.connect()).unwrap()
+    }
+
+    /// The reply to a command, which is a list of texts.
+    pub(crate) fn list(&self, command: &[&str]) -> Vec<String> {
+        redis::cmd(command[0]).arg(&command[1..]).query(&mut self.connect()).unwrap()
     }
 
     /// The keys that fit `pattern`.

@@ -1,0 +1,199 @@
+//! The address of a store: what `--store` says.
+
+use redis::{ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo, RedisError};
+use std::path::PathBuf;
+
+/// The most hosts of one address. More are a mistake.
+const MOST_HOSTS: usize = 64;
+const SENTINEL_PORT: u16 = 26379;
+const CLUSTER_PORT: u16 = 6379;
+
+/// Where one server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// A name or an IP address (without brackets), and a port.
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+/// Which server is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The one at this place.
+    One(Place),
+    /// The master of this name, as the sentinels at these places say.
+    Sentinel(Vec<Place>, String),
+    /// The masters of the cluster that servers at these places belong to.
+    Cluster(Vec<Place>),
+}
+
+/// A parsed address. It has no `Debug`, because it may contain a password.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub target: Target,
+    /// Whether connections use TLS.
+    pub tls: bool,
+    /// User, password, number of the database and version of the protocol.
+    pub login: RedisConnectionInfo,
+}
+
+/// An error that names the mistake and repeats nothing of the address.
+fn mistake(text: &'static str) -> RedisError {
+    (ErrorKind::InvalidClientConfig, text).into()
+}
+
+/// An address of one server.
+fn one(url: &str) -> Result<(Place, RedisConnectionInfo), RedisError> {
+    let info = url.into_connection_info()?;
+    let place = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
+        ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+        _ => return Err(mistake("the scheme is unknown")),
+    };
+    Ok((place, info.redis_settings().clone()))
+}
+
+/// Hosts with commas between them, and the port of those that have none.
+fn several(hosts: &str, port: u16) -> Result<Vec<Place>, RedisError> {
+    if hosts.split(',').count() > MOST_HOSTS {
+        return Err(mistake("it names too many hosts"));
+    }
+    let place = |host: &str| {
+        let name = host.rsplit_once(']').map_or(host, |(_, port)| port);
+        let with_port = if name.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
+        Ok(one(&format!("redis://{with_port}"))?.0)
+    };
+    hosts.split(',').map(place).collect()
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self, RedisError> {
+        let (scheme, rest) = url.split_once("://").ok_or(mistake("it has no scheme"))?;
+        // `#insecure` would turn off the check of the certificate.
+        if rest.contains('#') {
+            return Err(mistake("it contains #; in a password write %23"));
+        }
+        let (tls, scheme) = match scheme {
+            "rediss" | "valkeys" => (true, "redis"),
+            "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => (false, scheme),
+            "redis+sentinel" | "valkey+sentinel" => return Self::of_sentinels(rest, false),
+            "rediss+sentinel" | "valkeys+sentinel" => return Self::of_sentinels(rest, true),
+            "redis+cluster" | "valkey+cluster" => return Self::of_cluster(rest, false),
+            "rediss+cluster" | "valkeys+cluster" => return Self::of_cluster(rest, true),
+            _ => return Err(mistake("the scheme is unknown")),
+        };
+        let (place, login) = one(&format!("{scheme}://{rest}"))?;
+        Ok(Self { target: Target::One(place), tls, login })
+    }
+
+    /// `[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]/NAME[/DATABASE]`
+    fn of_sentinels(rest: &str, tls: bool) -> Result<Self, RedisError> {
+        let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(user, rest)| (user, rest));
+        let (hosts, path) = rest.split_once('/').ok_or(mistake("it names no master"))?;
+        let (name, database) = path.split_once('/').unwrap_or((path, ""));
+        if name.is_empty() || name.contains('?') {
+            return Err(mistake("it names no master"));
+        }
+        let places = several(hosts, SENTINEL_PORT)?;
+        // What belongs to the master: user, password and database.
+        let at = if user.is_empty() { "" } else { "@" };
+        let (_, login) = one(&format!("redis://{user}{at}host/{database}"))?;
+        Ok(Self { target: Target::Sentinel(places, name.to_owned()), tls, login })
+    }
+
+    /// `[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`
+    fn of_cluster(rest: &str, tls: bool) -> Result<Self, RedisError> {
+        let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, rest)| (user, rest));
+        let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
+        if hosts.contains(['/', '?']) {
+            return Err(mistake("a cluster has no databases"));
+        }
+        let places = several(hosts, CLUSTER_PORT)?;
+        let at = if user.is_empty() { "" } else { "@" };
+        let (_, login) = one(&format!("redis://{user}{at}host"))?;
+        Ok(Self { target: Target::Cluster(places), tls, login })
+    }
+
+    pub(crate) fn has_password(&self) -> bool {
+        self.login.password().is_some()
+    }
+}
+
+/// Whether `url` contains a password, which other users of the machine can see if it is an argument of a process.
+/// `false` if it is not an address.
+#[must_use]
+pub fn has_password(url: &str) -> bool {
+    Address::parse(url).is_ok_and(|address| address.has_password())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp(host.to_owned(), port)
+    }
+
+    #[test]
+    fn addresses_of_one_server() {
+        for (url, place, tls, db) in [
+            ("redis://10.1.0.1", tcp("10.1.0.1", 6379), false, 0),
+            ("rediss://store.example:6380/2", tcp("store.example", 6380), true, 2),
+            ("redis://[2001:db8::1]:7000", tcp("2001:db8::1", 7000), false, 0),
+            ("rediss://[::1]/1", tcp("::1", 6379), true, 1),
+            ("redis+unix:///run/redis.sock", Place::Unix("/run/redis.sock".into()), false, 0),
+            ("unix:///run/redis.sock?db=3", Place::Unix("/run/redis.sock".into()), false, 3),
+        ] {
+            let address = Address::parse(url).unwrap();
+            let found = (address.target, address.tls, address.login.db());
+            assert_eq!(found, (Target::One(place), tls, db), "{url}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_sentinels() {
+        let address = Address::parse("rediss+sentinel://u:p@10.0.0.1,[::1],s.example:5000/farm/2").unwrap();
+        let places = vec![tcp("10.0.0.1", 26379), tcp("::1", 26379), tcp("s.example", 5000)];
+        assert_eq!(address.target, Target::Sentinel(places, "farm".to_owned()));
+        assert!(address.tls && address.has_password());
+        assert_eq!((address.login.username(), address.login.db()), (Some("u"), 2));
+        let many = format!("redis+sentinel://{}/farm", vec!["h"; 65].join(","));
+        for wrong in ["redis+sentinel://h", "redis+sentinel://h/", "redis+sentinel://h,,h/farm", &many] {
+            assert!(Address::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_a_cluster() {
+        let address = Address::parse("redis+cluster://u:p@10.0.0.1:7000,[::1]/").unwrap();
+        assert_eq!(address.target, Target::Cluster(vec![tcp("10.0.0.1", 7000), tcp("::1", 6379)]));
+        assert!(!address.tls && address.has_password());
+        assert!(Address::parse("rediss+cluster://h").unwrap().tls);
+        for wrong in ["redis+cluster://", "redis+cluster://h/1", "redis+cluster://h?db=1"] {
+            assert!(Address::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_found_and_not_repeated() {
+        for url in ["redis://:hunter2@host", "rediss://farm:hunter2@host:1/2", "unix:///s?pass=hunter2"] {
+            assert!(has_password(url), "{url}");
+        }
+        assert!(!has_password("redis://farm@host") && !has_password("nonsense"));
+        for wrong in [
+            "redis://:hunter2@host:port",
+            "rediss://:hunter2@host#insecure",
+            "redis://:hunter2@host/base",
+            "http://:hunter2@host",
+            ":hunter2@host",
+            "redis://:hunter2@",
+            "redis+sentinel://:hunter2@host:port/farm",
+            "redis+sentinel://:hunter2@host",
+        ] {
+            let error = Address::parse(wrong).err().unwrap();
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        }
+    }
+}
