@@ -17,6 +17,8 @@
 mod busy;
 pub mod link;
 pub mod memory;
+#[cfg(all(feature = "tun", target_os = "linux"))]
+mod netlink;
 pub mod path;
 #[cfg(feature = "pcap")]
 pub mod pcap;
