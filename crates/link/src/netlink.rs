@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
@@ -82,4 +82,90 @@ pub(crate) fn kind_of(answer: &[u8]) -> Option<u16> {
 fn error_in(answer: &[u8]) -> Option<i32> {
     let error = answer.get(HEADER_BYTES..HEADER_BYTES + 4)?.try_into().ok()?;
     (kind_of(answer)? == ACKNOWLEDGEMENT).then(|| i32::from_ne_bytes(error))
+}
+
+/// Room for one answer of the kernel: it fills at most 32 KiB of a list at once.
+const ANSWER_BYTES: usize = 1 << 16;
+
+/// `NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH`: all objects.
+pub(crate) const LIST: u16 = 0x001 | 0x300;
+/// `NLMSG_DONE`: the end of a list.
+const DONE: u16 = 3;
+
+/// A socket of a protocol of netlink, with several requests one after another.
+pub(crate) struct Netlink(OwnedFd);
+
+impl Netlink {
+    /// A socket to ask with.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn open(protocol: SockProtocol) -> io::Result<Self> {
+        Ok(Self(socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?))
+    }
+
+    /// Sends a request, and gives `each` the type and body of every message of the answer.
+    ///
+    /// # Errors
+    /// The kernel's answer, and the system's.
+    pub(crate) fn request(&self, message: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        send(self.0.as_raw_fd(), message, MsgFlags::empty())?;
+        let listed = message.get(6..8).is_some_and(|flags| flags == LIST.to_ne_bytes());
+        let mut room = vec![0; ANSWER_BYTES];
+        loop {
+            let len = recv(self.0.as_raw_fd(), &mut room, MsgFlags::empty())?;
+            for (kind, body) in messages(room.get(..len).unwrap_or_default()) {
+                match kind {
+                    DONE => return Ok(()),
+                    ACKNOWLEDGEMENT => {
+                        let error = body.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
+                        return match error {
+                            0 => Ok(()),
+                            error => Err(Errno::from_raw(error.saturating_neg()).into()),
+                        };
+                    }
+                    _ => each(kind, body),
+                }
+            }
+            if !listed {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The messages of an answer: type and body.
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+        let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+        let body = bytes.get(HEADER_BYTES..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, body))
+    })
+}
+
+/// The attributes behind the fixed part of a body: type without its flags, and value.
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
+        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & 0x3fff, value))
+    })
+}
+
+/// The address of a value.
+pub(crate) fn address_of(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),
+        16 => Some(IpAddr::from(<[u8; 16]>::try_from(value).ok()?)),
+        _ => None,
+    }
+}
+
+/// A number of 32 bits at `offset`, in the machine's byte order.
+pub(crate) fn word_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
 }
