@@ -13,9 +13,9 @@ use nix::errno::Errno;
 use super::error::errno;
 use super::maps::Maps;
 use super::program::{Dropped, assemble};
-use super::socket::{Counted, LONGEST, Socket, memory_for};
+use super::socket::{Counted, Socket, memory_for};
 use super::{Allow, Holder, Mode, Transport, XdpConfig, XdpDevice, XdpError, XdpQueue};
-use super::{connections, firewall, frame, owner, sys};
+use super::{connections, frame, owner, sys};
 
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
 const GENERIC: u32 = 1 << 1;
@@ -102,6 +102,26 @@ pub struct XdpCounters {
     pub fill_ring_empty: u64,
     /// Dropped by the kernel for another reason (`rx_dropped`).
     pub kernel: u64,
+}
+
+impl XdpCounters {
+    /// The counters with their names, as in metrics.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); 11] {
+        [
+            ("options", self.options),
+            ("fragment", self.fragments),
+            ("source", self.sources),
+            ("not-allowed", self.not_allowed),
+            ("no-socket", self.no_socket),
+            ("malformed", self.malformed),
+            ("unreachable", self.unreachable),
+            ("no-room", self.no_room),
+            ("receive-ring-full", self.receive_ring_full),
+            ("fill-ring-empty", self.fill_ring_empty),
+            ("kernel", self.kernel),
+        ]
+    }
 }
 
 /// Reads the counters of a device. It does not keep the program on it.
@@ -210,16 +230,7 @@ fn check(config: &XdpConfig, device: &XdpDevice, holders: &[Holder]) -> Result<(
     if holders.is_empty() {
         return Err(XdpError::NoPorts);
     }
-    if let Some(why) = device.unusable.clone() {
-        return Err(XdpError::Unusable { device: name(), why });
-    }
-    if !device.up {
-        return Err(XdpError::Down(name()));
-    }
-    let most = LONGEST - frame::HEADER;
-    if device.mtu > most {
-        return Err(XdpError::Mtu { device: name(), mtu: device.mtu, most });
-    }
+    device.check()?;
     if config.mode == Mode::Generic && device.gro {
         return Err(XdpError::Joined { device: name() });
     }
@@ -235,8 +246,7 @@ fn check(config: &XdpConfig, device: &XdpDevice, holders: &[Holder]) -> Result<(
         }
     }
     if !config.bypass_firewall
-        && let Some(what) =
-            firewall::in_the_way(device.index).map_err(XdpError::at("look at the packet filter"))?
+        && let Some(what) = device.in_the_way().map_err(XdpError::at("look at the packet filter"))?
     {
         return Err(XdpError::Firewall { device: name(), what });
     }

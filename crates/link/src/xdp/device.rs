@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use nix::sys::socket::SockProtocol;
 
-use super::sys;
-use super::{Mode, XdpError};
+use super::socket::LONGEST;
+use super::{Mode, XdpError, features, firewall, frame, sys};
 use crate::netlink::{LIST, Netlink, append, attributes, message, word_at};
 
 /// `RTM_GETLINK`, `RTM_GETADDR`, `RTM_GETQDISC`.
@@ -143,6 +143,40 @@ impl XdpDevice {
             gro: value(name, GRO).is_ok_and(|on| on != 0),
             unusable,
         })
+    }
+
+    /// Whether it can be used at all, in one of the modes.
+    ///
+    /// # Errors
+    /// [`XdpError::Unusable`], [`XdpError::Down`], [`XdpError::Mtu`].
+    pub fn check(&self) -> Result<(), XdpError> {
+        let name = || self.name.clone();
+        if let Some(why) = self.unusable.clone() {
+            return Err(XdpError::Unusable { device: name(), why });
+        }
+        if !self.up {
+            return Err(XdpError::Down(name()));
+        }
+        let most = LONGEST - frame::HEADER;
+        match self.mtu > most {
+            true => Err(XdpError::Mtu { device: name(), mtu: self.mtu, most }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether its driver says that it can run the program ([`Mode::Driver`]). `None` if the kernel does not know: before Linux
+    /// 6.3.
+    #[must_use]
+    pub fn driver_has_xdp(&self) -> Option<bool> {
+        features::driver_redirects(self.index)
+    }
+
+    /// What would see or drop packets to this host, and does not see those that are taken, in words. `None` if there is nothing.
+    ///
+    /// # Errors
+    /// The system's, as without privileges.
+    pub fn in_the_way(&self) -> io::Result<Option<String>> {
+        firewall::in_the_way(self.index)
     }
 
     /// Where checksums may be left to the receiver, because the sender is on this machine.

@@ -22,9 +22,11 @@ mod connections;
 mod device;
 mod error;
 mod events;
+mod features;
 mod firewall;
 mod frame;
 mod holder;
+mod joined;
 mod maps;
 mod neighbours;
 mod owner;
@@ -46,6 +48,7 @@ pub use attached::{XdpCounters, XdpStatus};
 pub use device::XdpDevice;
 pub use error::XdpError;
 pub use holder::Holder;
+pub use joined::Joined;
 pub use queue::{Xdp, XdpQueue};
 
 /// Where the program runs.

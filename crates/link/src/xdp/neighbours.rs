@@ -44,7 +44,7 @@ const MOST_ROUTES: usize = 1 << 14;
 /// Places for senders that the kernel may not know.
 const HEARD: usize = 256;
 /// How often the kernel is asked to confirm an address that is in use.
-const CONFIRM: Duration = Duration::from_secs(15);
+const CONFIRM: Duration = Duration::from_secs(5);
 /// The pause between two requests to resolve an address that does not answer.
 const AGAIN: Duration = Duration::from_secs(1);
 
