@@ -3,13 +3,14 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::device::channels;
 use super::error::errno;
 use super::maps::Maps;
 use super::program::{Dropped, assemble};
@@ -51,6 +52,10 @@ pub(super) struct Attached {
     /// What is served, and whether its address is there.
     served: Mutex<Vec<(std::net::SocketAddr, Transport, bool)>>,
     pub(super) lost: Lost,
+    device: String,
+    queues: u32,
+    /// The device has another number of queues now.
+    ended: AtomicBool,
     _holders: Vec<OwnedFd>,
 }
 
@@ -67,6 +72,19 @@ impl Attached {
             };
             *there = if changed.is_ok() { present } else { *there };
         }
+    }
+
+    /// Whether the device has another number of queues than there are sockets. Then all links have ended.
+    pub(super) fn has_other_queues(&self) -> bool {
+        let other = channels(&self.device).is_some_and(|count| count != self.queues);
+        self.ended.fetch_or(other, Ordering::Relaxed);
+        other
+    }
+
+    /// Why all links have ended.
+    pub(super) fn has_ended(&self) -> Option<&'static str> {
+        let why = "the device has another number of queues now";
+        self.ended.load(Ordering::Relaxed).then_some(why)
     }
 
     /// The addresses that are served, or were.
@@ -217,6 +235,9 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
         sockets: kept.collect::<io::Result<_>>().map_err(&fail)?,
         served: Mutex::new(holders.iter().map(|holder| (holder.at(), holder.transport(), true)).collect()),
         lost: Lost::default(),
+        device: device.name.clone(),
+        queues: device.queues,
+        ended: AtomicBool::new(false),
         _holders: holders.into_iter().map(Holder::into_socket).collect(),
     });
     let partial = device.may_have_partial_checksums(config.mode);

@@ -278,14 +278,17 @@ fn has_vlan_offload(name: &str) -> bool {
     value(name, OFFLOADS).is_ok_and(|flags| flags & VLAN_OFFLOAD != 0)
 }
 
+/// The number of receive queues, if the driver says it.
+pub(super) fn channels(name: &str) -> Option<u32> {
+    let mut channels = Channels { command: CHANNELS, ..Channels::default() };
+    sys::ethtool(name, &mut channels).ok()?;
+    Some(channels.receive + channels.combined).filter(|count| *count > 0)
+}
+
 /// The number of receive queues. A driver that cannot say has those that the device was made with.
 fn queues(name: &str) -> u32 {
-    let mut channels = Channels { command: CHANNELS, ..Channels::default() };
-    if sys::ethtool(name, &mut channels).is_ok() {
-        let count = channels.receive + channels.combined;
-        if count > 0 {
-            return count;
-        }
+    if let Some(count) = channels(name) {
+        return count;
     }
     let listed = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).map(|all| {
         let names = all.flatten().map(|entry| entry.file_name());

@@ -102,7 +102,7 @@ impl Hops {
         let next = match self.routes.get(&dst) {
             Some(next) => *next,
             None => {
-                if self.routes.len() >= MOST_ROUTES {
+                if self.routes.len().max(self.neighbours.len()) >= MOST_ROUTES {
                     self.forget();
                 }
                 let next = self.route(src, dst);

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstflight_wire::icmp::{IcmpErrorKind, emit_error};
 use nix::errno::Errno;
@@ -41,6 +41,8 @@ const MOST_WAITING: usize = 64;
 const MOST_REPORTS: usize = 16;
 /// Packets that are received before the kernel's messages are looked at again.
 const BURST: u32 = 64;
+/// How often the queues of the device are counted, while packets are sent.
+const COUNT_QUEUES: Duration = Duration::from_secs(1);
 /// How often an empty queue is looked at in one turn.
 const MOST_LOOKS: u32 = 8;
 
@@ -76,6 +78,7 @@ impl XdpQueue {
             waiting: VecDeque::new(),
             reports: VecDeque::new(),
             until_events: BURST,
+            counted: Instant::now(),
             attached,
         };
         // Something may have changed before the messages of the kernel were followed.
@@ -120,6 +123,8 @@ pub struct Xdp {
     waiting: VecDeque<(IpAddr, Vec<u8>)>,
     reports: VecDeque<Vec<u8>>,
     until_events: u32,
+    /// When the number of queues was looked at.
+    counted: Instant,
     attached: Arc<Attached>,
 }
 
@@ -127,7 +132,8 @@ impl Xdp {
     /// Takes a device: from now on the program gives the packets of the ports that are held to its queues. It blocks for up
     /// to two seconds if another process that used the device has just ended. Needs no runtime.
     ///
-    /// A changed number of queues is not followed: the kernel refuses fewer, and packets of new ones are dropped and counted.
+    /// The number of queues stays. The kernel refuses fewer. When there are more, the links of all queues end, because packets of
+    /// the new ones are lost.
     ///
     /// # Errors
     /// See [`XdpError`]. After an error nothing is left behind.
@@ -144,7 +150,7 @@ impl Xdp {
     /// Reads what the kernel has said. The caller is woken when it says more.
     fn follow(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         loop {
-            let Poll::Ready(ready) = self.events.poll_read_ready(cx) else { return Ok(()) };
+            let Poll::Ready(ready) = self.events.poll_read_ready(cx) else { return self.check() };
             ready?.clear_ready();
             loop {
                 match self.events.get_mut().read()? {
@@ -159,8 +165,25 @@ impl Xdp {
                     }
                 }
             }
-            if let Some(why) = self.port.gone {
-                return Err(io::Error::new(io::ErrorKind::NotConnected, why));
+            self.check()?;
+        }
+    }
+
+    /// # Errors
+    /// When the link has ended.
+    fn check(&self) -> io::Result<()> {
+        match self.port.gone.or_else(|| self.attached.has_ended()) {
+            Some(why) => Err(io::Error::new(io::ErrorKind::NotConnected, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks now and then whether the device has other queues. The kernel sends no message about that.
+    fn count_queues(&mut self, now: Instant, cx: &Context<'_>) {
+        if now.saturating_duration_since(self.counted) >= COUNT_QUEUES {
+            self.counted = now;
+            if self.attached.has_other_queues() {
+                cx.waker().wake_by_ref();
             }
         }
     }
@@ -354,7 +377,10 @@ impl Link for Xdp {
             cx.waker().wake_by_ref();
             return Poll::Ready(Ok(()));
         }
-        let mac = match self.hops.find(src, dst, Instant::now()) {
+        let now = Instant::now();
+        self.count_queues(now, cx);
+        let lost = &self.attached.lost;
+        let mac = match self.hops.find(src, dst, now) {
             Hop::Known(mac) => mac,
             Hop::Resolving(next) => {
                 if self.waiting.len() >= MOST_WAITING {
