@@ -433,7 +433,7 @@ def test_answers_go_where_the_routes_lead(card, routed, family):
 
 def test_honest_clients_beside_a_flood_of_syns(card):
     card.host.ip("route", "add", "default", "via", card.pair.peer[4])
-    card.serve()
+    server = card.serve()
     with card.far.entered():
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     to = socket.inet_aton(card.pair.host[4])
@@ -457,6 +457,9 @@ def test_honest_clients_beside_a_flood_of_syns(card):
         flooding.join()
         raw.close()
     assert all(record["status"] == 200 for record in records)
+    assert server.terminate() == 0
+    (counters,) = (record for record in server.records() if record.get("event") == "counters")
+    assert counters["passive_opens"] > 200, counters
 
 
 def with_checksum(header, segment):
@@ -465,6 +468,24 @@ def with_checksum(header, segment):
     total = (total & 0xFFFF) + (total >> 16)
     checksum = 0xFFFF - ((total & 0xFFFF) + (total >> 16))
     return segment[:16] + checksum.to_bytes(2, "big") + segment[18:]
+
+
+@pytest.mark.needs("setpriv")
+def test_a_few_privileges_are_enough(card, family):
+    def serve(privileges):
+        few = ["setpriv", f"--bounding-set=-all,{privileges}", "--inh-caps=-all"]
+        return Process([*few, firstflight.BINARY, *card.command()], ns=card.host)
+
+    # Without CAP_IPC_LOCK the limit of locked memory counts, which is 8 MB or less.
+    for missing, said in (("+net_raw", "not permitted"), ("+net_admin,+net_raw,+bpf", "ulimit -l")):
+        with serve(missing) as process:
+            card.testbed.processes.append(process)
+            assert process.wait(30) == 2 and said in process.text("err"), process.text()
+            assert not card.has_program()
+    with serve("+net_admin,+net_raw,+bpf,+ipc_lock") as process:
+        card.testbed.processes.append(process)
+        process.wait_until(lambda: "listening on" in process.text(), "`listening on`")
+        assert card.get(family)[0]["status"] == 200
 
 
 def test_a_thousand_connections(testbed, family):

@@ -101,7 +101,10 @@ impl CardOptions {
         let Some((device, addresses)) = self.find(addresses)? else { return Ok(None) };
         let hold = |ip: &IpAddr| {
             let at = SocketAddr::new(*ip, port);
-            Holder::new(at, Transport::Tcp, device.index).map_err(|error| CardError::Hold(at, error))
+            Holder::new(at, Transport::Tcp, device.index).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => XdpError::Permission.into(),
+                _ => CardError::Hold(at, error),
+            })
         };
         let holders = addresses.iter().map(hold).collect::<Result<_, _>>()?;
         let config = self.config(&device, allow);

@@ -12,8 +12,7 @@ pub(super) enum Reg {
     R6,
     R7,
     R8,
-    R9,
-    R10,
+    R10 = 10,
 }
 
 /// How wide a load or store is.
@@ -42,7 +41,6 @@ pub(super) enum Op {
     Add = 0x00,
     Or = 0x40,
     And = 0x50,
-    ShiftLeft = 0x60,
     Move = 0xb0,
 }
 

@@ -160,8 +160,15 @@ fn options_and_first_fragments_of_a_served_port_are_dropped() {
     let good = packet(6, CLIENTS[0], SERVERS[0]);
     let mut options = good.clone();
     options[0] = 0x46;
-    options.splice(20..20, [1, 1, 1, 1]);
-    assert_eq!(bench.fate(&frame(&options)), Fate::Dropped(Dropped::Options));
+    for words in 6..=15 {
+        options[0] = 0x40 | words;
+        options.splice(20..20, [1, 1, 1, 1]);
+        assert_eq!(bench.fate(&frame(&options)), Fate::Dropped(Dropped::Options));
+        // The same to another port is the kernel's.
+        let mut other = options.clone();
+        other[4 * usize::from(words) + 3] = 22;
+        assert_eq!(bench.fate(&frame(&other)), Fate::Passed);
+    }
     let mut first = good.clone();
     first[6] = 0x20;
     assert_eq!(bench.fate(&frame(&first)), Fate::Dropped(Dropped::Fragment));
