@@ -238,3 +238,23 @@ impl CardError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_prefixes_or_everybody() {
+        let parse = |texts: &[&str]| texts.iter().map(|text| source(text).unwrap()).collect::<Vec<_>>();
+        assert_eq!(allow(&[]), None, "nobody is named");
+        assert_eq!(allow(&parse(&["any"])), Some(Allow::Any));
+        assert_eq!(allow(&parse(&["192.0.2.0/24", "any"])), Some(Allow::Any));
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let both = vec![prefix("192.0.2.0/24"), prefix("2001:db8::/32")];
+        assert_eq!(allow(&parse(&["192.0.2.0/24", "2001:db8::/32"])), Some(Allow::Prefixes(both)));
+        for wrong in ["", "all", "192.0.2.0/33", "2001:db8::/129", "192.0.2/24", "192.0.2.1/", "host"] {
+            assert!(source(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(prefix("192.0.2.1").len, 32);
+    }
+}
