@@ -1,6 +1,7 @@
 //! `firstflight doctor`: what this machine, this network and servers do with first flights.
 
 mod asap;
+mod card;
 mod catalogue;
 mod command;
 mod hops;
@@ -48,6 +49,7 @@ Examples:
   firstflight doctor                                      this machine
   firstflight doctor www.example.com:80 192.0.2.1:443     and these servers
   firstflight doctor --verifier 192.0.2.9:4433            and UDP, translators and the clock, as a verifier sees them
+  firstflight doctor --xdp eth0                           and whether serve --xdp can use this network card
   firstflight doctor --json 192.0.2.1:6379 --no-data      JSON, and no data to the server
 
 Exit code 0 if there is no problem (there may be warnings), 1 if there is one, 2 if an option or argument is wrong.
@@ -62,6 +64,9 @@ pub struct Args {
     /// Ask this resolver for names and their HTTPS records [default: the system's resolver]
     #[arg(long, value_name = "ADDR:PORT")]
     dns: Option<SocketAddr>,
+    /// Say what `serve --xdp` could do with this network card
+    #[arg(long, value_name = "DEVICE")]
+    xdp: Option<String>,
     /// Data for the SYNs to all servers. \r and \n stand for the ends of lines. The server may execute it twice
     #[arg(long, value_name = "TEXT", conflicts_with = "no_data", value_parser = text)]
     send: Option<String>,
@@ -142,6 +147,8 @@ fn progress(subjects: usize) -> ProgressBar {
 async fn examine(args: &Args, names: Option<&Names>, progress: &ProgressBar) -> Report {
     // The kernel's counters and cookies come first: the visits change them.
     let machine = tokio::task::spawn_blocking(machine::Facts::gather).await.unwrap_or_default();
+    let card = args.xdp.clone();
+    let card = tokio::task::spawn_blocking(move || card.as_deref().map(card::look)).await;
     let turns = Turns::default();
     let visits = join_all(args.servers.iter().map(|at| async {
         let found = args.visit(at, names, &turns).await;
@@ -159,6 +166,7 @@ async fn examine(args: &Args, names: Option<&Names>, progress: &ProgressBar) -> 
     let differences: Vec<_> = visited.iter().filter_map(|one| one.ahead).collect();
     let mut lines = machine.judge();
     lines.push(network::clock(&verifiers, &differences));
+    lines.extend(card.ok().flatten().unwrap_or_default());
     let mut groups = vec![
         Group { subject: Subject::Machine, lines },
         Group { subject: Subject::Network, lines: network::judge(&verifiers, &passages) },

@@ -32,7 +32,7 @@ use firstflight::{Client, Endpoint};
 use memory::Memory;
 use place::{Lookups, Place};
 use report::{Begun, Print};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,9 +50,10 @@ use via_dns::ViaDns;
 /// next ones carry their request in the SYN. If the path drops that SYN, a GET is sent again from another port.
 ///
 /// With --tun or --udp it uses a TCP engine of its own: on a TUN device (needs root or CAP_NET_ADMIN; the kernel has
-/// --host-ip on it, the client has --ip), or in UDP datagrams only.
+/// --host-ip on it, the client has --ip), or in UDP datagrams only. With --xdp the engine connects from the host's own
+/// addresses by a network card, from 256 local ports that it holds.
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("link").args(["tun", "udp"]))]
+#[command(group = ArgGroup::new("link").args(["tun", "udp", "xdp"]))]
 #[command(after_help = "\
 Examples:
   firstflight get http://www.example.com/ --repeat 2
@@ -196,7 +197,9 @@ async fn run_client(args: Args, asked: Instant) -> Result<ExitCode, Error> {
 /// Fetches by an engine of this command's own.
 async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
     args.network.validate()?;
-    let lookups = args.lookups()?;
+    let card = args.network.connect_by_card()?;
+    let own = card.as_ref().map_or_else(|| args.network.addresses(), |(card, _)| card.addresses());
+    let lookups = args.lookups(own)?;
     let places = args.places(&lookups).await?;
     #[cfg(feature = "tls")]
     if let Some(place) = places.iter().find(|place| place.target().tls) {
@@ -215,7 +218,7 @@ async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
         }
     });
     let (udp, messages) = link?;
-    let (endpoint, capture) = args.network.start(network, udp)?;
+    let (endpoint, capture) = args.network.start(network, udp, card)?;
     args.memory.attach(cache, &endpoint);
     let via = match verifiers {
         Some((verifiers, resolver)) => {
@@ -388,11 +391,11 @@ impl Args {
     }
 
     /// How an engine's names are looked up: by the first fetch of each, or with `--via-dns` by every fetch.
-    fn lookups(&self) -> Result<Arc<Lookups>, Error> {
+    fn lookups(&self, own: &[IpAddr]) -> Result<Arc<Lookups>, Error> {
         let names = self.dns.filter(|_| !self.via.wanted());
         let names =
             names.map(|at| Names::at(at).map_err(|error| GetError::Resolver(at, error))).transpose()?;
-        let own = (!self.udp).then(|| self.network.addresses().to_vec());
+        let own = (!self.udp).then(|| own.to_vec());
         Ok(Arc::new(Lookups::new(names, own, self.via.wanted())))
     }
 

@@ -5,6 +5,7 @@
 mod asap;
 mod at;
 mod cache;
+mod card;
 mod certificate;
 mod completions;
 mod conn;

@@ -1,12 +1,14 @@
 //! The options that `serve` and `get` share: a TUN device with the kernel at one end and the engine
 //! at the other, and a capture of what passes.
 
+use crate::card::{self, Card, CardError, Source};
 use crate::error::Error;
 use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
 use firstflight::link::udp::SharedUdp;
+use firstflight::link::xdp::{Joined, XdpStatus};
 use firstflight::link::{
-    BusyPoll, Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink,
+    BusyPoll, Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink, XdpQueue,
 };
 use firstflight::tcp::congestion::{Algorithm, InitialWindow};
 use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
@@ -15,6 +17,7 @@ use ipnet::IpNet;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,18 +25,21 @@ use std::time::Duration;
 /// backlog.
 const QUEUE: u32 = 4 * ListenConfig::BACKLOG as u32;
 
-/// The link of an engine: its own TUN device, unless the command uses `--udp`. A command declares the group `link` of
-/// both options.
+/// The link of an engine: its own TUN device, or a network card (`--xdp`), unless the command uses `--udp`. A command declares
+/// the group `link` of the three options.
 #[derive(clap::Args)]
 pub struct Network {
     /// Name of the TUN device to create. Its queue in the kernel (txqueuelen) holds 16,384 packets
     #[arg(long, value_name = "NAME", conflicts_with = "udp", requires_all = ["host_ip", "ip"])]
     tun: Option<String>,
+    #[command(flatten)]
+    card: card::CardOptions,
     /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6
     #[arg(long, value_name = "CIDR", conflicts_with = "udp", requires = "tun", value_parser = subnet)]
     host_ip: Vec<IpNet>,
-    /// The engine's address, in the same network; once more for IPv6
-    #[arg(long, value_name = "ADDR", conflicts_with = "udp", requires = "tun")]
+    /// The engine's address, in the same network; once more for IPv6. With --xdp one of the device's, and by default all that
+    /// are valid everywhere
+    #[arg(long, value_name = "ADDR", conflicts_with = "udp", requires = "link")]
     ip: Vec<IpAddr>,
     /// Largest IP packet on the device, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "link", value_parser = clap::value_parser!(u16).range(576..))]
@@ -62,9 +68,23 @@ impl Network {
         }
     }
 
-    /// Whether there is a TUN device.
+    /// Whether there is a TUN device or a network card.
     pub const fn has_device(&self) -> bool {
-        self.tun.is_some()
+        self.tun.is_some() || self.card.wanted()
+    }
+
+    /// The network card, where these are served.
+    pub fn serve_by_card(&self, port: u16, sources: &[Source]) -> Result<Option<Card>, NetworkError> {
+        if !self.card.wanted() {
+            return Ok(None);
+        }
+        let allow = card::allow(sources).ok_or(NetworkError::Card(CardError::NoSources))?;
+        self.card.serve(&self.ip, port, allow).map_err(NetworkError::Card)
+    }
+
+    /// The network card, with ports for connects.
+    pub fn connect_by_card(&self) -> Result<Option<(Card, RangeInclusive<u16>)>, NetworkError> {
+        self.card.connect(&self.ip).map_err(NetworkError::Card)
     }
 
     /// Whether packets are recorded.
@@ -74,6 +94,9 @@ impl Network {
 
     /// Checks the options without asking the system.
     pub fn validate(&self) -> Result<(), NetworkError> {
+        if self.card.wanted() {
+            return Ok(());
+        }
         for &ip in &self.ip {
             if self.host_ip.iter().any(|host| host.addr() == ip) {
                 return Err(NetworkError::SameAddress(ip));
@@ -93,37 +116,53 @@ impl Network {
         &self.ip
     }
 
-    /// Starts the engine for this local network, on the link over UDP or on a new device.
-    pub fn start(&self, network: NetworkId, udp: Option<UdpLink>) -> Result<(Endpoint, Capture), Error> {
-        let (mut config, name) = self.config(udp.is_some())?;
+    /// Starts the engine for this local network, on the link over UDP, on the card, or on a new device.
+    pub fn start(
+        &self,
+        network: NetworkId,
+        udp: Option<UdpLink>,
+        card: Option<(Card, RangeInclusive<u16>)>,
+    ) -> Result<(Endpoint, Capture), Error> {
+        let (mut config, name) = self.config(udp.is_some(), card.as_ref().map(|(card, _)| card))?;
+        let name = &name;
         config.network = network;
         // Create the capture before the device, so that a wrong file name does not leave a device behind.
         let capture = Capture::create(self.pcap.as_deref(), name)?;
-        let link = match udp {
-            Some(link) => {
+        let link = match (udp, card) {
+            (Some(link), _) => {
                 Endpoint::prepare_udp(&mut config, &link);
                 capture.tap(link)
             }
-            None => capture.tap(Tun::create(self.device(name)).map_err(NetworkError::Tun)?),
+            (None, Some((card, ports))) => {
+                config.ports = ports;
+                let queues = card.attach().map_err(NetworkError::Card)?;
+                capture.tap(Joined::open(queues).map_err(|error| NetworkError::Card(error.into()))?)
+            }
+            (None, None) => capture.tap(
+                Tun::create(self.device(self.tun.as_deref().unwrap_or_default()))
+                    .map_err(NetworkError::Tun)?,
+            ),
         };
         Ok((Endpoint::new(config, link), capture))
     }
 
-    /// Starts an engine for each thread of `sharding`, which together serve at the UDP address or on a new device. Each
-    /// thread stays awake for `busy_poll` after a packet. `tune` may change the settings last.
+    /// Starts an engine for each thread of `sharding`, which together serve at the UDP address or on a new device; on a card, one
+    /// for each of its queues. Each thread stays awake for `busy_poll` after a packet. `tune` may change the settings last.
     pub fn start_shards(
         &self,
         udp: Option<SocketAddr>,
+        card: Option<Card>,
         sharding: &Sharding,
         busy_poll: Duration,
         tune: impl FnOnce(&mut Config),
-    ) -> Result<(Endpoint, Capture), Error> {
-        let (mut config, name) = self.config(udp.is_some())?;
+    ) -> Result<(Endpoint, Capture, Option<XdpStatus>), Error> {
+        let mut status = None;
+        let (mut config, name) = self.config(udp.is_some(), card.as_ref())?;
         tune(&mut config);
-        let capture = Capture::create(self.pcap.as_deref(), name)?;
+        let capture = Capture::create(self.pcap.as_deref(), &name)?;
         let count = sharding.workers().count();
-        let endpoint = match udp {
-            Some(at) => {
+        let endpoint = match (udp, card) {
+            (Some(at), _) => {
                 let fail = |error| Error::Udp(at, error);
                 let address = SharedUdp::reserve(at).map_err(fail)?;
                 Endpoint::prepare_shared_udp(&mut config, address);
@@ -138,8 +177,23 @@ impl Network {
                 };
                 Endpoint::sharded(&config, sharding, (0..count).map(link).collect()).map_err(fail)?
             }
-            None => {
-                let queues = Tun::create_queues(&self.device(name), count).map_err(NetworkError::Tun)?;
+            (None, Some(card)) => {
+                let queues = card.attach().map_err(NetworkError::Card)?;
+                status = queues.first().map(XdpQueue::status);
+                let link = |queue| {
+                    let (mut queue, capture) = (Some(queue), capture.clone());
+                    // Called again if the queue fails. It fails only with the device.
+                    move || {
+                        let queue: XdpQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
+                        let link = queue.open().map_err(io::Error::other)?;
+                        Ok(capture.tap(BusyPoll::new(link, busy_poll)))
+                    }
+                };
+                Endpoint::sharded(&config, sharding, queues.into_iter().map(link).collect())
+                    .map_err(NetworkError::Queues)?
+            }
+            (None, None) => {
+                let queues = Tun::create_queues(&self.device(&name), count).map_err(NetworkError::Tun)?;
                 let link = |queue| {
                     let (mut queue, capture) = (Some(queue), capture.clone());
                     // Called again if the queue fails. It fails only with the device.
@@ -153,13 +207,19 @@ impl Network {
                     .map_err(NetworkError::Queues)?
             }
         };
-        Ok((endpoint, capture))
+        Ok((endpoint, capture, status))
     }
 
     /// Settings of the engine, and a name for its packets in a capture.
-    fn config(&self, udp: bool) -> Result<(Config, &str), Error> {
-        let (mut config, name) = match &self.tun {
-            Some(name) if !udp => {
+    fn config(&self, udp: bool, card: Option<&Card>) -> Result<(Config, String), Error> {
+        let (mut config, name) = match (&self.tun, card) {
+            (_, Some(card)) => {
+                let mut config = engine_config(card.addresses().to_vec())?;
+                config.mtu = card.mtu();
+                config.tcp.mss = u16::try_from(card.mtu()).unwrap_or(u16::MAX).saturating_sub(40);
+                (config, card.name())
+            }
+            (Some(name), None) if !udp => {
                 let mut config = engine_config(self.ip.clone())?;
                 config.broadcasts = self.host_ip.iter().filter_map(broadcast).collect();
                 config.mtu = usize::from(self.mtu);
@@ -169,7 +229,7 @@ impl Network {
             _ => (engine_config(Vec::new())?, "udp"),
         };
         self.tune(&mut config);
-        Ok((config, name))
+        Ok((config, name.to_owned()))
     }
 
     /// The device with this name.
@@ -242,8 +302,11 @@ impl Capture {
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// `--pcap` without an engine.
-    #[error("--pcap records an engine's packets: add --udp or --tun; tcpdump records the kernel's")]
+    #[error("--pcap records an engine's packets: add --udp, --tun or --xdp; tcpdump records the kernel's")]
     NothingToRecord,
+    /// The network card cannot be used.
+    #[error(transparent)]
+    Card(CardError),
     /// The TUN device cannot be created.
     #[error(transparent)]
     Tun(TunError),
@@ -277,6 +340,7 @@ impl NetworkError {
                 | TunError::Ipv6Disabled
                 | TunError::System { .. },
             ) => ExitKind::Failure,
+            Self::Card(error) => error.exit_kind(),
             Self::Queues(error) => ExitKind::of_address(error),
             Self::Pcap(_, PcapWriterError::Io(error)) => ExitKind::of_file(error),
             _ => ExitKind::Mistake,

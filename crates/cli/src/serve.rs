@@ -3,6 +3,7 @@
 mod answer;
 mod body;
 mod by_system;
+mod card;
 mod certificates;
 mod connections;
 mod counters;
@@ -26,6 +27,7 @@ pub(crate) use connections::{Site, serve};
 pub use error::ServeError;
 
 use crate::at::{self, At};
+use crate::card::Card;
 use crate::error::Error;
 use crate::life::Metrics;
 use crate::network::{Capture, Network};
@@ -34,6 +36,8 @@ use clap::ArgGroup;
 use connections::accept;
 use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
+use firstflight::link::xdp::XdpStatus;
+use firstflight::metrics::CardPublisher;
 use firstflight::{Config, Endpoint, ListenConfig, Sharding, SharedStore, Workers};
 use firstflight_daemon::Signals;
 use firstflight_dns::service::FrontHandle;
@@ -60,9 +64,10 @@ use tokio::time::Instant;
 /// requests under way have five seconds.
 ///
 /// With --tun or --udp a TCP engine serves alone: on a TUN device (needs root or CAP_NET_ADMIN; the kernel has --host-ip
-/// on it, the server has --ip), or in UDP datagrams.
+/// on it, the server has --ip), or in UDP datagrams. With --xdp it serves one port of the host's own addresses on a network
+/// card, and the kernel everything else.
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("link").args(["tun", "udp"]))]
+#[command(group = ArgGroup::new("link").args(["tun", "udp", "xdp"]))]
 #[cfg_attr(feature = "tls", command(group = ArgGroup::new("once").args(["trust", "seal"]).multiple(true)))]
 #[cfg_attr(not(feature = "tls"), command(group = ArgGroup::new("once").args(["trust"]).multiple(true)))]
 #[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
@@ -74,6 +79,7 @@ Examples:
   firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 \\
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
   curl --tcp-fastopen http://10.9.0.2/
+  firstflight serve --xdp eth0 --port 80 --xdp-allow any --root ./site
   firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
   firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem --seal seal.key
   firstflight serve --udp 0.0.0.0:8080 --root ./site --trust trust.toml --identity www.example.com
@@ -100,6 +106,10 @@ pub struct Args {
     /// may be a name, which is looked up
     #[arg(long, value_name = "ADDR:PORT")]
     udp: Option<At>,
+    /// With --xdp: take connections from this prefix, as 192.0.2.0/24; can be repeated; any takes everybody's. The packet
+    /// filter of this host does not see them
+    #[arg(long, value_name = "PREFIX", requires = "xdp", value_parser = crate::card::source)]
+    xdp_allow: Vec<crate::card::Source>,
     /// TCP port of the engine to listen on [default: 80, with --udp its port]
     #[arg(long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -177,10 +187,13 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         None => None,
     };
     let port = args.port.or(udp.map(|at| at.port())).unwrap_or(80);
-    let listen_at: Vec<IpAddr> = match udp {
-        Some(at) => vec![at.ip()],
-        None => args.network.addresses().to_vec(),
+    let card = args.network.serve_by_card(port, &args.xdp_allow)?;
+    let listen_at: Vec<IpAddr> = match (udp, &card) {
+        (Some(at), _) => vec![at.ip()],
+        (None, Some(card)) => card.addresses().to_vec(),
+        (None, None) => args.network.addresses().to_vec(),
     };
+    let beside = card.as_ref().map(card::Beside::of).transpose()?;
     let mut fast_open = args.fast_open.prepare().await?;
     #[cfg(feature = "tls")]
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
@@ -204,7 +217,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     // The machine may have other work, and a connection must not wait for one processor while another is idle.
     let workers = Workers::start_unpinned(args.threads()).map_err(Error::Runtime)?;
     let asks = fast_open.policy.is_some() || sealing;
-    let (endpoint, capture, store) = start(&args, asks, udp, &workers).await?;
+    let Started { endpoint, capture, card, store } = start(&args, asks, udp, card, &workers).await?;
     #[cfg(feature = "tls")]
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let asks = store.is_some();
@@ -251,6 +264,17 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         }
         addresses.push(at);
     }
+    if let Some(beside) = beside {
+        let site = Site {
+            files: Arc::clone(&files),
+            early_unsafe: args.early_unsafe,
+            body_timeout: args.readers.body_timeout(),
+            log,
+            #[cfg(feature = "tls")]
+            tls: tls.clone(),
+        };
+        beside.accept(&mut listening, &site, &graceful, &stopping)?;
+    }
     let mut says = Vec::new();
     let names = names.map(|mut names| {
         says.append(&mut names.says);
@@ -263,7 +287,12 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     fast_open.follow(handles);
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
-    life.serving(publish(Some(&endpoint), naming.as_ref(), relayed, certificates));
+    let mut publish = publish(Some(&endpoint), naming.as_ref(), relayed, certificates);
+    let card = card.map(CardPublisher::new);
+    life.serving(move || {
+        publish();
+        card.iter().for_each(CardPublisher::publish);
+    });
     // A program that reads these lines can use everything from now on.
     addresses.into_iter().for_each(|at| log.listening(at));
     log.naming(says);
@@ -310,13 +339,22 @@ async fn files(args: &Args) -> Result<Files, ServeError> {
     Ok(files?.hidden(args.hidden))
 }
 
+/// What was started.
+struct Started {
+    endpoint: Endpoint,
+    capture: Capture,
+    card: Option<XdpStatus>,
+    store: Option<Arc<RedisStore>>,
+}
+
 /// Starts the engines, and connects to the shared store if there is one.
 async fn start(
     args: &Args,
     asks: bool,
     udp: Option<SocketAddr>,
+    card: Option<Card>,
     workers: &Workers,
-) -> Result<(Endpoint, Capture, Option<Arc<RedisStore>>), Error> {
+) -> Result<Started, Error> {
     let store = match asks {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
@@ -327,8 +365,8 @@ async fn start(
     if let Some(asked) = asked {
         sharding = sharding.store(asked);
     }
-    match args.network.start_shards(udp, &sharding, args.busy_poll.unwrap_or_default(), tune) {
-        Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
+    match args.network.start_shards(udp, card, &sharding, args.busy_poll.unwrap_or_default(), tune) {
+        Ok((endpoint, capture, card)) => Ok(Started { endpoint, capture, card, store }),
         Err(error) => {
             // The store got no questions, so the server owes it nothing.
             if let Some(store) = store {

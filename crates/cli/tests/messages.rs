@@ -32,7 +32,7 @@ fn options_of_an_engine_need_a_link() {
         for option in [["--congestion", "bbr"], ["--mtu", "1400"]] {
             fails(&[base, &option].concat(), 2, "--udp");
         }
-        fails(&[base, &["--pcap", "x.pcapng"]].concat(), 2, "add --udp or --tun");
+        fails(&[base, &["--pcap", "x.pcapng"]].concat(), 2, "add --udp, --tun or --xdp");
     }
     fails(&["serve", "--root", "/", "--tun", "ff0"], 2, "--host-ip <CIDR>");
     fails(

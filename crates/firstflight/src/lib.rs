@@ -1,6 +1,6 @@
 //! Async sockets that open network connections in one round trip.
 //!
-//! An [`Endpoint`] runs a TCP engine in user space on a [`link::Link`]: a TUN device, UDP sockets, or an emulated
+//! An [`Endpoint`] runs a TCP engine in user space on a [`link::Link`]: a TUN device, a network card, UDP sockets, or an emulated
 //! path in memory. Its connections can carry data in the SYN (TCP Fast Open, RFC 7413). [`Stream::outcome`] says
 //! whether the server accepted that data, and if not, why.
 //!

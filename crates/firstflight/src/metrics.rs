@@ -20,6 +20,7 @@
 //! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
 //! | `firstflight_stuck_reset_total` | | connections reset to free memory, because their peers accepted nothing |
 //! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records removed early to make space |
+//! | `firstflight_card_packets_dropped_total` | `reason` | packets dropped at a network card (feature `xdp`) |
 //! | `firstflight_connections` | | gauge: connections, TIME-WAIT not counted |
 //! | `firstflight_time_waits` | | gauge: connections in TIME-WAIT |
 //! | `firstflight_buffer_bytes` | | gauge: bytes that send and receive buffers hold |
@@ -40,6 +41,12 @@
 //! [`Reason::as_str`](firstflight_credential::Reason::as_str), as in
 //! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series after it
 //! first occurred; `accepted` always has one.
+
+#[cfg(all(feature = "xdp", target_os = "linux"))]
+mod card;
+
+#[cfg(all(feature = "xdp", target_os = "linux"))]
+pub use card::CardPublisher;
 
 use crate::{Counters, Endpoint, Gauges, Outcomes};
 use firstflight_credential::{Fingerprint, Outcome};

@@ -40,6 +40,8 @@ pub struct ListenConfig {
     /// A connection on which nothing has come for this long is asked whether its peer is still there, and is reset when
     /// four questions, each a quarter of this time apart, have no answer (`SO_KEEPALIVE`). The default is never.
     pub keep_alive: Option<Duration>,
+    /// A socket that is [adopted](Listener::adopt) keeps its filter. [`Listener::drain`] still replaces it.
+    pub keep_filter: bool,
 }
 
 setters! {
@@ -50,6 +52,7 @@ setters! {
         share_port: bool,
         user_timeout: Option<Duration>,
         keep_alive: Option<Duration>,
+        keep_filter: bool,
     }
 }
 
@@ -62,6 +65,7 @@ impl Default for ListenConfig {
             share_port: false,
             user_timeout: None,
             keep_alive: None,
+            keep_filter: false,
         }
     }
 }
@@ -76,6 +80,8 @@ pub struct Listener {
     keys: Mutex<Option<Arc<KeyRing>>>,
     /// Another process may have the socket, too.
     adopted: bool,
+    /// The filter of the socket belongs to somebody else.
+    keep_filter: bool,
 }
 
 /// Whether cookies are granted.
@@ -125,15 +131,18 @@ impl Listener {
     /// Outside a tokio runtime with I/O.
     pub fn adopt(socket: std::net::TcpListener, config: ListenConfig) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        // An earlier owner may have been killed while it drained.
-        detach_filter(&socket);
+        if !config.keep_filter {
+            // An earlier owner may have been killed while it drained.
+            detach_filter(&socket);
+        }
         let grants = prepare(&socket, &config)?;
         Self::with(TcpListener::from_std(socket)?, config, grants, true)
     }
 
     fn with(tcp: TcpListener, config: ListenConfig, grants: Grants, adopted: bool) -> io::Result<Self> {
         let local = tcp.local_addr()?;
-        Ok(Self { tcp, local, grants, keys: Mutex::new(config.keys), adopted })
+        let (keys, keep_filter) = (Mutex::new(config.keys), config.keep_filter);
+        Ok(Self { tcp, local, grants, keys, adopted, keep_filter })
     }
 
     /// Whether clients get cookies, and SYNs with cookies may carry data. If not, the listener was configured so, or the
@@ -261,7 +270,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.adopted {
+        if self.adopted && !self.keep_filter {
             // The service manager may pass the socket to another process. That process must get new connections.
             detach_filter(&self.tcp);
         }

@@ -10,13 +10,16 @@
 //! | [`virtual_time`] | a clock that moves when everything waits |
 //! | [`tun`] | a TUN device: the kernel of the same machine is the network; one without a runtime, in any network namespace (Linux, feature `tun`) |
 //! | [`udp`] | TCP in UDP datagrams through sockets of the operating system, without privileges (feature `udp`) |
-//! | `BusyPoll` | keeps the thread of any link awake for a while after each packet (features `tun` and `udp`) |
+//! | [`xdp`] | a network card, beside the kernel: some ports of the host's own addresses (Linux, feature `xdp`) |
+//! | `BusyPoll` | keeps the thread of any link awake for a while after each packet (features `tun`, `udp` and `xdp`) |
 //! | [`pcap`] | pcapng files, and a tap that records any link into one (feature `pcap`) |
 
-#[cfg(any(feature = "tun", feature = "udp"))]
+#[cfg(any(feature = "tun", feature = "udp", feature = "xdp"))]
 mod busy;
 pub mod link;
 pub mod memory;
+#[cfg(all(any(feature = "tun", feature = "xdp"), target_os = "linux"))]
+mod netlink;
 pub mod path;
 #[cfg(feature = "pcap")]
 pub mod pcap;
@@ -26,8 +29,10 @@ pub mod tun;
 #[cfg(feature = "udp")]
 pub mod udp;
 pub mod virtual_time;
+#[cfg(all(feature = "xdp", target_os = "linux"))]
+pub mod xdp;
 
-#[cfg(any(feature = "tun", feature = "udp"))]
+#[cfg(any(feature = "tun", feature = "udp", feature = "xdp"))]
 pub use busy::BusyPoll;
 pub use link::Link;
 pub use memory::{MemoryLink, real_time_pair, virtual_time_pair};
@@ -40,3 +45,5 @@ pub use tun::{Tun, TunConfig, TunDevice, TunError, TunQueue};
 #[cfg(feature = "udp")]
 pub use udp::{SharedUdp, UdpLink};
 pub use virtual_time::VirtualTime;
+#[cfg(all(feature = "xdp", target_os = "linux"))]
+pub use xdp::{Xdp, XdpConfig, XdpError, XdpQueue};

@@ -1,5 +1,6 @@
 //! Settings of a stack, a listener and a connect.
 
+use crate::client::ports::DEFAULT_RANGE;
 use crate::flow::FlowKey;
 use crate::flows::fragments::FragmentLimits;
 use crate::shard::ShardConfig;
@@ -7,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
 use firstflight_credential::{FastOpenPolicy, NetworkId, Reason};
@@ -154,6 +156,8 @@ pub struct Config {
     pub hop_limit: NonZeroU8,
     /// Answer pings to our addresses.
     pub answer_echo: bool,
+    /// The local ports of connects that name none; by default those of Linux, 32,768 to 60,999. A link that shares the host's address with the kernel has few.
+    pub ports: RangeInclusive<u16>,
     /// Also speak TCP in UDP datagrams; `None` means raw IP only.
     pub carrier: Option<CarrierConfig>,
     /// The place among several stacks that share the addresses; `None` if there is one stack.
@@ -173,6 +177,7 @@ setters! {
         unreachable_ends_handshakes: bool,
         hop_limit: NonZeroU8,
         answer_echo: bool,
+        ports: RangeInclusive<u16>,
         carrier: Option<CarrierConfig>,
         shard: Option<ShardConfig>,
     }
@@ -213,6 +218,7 @@ impl Config {
             unreachable_ends_handshakes: false,
             hop_limit: HOP_LIMIT,
             answer_echo: true,
+            ports: DEFAULT_RANGE,
             carrier: None,
             shard: None,
         }

@@ -148,6 +148,16 @@ findings! {
          refuse certificates when they differ by more than 10 s.";
     ClockNotCompared: "clock" "not-compared" Unknown
         "Name a verifier (--verifier), or a server that speaks HTTP.";
+    CardUsable: "card" "usable" Ok;
+    CardGenericOnly: "card" "generic-only" Warning
+        "Use --xdp-mode generic, after ethtool -K DEVICE gro off.";
+    CardUnusable: "card" "unusable" Problem
+        "Change what the line says, or name another device.";
+    CardUnobserved: "card-firewall" "none" Ok;
+    CardBypasses: "card-firewall" "bypassed" Warning
+        "Name with --xdp-allow who may connect. If that is enough, say --xdp-firewall bypassed.";
+    CardFirewallNotSeen: "card-firewall" "not-seen" Unknown
+        "Run it as root: then the firewall's rules show it.";
 
     // Network.
     UdpAnswers: "udp" "answers" Ok;

@@ -24,6 +24,21 @@ impl Kernel {
         Ok(listener.into())
     }
 
+    /// Takes a socket that listens already, as one that holds a port beside an engine on a network card. It has the filter that
+    /// it came with if [`ListenConfig::keep_filter`] says so.
+    ///
+    /// # Errors
+    /// When the cookie function of the keys is not Linux', and the system's.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn adopt(socket: std::net::TcpListener, config: ListenConfig) -> io::Result<Listener> {
+        let wanted = config.pending > 0;
+        let listener = firstflight_kernel::Listener::adopt(socket, config)?;
+        Self::report(&listener, wanted);
+        Ok(listener.into())
+    }
+
     /// Says once if the namespace does not allow what is `wanted`.
     pub(crate) fn report(listener: &firstflight_kernel::Listener, wanted: bool) {
         if wanted && !listener.grants_cookies() {

@@ -12,14 +12,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
+
+use crate::netlink::{HEADER_BYTES, append, append_address, ask, command, family, kind_of, message};
 
 /// `RTM_NEWADDR`.
 const NEW_ADDRESS: u16 = 20;
 /// `NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE`.
 const CREATE_AND_ACKNOWLEDGE: u16 = 0x001 | 0x004 | 0x200 | 0x400;
-/// `NLMSG_ERROR`, also the type of an acknowledgement, with error 0.
-const ACKNOWLEDGEMENT: u16 = 2;
 /// `IFA_F_NODAD`; ignored for IPv4.
 const NO_DUPLICATE_DETECTION: u8 = 0x02;
 /// `RT_SCOPE_UNIVERSE`. The kernel itself recognises a link-local address.
@@ -71,12 +70,10 @@ const UNRESOLVED: u16 = 0x01 | 0x20;
 /// are added and removed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
 const NEIGHBOUR_BYTES: usize = 12;
 const TRAFFIC_BYTES: usize = 20;
-const SEQUENCE: u32 = 1;
 
 /// Adds `address` to the device with number `index`. The prefix is routed into the device.
 ///
@@ -157,70 +154,6 @@ pub(super) fn link_address(index: u32, neighbour: IpAddr) -> io::Result<Option<V
     Ok(link_address_in(&ask(&message(GET_NEIGHBOUR, REQUEST, &body))?))
 }
 
-/// Sends a message that the kernel acknowledges.
-fn command(message: &[u8]) -> io::Result<()> {
-    match error_in(&ask(message)?) {
-        Some(0) => Ok(()),
-        Some(error) => Err(Errno::from_raw(error.saturating_neg()).into()),
-        None => Err(Errno::EPROTO.into()),
-    }
-}
-
-/// Sends a message to the kernel and returns its answer. The kernel answers such requests at once.
-fn ask(message: &[u8]) -> io::Result<Vec<u8>> {
-    let route =
-        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
-    send(route.as_raw_fd(), message, MsgFlags::empty())?;
-    let mut answer = vec![0; 4096];
-    let length = recv(route.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    answer.truncate(length);
-    Ok(answer)
-}
-
-fn family(address: IpAddr) -> u8 {
-    match address {
-        IpAddr::V4(_) => AddressFamily::Inet as u8,
-        IpAddr::V6(_) => AddressFamily::Inet6 as u8,
-    }
-}
-
-/// Appends a `struct rtattr` with an address.
-fn append_address(body: &mut Vec<u8>, attribute: u16, address: IpAddr) {
-    let octets = match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    };
-    append(body, attribute, &octets);
-}
-
-/// Appends a `struct rtattr`, padded to a multiple of four bytes.
-fn append(body: &mut Vec<u8>, attribute: u16, value: &[u8]) {
-    body.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
-    body.extend_from_slice(&attribute.to_ne_bytes());
-    body.extend_from_slice(value);
-    body.resize(body.len().next_multiple_of(4), 0);
-}
-
-/// Puts a `struct nlmsghdr` in front. Numbers are in the machine's byte order.
-fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
-    message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-    message.extend_from_slice(&kind.to_ne_bytes());
-    message.extend_from_slice(&flags.to_ne_bytes());
-    message.extend_from_slice(&SEQUENCE.to_ne_bytes());
-    // Port 0: the kernel fills in the sender.
-    message.extend_from_slice(&0u32.to_ne_bytes());
-    message.extend_from_slice(body);
-    message
-}
-
-/// The type of an answer to the request.
-fn kind_of(answer: &[u8]) -> Option<u16> {
-    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    let sequence = u32::from_ne_bytes(answer.get(8..12)?.try_into().ok()?);
-    (sequence == SEQUENCE).then_some(kind)
-}
-
 /// The `rtm_type` of the route in an answer.
 fn route_type_in(answer: &[u8]) -> Option<u8> {
     let route_type = answer.get(HEADER_BYTES + 7)?;
@@ -244,10 +177,4 @@ fn link_address_in(answer: &[u8]) -> Option<Vec<u8>> {
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
     }
-}
-
-/// The error number (negative, or 0 for success) in an acknowledgement of the request.
-fn error_in(answer: &[u8]) -> Option<i32> {
-    let error = answer.get(HEADER_BYTES..HEADER_BYTES + 4)?.try_into().ok()?;
-    (kind_of(answer)? == ACKNOWLEDGEMENT).then(|| i32::from_ne_bytes(error))
 }

@@ -9,7 +9,7 @@ pub(crate) mod ports;
 pub(crate) mod visit;
 
 use crate::client::armed::Armed;
-use crate::client::ports::{DEFAULT_RANGE, PortSelector};
+use crate::client::ports::PortSelector;
 use crate::config::{Certified, Config, ConnectConfig};
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
@@ -42,7 +42,7 @@ impl Client {
         let credentials = CredentialStore::new(config.limits.credentials).simple(config.simple_credentials);
         Self {
             credentials: if config.shard.is_some() { credentials.telling() } else { credentials },
-            ports: PortSelector::new(ports, DEFAULT_RANGE),
+            ports: PortSelector::new(ports, config.ports.clone()),
             armed: BTreeMap::new(),
         }
     }

@@ -1,0 +1,304 @@
+//! A device with the program on it.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::device::channels;
+use super::error::errno;
+use super::maps::Maps;
+use super::program::{Dropped, assemble};
+use super::socket::{Counted, Socket, memory_for};
+use super::{Allow, Holder, Mode, Transport, XdpConfig, XdpDevice, XdpError, XdpQueue};
+use super::{connections, frame, owner, sys};
+
+/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
+const GENERIC: u32 = 1 << 1;
+const DRIVER: u32 = 1 << 2;
+
+/// How long a device may stay busy: the kernel frees the memory of a process that was killed later than the process.
+const BUSY: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a queue cannot count for itself.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Packets that are longer than the MTU, or not whole.
+    pub(super) malformed: AtomicU64,
+    /// Packets to a host without a route, or whose neighbour does not answer.
+    pub(super) unreachable: AtomicU64,
+    /// Packets that did not fit.
+    pub(super) no_room: AtomicU64,
+}
+
+impl Lost {
+    pub(super) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The program, its maps and the holders. The fields are dropped in this order: the program first, the holders last.
+pub(super) struct Attached {
+    _link: OwnedFd,
+    maps: Maps,
+    /// For their counters.
+    sockets: Vec<OwnedFd>,
+    /// What is served, and whether its address is there.
+    served: Mutex<Vec<(std::net::SocketAddr, Transport, bool)>>,
+    pub(super) lost: Lost,
+    device: String,
+    queues: u32,
+    /// The device has another number of queues now.
+    ended: AtomicBool,
+    _holders: Vec<OwnedFd>,
+}
+
+impl Attached {
+    /// An address of the device has come or gone. One that has gone is not served: it may be another host's.
+    pub(super) fn address(&self, address: IpAddr, present: bool) {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at, transport, there) in
+            served.iter_mut().filter(|(at, _, there)| at.ip() == address && *there != present)
+        {
+            let changed = match present {
+                true => self.maps.serve(*at, *transport),
+                false => self.maps.stop_serving(*at, *transport),
+            };
+            *there = if changed.is_ok() { present } else { *there };
+        }
+    }
+
+    /// Whether the device has another number of queues than there are sockets. Then all links have ended.
+    pub(super) fn has_other_queues(&self) -> bool {
+        let other = channels(&self.device).is_some_and(|count| count != self.queues);
+        self.ended.fetch_or(other, Ordering::Relaxed);
+        other
+    }
+
+    /// Why all links have ended.
+    pub(super) fn has_ended(&self) -> Option<&'static str> {
+        let why = "the device has another number of queues now";
+        self.ended.load(Ordering::Relaxed).then_some(why)
+    }
+
+    /// The addresses that are served, or were.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        served.iter().map(|(at, ..)| at.ip()).collect()
+    }
+}
+
+/// What became of packets that did not reach the engine, or a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct XdpCounters {
+    /// Dropped by the program: IPv4 options.
+    pub options: u64,
+    /// Dropped by the program: a first fragment.
+    pub fragments: u64,
+    /// Dropped by the program: the source address is no host's, or is served here.
+    pub sources: u64,
+    /// Dropped by the program: the source address is not allowed.
+    pub not_allowed: u64,
+    /// Dropped by the program: the queue has no socket.
+    pub no_socket: u64,
+    /// Dropped by the link: longer than the MTU, or not whole.
+    pub malformed: u64,
+    /// Not sent: no route by the device, or the neighbour does not answer.
+    pub unreachable: u64,
+    /// Not sent: no room.
+    pub no_room: u64,
+    /// Dropped by the kernel: not received in time (`rx_ring_full`).
+    pub receive_ring_full: u64,
+    /// Dropped by the kernel: no free memory (`rx_fill_ring_empty_descs`).
+    pub fill_ring_empty: u64,
+    /// Dropped by the kernel for another reason (`rx_dropped`).
+    pub kernel: u64,
+}
+
+impl XdpCounters {
+    /// The counters with their names, as in metrics.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); 11] {
+        [
+            ("options", self.options),
+            ("fragment", self.fragments),
+            ("source", self.sources),
+            ("not-allowed", self.not_allowed),
+            ("no-socket", self.no_socket),
+            ("malformed", self.malformed),
+            ("unreachable", self.unreachable),
+            ("no-room", self.no_room),
+            ("receive-ring-full", self.receive_ring_full),
+            ("fill-ring-empty", self.fill_ring_empty),
+            ("kernel", self.kernel),
+        ]
+    }
+}
+
+/// Reads the counters of a device. It does not keep the program on it.
+#[derive(Clone)]
+pub struct XdpStatus(Weak<Attached>);
+
+impl XdpStatus {
+    pub(super) fn of(attached: &Arc<Attached>) -> Self {
+        Self(Arc::downgrade(attached))
+    }
+
+    /// The counters of all queues together. `None` when the device is no longer used.
+    #[must_use]
+    pub fn counters(&self) -> Option<XdpCounters> {
+        let attached = self.0.upgrade()?;
+        let (dropped, lost) = (|why| attached.maps.dropped(why), &attached.lost);
+        let all = attached.sockets.iter().filter_map(|socket| Socket::counted(socket.as_fd()).ok());
+        let sum = all.fold(Counted::default(), |sum, one| Counted {
+            dropped: sum.dropped + one.dropped,
+            receive_ring_full: sum.receive_ring_full + one.receive_ring_full,
+            fill_ring_empty: sum.fill_ring_empty + one.fill_ring_empty,
+        });
+        Some(XdpCounters {
+            options: dropped(Dropped::Options),
+            fragments: dropped(Dropped::Fragment),
+            sources: dropped(Dropped::Source),
+            not_allowed: dropped(Dropped::NotAllowed),
+            no_socket: dropped(Dropped::NoSocket),
+            malformed: lost.malformed.load(Ordering::Relaxed),
+            unreachable: lost.unreachable.load(Ordering::Relaxed),
+            no_room: lost.no_room.load(Ordering::Relaxed),
+            receive_ring_full: sum.receive_ring_full,
+            fill_ring_empty: sum.fill_ring_empty,
+            kernel: sum.dropped,
+        })
+    }
+}
+
+impl std::fmt::Debug for XdpStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("XdpStatus").field(&self.counters()).finish()
+    }
+}
+
+/// Takes the device, in this order: the holders are there, then the sockets with free frames, the maps, and the program last.
+pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<XdpQueue>, XdpError> {
+    let device = XdpDevice::find(&config.device)?;
+    check(config, &device, &holders)?;
+    let longest = frame::HEADER + device.mtu;
+    let sockets: Vec<_> =
+        (0..device.queues).map(|queue| bind(&device, queue, longest)).collect::<Result<_, _>>()?;
+
+    let fail = XdpError::at("prepare the program");
+    let maps = Maps::create(device.queues).map_err(&fail)?;
+    for (queue, socket) in (0..).zip(&sockets) {
+        maps.set_socket(queue, socket.as_fd()).map_err(&fail)?;
+    }
+    if let Allow::Prefixes(prefixes) = &config.allow {
+        prefixes.iter().try_for_each(|prefix| maps.allow(*prefix)).map_err(&fail)?;
+    }
+    for holder in &holders {
+        maps.serve(holder.at(), holder.transport()).map_err(&fail)?;
+    }
+    let code = assemble(device.mac, &maps, config.allow == Allow::Any);
+    let code = code.ok_or_else(|| XdpError::Program {
+        source: io::ErrorKind::InvalidData.into(),
+        log: "a jump leads nowhere".to_owned(),
+    })?;
+    let program = sys::load(&code, "firstflight").map_err(|(source, log)| match errno(&source) {
+        Some(Errno::EPERM) => XdpError::Permission,
+        _ => XdpError::Program { source, log: last_lines(&log) },
+    })?;
+    let flags = match config.mode {
+        Mode::Driver => DRIVER,
+        Mode::Generic => GENERIC,
+    };
+    let link = patiently(|| sys::attach(program.as_fd(), device.index, flags)).map_err(|error| {
+        match errno(&error) {
+            Some(Errno::EBUSY | Errno::EEXIST) => busy(&device),
+            Some(Errno::EOPNOTSUPP | Errno::ENOSPC | Errno::ERANGE) if config.mode == Mode::Driver => {
+                XdpError::Mode { device: device.name.clone(), source: error }
+            }
+            // The command is unknown.
+            Some(Errno::EINVAL) => XdpError::Kernel,
+            _ => XdpError::at("attach the program")(error),
+        }
+    })?;
+    let fail = XdpError::at("keep the sockets");
+    let kept = sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned());
+    let attached = Arc::new(Attached {
+        _link: link,
+        maps,
+        sockets: kept.collect::<io::Result<_>>().map_err(&fail)?,
+        served: Mutex::new(holders.iter().map(|holder| (holder.at(), holder.transport(), true)).collect()),
+        lost: Lost::default(),
+        device: device.name.clone(),
+        queues: device.queues,
+        ended: AtomicBool::new(false),
+        _holders: holders.into_iter().map(Holder::into_socket).collect(),
+    });
+    let partial = device.may_have_partial_checksums(config.mode);
+    let queue = |socket| XdpQueue::new(socket, &device, partial, Arc::clone(&attached));
+    Ok(sockets.into_iter().map(queue).collect())
+}
+
+/// Everything that can be known before something is changed.
+fn check(config: &XdpConfig, device: &XdpDevice, holders: &[Holder]) -> Result<(), XdpError> {
+    let name = || device.name.clone();
+    if holders.is_empty() {
+        return Err(XdpError::NoPorts);
+    }
+    device.check()?;
+    if config.mode == Mode::Generic && device.gro {
+        return Err(XdpError::Joined { device: name() });
+    }
+    for holder in holders {
+        if !device.addresses.contains(&holder.at().ip()) {
+            return Err(XdpError::NotItsAddress { at: holder.at(), device: name() });
+        }
+        if holder.transport() == Transport::Tcp {
+            let present = connections::at(holder.at()).map_err(XdpError::at("look for connections"))?;
+            if present.live > 0 {
+                return Err(XdpError::Connections { at: holder.at(), count: present.live });
+            }
+        }
+    }
+    if !config.bypass_firewall
+        && let Some(what) = device.in_the_way().map_err(XdpError::at("look at the packet filter"))?
+    {
+        return Err(XdpError::Firewall { device: name(), what });
+    }
+    Ok(())
+}
+
+fn bind(device: &XdpDevice, queue: u32, longest: usize) -> Result<Socket, XdpError> {
+    patiently(|| Socket::bind(device.index, queue, longest)).map_err(|error| match errno(&error) {
+        Some(Errno::EBUSY) => busy(device),
+        Some(Errno::ENOBUFS) => XdpError::Memory { need: memory_for(longest) },
+        _ => XdpError::at("open a socket on a queue")(error),
+    })
+}
+
+/// Tries again for a while when the device is busy.
+fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begin = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if errno(&error) == Some(Errno::EBUSY) && begin.elapsed() < BUSY => sleep(PAUSE),
+            result => return result,
+        }
+    }
+}
+
+fn busy(device: &XdpDevice) -> XdpError {
+    let by = owner::of(device.index).unwrap_or_else(|| "another program".to_owned());
+    XdpError::Busy { device: device.name.clone(), by }
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<_> = log.trim_end().lines().collect();
+    lines.get(lines.len().saturating_sub(3)..).unwrap_or_default().join("; ")
+}

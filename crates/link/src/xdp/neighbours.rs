@@ -1,0 +1,240 @@
+//! Where a packet goes next: the kernel's routes and its table of neighbours.
+//!
+//! The kernel stays the owner of both. It resolves addresses, notices when a router gets another one, and this process
+//! follows. The link-layer address that a frame came from is used only for a client on the link that the kernel does not
+//! know yet: a frame says what its sender likes, and an answer may have to go another way than the question came.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::SockProtocol;
+
+use crate::netlink::{Netlink, address_of, append_address, attributes, family, message, word_at};
+
+/// `RTM_GETROUTE`, `RTM_GETNEIGH` and `RTM_NEWNEIGH`.
+const GET_ROUTE: u16 = 26;
+const GET_NEIGHBOUR: u16 = 30;
+const NEW_NEIGHBOUR: u16 = 28;
+/// `NLM_F_REQUEST`; `NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE`.
+const REQUEST: u16 = 0x001;
+const CREATE: u16 = 0x001 | 0x004 | 0x400;
+/// Lengths of `struct rtmsg` and `struct ndmsg`.
+const ROUTE_BYTES: usize = 12;
+const NEIGHBOUR_BYTES: usize = 12;
+/// `RTN_UNICAST`.
+const UNICAST: u8 = 1;
+/// `RTA_DST`, `RTA_SRC`, `RTA_OIF`, `RTA_GATEWAY`, `RTA_VIA`.
+const DESTINATION: u16 = 1;
+const SOURCE: u16 = 2;
+const OUTPUT: u16 = 4;
+const GATEWAY: u16 = 5;
+const VIA: u16 = 18;
+/// `NDA_DST`, `NDA_LLADDR`.
+const NEIGHBOUR: u16 = 1;
+const LINK_ADDRESS: u16 = 2;
+/// `NUD_INCOMPLETE | NUD_FAILED`.
+const UNRESOLVED: u16 = 0x01 | 0x20;
+/// `NTF_USE`: as if a packet were sent there, so that the kernel resolves or confirms the address.
+const USE: u8 = 0x01;
+
+/// Destinations that are remembered. When there are more, all are asked for again.
+const MOST_ROUTES: usize = 1 << 14;
+/// Places for senders that the kernel may not know.
+const HEARD: usize = 256;
+/// How often the kernel is asked to confirm an address that is in use.
+const CONFIRM: Duration = Duration::from_secs(5);
+/// The pause between two requests to resolve an address that does not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A link-layer address of Ethernet.
+pub(super) type Mac = [u8; 6];
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hop {
+    /// To this link-layer address.
+    Known(Mac),
+    /// To this neighbour, which the kernel is resolving.
+    Resolving(IpAddr),
+    /// Nowhere: the kernel has no route by this device to that host.
+    None,
+}
+
+#[derive(Debug)]
+struct Neighbour {
+    mac: Option<Mac>,
+    /// When the kernel was last asked to resolve or confirm it.
+    asked: Instant,
+}
+
+/// The next hops of one queue.
+pub(super) struct Hops {
+    device: u32,
+    netlink: Netlink,
+    /// From a destination to the neighbour; `None` is unreachable.
+    routes: HashMap<IpAddr, Option<IpAddr>>,
+    neighbours: HashMap<IpAddr, Neighbour>,
+    heard: Vec<Option<(IpAddr, Mac)>>,
+}
+
+impl Hops {
+    pub(super) fn new(device: u32) -> io::Result<Self> {
+        let netlink = Netlink::open(SockProtocol::NetlinkRoute)?;
+        let heard = vec![None; HEARD];
+        Ok(Self { device, netlink, routes: HashMap::new(), neighbours: HashMap::new(), heard })
+    }
+
+    /// A frame came from this host, or from its router.
+    pub(super) fn hear(&mut self, from: IpAddr, mac: Mac) {
+        if self.routes.contains_key(&from) {
+            return;
+        }
+        let place = place(from);
+        if let Some(place) = self.heard.get_mut(place) {
+            *place = Some((from, mac));
+        }
+    }
+
+    /// The next hop of a packet from one of our addresses.
+    pub(super) fn find(&mut self, src: IpAddr, dst: IpAddr, now: Instant) -> Hop {
+        let next = match self.routes.get(&dst) {
+            Some(next) => *next,
+            None => {
+                if self.routes.len().max(self.neighbours.len()) >= MOST_ROUTES {
+                    self.forget();
+                }
+                let next = self.route(src, dst);
+                self.routes.insert(dst, next);
+                next
+            }
+        };
+        let Some(next) = next else { return Hop::None };
+        if let Some(neighbour) = self.neighbours.get_mut(&next) {
+            let due = if neighbour.mac.is_some() { CONFIRM } else { AGAIN };
+            let (mac, ask) = (neighbour.mac, now.saturating_duration_since(neighbour.asked) >= due);
+            if ask {
+                neighbour.asked = now;
+                self.resolve(next);
+            }
+            return mac.map_or(Hop::Resolving(next), Hop::Known);
+        }
+        // The kernel's entry counts. Without one, the client's own frame does, if it is on the link.
+        let known = self.neighbour(next);
+        let mac = known.or_else(|| if next == dst { self.heard_from(dst) } else { None });
+        self.resolve(next);
+        self.neighbours.insert(next, Neighbour { mac, asked: now });
+        mac.map_or(Hop::Resolving(next), Hop::Known)
+    }
+
+    fn heard_from(&self, host: IpAddr) -> Option<Mac> {
+        let (heard, mac) = (*self.heard.get(place(host))?)?;
+        (heard == host).then_some(mac)
+    }
+
+    /// Everything is asked for again.
+    pub(super) fn forget(&mut self) {
+        self.routes.clear();
+        self.neighbours.clear();
+    }
+
+    /// The routes have changed.
+    pub(super) fn forget_routes(&mut self) {
+        self.routes.clear();
+    }
+
+    /// The kernel says something about a neighbour: `RTM_NEWNEIGH`, or `RTM_DELNEIGH` if it is `gone`. Returns the neighbour
+    /// if its address is known now.
+    pub(super) fn take(&mut self, body: &[u8], gone: bool) -> Option<(IpAddr, Mac)> {
+        let (device, address, mac) = read(body)?;
+        let neighbour = self.neighbours.get_mut(&address).filter(|_| device == self.device)?;
+        if gone {
+            // The kernel forgets what nobody uses. It is asked again with the next packet.
+            self.neighbours.remove(&address);
+            return None;
+        }
+        neighbour.mac = mac;
+        Some((address, mac?))
+    }
+
+    /// The neighbour on the way to `dst`, by this device.
+    fn route(&self, src: IpAddr, dst: IpAddr) -> Option<IpAddr> {
+        let bits = if dst.is_ipv4() { 32 } else { 128 };
+        let mut body = vec![0; ROUTE_BYTES];
+        body.splice(..3, [family(dst), bits, bits]);
+        append_address(&mut body, DESTINATION, dst);
+        append_address(&mut body, SOURCE, src);
+        crate::netlink::append(&mut body, OUTPUT, &self.device.to_ne_bytes());
+        let mut next = None;
+        let read = |_, body: &[u8]| next = next_in(body, self.device, dst);
+        self.netlink.request(&message(GET_ROUTE, REQUEST, &body), read).ok()?;
+        next
+    }
+
+    /// The kernel's entry of a neighbour.
+    fn neighbour(&self, address: IpAddr) -> Option<Mac> {
+        let mut found = None;
+        let request = message(GET_NEIGHBOUR, REQUEST, &self.body_of(address, 0));
+        let read = |_, body: &[u8]| found = read(body).and_then(|(_, _, mac)| mac);
+        self.netlink.request(&request, read).ok()?;
+        found
+    }
+
+    /// Lets the kernel resolve or confirm the address. Without the privilege for that, it does so when a program sends there.
+    fn resolve(&self, address: IpAddr) {
+        let _ = self.netlink.request(&message(NEW_NEIGHBOUR, CREATE, &self.body_of(address, USE)), |_, _| {});
+    }
+
+    fn body_of(&self, address: IpAddr, flags: u8) -> Vec<u8> {
+        // struct ndmsg: family, padding, device, state, flags, type.
+        let mut body = vec![0; NEIGHBOUR_BYTES];
+        body.splice(..1, [family(address)]);
+        body.splice(4..8, self.device.to_ne_bytes());
+        body.splice(10..11, [flags]);
+        append_address(&mut body, NEIGHBOUR, address);
+        body
+    }
+}
+
+/// Where a sender is remembered.
+fn place(address: IpAddr) -> usize {
+    let last = match address {
+        IpAddr::V4(address) => address.octets().iter().fold(0_u8, |sum, octet| sum.wrapping_mul(31) ^ octet),
+        IpAddr::V6(address) => address.octets().iter().fold(0_u8, |sum, octet| sum.wrapping_mul(31) ^ octet),
+    };
+    usize::from(last) % HEARD
+}
+
+/// The neighbour in the answer to a question for a route.
+fn next_in(body: &[u8], device: u32, dst: IpAddr) -> Option<IpAddr> {
+    if *body.get(7)? != UNICAST {
+        return None;
+    }
+    let (mut output, mut gateway) = (None, None);
+    for (kind, value) in attributes(body.get(ROUTE_BYTES..)?) {
+        match kind {
+            OUTPUT => output = word_at(value, 0),
+            GATEWAY => gateway = address_of(value),
+            // struct rtvia: the family, and the address of another one than the destination's.
+            VIA => gateway = address_of(value.get(2..)?),
+            _ => {}
+        }
+    }
+    (output == Some(device)).then_some(gateway.unwrap_or(dst))
+}
+
+/// Device, address, and the link-layer address if it is resolved.
+fn read(body: &[u8]) -> Option<(u32, IpAddr, Option<Mac>)> {
+    let device = word_at(body, 4)?;
+    let state = u16::from_ne_bytes(body.get(8..10)?.try_into().ok()?);
+    let (mut address, mut mac) = (None, None);
+    for (kind, value) in attributes(body.get(NEIGHBOUR_BYTES..)?) {
+        match kind {
+            NEIGHBOUR => address = address_of(value),
+            LINK_ADDRESS => mac = Mac::try_from(value).ok(),
+            _ => {}
+        }
+    }
+    Some((device, address?, mac.filter(|_| state & UNRESOLVED == 0)))
+}

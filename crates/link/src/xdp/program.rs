@@ -1,0 +1,360 @@
+//! The program that takes the packets of the served ports from a device, and leaves everything else to the kernel.
+//!
+//! It runs for every packet that the device receives. A packet is taken if it is TCP, or UDP where the carrier is served,
+//! to a served address and port, and to the device's own link-layer address, without a VLAN tag. ICMP errors that quote a
+//! packet from a served address and port are taken too. A packet to a served port that the engine cannot take is dropped
+//! and counted: passed on, it would meet the socket that holds the port.
+
+use super::assembler::{Assembler, Label, Op, Reg, When, Width};
+use super::maps::Maps;
+
+use Op::{Add, And, Move, Or};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
+use When::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+use Width::{Byte, Double, Half, Word};
+
+/// Why a packet of a served port was dropped: the place of its counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dropped {
+    /// IPv4 options.
+    Options,
+    /// A first fragment.
+    Fragment,
+    /// The source address is no host's, or our own.
+    Source,
+    /// The source address is not allowed.
+    NotAllowed,
+    /// Its queue has no socket.
+    NoSocket,
+}
+
+impl Dropped {
+    pub(super) const COUNT: usize = 5;
+}
+
+/// What the program says about a packet (`enum xdp_action`).
+const XDP_DROP: i32 = 1;
+const XDP_PASS: i32 = 2;
+const XDP_REDIRECT: i32 = 4;
+
+/// `bpf_map_lookup_elem` and `bpf_redirect_map`.
+const LOOK_UP: i32 = 1;
+const REDIRECT_MAP: i32 = 51;
+
+/// Fields of `struct xdp_md`.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const QUEUE: i16 = 16;
+
+/// Length of an Ethernet header.
+const ETH: i16 = 14;
+
+/// The key of a served port, from the frame pointer: 16 bytes of address, port, protocol, zero.
+const KEY: i16 = -24;
+/// The key of a prefix: its length in bits, and an address.
+const PREFIX: i16 = -48;
+/// The length of the IPv4 header in words of four bytes; and without options.
+const HEADER: i16 = -56;
+const WORDS: i16 = 5;
+
+/// An address of IPv4 as the first twelve bytes of a mapped address of IPv6, and the rest.
+const MAPPED: [u32; 3] = [0, 0, u32::from_ne_bytes([0, 0, 0xff, 0xff])];
+
+const fn half(bytes: [u8; 2]) -> i32 {
+    u16::from_ne_bytes(bytes) as i32
+}
+
+/// The program for a device with this link-layer address. `any` takes packets of all sources.
+pub(super) fn assemble(mac: [u8; 6], maps: &Maps, any: bool) -> Option<Vec<u64>> {
+    let mut it = Filter::new(maps, any);
+    let [m0, m1, m2, m3, m4, m5] = mac;
+    let (v4, v6, pass) = (it.asm.label(), it.asm.label(), it.pass);
+    let asm = &mut it.asm;
+    asm.register(Move, R6, R1);
+    asm.load(Word, R7, R6, DATA);
+    asm.load(Word, R8, R6, DATA_END);
+    it.need(ETH);
+    let asm = &mut it.asm;
+    asm.load(Word, R2, R7, 0);
+    asm.jump_word(NotEqual, R2, u32::from_ne_bytes([m0, m1, m2, m3]), pass);
+    asm.load(Half, R2, R7, 4);
+    asm.jump_number(NotEqual, R2, half([m4, m5]), pass);
+    asm.load(Half, R2, R7, 12);
+    asm.jump_number(Equal, R2, half([0x08, 0x00]), v4);
+    asm.jump_number(Equal, R2, half([0x86, 0xdd]), v6);
+    asm.jump(pass);
+    asm.place(v4);
+    it.ipv4();
+    it.asm.place(v6);
+    it.ipv6();
+    it.ends();
+    it.asm.finish()
+}
+
+struct Filter<'a> {
+    asm: Assembler,
+    maps: &'a Maps,
+    any: bool,
+    pass: Label,
+    take: Label,
+    drops: [Label; Dropped::COUNT],
+}
+
+impl<'a> Filter<'a> {
+    fn new(maps: &'a Maps, any: bool) -> Self {
+        let mut asm = Assembler::default();
+        let (pass, take) = (asm.label(), asm.label());
+        let drops = std::array::from_fn(|_| asm.label());
+        Self { asm, maps, any, pass, take, drops }
+    }
+
+    fn drop(&self, why: Dropped) -> Label {
+        self.drops.get(why as usize).copied().unwrap_or(self.pass)
+    }
+
+    /// Passes packets of fewer than `len` bytes.
+    fn need(&mut self, len: i16) {
+        self.asm.register(Move, R2, R7);
+        self.asm.number(Add, R2, len.into());
+        self.asm.jump_register(Greater, R2, R8, self.pass);
+    }
+
+    /// Writes the address at `offset` of the packet into the key.
+    fn address(&mut self, v6: bool, offset: i16) {
+        if !v6 {
+            for (n, word) in MAPPED.into_iter().enumerate() {
+                self.asm.store_number(Word, R10, KEY + 4 * n as i16, word as i32);
+            }
+            self.asm.load(Word, R5, R7, offset);
+            self.asm.store(Word, R10, KEY + 12, R5);
+            return;
+        }
+        for n in 0..4 {
+            self.asm.load(Word, R5, R7, offset + 4 * n);
+            self.asm.store(Word, R10, KEY + 4 * n, R5);
+        }
+    }
+
+    /// Writes the port (`R3`) and the protocol (`R4`) into the key.
+    fn port(&mut self) {
+        self.asm.store(Half, R10, KEY + 16, R3);
+        self.asm.store(Byte, R10, KEY + 18, R4);
+        self.asm.store_number(Byte, R10, KEY + 19, 0);
+    }
+
+    /// Looks the key up among the served ports; `Equal` jumps if it is not there, `NotEqual` if it is.
+    fn served(&mut self, when: When, to: Label) {
+        self.look_up(self.maps.served(), KEY);
+        self.asm.jump_number(when, R0, 0, to);
+    }
+
+    fn look_up(&mut self, map: i32, key: i16) {
+        self.asm.map(R1, map);
+        self.asm.register(Move, R2, R10);
+        self.asm.number(Add, R2, key.into());
+        self.asm.call(LOOK_UP);
+    }
+
+    /// Jumps to `no` unless the address at `offset` is allowed.
+    fn allowed(&mut self, v6: bool, offset: i16, no: Label) {
+        if self.any {
+            return;
+        }
+        let words = if v6 { 4 } else { 1 };
+        self.asm.store_number(Word, R10, PREFIX, i32::from(words) * 32);
+        for n in 0..words {
+            self.asm.load(Word, R2, R7, offset + 4 * n);
+            self.asm.store(Word, R10, PREFIX + 4 + 4 * n, R2);
+        }
+        self.look_up(self.maps.allowed(v6), PREFIX);
+        self.asm.jump_number(Equal, R0, 0, no);
+    }
+
+    /// Passes what is neither TCP nor UDP: `R4` is the protocol.
+    fn transport(&mut self) {
+        let known = self.asm.label();
+        self.asm.jump_number(Equal, R4, 6, known);
+        self.asm.jump_number(NotEqual, R4, 17, self.pass);
+        self.asm.place(known);
+    }
+
+    /// `R3` becomes the destination port behind an IPv4 header with or without options. Each length has code of its own: without
+    /// CAP_PERFMON the verifier refuses a pointer into the packet with an offset in a register.
+    fn port_behind_options(&mut self) {
+        let found = self.asm.label();
+        for words in WORDS..=15 {
+            let next = self.asm.label();
+            self.asm.load(Double, R2, R10, HEADER);
+            self.asm.jump_number(NotEqual, R2, words.into(), next);
+            self.need(ETH + 4 * words + 4);
+            self.asm.load(Half, R3, R7, ETH + 4 * words + 2);
+            self.asm.jump(found);
+            self.asm.place(next);
+        }
+        self.asm.jump(self.pass);
+        self.asm.place(found);
+    }
+
+    fn ipv4(&mut self) {
+        let (pass, take, icmp) = (self.pass, self.take, self.asm.label());
+        self.need(ETH + 20);
+        let asm = &mut self.asm;
+        asm.load(Byte, R2, R7, ETH);
+        asm.register(Move, R3, R2);
+        asm.number(And, R3, 0xf0);
+        asm.jump_number(NotEqual, R3, 0x40, pass);
+        asm.number(And, R2, 0x0f);
+        asm.jump_number(Less, R2, 5, pass);
+        asm.store(Double, R10, HEADER, R2);
+        // Only first fragments have ports.
+        asm.load(Half, R3, R7, ETH + 6);
+        asm.number(And, R3, half([0x1f, 0xff]));
+        asm.jump_number(NotEqual, R3, 0, pass);
+        asm.load(Byte, R4, R7, ETH + 9);
+        asm.jump_number(Equal, R4, 1, icmp);
+        self.transport();
+        self.port_behind_options();
+        self.port();
+        self.address(false, ETH + 16);
+        self.served(Equal, pass);
+
+        let (options, fragment, source) =
+            (self.drop(Dropped::Options), self.drop(Dropped::Fragment), self.drop(Dropped::Source));
+        let asm = &mut self.asm;
+        asm.load(Double, R2, R10, HEADER);
+        asm.jump_number(NotEqual, R2, WORDS.into(), options);
+        asm.load(Half, R3, R7, ETH + 6);
+        asm.number(And, R3, half([0x20, 0x00]));
+        asm.jump_number(NotEqual, R3, 0, fragment);
+        asm.load(Byte, R2, R7, ETH + 12);
+        asm.jump_number(Equal, R2, 0, source);
+        asm.jump_number(Equal, R2, 127, source);
+        asm.jump_number(GreaterOrEqual, R2, 224, source);
+        self.address(false, ETH + 12);
+        self.served(NotEqual, source);
+        self.allowed(false, ETH + 12, self.drop(Dropped::NotAllowed));
+        self.asm.jump(take);
+
+        self.asm.place(icmp);
+        self.asm.load(Double, R2, R10, HEADER);
+        self.asm.jump_number(NotEqual, R2, WORDS.into(), pass);
+        let quoted = ETH + 20 + 8;
+        self.need(quoted + 20 + 4);
+        let asm = &mut self.asm;
+        asm.load(Half, R3, R7, ETH + 6);
+        asm.number(And, R3, half([0x20, 0x00]));
+        asm.jump_number(NotEqual, R3, 0, pass);
+        let is_error = asm.label();
+        asm.load(Byte, R2, R7, ETH + 20);
+        asm.jump_number(Equal, R2, 3, is_error);
+        asm.jump_number(NotEqual, R2, 11, pass);
+        asm.place(is_error);
+        // The engine's packets have no options.
+        asm.load(Byte, R2, R7, quoted);
+        asm.jump_number(NotEqual, R2, 0x45, pass);
+        asm.load(Word, R2, R7, ETH + 16);
+        asm.load(Word, R3, R7, quoted + 12);
+        asm.jump_register(NotEqual, R2, R3, pass);
+        asm.load(Byte, R4, R7, quoted + 9);
+        self.transport();
+        self.asm.load(Half, R3, R7, quoted + 20);
+        self.port();
+        self.address(false, quoted + 12);
+        self.served(Equal, pass);
+        self.allowed(false, quoted + 16, pass);
+        self.asm.jump(take);
+    }
+
+    fn ipv6(&mut self) {
+        let (pass, take, icmp) = (self.pass, self.take, self.asm.label());
+        self.need(ETH + 40);
+        let asm = &mut self.asm;
+        asm.load(Byte, R2, R7, ETH);
+        asm.number(And, R2, 0xf0);
+        asm.jump_number(NotEqual, R2, 0x60, pass);
+        asm.load(Byte, R4, R7, ETH + 6);
+        asm.jump_number(Equal, R4, 58, icmp);
+        self.transport();
+        self.need(ETH + 40 + 4);
+        self.asm.load(Half, R3, R7, ETH + 42);
+        self.port();
+        self.address(true, ETH + 24);
+        self.served(Equal, pass);
+
+        let source = self.drop(Dropped::Source);
+        let host = self.asm.label();
+        let asm = &mut self.asm;
+        asm.load(Byte, R2, R7, ETH + 8);
+        asm.jump_number(Equal, R2, 0xff, source);
+        // :: and ::1.
+        asm.load(Word, R2, R7, ETH + 8);
+        for n in 1..3 {
+            asm.load(Word, R3, R7, ETH + 8 + 4 * n);
+            asm.register(Or, R2, R3);
+        }
+        asm.jump_number(NotEqual, R2, 0, host);
+        asm.load(Word, R3, R7, ETH + 20);
+        asm.network_order(R3, 32);
+        asm.jump_number(LessOrEqual, R3, 1, source);
+        asm.place(host);
+        self.address(true, ETH + 8);
+        self.served(NotEqual, source);
+        self.allowed(true, ETH + 8, self.drop(Dropped::NotAllowed));
+        self.asm.jump(take);
+
+        self.asm.place(icmp);
+        let quoted = ETH + 40 + 8;
+        self.need(quoted + 40 + 4);
+        let asm = &mut self.asm;
+        asm.load(Byte, R2, R7, ETH + 40);
+        asm.jump_number(Equal, R2, 0, pass);
+        asm.jump_number(Greater, R2, 4, pass);
+        asm.load(Byte, R2, R7, quoted);
+        asm.number(And, R2, 0xf0);
+        asm.jump_number(NotEqual, R2, 0x60, pass);
+        for n in 0..4 {
+            asm.load(Word, R2, R7, ETH + 24 + 4 * n);
+            asm.load(Word, R3, R7, quoted + 8 + 4 * n);
+            asm.jump_register(NotEqual, R2, R3, pass);
+        }
+        asm.load(Byte, R4, R7, quoted + 6);
+        self.transport();
+        self.asm.load(Half, R3, R7, quoted + 40);
+        self.port();
+        self.address(true, quoted + 8);
+        self.served(Equal, pass);
+        self.allowed(true, quoted + 24, pass);
+        self.asm.jump(take);
+    }
+
+    /// Where all ways end.
+    fn ends(&mut self) {
+        let (counters, taken) = (self.maps.counters(), self.asm.label());
+        self.asm.place(self.take);
+        self.asm.load(Word, R2, R6, QUEUE);
+        self.asm.map(R1, self.maps.sockets());
+        // A queue without a socket drops.
+        self.asm.number(Move, R3, XDP_DROP);
+        self.asm.call(REDIRECT_MAP);
+        self.asm.jump_number(Equal, R0, XDP_REDIRECT, taken);
+        self.asm.jump(self.drop(Dropped::NoSocket));
+        self.asm.place(taken);
+        self.asm.exit();
+        for (n, label) in self.drops.into_iter().enumerate() {
+            // The verifier refuses what nothing leads to.
+            if self.any && n == Dropped::NotAllowed as usize {
+                continue;
+            }
+            // Each has its own code: without CAP_PERFMON the verifier refuses an offset in a register.
+            self.asm.place(label);
+            self.asm.map_value(R1, counters);
+            self.asm.number(Move, R2, 1);
+            self.asm.atomic_add(R1, 8 * n as i16, R2);
+            self.asm.number(Move, R0, XDP_DROP);
+            self.asm.exit();
+        }
+        self.asm.place(self.pass);
+        self.asm.number(Move, R0, XDP_PASS);
+        self.asm.exit();
+    }
+}

@@ -1,0 +1,270 @@
+//! What the program says about packets, by the kernel itself (`BPF_PROG_TEST_RUN`). Needs root, but no device.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::maps::Maps;
+use super::program::{Dropped, assemble};
+use super::{Transport, sys};
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// What became of a frame.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is the kernel's.
+    Passed,
+    /// It was taken, and dropped here because the test has no sockets.
+    Taken,
+    Dropped(Dropped),
+}
+
+struct Bench {
+    program: OwnedFd,
+    maps: Maps,
+}
+
+const REASONS: [Dropped; Dropped::COUNT] =
+    [Dropped::Options, Dropped::Fragment, Dropped::Source, Dropped::NotAllowed, Dropped::NoSocket];
+
+impl Bench {
+    /// The program for port 80 of two addresses in TCP, and port 81 in UDP. `None` without privileges.
+    fn new(allow: Option<&[&str]>) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: loading a program needs root");
+            return None;
+        }
+        let maps = Maps::create(1).unwrap();
+        for at in ["192.0.2.1:80", "[2001:db8::1]:80"] {
+            maps.serve(at.parse().unwrap(), Transport::Tcp).unwrap();
+        }
+        for at in ["192.0.2.1:81", "[2001:db8::1]:81"] {
+            maps.serve(at.parse().unwrap(), Transport::Udp).unwrap();
+        }
+        for prefix in allow.unwrap_or_default() {
+            maps.allow(prefix.parse().unwrap()).unwrap();
+        }
+        let code = assemble(MAC, &maps, allow.is_none()).unwrap();
+        let program = sys::load(&code, "test").unwrap_or_else(|(error, log)| panic!("{error}: {log}"));
+        Some(Self { program, maps })
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        REASONS.map(|why| self.maps.dropped(why)).to_vec()
+    }
+
+    fn fate(&self, frame: &[u8]) -> Fate {
+        let before = self.counts();
+        let action = sys::test_run(self.program.as_fd(), frame).unwrap();
+        let after = self.counts();
+        let changed: Vec<_> =
+            REASONS.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b).collect();
+        match (action, changed.as_slice()) {
+            (2, []) => Fate::Passed,
+            (1, [(Dropped::NoSocket, _)]) => Fate::Taken,
+            (1, [(why, _)]) => Fate::Dropped(*why),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn frame(packet: &[u8]) -> Vec<u8> {
+    let kind = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+    [&MAC[..], &PEER, &kind, packet].concat()
+}
+
+/// A packet with these ports, and twenty more bytes.
+fn packet(protocol: u8, from: &str, to: &str) -> Vec<u8> {
+    let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
+    let mut transport = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    transport.extend([0; 20]);
+    ip(protocol, from, to, &transport)
+}
+
+fn ip(protocol: u8, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    match (from, to) {
+        (SocketAddr::V4(from), SocketAddr::V4(to)) => {
+            let mut packet = vec![0x45, 0, 0, 20 + payload.len() as u8, 0, 0, 0x40, 0, 64, protocol, 0, 0];
+            packet.extend(from.ip().octets());
+            packet.extend(to.ip().octets());
+            [&packet, payload].concat()
+        }
+        (SocketAddr::V6(from), SocketAddr::V6(to)) => {
+            let mut packet = vec![0x60, 0, 0, 0, 0, payload.len() as u8, protocol, 64];
+            packet.extend(from.ip().octets());
+            packet.extend(to.ip().octets());
+            [&packet, payload].concat()
+        }
+        _ => panic!("two families"),
+    }
+}
+
+const CLIENTS: [&str; 2] = ["198.51.100.7:5000", "[2001:db8:1::7]:5000"];
+const SERVERS: [&str; 2] = ["192.0.2.1:80", "[2001:db8::1]:80"];
+
+#[test]
+fn only_the_served_ports_are_taken() {
+    let Some(bench) = Bench::new(None) else { return };
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        assert_eq!(bench.fate(&frame(&packet(6, client, server))), Fate::Taken);
+        assert_eq!(bench.fate(&frame(&packet(17, client, server))), Fate::Passed, "UDP of the TCP port");
+        let udp = server.replace(":80", ":81").replace("::1]:80", "::1]:81");
+        assert_eq!(bench.fate(&frame(&packet(17, client, &udp))), Fate::Taken);
+        assert_eq!(bench.fate(&frame(&packet(6, client, &udp))), Fate::Passed);
+        let other_port = server.replace(":80", ":22");
+        assert_eq!(bench.fate(&frame(&packet(6, client, &other_port))), Fate::Passed);
+        let other_host = server.replace("2.1:", "2.9:").replace("::1]", "::9]");
+        assert_eq!(bench.fate(&frame(&packet(6, client, &other_host))), Fate::Passed);
+        assert_eq!(bench.fate(&frame(&packet(132, client, server))), Fate::Passed, "SCTP");
+    }
+}
+
+#[test]
+fn frames_for_other_stations_and_vlans_pass() {
+    let Some(bench) = Bench::new(None) else { return };
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        let good = frame(&packet(6, client, server));
+        for byte in 0..6 {
+            let mut other = good.clone();
+            other[byte] ^= 4;
+            assert_eq!(bench.fate(&other), Fate::Passed);
+        }
+        let mut tagged = good.clone();
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        assert_eq!(bench.fate(&tagged), Fate::Passed);
+        let mut arp = good.clone();
+        arp[13] = 6;
+        assert_eq!(bench.fate(&arp), Fate::Passed);
+    }
+}
+
+/// Nothing is read beyond the end of a frame, and the kernel gets what is too short.
+#[test]
+fn short_frames_pass() {
+    let Some(bench) = Bench::new(None) else { return };
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        let packet = packet(6, client, server);
+        let ports = 14 + packet.len() - 20;
+        let good = frame(&packet);
+        for len in 14..good.len() {
+            let expected = if len < ports { Fate::Passed } else { Fate::Taken };
+            assert_eq!(bench.fate(&good[..len]), expected, "{len} bytes");
+        }
+    }
+}
+
+#[test]
+fn options_and_first_fragments_of_a_served_port_are_dropped() {
+    let Some(bench) = Bench::new(None) else { return };
+    let good = packet(6, CLIENTS[0], SERVERS[0]);
+    let mut options = good.clone();
+    options[0] = 0x46;
+    for words in 6..=15 {
+        options[0] = 0x40 | words;
+        options.splice(20..20, [1, 1, 1, 1]);
+        assert_eq!(bench.fate(&frame(&options)), Fate::Dropped(Dropped::Options));
+        // The same to another port is the kernel's.
+        let mut other = options.clone();
+        other[4 * usize::from(words) + 3] = 22;
+        assert_eq!(bench.fate(&frame(&other)), Fate::Passed);
+    }
+    let mut first = good.clone();
+    first[6] = 0x20;
+    assert_eq!(bench.fate(&frame(&first)), Fate::Dropped(Dropped::Fragment));
+    // Later fragments have no ports. The kernel gets them, and drops what it cannot complete.
+    let mut later = good.clone();
+    later[7] = 5;
+    assert_eq!(bench.fate(&frame(&later)), Fate::Passed);
+    // The same to another port is the kernel's.
+    let other = packet(6, CLIENTS[0], "192.0.2.1:22");
+    let mut first = other.clone();
+    first[6] = 0x20;
+    assert_eq!(bench.fate(&frame(&first)), Fate::Passed);
+    // Behind an extension header of IPv6, the port is not looked for: the holder drops the packet.
+    let mut extended = packet(6, CLIENTS[1], SERVERS[1]);
+    extended[6] = 0;
+    extended.splice(40..40, [6, 0, 1, 4, 0, 0, 0, 0]);
+    assert_eq!(bench.fate(&frame(&extended)), Fate::Passed);
+}
+
+#[test]
+fn sources_that_are_no_hosts_or_our_own_are_dropped() {
+    let Some(bench) = Bench::new(None) else { return };
+    let sources = ["0.1.2.3", "127.0.0.1", "224.0.0.1", "239.1.1.1", "255.255.255.255", "192.0.2.1"];
+    for source in sources {
+        let bad = packet(6, &format!("{source}:80"), SERVERS[0]);
+        assert_eq!(bench.fate(&frame(&bad)), Fate::Dropped(Dropped::Source), "{source}");
+    }
+    // From another port of our own address: the kernel's programs do not come this way.
+    for source in ["::", "::1", "ff02::1", "2001:db8::1"] {
+        let bad = packet(6, &format!("[{source}]:80"), SERVERS[1]);
+        assert_eq!(bench.fate(&frame(&bad)), Fate::Dropped(Dropped::Source), "{source}");
+    }
+    for source in ["1.0.0.1", "126.255.255.255", "128.0.0.1", "223.255.255.255"] {
+        assert_eq!(bench.fate(&frame(&packet(6, &format!("{source}:80"), SERVERS[0]))), Fate::Taken);
+    }
+    assert_eq!(bench.fate(&frame(&packet(6, "[::2]:80", SERVERS[1]))), Fate::Taken);
+}
+
+#[test]
+fn only_allowed_sources_are_taken() {
+    let Some(bench) = Bench::new(Some(&["198.51.100.0/24", "10.0.0.0/8", "2001:db8:1::/48"])) else { return };
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        assert_eq!(bench.fate(&frame(&packet(6, client, server))), Fate::Taken);
+    }
+    for (client, server) in ["198.51.101.7:5000", "[2001:db8:2::7]:5000"].into_iter().zip(SERVERS) {
+        let fate = bench.fate(&frame(&packet(6, client, server)));
+        assert_eq!(fate, Fate::Dropped(Dropped::NotAllowed), "{client}");
+    }
+    // Other ports of the host are none of this program's business.
+    assert_eq!(bench.fate(&frame(&packet(6, "203.0.113.1:9", "192.0.2.1:22"))), Fate::Passed);
+}
+
+/// An ICMP message from a router about a packet between these ports.
+fn report(ty: u8, router: &str, host: &str, from: &str, to: &str, protocol: u8) -> Vec<u8> {
+    let quoted = packet(protocol, from, to);
+    let message = [&[ty, 0, 0, 0, 0, 0, 5, 220], &quoted[..]].concat();
+    let (router, host): (SocketAddr, SocketAddr) =
+        (format!("{router}:0").parse().unwrap(), format!("{host}:0").parse().unwrap());
+    ip(if router.is_ipv4() { 1 } else { 58 }, router, host, &message)
+}
+
+#[test]
+fn icmp_errors_about_our_packets_are_taken_and_others_pass() {
+    let Some(bench) = Bench::new(Some(&["198.51.100.0/24", "2001:db8:1::/48"])) else { return };
+    let (server, client) = (SERVERS[0], CLIENTS[0]);
+    let v4 = |ty, from, to, protocol| frame(&report(ty, "203.0.113.1", "192.0.2.1", from, to, protocol));
+    for ty in 0..=20 {
+        let expected = if [3, 11].contains(&ty) { Fate::Taken } else { Fate::Passed };
+        assert_eq!(bench.fate(&v4(ty, server, client, 6)), expected, "type {ty}");
+    }
+    assert_eq!(bench.fate(&v4(3, "192.0.2.1:22", client, 6)), Fate::Passed, "about another port");
+    assert_eq!(bench.fate(&v4(3, "192.0.2.1:81", client, 17)), Fate::Taken, "about our UDP");
+    assert_eq!(bench.fate(&v4(3, server, "203.0.113.9:1", 6)), Fate::Passed, "about no client of ours");
+    let elsewhere = report(3, "203.0.113.1", "192.0.2.9", server, client, 6);
+    assert_eq!(bench.fate(&frame(&elsewhere)), Fate::Passed, "not to the host that it is about");
+
+    let (server, client) = (SERVERS[1], CLIENTS[1]);
+    let v6 =
+        |ty, from, to, protocol| frame(&report(ty, "[2001:db8:9::1]", "[2001:db8::1]", from, to, protocol));
+    for ty in [0, 1, 2, 3, 4, 5, 128, 135, 136] {
+        let expected = if (1..=4).contains(&ty) { Fate::Taken } else { Fate::Passed };
+        assert_eq!(bench.fate(&v6(ty, server, client, 6)), expected, "type {ty}");
+    }
+    assert_eq!(bench.fate(&v6(2, "[2001:db8::1]:22", client, 6)), Fate::Passed);
+    assert_eq!(bench.fate(&v6(2, "[2001:db8::1]:81", client, 17)), Fate::Taken);
+}
+
+/// An address that goes is not served, and nothing else changes.
+#[test]
+fn what_is_not_served_any_more_is_the_kernels() {
+    let Some(bench) = Bench::new(None) else { return };
+    let packets: Vec<_> =
+        CLIENTS.into_iter().zip(SERVERS).map(|(client, server)| frame(&packet(6, client, server))).collect();
+    bench.maps.stop_serving(SERVERS[0].parse().unwrap(), Transport::Tcp).unwrap();
+    assert_eq!(bench.fate(&packets[0]), Fate::Passed);
+    assert_eq!(bench.fate(&packets[1]), Fate::Taken);
+    bench.maps.serve(SERVERS[0].parse().unwrap(), Transport::Tcp).unwrap();
+    assert_eq!(bench.fate(&packets[0]), Fate::Taken);
+}

@@ -1,0 +1,207 @@
+//! The link on a veth, in network namespaces that end with the test. Needs root.
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::udp::Datagram;
+use nix::sched::{CloneFlags, unshare};
+
+use super::*;
+use crate::Link;
+
+const DEVICE: &str = "ffx0";
+const PEER: &str = "ffx1";
+const HOSTS: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+const CLIENTS: [&str; 2] = ["192.0.2.2", "2001:db8::2"];
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Gives a device an address, which can be used at once.
+fn give(address: &str, device: &str) {
+    let bits = if address.contains(':') { "64" } else { "24" };
+    let at_once = if address.contains(':') { "nodad" } else { "" };
+    ip(&format!("address add {address}/{bits} dev {device} {at_once}"));
+}
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// The other end of the cable: a thread in a namespace of its own, which runs what it is given.
+struct Far(mpsc::Sender<Task>);
+
+impl Far {
+    fn start() -> (Self, nix::unistd::Pid) {
+        let (tasks, given) = mpsc::channel::<Task>();
+        let (ready, started) = mpsc::channel();
+        std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            ready.send(nix::unistd::gettid()).unwrap();
+            given.into_iter().for_each(|task| task());
+        });
+        (Self(tasks), started.recv().unwrap())
+    }
+
+    /// Runs `task` there, and waits for its result.
+    fn run<R: Send + 'static>(&self, task: impl FnOnce() -> R + Send + 'static) -> R {
+        let (done, result) = mpsc::channel();
+        self.0.send(Box::new(move || done.send(task()).unwrap())).unwrap();
+        result.recv().unwrap()
+    }
+
+    /// Runs `task` there, and returns at once.
+    fn begin(&self, task: impl FnOnce() + Send + 'static) {
+        self.0.send(Box::new(task)).unwrap();
+    }
+}
+
+/// Runs `test` in a namespace with one end of a cable, whose devices have this many queues.
+fn on_a_cable(queues: u32, test: fn(Far)) {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let body = move || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let (far, thread) = Far::start();
+        let count = format!("numtxqueues {queues} numrxqueues {queues}");
+        let namespace = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
+        ip(&format!("link add {DEVICE} {count} type veth peer name {PEER} {count} netns {namespace}"));
+        HOSTS.into_iter().for_each(|address| give(address, DEVICE));
+        far.run(|| {
+            CLIENTS.into_iter().for_each(|address| give(address, PEER));
+            ip(&format!("link set {PEER} up"));
+            ip("link set lo up");
+        });
+        ip(&format!("link set {DEVICE} up"));
+        ip("link set lo up");
+        test(far);
+    };
+    std::thread::spawn(body).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+fn block_on<F: Future<Output = ()>>(test: F) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+fn hold(transport: Transport, port: u16) -> Vec<Holder> {
+    let index = XdpDevice::find(DEVICE).unwrap().index;
+    let at = |host: &str| SocketAddr::new(host.parse().unwrap(), port);
+    HOSTS.map(|host| Holder::new(at(host), transport, index).unwrap()).into()
+}
+
+fn config(mode: Mode) -> XdpConfig {
+    XdpConfig::new(DEVICE, Allow::Any).mode(mode)
+}
+
+async fn receive(links: &mut [Xdp]) -> (usize, Vec<u8>) {
+    let mut buf = vec![0; 1500];
+    let (queue, len) = poll_fn(|cx| {
+        for (queue, link) in links.iter_mut().enumerate() {
+            if let std::task::Poll::Ready(got) = link.poll_recv(cx, &mut buf) {
+                return std::task::Poll::Ready((queue, got.unwrap()));
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await;
+    buf.truncate(len);
+    (queue, buf)
+}
+
+async fn send(link: &mut Xdp, packet: &[u8]) {
+    poll_fn(|cx| link.poll_send(cx, packet)).await.unwrap();
+    poll_fn(|cx| link.poll_flush(cx)).await.unwrap();
+}
+
+fn open(config: &XdpConfig, holders: Vec<Holder>) -> Vec<Xdp> {
+    Xdp::attach(config, holders).unwrap().into_iter().map(|queue| queue.open().unwrap()).collect()
+}
+
+/// The answer to a datagram: addresses and ports change places.
+fn answer(packet: &[u8]) -> Vec<u8> {
+    let mut answer = packet.to_vec();
+    let (at, addresses, len) = if packet[0] >> 4 == 4 { (20, 12, 4) } else { (40, 8, 16) };
+    let swap = |bytes: &mut [u8], from: usize, len: usize| {
+        let (a, b) = bytes[from..from + 2 * len].split_at_mut(len);
+        a.swap_with_slice(b);
+    };
+    swap(&mut answer, addresses, len);
+    swap(&mut answer, at, 2);
+    answer
+}
+
+/// Datagrams and SYNs from a kernel arrive with right checksums, and answers find their way back, by the kernel's routes and
+/// neighbours.
+fn packets_go_both_ways(mode: Mode, far: &Far) {
+    if mode == Mode::Generic {
+        far.run(|| {
+            let _ = Command::new("ethtool").args(["-K", PEER, "tso", "off", "gso", "off"]).output();
+        });
+    }
+    block_on(async {
+        let holders = hold(Transport::Udp, 81).into_iter().chain(hold(Transport::Tcp, 80)).collect();
+        let mut links = open(&config(mode), holders);
+        for (host, client) in HOSTS.into_iter().zip(CLIENTS) {
+            let (host, client): (IpAddr, IpAddr) = (host.parse().unwrap(), client.parse().unwrap());
+            let (sent, answered) = tokio::sync::oneshot::channel();
+            far.begin(move || {
+                let socket = UdpSocket::bind(SocketAddr::new(client, 0)).unwrap();
+                socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                socket.send_to(b"question", SocketAddr::new(host, 81)).unwrap();
+                let mut buf = [0; 100];
+                let got = socket.recv_from(&mut buf).map(|(len, from)| (buf[..len].to_vec(), from));
+                sent.send(got).unwrap();
+            });
+            let (queue, packet) = receive(&mut links).await;
+            let parsed = Packet::parse(&packet).unwrap();
+            assert_eq!((parsed.src, parsed.dst, parsed.protocol), (client, host, Protocol::Udp));
+            let datagram = Datagram::parse_checked(parsed.payload, parsed.src, parsed.dst).unwrap();
+            assert_eq!(datagram.payload, b"question");
+            send(&mut links[queue], &answer(&packet)).await;
+            // An address that the kernel has to resolve first is waited for by polling.
+            let mut answered = answered;
+            let got = loop {
+                tokio::select! {
+                    got = &mut answered => break got.unwrap().unwrap(),
+                    _ = receive(&mut links) => {}
+                }
+            };
+            assert_eq!(got, (b"question".to_vec(), SocketAddr::new(host, 81)));
+
+            far.begin(move || {
+                let _ = TcpStream::connect_timeout(&SocketAddr::new(host, 80), Duration::from_millis(1));
+            });
+            let (_, packet) = receive(&mut links).await;
+            let parsed = Packet::parse(&packet).unwrap();
+            let segment = Segment::parse_checked(parsed.payload, parsed.src, parsed.dst).unwrap();
+            assert!(segment.flags.contains(Flags::SYN));
+        }
+        let counters = links[0].status().counters().unwrap();
+        assert_eq!(counters, XdpCounters::default());
+    });
+}
+
+#[test]
+fn packets_go_both_ways_in_the_driver() {
+    on_a_cable(1, |far| packets_go_both_ways(Mode::Driver, &far));
+}
+
+#[test]
+fn packets_go_both_ways_in_generic_mode() {
+    on_a_cable(1, |far| packets_go_both_ways(Mode::Generic, &far));
+}
+
+#[test]
+fn packets_go_both_ways_on_four_queues() {
+    on_a_cable(4, |far| {
+        assert_eq!(XdpDevice::find(DEVICE).unwrap().queues, 4);
+        packets_go_both_ways(Mode::Driver, &far);
+    });
+}
