@@ -41,6 +41,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
 use std::num::NonZeroUsize;
+use firstflight_daemon::process;
 use std::process::ExitCode;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
@@ -97,6 +98,10 @@ fn main() -> ExitCode {
     };
     let _diagnostics = diagnostics::Diagnostics::start(cli.verbose);
     match run(cli.command) {
+    process::set_build(process::Build {
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FIRSTFLIGHT_BUILT_FROM"),
+    });
         Ok(code) => code,
         Err(error) => {
             output::complain(&error);
