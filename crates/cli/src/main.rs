@@ -21,6 +21,7 @@ mod gateway;
 mod get;
 mod keys;
 mod life;
+mod man;
 mod measure;
 mod network;
 mod observed;
@@ -40,8 +41,8 @@ mod verifier;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
-use std::num::NonZeroUsize;
 use firstflight_daemon::process;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
@@ -89,6 +90,7 @@ enum Command {
     Dns(dns::Args),
     Seal(seal::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -96,12 +98,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return say_usage(&error),
     };
-    let _diagnostics = diagnostics::Diagnostics::start(cli.verbose);
-    match run(cli.command) {
     process::set_build(process::Build {
         version: env!("CARGO_PKG_VERSION"),
         commit: env!("FIRSTFLIGHT_BUILT_FROM"),
     });
+    let _diagnostics = diagnostics::Diagnostics::start(cli.verbose);
+    match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
             output::complain(&error);
@@ -129,6 +131,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
         Command::Seal(args) => seal::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => man::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
             completions::run(&args);
             Ok(ExitCode::SUCCESS)
