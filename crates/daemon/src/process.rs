@@ -117,7 +117,8 @@ mod tests {
             publish();
         });
         let text = recorder.handle().render();
-        assert!(text.contains("firstflight_build_info{version=\"1.2.3\",commit=\"abc\"} 1\n"), "{text}");
+        let build = format!("{BUILD_INFO}{{version=\"1.2.3\",commit=\"abc\"}} 1\n");
+        assert!(text.contains(&build), "{text}");
         let value = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
             line.unwrap_or_else(|| panic!("no {name}: {text}")).parse::<f64>().unwrap()
