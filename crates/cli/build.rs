@@ -24,6 +24,7 @@ fn main() {
             found.to_string()
         }),
     };
+    println!("cargo::rustc-env=FIRSTFLIGHT_BUILT_FROM={}", commit.as_deref().unwrap_or_default());
     let about: Vec<_> = commit.into_iter().chain((!is_release).then(|| "debug".to_owned())).collect();
     let version = if about.is_empty() { package } else { format!("{package} ({})", about.join(", ")) };
     println!("cargo::rustc-env=FIRSTFLIGHT_VERSION={version}");

@@ -90,6 +90,12 @@ pub enum Error {
     /// The file of a picture cannot be written.
     #[error("cannot write {0}: {1}; choose another --svg")]
     Picture(PathBuf, io::Error),
+    /// A manual page cannot be written.
+    #[error("cannot write {0}: {1}; choose another --to")]
+    Page(PathBuf, io::Error),
+    /// `man` is asked for the page of a command that there is not.
+    #[error("{0} has no command {1:?}")]
+    NoCommand(String, String),
     /// The cache of cookies cannot be used.
     #[error("{}{}", .0, cache_advice(.0))]
     Cache(CacheError),
@@ -124,6 +130,7 @@ impl Error {
             Self::KeyFile(_, error) => ExitKind::of_key_file(error),
             Self::Output(_, error)
             | Self::Picture(_, error)
+            | Self::Page(_, error)
             | Self::Cache(CacheError::Read(_, error) | CacheError::Write(_, error)) => {
                 ExitKind::of_file(error)
             }

@@ -1,6 +1,6 @@
 //! The life of a command that stays running, as the service manager and the admin address (`--metrics`) get to know it.
 
-use firstflight_daemon::{Admin, Ready, Shows, manager};
+use firstflight_daemon::{Admin, Ready, Shows, manager, process};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,7 @@ impl Metrics {
             Some(at) => match PrometheusBuilder::new().install_recorder() {
                 Ok(recorder) => {
                     describe();
+                    process::describe();
                     let shown = Shown { state: Arc::clone(&state), recorder };
                     Some(Admin::start(at, self.metrics_host.clone(), shown).await)
                 }
@@ -97,6 +98,7 @@ impl Shows for Shown {
         if let Some(publish) = &mut lock(&self.state).publish {
             publish();
         }
+        process::publish();
         Some(self.recorder.render())
     }
 
@@ -152,6 +154,10 @@ mod tests {
         }
         life.stopping();
         assert_eq!(shown.ready(), Ready { is_ready: false, text: "stopping\n".to_owned() });
-        assert!(shown.metrics().unwrap().contains("firstflight_first_flights_total"));
+        let text = shown.metrics().unwrap();
+        assert!(
+            text.contains("firstflight_first_flights_total") && text.contains("process_open_fds"),
+            "{text}"
+        );
     }
 }

@@ -22,6 +22,7 @@ mod gateway;
 mod get;
 mod keys;
 mod life;
+mod man;
 mod measure;
 mod network;
 mod observed;
@@ -41,6 +42,7 @@ mod verifier;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
+use firstflight_daemon::process;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
@@ -89,6 +91,7 @@ enum Command {
     Dns(dns::Args),
     Seal(seal::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -96,6 +99,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return say_usage(&error),
     };
+    process::set_build(process::Build {
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FIRSTFLIGHT_BUILT_FROM"),
+    });
     let _diagnostics = diagnostics::Diagnostics::start(cli.verbose);
     match run(cli.command) {
         Ok(code) => code,
@@ -125,6 +132,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
         Command::Seal(args) => seal::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => man::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
             completions::run(&args);
             Ok(ExitCode::SUCCESS)

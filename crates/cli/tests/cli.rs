@@ -28,6 +28,7 @@ const COMMANDS: &[&str] = &[
     "asap",
     "dns",
     "completions",
+    "man",
 ];
 
 #[test]

@@ -50,7 +50,8 @@ fn read(path: &str) -> String {
 /// The cells of each row of the page whose first cell is the name of a series.
 fn rows() -> Vec<Vec<String>> {
     let page = read("docs/metrics.md");
-    let rows = page.lines().filter(|line| line.starts_with("| `firstflight_"));
+    let rows =
+        page.lines().filter(|line| line.starts_with("| `firstflight_") || line.starts_with("| `process_"));
     rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).skip(1).collect())
         .collect()
 }
@@ -64,6 +65,7 @@ fn the_page_has_the_name_and_type_of_each_series_and_no_other() {
         firstflight_dns::metrics::describe();
         firstflight_dns::metrics::describe_relay();
         firstflight_verifier::metrics::describe();
+        firstflight_daemon::process::describe();
     });
     let described = described.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     let rows = rows();
@@ -76,8 +78,15 @@ fn the_page_has_the_name_and_type_of_each_series_and_no_other() {
 #[test]
 fn the_page_has_each_name_in_the_sources() {
     let rows = rows();
-    for path in ["crates/firstflight", "crates/tls", "crates/dns", "crates/verifier"] {
-        let source = read(&format!("{path}/src/metrics.rs"));
+    let sources = [
+        "firstflight/src/metrics.rs",
+        "tls/src/metrics.rs",
+        "dns/src/metrics.rs",
+        "verifier/src/metrics.rs",
+        "daemon/src/process.rs",
+    ];
+    for path in sources {
+        let source = read(&format!("crates/{path}"));
         for name in source.split("\"firstflight_").skip(1) {
             let name = format!("firstflight_{}", name.split('"').next().unwrap_or_default());
             assert!(rows.iter().any(|row| row[0] == name), "docs/metrics.md has no row for {name}");

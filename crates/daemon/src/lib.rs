@@ -4,6 +4,7 @@
 //! - [`become_user`]: gives up root once the ports are bound; [`will_become`]: that user's key files are read before, too.
 //! - [`open_files`]: the limit of open files.
 //! - [`manager`]: what the service manager gets to know: readiness, reloads, the end, the watchdog.
+//! - [`process`]: the process itself in the metrics: its build, memory, files, processor time.
 //! - [`Admin`]: the one listener of `/metrics`, `/healthz` and `/readyz`.
 //! - [`ExitKind`]: exit codes: 2 for what the text of options and files decides, 1 for what may be otherwise in a minute.
 //! - [`KeyFault`]: the messages about key files.
@@ -17,6 +18,7 @@ mod exit;
 mod key_fault;
 pub mod manager;
 pub mod open_files;
+pub mod process;
 mod signals;
 mod user;
 

@@ -51,7 +51,7 @@
 
 /// Compiles README.md's example.
 #[cfg(all(doctest, feature = "kernel"))]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
 mod attempts;

@@ -11,7 +11,8 @@ use namespace::in_namespace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const README: &str = include_str!("../../../README.md");
+/// The repository's page and the package's.
+const PAGES: [&str; 2] = [include_str!("../../../README.md"), include_str!("../README.md")];
 const VISITS: usize = 200;
 
 mod client {
@@ -45,16 +46,18 @@ mod server {
 
 #[test]
 fn these_are_the_programs_of_the_readme() {
-    let mut blocks = README.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
     let indented = |block: &str| {
         let lines =
             block.lines().map(|line| if line.is_empty() { String::new() } else { format!("    {line}") });
         lines.collect::<Vec<_>>().join("\n")
     };
     let ours = include_str!("readme.rs").replace("pub(super) ", "");
-    for block in [blocks.next().unwrap(), blocks.next().unwrap()] {
-        let block = block.replace("www.example.com:80", "127.0.0.1:8080");
-        assert!(ours.contains(&indented(&block)), "README.md has another program:\n{block}");
+    for page in PAGES {
+        let mut blocks = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
+        for block in [blocks.next().unwrap(), blocks.next().unwrap()] {
+            let block = block.replace("www.example.com:80", "127.0.0.1:8080");
+            assert!(ours.contains(&indented(&block)), "README.md has another program:\n{block}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod service;
 
 pub use check::Mistake;
 pub use firstflight_http::forwarded::Forwarded;
-pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings};
+pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 

@@ -232,6 +232,7 @@ impl Gateway {
             view.certificates = certificates;
         });
         (self.services, self.config) = (services, config);
+        metrics::configured();
         // A program that reads these lines can use everything from now on, the metrics included.
         for name in &begun {
             if let Some(listening) = self.listening.get(name) {

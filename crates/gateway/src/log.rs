@@ -6,6 +6,7 @@ use crate::config::LogFormat;
 use crate::metrics;
 use crate::site::Site;
 use firstflight_http::text::Safe;
+use firstflight_http::trace::TraceId;
 use hyper::Method;
 use hyper::http::uri::PathAndQuery;
 use serde::Serialize;
@@ -131,6 +132,8 @@ pub(crate) struct Entry {
     pub(crate) backend: Option<Arc<Backend>>,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// The trace that the request belongs to.
+    pub(crate) trace: Option<TraceId>,
     /// Why it ended: `closed`, `idle`, or what failed.
     pub(crate) end: Option<&'static str>,
 }
@@ -168,6 +171,8 @@ struct Line<'a> {
     backend: Option<&'a str>,
     bytes_in: u64,
     bytes_out: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
     end: Option<&'static str>,
     duration_ms: f64,
 }
@@ -191,6 +196,7 @@ impl Entry {
             backend: None,
             bytes_in: 0,
             bytes_out: 0,
+            trace: None,
             end: None,
         }
     }
@@ -220,6 +226,7 @@ impl Entry {
             backend: self.backend.as_ref().map(|backend| backend.label.as_str()),
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
+            trace_id: self.trace.map(|trace| trace.to_string()),
             end: self.end,
             duration_ms: (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
         }
@@ -313,6 +320,53 @@ mod tests {
         let line: serde_json::Value = serde_json::from_slice(&memory.0.lock().unwrap()).unwrap();
         assert!(line["time"].as_str().unwrap() >= before.as_str(), "{line}");
         assert_eq!(line["message"], "listening");
+    }
+
+    /// Each line has the fields of its event in the page's table, and no other.
+    #[test]
+    fn the_page_has_every_field() {
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md")).unwrap();
+        let table = page.split("### Fields of the JSON log").nth(1).unwrap();
+        let table = table.split("\n## ").next().unwrap();
+        let rows = table.lines().filter(|line| line.starts_with("| `"));
+        let rows: Vec<Vec<_>> = rows.map(|row| row.split('|').map(str::trim).collect()).collect();
+        let documented = |event: &str| {
+            let of_event = rows.iter().filter(|row| row[2].contains(event) || row[2] == "all");
+            let mut names: Vec<_> = of_event.map(|row| row[1].trim_matches('`').to_owned()).collect();
+            names.sort();
+            names
+        };
+        let line = |event| Line {
+            event,
+            time: String::new(),
+            listener: "",
+            peer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            way: "",
+            outcome: "",
+            reason: None,
+            early_bytes: 0,
+            early: None,
+            method: (event == "request").then_some(""),
+            host: Some(""),
+            path: (event == "request").then_some(""),
+            protocol: (event == "request").then_some(""),
+            status: (event == "request").then_some(200),
+            service: None,
+            backend: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            trace_id: (event == "request").then(String::new),
+            end: None,
+            duration_ms: 0.0,
+        };
+        for event in ["request", "connection"] {
+            let json = serde_json::to_value(line(event)).unwrap();
+            let mut fields: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
+            fields.sort();
+            assert_eq!(fields, documented(event), "{event}");
+        }
+        assert_eq!(documented("status"), ["event", "message", "time"]);
     }
 
     #[tokio::test]

@@ -14,6 +14,8 @@
 //! | `firstflight_gateway_backend_failures_total` | `service`, `backend`, `kind` | connects, requests and responses that failed |
 //! | `firstflight_gateway_retries_total` | `service`, `reason` | requests that were sent again |
 //! | `firstflight_gateway_reloads_total` | `result` | reloads of the configuration |
+//! | `firstflight_gateway_reload_successful` | | gauge: 1, or 0 if the last reload was refused |
+//! | `firstflight_gateway_reload_success_timestamp_seconds` | | gauge: Unix time at which the configuration in use was read |
 //! | `firstflight_gateway_log_lines_lost_total` | | lines of the access log that nobody took in time |
 
 use crate::backend::Backend;
@@ -25,6 +27,7 @@ use metrics::{
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const CONNECTIONS: &str = "firstflight_gateway_connections";
 const ACCEPTED: &str = "firstflight_gateway_connections_total";
@@ -38,6 +41,8 @@ const ACTIVE: &str = "firstflight_gateway_backend_active";
 const FAILURES: &str = "firstflight_gateway_backend_failures_total";
 const RETRIES: &str = "firstflight_gateway_retries_total";
 const RELOADS: &str = "firstflight_gateway_reloads_total";
+const RELOADED: &str = "firstflight_gateway_reload_successful";
+const RELOADED_AT: &str = "firstflight_gateway_reload_success_timestamp_seconds";
 const LOST: &str = "firstflight_gateway_log_lines_lost_total";
 
 /// Upper bounds of the histogram, seconds.
@@ -53,6 +58,7 @@ pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
         let handle = builder.install_recorder().ok()?;
         firstflight::metrics::describe();
         firstflight_tls::metrics::describe();
+        firstflight_daemon::process::describe();
         describe();
         Some(handle)
     };
@@ -76,6 +82,8 @@ fn describe() {
     describe_counter!(FAILURES, Unit::Count, "Connects, requests and responses that failed");
     describe_counter!(RETRIES, Unit::Count, "Requests that were sent again");
     describe_counter!(RELOADS, Unit::Count, "Reloads of the configuration");
+    describe_gauge!(RELOADED, Unit::Count, "1, or 0 if the last reload of the configuration was refused");
+    describe_gauge!(RELOADED_AT, Unit::Seconds, "Unix time at which the configuration in use was read");
     describe_counter!(LOST, Unit::Count, "Lines of the access log that nobody took in time");
 }
 
@@ -182,8 +190,19 @@ pub(crate) fn retried(service: &str, reason: &'static str) {
     counter!(RETRIES, "service" => service.to_owned(), "reason" => reason).increment(1);
 }
 
-pub(crate) fn reloaded(result: &'static str) {
-    counter!(RELOADS, "result" => result).increment(1);
+/// The configuration was read again, and is in use (`done`) or not.
+pub(crate) fn reloaded(done: bool) {
+    counter!(RELOADS, "result" => if done { "done" } else { "refused" }).increment(1);
+    if !done {
+        gauge!(RELOADED).set(0.0);
+    }
+}
+
+/// The configuration that was read now is in use.
+pub(crate) fn configured() {
+    gauge!(RELOADED).set(1.0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    gauge!(RELOADED_AT).set(now.as_secs_f64());
 }
 
 pub(crate) fn log_lines_lost(count: u64) {
@@ -202,7 +221,7 @@ mod tests {
             std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md")).unwrap();
         let rows: Vec<_> =
             page.lines().filter_map(|line| line.strip_prefix("| `firstflight_gateway_")).collect();
-        let gauges = [CONNECTIONS, UP, ACTIVE];
+        let gauges = [CONNECTIONS, UP, ACTIVE, RELOADED, RELOADED_AT];
         let counters = [ACCEPTED, REFUSED, REQUESTS, EARLY, BYTES, FAILURES, RETRIES, RELOADS, LOST];
         let all = gauges.map(|name| (name, "gauge")).into_iter();
         let all = all.chain(counters.map(|name| (name, "counter"))).chain([(SECONDS, "histogram")]);

@@ -169,12 +169,12 @@ async fn reload(gateway: &mut Gateway, path: &Path) {
     };
     match result {
         Ok(()) => {
-            metrics::reloaded("done");
+            metrics::reloaded(true);
             gateway.say("the configuration was read again");
             gateway.certificate_problems().iter().for_each(|problem| tracing::warn!("{problem}"));
         }
         Err(error) => {
-            metrics::reloaded("refused");
+            metrics::reloaded(false);
             gateway.say(&format!("the configuration stays as it is: {error}"));
         }
     }

@@ -9,6 +9,7 @@ use std::fmt::Write;
 impl Shows for Shown {
     fn metrics(&self) -> Option<String> {
         publish(self);
+        firstflight_daemon::process::publish();
         Some(metrics::recorder()?.render())
     }
 

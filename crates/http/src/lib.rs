@@ -13,6 +13,7 @@
 //! | [`hello`] | where a ClientHello ends, and the name that it asks for |
 //! | [`proxy_header`] | who the client is, in front of a connection's bytes |
 //! | [`text`] | text from a peer in a line for people |
+//! | [`trace`] | the trace that a request belongs to (W3C Trace Context) |
 //! | [`response`] | what the head of a response says about its body (RFC 9112 §6) |
 //! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
 //! | [`own`] | requests for a program's own pages, which no other site may make |
@@ -41,3 +42,4 @@ pub mod pump;
 pub mod response;
 pub mod target;
 pub mod text;
+pub mod trace;

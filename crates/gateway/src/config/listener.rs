@@ -62,6 +62,9 @@ pub struct Listener {
     /// variables of `X_Real_IP` and of `X-Real-IP`.
     #[serde(default)]
     pub odd_field_names: bool,
+    /// What becomes of `traceparent` in requests.
+    #[serde(default)]
+    pub traceparent: Traceparent,
     /// What runs before the client is confirmed, where no route says otherwise.
     #[serde(default)]
     pub early: Early,
@@ -144,6 +147,20 @@ fn stream_window() -> Spanned<u32> {
 /// Room for seven uploads that wait, and for one that goes on.
 fn connection_window() -> Spanned<u32> {
     Spanned::new(0..0, 16 << 20)
+}
+
+/// What becomes of the field `traceparent` of a request (W3C Trace Context).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Traceparent {
+    /// A valid one is passed on. Without one a trace begins here, marked as sampled.
+    #[default]
+    Make,
+    /// It is passed on as it is.
+    Pass,
+    /// It is removed, and `tracestate` too.
+    Remove,
 }
 
 /// What a listener does with connections.

@@ -6,7 +6,7 @@ use super::reply::{Coming, Reply, patience};
 use super::send::{Answer, after, send};
 use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::Service;
-use crate::config::BackendProtocol;
+use crate::config::{BackendProtocol, Traceparent};
 use crate::limits::Place;
 use crate::log::{Entry, Event};
 use crate::metrics;
@@ -17,6 +17,7 @@ use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
 use firstflight_http::patience::timeout;
 use firstflight_http::target::{Asked, Target};
+use firstflight_http::trace::{self, TRACEPARENT, TRACESTATE, TraceId};
 use firstflight_http::{framing, login, proxy_header};
 use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
@@ -253,13 +254,14 @@ fn admit(
     let on_upgrade =
         (request.version() == Version::HTTP_11).then(|| fields::upgrade(request.headers())).flatten();
     let tunnel = on_upgrade.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     if let Some(status) = framing::refusal(&parts) {
         return Err(status.into());
     }
     if !fields::expects_only_100(&parts.headers) {
         return Err(StatusCode::EXPECTATION_FAILED.into());
     }
+    entry.trace = trace(&mut parts.headers, site.config.traceparent);
     let is_shown = |name: &str| site.acceptor.as_ref().is_some_and(|tls| tls.shows_by_default(name));
     let asked = match (&context.sni, context.tls) {
         (Some(sni), _) => Asked::Name(sni),
@@ -296,6 +298,21 @@ fn admit(
     let marked = early::is_marked(&parts.headers);
     let body = has_body.then_some(body);
     Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress, place: None })
+}
+
+/// The trace of a request. Attempts to send it have the same one.
+fn trace(headers: &mut HeaderMap, how: Traceparent) -> Option<TraceId> {
+    let trace = TraceId::of(headers);
+    match how {
+        Traceparent::Pass => trace,
+        // A request without random numbers goes on without a trace.
+        Traceparent::Make => trace.or_else(|| trace::begin(headers).ok()),
+        Traceparent::Remove => {
+            headers.remove(TRACEPARENT);
+            headers.remove(TRACESTATE);
+            None
+        }
+    }
 }
 
 fn length(parts: &Parts) -> Option<u64> {

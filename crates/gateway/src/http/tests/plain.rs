@@ -34,6 +34,42 @@ async fn a_request_goes_on_without_what_concerns_one_hop() {
     assert_eq!((&line["bytes_out"], &line["end"]), (&2.into(), &"closed".into()));
 }
 
+/// The field of the trace that a backend gets for a request with these fields, and what the log says.
+async fn traced(listener: &str, sent: &str) -> (Option<String>, serde_json::Value) {
+    let (mut client, backend, place) = pair(listener, "").await;
+    send(&mut client, &format!("GET / HTTP/1.1\r\nHost: a\r\n{sent}\r\n")).await;
+    let mut far = backend.accept().await;
+    let asked = head(&mut far).await;
+    assert_eq!(
+        asked.contains("tracestate: a=b"),
+        asked.contains("4bf92f3577b34da6a3ce929d0e0e4736"),
+        "{asked}"
+    );
+    send(&mut far, OK).await;
+    head(&mut client).await;
+    exactly(&mut client, 2).await;
+    let field = asked.lines().find_map(|line| line.strip_prefix("traceparent: ")).map(str::to_owned);
+    (field, place.lines(1).await[0]["trace_id"].clone())
+}
+
+#[tokio::test]
+async fn a_trace_is_passed_on_or_begun_as_the_listener_says() {
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let theirs = format!("00-{trace}-00f067aa0ba902b7-00");
+    let sent = format!("traceparent: {theirs}\r\ntracestate: a=b\r\n");
+    assert_eq!(traced("", &sent).await, (Some(theirs.clone()), trace.into()));
+    assert_eq!(traced("traceparent = \"pass\"", &sent).await, (Some(theirs), trace.into()));
+    let null = serde_json::Value::Null;
+    assert_eq!(traced("traceparent = \"remove\"", &sent).await, (None, null.clone()));
+    assert_eq!(traced("traceparent = \"pass\"", "").await, (None, null));
+    for sent in ["", "traceparent: 00-1-2-3\r\ntracestate: a=b\r\n"] {
+        let (field, logged) = traced("", sent).await;
+        let field = field.unwrap();
+        assert!(field.len() == 55 && field.ends_with("-01") && !field.contains(trace), "{field}");
+        assert_eq!(logged, field[3..35]);
+    }
+}
+
 /// It goes on as HTTP/1.1, and servers refuse that without a host.
 #[tokio::test]
 async fn a_request_of_http_1_0_without_a_host_gets_one() {

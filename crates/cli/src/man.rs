@@ -1,0 +1,139 @@
+//! `firstflight man`: the manual pages, made from the same texts as `--help`.
+
+use crate::error::Error;
+use clap::CommandFactory;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Print the manual page of a command, or write those of all commands
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight man gateway | man -l -
+  firstflight man --to /usr/local/share/man/man1")]
+pub struct Args {
+    /// The command, as gateway or keys new; without it the page of firstflight itself
+    #[arg(value_name = "COMMAND", conflicts_with = "to")]
+    command: Vec<String>,
+    /// Write the pages of all commands into this directory, which has to exist
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
+
+/// Prints a page, or writes all.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let mut root = crate::Cli::command().disable_help_subcommand(true);
+    root.build();
+    if let Some(directory) = &args.to {
+        return write_all(&root, directory).map_err(|(path, error)| Error::Page(path, error));
+    }
+    let mut command = &root;
+    for name in &args.command {
+        command = command
+            .find_subcommand(name)
+            .ok_or_else(|| Error::NoCommand(command.get_name().to_owned(), name.clone()))?;
+    }
+    // Errors mean that the reader is gone. There is no one left to inform.
+    let _ = io::stdout().write_all(&page(command));
+    Ok(())
+}
+
+fn write_all(command: &clap::Command, directory: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let path = directory.join(Man::new(command.clone()).get_filename());
+    std::fs::write(&path, page(command)).map_err(|error| (path, error))?;
+    command.get_subcommands().filter(|one| !one.is_hide_set()).try_for_each(|one| write_all(one, directory))
+}
+
+/// The page of one command.
+fn page(command: &clap::Command) -> Vec<u8> {
+    let man = Man::new(command.clone())
+        .manual("firstflight")
+        .source(concat!("firstflight ", env!("CARGO_PKG_VERSION")));
+    let mut out = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = man.render_title(&mut out);
+    let _ = man.render_name_section(&mut out);
+    let _ = man.render_synopsis_section(&mut out);
+    let _ = man.render_description_section(&mut out);
+    let _ = man.render_options_section(&mut out);
+    if command.get_subcommands().any(|one| !one.is_hide_set()) {
+        let _ = man.render_subcommands_section(&mut out);
+    }
+    if let Some(text) = command.get_after_help() {
+        let _ = after_help(&text.to_string()).to_writer(&mut out);
+    }
+    let _ = man.render_version_section(&mut out);
+    out
+}
+
+/// Examples and remarks. clap's own page would run the lines of examples together.
+fn after_help(text: &str) -> Roff {
+    let mut roff = Roff::default();
+    roff.control("SH", ["NOTES"]);
+    let mut is_literal = false;
+    for line in text.lines() {
+        let literal = line.starts_with("  ");
+        if literal != is_literal {
+            roff.control(if literal { "nf" } else { "fi" }, []);
+            is_literal = literal;
+        }
+        if line.is_empty() {
+            roff.control("PP", []);
+        } else {
+            roff.text([roman(line)]);
+        }
+    }
+    if is_literal {
+        roff.control("fi", []);
+    }
+    roff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(page: &[u8]) -> String {
+        String::from_utf8(page.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn each_command_has_a_page_with_its_options_and_the_lines_of_its_examples() {
+        let directory = tempfile::tempdir().unwrap();
+        run(&Args { command: Vec::new(), to: Some(directory.path().to_owned()) }).unwrap();
+        let mut root = crate::Cli::command().disable_help_subcommand(true);
+        root.build();
+        let mut waiting = vec![&root];
+        let mut count = 0;
+        while let Some(command) = waiting.pop() {
+            let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+            let page = text(&std::fs::read(directory.path().join(format!("{name}.1"))).unwrap());
+            for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let escaped = option.replace('-', "\\-");
+                assert!(page.contains(&format!("\\-\\-{escaped}")), "{name}.1 has no --{option}");
+            }
+            waiting.extend(command.get_subcommands());
+            count += 1;
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), count);
+        let root = text(&std::fs::read(directory.path().join("firstflight.1")).unwrap());
+        let examples = root.split(".nf\n").nth(1).unwrap().split(".fi\n").next().unwrap();
+        assert!(examples.lines().count() >= 5 && examples.lines().all(|line| line.contains("firstflight ")));
+        assert!(root.contains("firstflight\\-gateway(1)"), "{root}");
+    }
+
+    #[test]
+    fn a_command_that_there_is_not_is_a_mistake() {
+        let error = run(&Args { command: vec!["keys".into(), "old".into()], to: None }).unwrap_err();
+        assert_eq!(error.to_string(), "keys has no command \"old\"");
+    }
+
+    #[test]
+    fn a_line_that_begins_with_a_dot_is_text() {
+        assert!(
+            after_help("Examples:\n.so /etc/passwd").to_roff().lines().all(|line| !line.starts_with(".so"))
+        );
+    }
+}

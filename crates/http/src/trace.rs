@@ -1,0 +1,147 @@
+//! Trace context: the field `traceparent`, by which programs along the way of one request name it alike (W3C Trace Context,
+//! <https://www.w3.org/TR/trace-context/>).
+
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+use std::fmt;
+
+/// `traceparent`.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// `tracestate`: what systems along the way add. It belongs to a `traceparent`.
+pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Length of version 00 of the field.
+const LENGTH: usize = 55;
+
+/// The number of a trace: never zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TraceId([u8; 16]);
+
+impl TraceId {
+    /// The trace of a request. `None` without a valid `traceparent`, and with more than one.
+    ///
+    /// A later version of the field is read as far as version 00 goes (§4.3 of the specification).
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(&TRACEPARENT).iter();
+        let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
+        let (known, rest) = value.split_at_checked(LENGTH)?;
+        let fields: Vec<_> = known.split(|&byte| byte == b'-').collect();
+        let [version, trace, parent, flags] = fields[..] else { return None };
+        let (version, _) = (digits::<1>(version)?, digits::<1>(flags)?);
+        let may_be_longer = version != [0] && rest.first() == Some(&b'-');
+        let is_valid = version != [0xff] && (rest.is_empty() || may_be_longer);
+        let (trace, parent) = (digits(trace)?, digits::<8>(parent)?);
+        (is_valid && trace != [0; 16] && parent != [0; 8]).then_some(Self(trace))
+    }
+}
+
+/// As in the field: 32 digits.
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TraceId({self})")
+    }
+}
+
+/// Begins a trace: sets a `traceparent` of random numbers, and removes a `tracestate`, which would belong to another one. The
+/// trace is marked as sampled, so that programs which sample as their parents do record it.
+///
+/// # Errors
+/// When the system gives no random numbers.
+pub fn begin(headers: &mut HeaderMap) -> Result<TraceId, getrandom::Error> {
+    let mut random = [0; 24];
+    while random[..16] == [0; 16] || random[16..] == [0; 8] {
+        getrandom::fill(&mut random)?;
+    }
+    let mut trace = TraceId([0; 16]);
+    trace.0.copy_from_slice(&random[..16]);
+    let parent = u64::from_be_bytes(std::array::from_fn(|at| random[16 + at]));
+    headers.remove(TRACESTATE);
+    // Digits and hyphens are always a value.
+    if let Ok(value) = HeaderValue::try_from(format!("00-{trace}-{parent:016x}-01")) {
+        headers.insert(TRACEPARENT, value);
+    }
+    Ok(trace)
+}
+
+/// Bytes of lower-case hexadecimal digits, which is how the field writes them.
+fn digits<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let (pairs, []) = text.as_chunks::<2>() else { return None };
+    if pairs.len() != N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(pairs) {
+        for &digit in pair {
+            let value = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                _ => return None,
+            };
+            *byte = *byte << 4 | value;
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(TRACEPARENT, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_field_is_read_as_the_specification_says() {
+        let read = |text: &str| TraceId::of(&headers(&[text])).map(|trace| trace.to_string());
+        let valid = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        assert_eq!(read(&valid).as_deref(), Some(TRACE));
+        assert_eq!(read(&format!("cc-{TRACE}-00f067aa0ba902b7-01-what-follows")).as_deref(), Some(TRACE));
+        assert_eq!(read(&format!("cc-{TRACE}-00f067aa0ba902b7-01")).as_deref(), Some(TRACE));
+        let wrong = [
+            String::new(),
+            "00".to_owned(),
+            format!("{valid}-more"),
+            format!("cc-{TRACE}-00f067aa0ba902b7-01.more"),
+            format!("ff-{TRACE}-00f067aa0ba902b7-01"),
+            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
+            format!("00-{TRACE}-0000000000000000-01"),
+            format!("00-{}-00f067aa0ba902b7-01", TRACE.to_uppercase()),
+            format!("00-{TRACE}-00f067aa0ba902b7-0x"),
+            format!("00-{}-00f067aa0ba902b7a-01", &TRACE[1..]),
+            format!("00-{TRACE}-00f067aa0ba902b7_01"),
+            "\u{e9}".repeat(40),
+        ];
+        for text in wrong {
+            assert_eq!(read(&text), None, "{text}");
+        }
+        assert_eq!(TraceId::of(&headers(&[&valid, &valid])), None, "two of them");
+    }
+
+    #[test]
+    fn a_trace_that_begins_here_is_valid_and_its_own() {
+        let mut all = headers(&["nonsense"]);
+        all.insert(TRACESTATE, HeaderValue::from_static("a=b"));
+        let first = begin(&mut all).unwrap();
+        assert_eq!(TraceId::of(&all), Some(first));
+        assert!(!all.contains_key(TRACESTATE));
+        assert!(all[TRACEPARENT].to_str().unwrap().ends_with("-01"));
+        assert_ne!(begin(&mut all).unwrap(), first);
+        assert_eq!(all.get_all(TRACEPARENT).iter().count(), 1);
+    }
+}
