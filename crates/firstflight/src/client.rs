@@ -266,10 +266,11 @@ impl Client {
     }
 
     /// Reports that this host is on another network now. The client also looks by itself, every few seconds while it
-    /// connects.
+    /// connects. A client by an engine asks the engine.
     pub async fn network_changed(&self) {
         self.shared.leave_unknown();
         self.shared.lookups.forget();
+        self.shared.follow_engine();
         self.shared.networks.look(&self.shared).await;
         #[cfg(feature = "asap")]
         if let Some(asap) = &self.shared.asap {

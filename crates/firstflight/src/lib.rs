@@ -1,8 +1,59 @@
 //! Async sockets that open network connections in one round trip.
 //!
+//! A [`Client`] sends its request in the first packet where the server takes that: with TCP Fast Open (RFC 7413) on the kernel's
+//! TCP, or with a certificate (ASAP) in UDP. A [`Server`] takes such requests. Neither needs privileges. [`Stream::outcome`] says
+//! whether the first flight was accepted, and if not, why.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use firstflight::{Client, FirstFlight, Server};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! let server = Server::bind("127.0.0.1:0").await?;
+//! let at = server.local_addrs()[0];
+//! tokio::spawn(async move {
+//!     while let Ok(mut stream) = server.accept().await {
+//!         let mut request = [0; 4];
+//!         stream.read_exact(&mut request).await?;
+//!         stream.write_all(b"pong").await?;
+//!         stream.shutdown().await?;
+//!     }
+//!     std::io::Result::Ok(())
+//! });
+//!
+//! // If the network duplicates a SYN, the server may execute its request twice, so the caller declares that this is harmless.
+//! let ping = FirstFlight::safely_replayable(b"ping");
+//! let client = Client::new();
+//! for _ in 0..2 {
+//!     let mut stream = client.connect(at, ping).await?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer).await?;
+//!     assert_eq!(answer, "pong");
+//!     // With `sysctl net.ipv4.tcp_fastopen=3` the second visit prints "accepted".
+//!     println!("by way of {}: {}", stream.way().as_str(), stream.outcome().as_str());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `client` | nothing: [`Client`] on the kernel's TCP is always there |
+//! | `cache` | the client's memory in a file: [`ClientBuilder::cache`] |
+//! | `engine` | a TCP of its own in user space: [`Endpoint`] |
+//! | `server` | [`Server`] |
+//! | `trust`, `activation` | files of trusted verifiers; sockets that a service manager passes |
+//! | `tun`, `udp`, `xdp`, `pcap` | links of engines, and captures |
+//! | `asap` | certificates, and requests inside lookups: [`ClientBuilder::verifier`], [`ClientBuilder::inside_lookups`] |
+//! | `metrics` | counters for the recorder of the crate `metrics` |
+//!
+//! `kernel` (all up to `activation`), `tun`, `udp`, `xdp` and `pcap` are on by default.
+//!
+//! # An engine of one's own
+//!
 //! An [`Endpoint`] runs a TCP engine in user space on a [`link::Link`]: a TUN device, a network card, UDP sockets, or an emulated
-//! path in memory. Its connections can carry data in the SYN (TCP Fast Open, RFC 7413). [`Stream::outcome`] says
-//! whether the server accepted that data, and if not, why.
+//! path in memory. A client connects by it with [`ClientBuilder::engine`]; it has calls of its own, too.
 //!
 //! ```
 //! # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]

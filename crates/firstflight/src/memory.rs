@@ -5,7 +5,6 @@
 //! blocks; the tasks that call it are elsewhere. Nothing here needs an async runtime.
 
 pub(crate) mod closed;
-#[cfg(feature = "client")]
 pub(crate) mod contacts;
 #[cfg(feature = "cache")]
 pub(crate) mod file;
@@ -14,7 +13,6 @@ pub(crate) mod file;
 pub(crate) mod file;
 pub(crate) mod health;
 pub(crate) mod history;
-#[cfg(feature = "client")]
 pub(crate) mod kernel;
 #[cfg(feature = "dns")]
 pub(crate) mod lookups;

@@ -53,9 +53,9 @@ impl Endpoint {
     ///
     /// **Which connection gets the data.** Data that is [`FirstFlight::at_most_once`] is sent only on the winner,
     /// after its handshake. It rides in a SYN only if there is one address and the server is known to execute it once
-    /// ([`Certified::once`]). Data that is [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt,
+    /// ([`Certified::once`](crate::Certified::once)). Data that is [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt,
     /// if Fast Open is requested and a cookie is known. All other attempts are ordinary handshakes without data
-    /// ([`Reason::NotFirstAddress`]), because the paper's SYN with data must not be multiplied. If another attempt
+    /// ([`Reason::NotFirstAddress`](crate::credential::Reason::NotFirstAddress)), because the paper's SYN with data must not be multiplied. If another attempt
     /// wins before the first server has answered, the first server may have executed the data. The data is then sent
     /// again on the winner, which the caller has allowed, and [`Stream::outcome`] is `Handshake(Unknown)`. If the
     /// first attempt is also complete when the winner is chosen, the first attempt wins.

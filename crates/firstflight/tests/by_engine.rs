@@ -110,3 +110,25 @@ async fn an_engine_in_udp_carries_first_flights() {
         assert_eq!(visit(&client, at).await, (Way::Udp, Outcome::Accepted, "early".into()));
     }
 }
+
+/// What the engine has learnt on one network is not used on the next.
+#[tokio::test]
+async fn a_client_follows_its_engine_to_another_network() {
+    use firstflight::credential::NetworkId;
+    let (ours, theirs) = pair();
+    let at = "10.0.0.2:80".parse().unwrap();
+    serve(&theirs, at);
+    ours.move_to(NetworkId([1; 16]));
+    let client = Client::builder().engine(ours.clone()).build().unwrap();
+    for _ in 0..2 {
+        visit(&client, at).await;
+    }
+    assert!(client.outlook(&at.into(), &[at]).await.is_good());
+    ours.move_to(NetworkId([2; 16]));
+    client.network_changed().await;
+    let there = client.outlook(&at.into(), &[at]).await;
+    assert_eq!((there.credential, there.answered), (None, false));
+    ours.move_to(NetworkId([1; 16]));
+    client.network_changed().await;
+    assert!(client.outlook(&at.into(), &[at]).await.is_good());
+}

@@ -19,6 +19,7 @@ mod busy;
 pub mod link;
 pub mod memory;
 #[cfg(all(any(feature = "tun", feature = "xdp"), target_os = "linux"))]
+#[cfg_attr(not(all(feature = "tun", feature = "xdp")), allow(dead_code, reason = "of one of the two"))]
 mod netlink;
 pub mod path;
 #[cfg(feature = "pcap")]

@@ -311,6 +311,9 @@ impl Attempt for LookupAttempt {
     }
 
     fn close(self) -> Option<FailedAttempt> {
-        None
+        // What travels in the lookup cannot be called back, and its server may execute it.
+        self.fate.as_ref()?;
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        Some(failure(self.direct.unwrap_or(nowhere), unclear_if(true), io::ErrorKind::TimedOut.into()))
     }
 }

@@ -102,6 +102,13 @@ impl Shared {
         inner.stack.credentials().holds_cookie(network, first.ip(), now).then_some(way)
     }
 
+    /// The network is the engine's.
+    pub(super) fn follow_engine(&self) {
+        if let Some(engine) = &self.by_engine {
+            self.move_to(engine.endpoint.network());
+        }
+    }
+
     /// Forgets what the engine has learnt.
     pub(super) fn forget_by_engine(&self) {
         self.by_engine.iter().for_each(|engine| engine.endpoint.forget_credentials());

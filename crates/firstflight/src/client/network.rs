@@ -61,7 +61,7 @@ impl Shared {
         }
     }
 
-    fn move_to(&self, network: NetworkId) {
+    pub(super) fn move_to(&self, network: NetworkId) {
         if network != self.kernel.network() {
             // The same name may have other addresses there.
             self.lookups.forget();

@@ -23,6 +23,9 @@ impl Shared {
     }
 
     #[allow(clippy::unused_self, reason = "there is no engine")]
+    pub(super) fn follow_engine(&self) {}
+
+    #[allow(clippy::unused_self, reason = "there is no engine")]
     pub(super) fn forget_by_engine(&self) {}
 
     pub(super) async fn race_by_engine(

@@ -107,7 +107,6 @@ impl CredentialCache {
     }
 
     /// Forgets everything, in the file too.
-    #[cfg(feature = "client")]
     pub(crate) fn clear(&mut self) {
         self.content = CacheContent::default();
         if let Err(error) = Self::update_all(&self.path, |content| *content = CacheContent::default()) {

@@ -253,7 +253,8 @@ impl<'a> Transports for EngineTcp<'a> {
         let (data, taken) = match given {
             Some(given) => given,
             None => {
-                let made = self.flights.by_engine(number, self.network, &mut ConnectConfig::default());
+                let mut plain = ConnectConfig::default().carrier(self.config.carrier);
+                let made = self.flights.by_engine(number, self.network, &mut plain);
                 (made.map_err(|error| fail(unclear, error))?, 0)
             }
         };
