@@ -1,9 +1,6 @@
 //! Settings of a client.
 
-#[cfg(feature = "asap")]
-use super::Authority;
-#[cfg(feature = "asap")]
-use super::asap::{Asap, Settings};
+use super::asap::Settings;
 use super::by_engine::ByEngine;
 use super::network::Networks;
 use super::{Client, SWITCH, Shared};
@@ -30,10 +27,7 @@ pub struct ClientBuilder {
     off: bool,
     plain: bool,
     pub(super) by_engine: Option<ByEngine>,
-    #[cfg(feature = "asap")]
     pub(super) asap: Settings,
-    #[cfg(feature = "asap")]
-    pub(super) names: Option<Arc<crate::record::Names>>,
 }
 
 impl ClientBuilder {
@@ -70,64 +64,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Obtains certificates from this verifier, ahead of the connects that use them.
-    #[cfg(feature = "asap")]
-    pub fn verifier(mut self, verifier: firstflight_verifier::IssuerAddress) -> Self {
-        self.asap.issuers.push(verifier);
-        self
-    }
-
-    /// How many certificates are kept ready, and how long they should last.
-    #[cfg(feature = "asap")]
-    pub const fn certificates(mut self, pool: firstflight_verifier::PoolConfig) -> Self {
-        self.asap.pool = pool;
-        self
-    }
-
-    /// Keeps the certificates and their keys in this file (mode 0600), so that a program's first connect has one.
-    #[cfg(feature = "asap")]
-    pub fn certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.asap.file = Some(path.into());
-        self
-    }
-
-    /// Asks this resolver, in place of the system's, for addresses and for what servers publish (HTTPS records).
-    #[cfg(feature = "asap")]
-    pub fn resolver(mut self, resolver: crate::record::Names) -> Self {
-        self.names = Some(Arc::new(resolver));
-        self
-    }
-
-    /// Asks no resolver what servers publish. Only what [`ClientBuilder::record`] says is known.
-    #[cfg(feature = "asap")]
-    pub const fn no_resolver(mut self) -> Self {
-        self.asap.no_records = true;
-        self
-    }
-
-    /// What `server` publishes, for example because it belongs to the same operator. The resolver is not asked about it.
-    #[cfg(feature = "asap")]
-    pub fn record(mut self, server: Authority, record: crate::record::Published) -> Self {
-        self.asap.records.push((server, record));
-        self
-    }
-
-    /// The servers execute a request with a certificate at most once. Data that must not run twice may then ride in the
-    /// SYN with a certificate ([`Certified::once`](crate::Certified::once)).
-    #[cfg(feature = "asap")]
-    pub const fn servers_run_once(mut self, once: bool) -> Self {
-        self.asap.once = once;
-        self
-    }
-
     /// Makes the client.
     ///
     /// # Errors
     /// When the cache file cannot be used.
     pub fn build(mut self) -> Result<Client, CacheError> {
         let path = self.cache.take().filter(|_| !self.private && !self.is_off());
-        #[cfg(feature = "asap")]
-        self.asap.cache.clone_from(&path);
+        self.asap.keep_in(path.as_ref());
         let cache = path.map(CredentialCache::open).transpose()?;
         Ok(self.assemble(cache))
     }
@@ -145,10 +88,9 @@ impl ClientBuilder {
         let off = self.is_off();
         let kernel = Kernel::on(self.network.unwrap_or(NetworkId::UNKNOWN));
         let cookies = !self.private && !self.plain && !off;
-        #[cfg(feature = "asap")]
-        let asap = (!off && !self.asap.issuers.is_empty()).then(|| {
-            Asap::new(self.asap, self.names.clone(), self.network, cookies, &kernel, self.by_engine.clone())
-        });
+        let resolver = self.asap.resolver();
+        let (network, by_engine) = (self.network, self.by_engine.as_ref());
+        let asap = self.asap.start(network, cookies, &kernel, by_engine).filter(|_| !off);
         let networks = match (self.network, off) {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),
@@ -171,10 +113,8 @@ impl ClientBuilder {
             networks,
             lookups: Lookups::system(super::ADDRESSES_KEPT),
             cache: Mutex::new(cache),
-            #[cfg(feature = "asap")]
             asap,
-            #[cfg(feature = "asap")]
-            names: self.names,
+            resolver,
         };
         Client { shared: Arc::new(shared), tcp_only: false }
     }

@@ -53,11 +53,10 @@ impl Networks {
 impl Shared {
     /// The caller says that the host has moved. A network without an id cannot be told from the next one without.
     pub(super) fn leave_unknown(&self) {
-        if self.kernel.leave_unknown() {
-            #[cfg(feature = "asap")]
-            if let Some(asap) = &self.asap {
-                asap.leave_unknown();
-            }
+        if self.kernel.leave_unknown()
+            && let Some(asap) = &self.asap
+        {
+            asap.leave_unknown();
         }
     }
 
@@ -72,7 +71,6 @@ impl Shared {
         {
             self.kernel.use_cache(cache);
         }
-        #[cfg(feature = "asap")]
         if let Some(asap) = &self.asap {
             asap.move_to(network);
         }

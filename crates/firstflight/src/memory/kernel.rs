@@ -162,32 +162,27 @@ impl Memory {
     }
 
     /// Whether a first flight may go in UDP, as far as is known of this network.
-    #[cfg(feature = "asap")]
     pub(crate) fn allows_udp(&self, replayable: bool) -> bool {
         self.udp.allows(self.network, replayable, self.time.now())
     }
 
     /// Whether UDP to this address lost a race lately.
-    #[cfg(feature = "asap")]
     pub(crate) fn is_slow_in_udp(&self, remote: SocketAddr, port: u16) -> bool {
         self.history.is_slow(&Way::new(self.network, remote, Some(port)), self.time.now())
     }
 
     /// A server answered in UDP.
-    #[cfg(feature = "asap")]
     pub(crate) fn udp_answered(&mut self, remote: SocketAddr, port: Option<u16>) {
         self.udp.answered(self.network, self.time.now());
         self.history.won(&Way::new(self.network, remote, port));
     }
 
     /// A connect in UDP ended without an answer, or its caller gave up.
-    #[cfg(feature = "asap")]
     pub(crate) fn udp_silent(&mut self) {
         self.udp.silent(self.network);
     }
 
     /// The kernel's TCP was faster, although UDP began first.
-    #[cfg(feature = "asap")]
     pub(crate) fn udp_lost(&mut self, remote: SocketAddr, port: Option<u16>) {
         let now = self.time.now();
         self.udp.lost(self.network, now);
@@ -195,7 +190,6 @@ impl Memory {
     }
 
     /// What servers publish, and the time.
-    #[cfg(feature = "asap")]
     pub(crate) fn records(&mut self) -> (&mut Records, Instant) {
         (&mut self.records, self.time.now())
     }
@@ -240,7 +234,6 @@ impl Memory {
     }
 
     /// The round-trip time to `server` was measured in another way.
-    #[cfg(feature = "asap")]
     pub(crate) fn learn_rtt(&mut self, server: IpAddr, srtt: Duration, rttvar: Duration) {
         self.servers.learn_rtt(self.network, server, srtt, rttvar, self.time.now());
     }

@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 
 /// There are none.
 #[derive(Debug, Default)]
-pub(super) struct Settings;
+pub(super) struct Settings {}
 
 pub(super) fn serve(
     builder: &ServerBuilder,
     _: &[SocketAddr],
     _: impl FnOnce(crate::Config, Box<dyn Link>) -> Endpoint,
 ) -> io::Result<Option<Served>> {
-    let Settings = &builder.udp;
+    let Settings {} = &builder.udp;
     Ok(None)
 }

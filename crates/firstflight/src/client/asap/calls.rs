@@ -1,0 +1,100 @@
+//! What a client with certificates can be told and asked.
+
+use super::records::Asked;
+use crate::client::{Authority, Client, ClientBuilder};
+use crate::record::{Names, Published};
+use firstflight_verifier::{IssuerAddress, PoolConfig};
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl ClientBuilder {
+    /// Obtains certificates from this verifier, ahead of the connects that use them.
+    pub fn verifier(mut self, verifier: IssuerAddress) -> Self {
+        self.asap.issuers.push(verifier);
+        self
+    }
+
+    /// How many certificates are kept ready, and how long they should last.
+    pub const fn certificates(mut self, pool: PoolConfig) -> Self {
+        self.asap.pool = pool;
+        self
+    }
+
+    /// Keeps the certificates and their keys in this file (mode 0600), so that a program's first connect has one.
+    pub fn certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.asap.file = Some(path.into());
+        self
+    }
+
+    /// Asks this resolver, in place of the system's, for addresses and for what servers publish (HTTPS records).
+    pub fn resolver(mut self, resolver: Names) -> Self {
+        self.asap.names = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Asks no resolver what servers publish. Only what [`ClientBuilder::record`] says is known.
+    pub const fn no_resolver(mut self) -> Self {
+        self.asap.no_records = true;
+        self
+    }
+
+    /// What `server` publishes, for example because it belongs to the same operator. The resolver is not asked about it.
+    pub fn record(mut self, server: Authority, record: Published) -> Self {
+        self.asap.records.push((server, record));
+        self
+    }
+
+    /// The servers execute a request with a certificate at most once. Data that must not run twice may then ride in the
+    /// SYN with a certificate ([`Certified::once`](crate::Certified::once)).
+    pub const fn servers_run_once(mut self, once: bool) -> Self {
+        self.asap.once = once;
+        self
+    }
+}
+
+impl Client {
+    /// Waits, at most this long, until a certificate is ready for the next server, and until the verifiers have said whether
+    /// requests can travel inside lookups, if that is wanted. Returns whether all is ready. Without verifiers there is no
+    /// certificate.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    pub async fn prepare(&self, within: Duration) -> bool {
+        let Some(asap) = &self.shared.asap else { return false };
+        self.shared.networks.refresh(&self.shared).await;
+        asap.begin_fixed();
+        let ready = async {
+            while !asap.is_ready() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(within, ready).await.is_ok()
+    }
+
+    /// Starts to ask what `server` publishes, beside its addresses, unless one resolver is asked for both.
+    pub(in crate::client) fn ask(&self, server: &Authority) -> Option<Asked> {
+        let asap = self.asap().filter(|_| self.shared.resolver.is_none())?;
+        Some(asap.ask(server))
+    }
+
+    /// Asks the resolver that the caller named, if it named one, for the addresses of `name`, and what its server publishes.
+    pub(in crate::client) async fn ask_resolver(
+        &self,
+        server: &Authority,
+        name: &str,
+    ) -> Option<io::Result<Vec<IpAddr>>> {
+        let names = self.shared.resolver.as_ref()?;
+        let Some(asap) = self.asap().filter(|asap| asap.asks_about(server)) else {
+            return Some(names.all_addresses(name, false).await);
+        };
+        let question = asap.question(server);
+        let found = names.look_up(name, server.port()).await;
+        Some(found.map(|(addresses, published)| {
+            question.answer(Some(published));
+            addresses
+        }))
+    }
+}
