@@ -54,7 +54,7 @@ use crate::time::Time;
 use armed::Armed;
 use firstflight_credential::NetworkId;
 use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery};
-use firstflight_stack::{ConnId, ConnectConfig};
+use firstflight_stack::{Certified, ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
 #[cfg(feature = "asap")]
 use firstflight_wire::asap::Carriage;
@@ -63,6 +63,7 @@ use losses::{Fate, Losses, Parameter};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 use transport::InLookup;
@@ -97,6 +98,19 @@ impl Inner {
 
     fn losses(&self) -> MutexGuard<'_, Losses> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The proof that strangers can answer, if this data fits with this certificate.
+    fn admits(&self, first: FirstFlight<'_>, certified: &Certified) -> Result<Proof, HeldBack> {
+        let proof = self.proof().ok_or(HeldBack::NotProved)?;
+        let address = certified.certificate.address();
+        if proof.seen.ip().to_canonical() != address {
+            return Err(HeldBack::OtherAddress);
+        }
+        if first.data().len() > ConnectionInfo::max_data(address) {
+            return Err(HeldBack::TooLong);
+        }
+        Ok(proof)
     }
 
     fn network(&self) -> NetworkId {
@@ -226,14 +240,23 @@ impl DnsPath {
         }
     }
 
-    /// The host is on another network now: what was proved and learnt on the former one is not used here.
-    pub fn move_to(&self, network: NetworkId) {
+    /// The host is on another network now: what was proved and learnt on the former one is not used here. Returns whether it
+    /// is another one.
+    pub fn move_to(&self, network: NetworkId) -> bool {
         let inner = &self.0;
-        let former =
-            std::mem::replace(&mut *inner.network.lock().unwrap_or_else(PoisonError::into_inner), network);
-        if former != network || !network.is_known() {
-            inner.forget_proof();
+        let mut here = inner.network.lock().unwrap_or_else(PoisonError::into_inner);
+        if *here == network {
+            return false;
         }
+        *here = network;
+        inner.forget_proof();
+        true
+    }
+
+    /// Strangers cannot answer here.
+    #[cfg(feature = "asap")]
+    pub(crate) fn disprove(&self) {
+        self.0.forget_proof();
     }
 
     /// Whether first flights of `zone` are paused for this resolver on this network.
@@ -256,15 +279,18 @@ impl DnsPath {
         self.0.manners().conclude(self.0.now());
     }
 
-    /// Whether there is a reason against a first flight in names, as far as it can be known before one is made.
+    /// Whether there is a reason against a first flight in names with this certificate, as far as it can be known before one
+    /// is made.
     #[cfg(feature = "asap")]
-    pub(crate) fn check(&self, carriage: &Carriage<'_>, flights: &Flights<'_>) -> Result<(), HeldBack> {
+    pub(crate) fn check(
+        &self,
+        carriage: &Carriage<'_>,
+        flights: &Flights<'_>,
+        certified: &Certified,
+    ) -> Result<(), HeldBack> {
         let inner = &self.0;
-        let Flights::Given(first) = flights else { return Err(HeldBack::Made) };
-        if !first.is_replayable() || first.data().is_empty() {
-            return Err(HeldBack::NotReplayable);
-        }
-        inner.proof().ok_or(HeldBack::NotProved)?;
+        let first = Self::given(flights)?;
+        inner.admits(first, certified)?;
         if inner.losses().is_paused(&carriage.into(), inner.time.now()) {
             return Err(HeldBack::Lost);
         }
@@ -272,6 +298,18 @@ impl DnsPath {
             return Err(HeldBack::Manners(Restraint::Stopped));
         }
         Ok(())
+    }
+
+    /// The data that is given for all attempts alike.
+    fn given<'f>(flights: &Flights<'f>) -> Result<FirstFlight<'f>, HeldBack> {
+        match flights {
+            // What is made for an attempt is bound to its way.
+            Flights::Made(_) => Err(HeldBack::Made),
+            Flights::Given(first) if !first.is_replayable() || first.data().is_empty() => {
+                Err(HeldBack::NotReplayable)
+            }
+            Flights::Given(first) => Ok(*first),
+        }
     }
 
     /// What carries a race whose first attempt may begin inside the lookup.
@@ -287,23 +325,12 @@ impl DnsPath {
         flights: &Flights<'_>,
         config: &ConnectConfig,
     ) -> Result<Ready, HeldBack> {
-        // What is made for an attempt is bound to its way.
-        let Flights::Given(first) = flights else { return Err(HeldBack::Made) };
         let inner = &self.0;
         let service = server.service.ok_or(HeldBack::NoCarriage)?;
         let carriage = service.carriage.ok_or(HeldBack::NoCarriage)?;
-        if !first.is_replayable() || first.data().is_empty() {
-            return Err(HeldBack::NotReplayable);
-        }
+        let first = Self::given(flights)?;
         let certified = config.asap.as_ref().ok_or(HeldBack::NoCertificate)?;
-        let proof = inner.proof().ok_or(HeldBack::NotProved)?;
-        let address = certified.certificate.address();
-        if proof.seen.ip().to_canonical() != address {
-            return Err(HeldBack::OtherAddress);
-        }
-        if first.data().len() > ConnectionInfo::max_data(address) {
-            return Err(HeldBack::TooLong);
-        }
+        let proof = inner.admits(first, certified)?;
         let carrier = Some(config.carrier.unwrap_or(service.port.get()));
         let config = config.clone().carrier(carrier);
         if inner.losses().is_paused(&(&carriage).into(), inner.time.now()) {
@@ -326,8 +353,10 @@ impl DnsPath {
         &self,
         sealed: Sealed,
         found: impl Future<Output = ()>,
+        sending: &AtomicBool,
     ) -> io::Result<oneshot::Sender<Fate>> {
         self.lead(found).await;
+        sending.store(true, Ordering::Relaxed);
         let inner = &self.0;
         let Sealed { flight, queries, of } = sealed;
         let asked = match ask::send(inner.resolver, inner.exchange.as_ref(), &queries).await {

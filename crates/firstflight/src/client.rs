@@ -2,6 +2,9 @@
 
 #[cfg(feature = "asap")]
 mod asap;
+#[cfg(not(feature = "asap"))]
+#[path = "client/no_asap.rs"]
+mod asap;
 pub(crate) mod authority;
 mod builder;
 #[cfg(feature = "engine")]
@@ -16,9 +19,10 @@ pub mod race;
 pub(crate) mod transport;
 
 #[cfg(feature = "asap")]
-pub use asap::inside::InsideLookups;
+pub use asap::InsideLookups;
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
+pub(crate) use connect::Filter;
 pub use connect::{Connect, ConnectMade, Place};
 pub use outlook::Outlook;
 
@@ -70,7 +74,6 @@ const ADDRESSES_KEPT: Duration = Duration::from_secs(10 * 60);
 pub struct Client {
     shared: Arc<Shared>,
     /// Only TCP, without certificates.
-    #[cfg_attr(not(feature = "asap"), allow(dead_code, reason = "there is nothing else"))]
     tcp_only: bool,
 }
 
@@ -85,11 +88,9 @@ struct Shared {
     lookups: Lookups,
     /// The cache, until the network is known.
     cache: Mutex<Option<CredentialCache>>,
-    #[cfg(feature = "asap")]
     asap: Option<asap::Asap>,
     /// The resolver that the caller named, in place of the system's.
-    #[cfg(feature = "asap")]
-    names: Option<Arc<crate::record::Names>>,
+    resolver: asap::Resolver,
 }
 
 /// The addresses of a server, and since when they were looked up ([`Client::look_up`]).
@@ -168,17 +169,6 @@ impl Client {
         Ok(Found { addresses, began, lookup })
     }
 
-    /// Connects to a server whose address is not known.
-    #[cfg(not(feature = "asap"))]
-    async fn connect_by_name(
-        &self,
-        server: &Authority,
-        flights: Flights<'_>,
-        filter: Option<&connect::Filter>,
-    ) -> Result<(Stream, u32), ClientError> {
-        self.find_and_reach(server, flights, filter).await
-    }
-
     /// Connects to what was found.
     async fn reach(
         &self,
@@ -200,12 +190,10 @@ impl Client {
         began: Instant,
     ) -> Result<(Vec<SocketAddr>, Duration), ClientError> {
         let shared = &self.shared;
-        #[cfg(feature = "asap")]
-        let asked = self.asap().filter(|_| shared.names.is_none()).map(|asap| asap.ask(server));
+        let asked = self.ask(server);
         let (addresses, ()) = tokio::join!(self.addresses(server), shared.networks.refresh(shared));
         let addresses = addresses.map_err(|error| ClientError::Lookup { server: server.clone(), error })?;
         let lookup = began.elapsed();
-        #[cfg(feature = "asap")]
         if let Some(asked) = asked {
             asked.wait(lookup).await;
         }
@@ -220,6 +208,7 @@ impl Client {
     ) -> Result<Finish, ClientError> {
         let shared = &self.shared;
         shared.networks.refresh(shared).await;
+        shared.follow_engine();
         let network = shared.kernel.network();
         let by_engine = shared.race_by_engine(server, addresses, flights, !self.tcp_only);
         let result = match by_engine.await {
@@ -238,31 +227,10 @@ impl Client {
     ) -> Result<Finish, Lost> {
         let shared = &self.shared;
         let tcp = KernelTcp::new(&shared.kernel, flights, shared.fast_open);
-        #[cfg(feature = "asap")]
-        if let Some(asap) = self.asap() {
-            return asap.race(server, addresses, tcp).await;
+        match self.asap() {
+            Some(asap) => asap.race(server, addresses, tcp).await,
+            None => shared.kernel.race(&tcp, ready(Ok(addresses.to_vec()))).await,
         }
-        let _ = server;
-        shared.kernel.race(&tcp, ready(Ok(addresses.to_vec()))).await
-    }
-
-    /// Waits, at most this long, until a certificate is ready for the next server, and until the verifiers have said whether
-    /// requests can travel inside lookups, if that is wanted. Returns whether all is ready. Without verifiers there is no
-    /// certificate.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O and time.
-    #[cfg(feature = "asap")]
-    pub async fn prepare(&self, within: Duration) -> bool {
-        let Some(asap) = &self.shared.asap else { return false };
-        self.shared.networks.refresh(&self.shared).await;
-        asap.begin_fixed();
-        let ready = async {
-            while !asap.is_ready() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(within, ready).await.is_ok()
     }
 
     /// Reports that this host is on another network now. The client also looks by itself, every few seconds while it
@@ -272,7 +240,6 @@ impl Client {
         self.shared.lookups.forget();
         self.shared.follow_engine();
         self.shared.networks.look(&self.shared).await;
-        #[cfg(feature = "asap")]
         if let Some(asap) = &self.shared.asap {
             asap.moved();
         }
@@ -287,7 +254,6 @@ impl Client {
             // It waits for its network.
             cache.clear();
         }
-        #[cfg(feature = "asap")]
         if let Some(asap) = &self.shared.asap {
             asap.forget();
         }
@@ -298,7 +264,6 @@ impl Client {
         let kernel = self.shared.kernel.clone();
         // It fails only when the runtime shuts down.
         let _ = tokio::task::spawn_blocking(move || kernel.save()).await;
-        #[cfg(feature = "asap")]
         if let Some(asap) = &self.shared.asap {
             asap.close().await;
         }
@@ -313,23 +278,12 @@ impl Client {
             Host::Ip(_) => return Ok(Vec::new()),
             Host::Name(name) => (name.as_str(), server.port()),
         };
-        #[cfg(feature = "asap")]
-        if let Some(names) = &self.shared.names {
-            let addresses = match self.asap().filter(|asap| asap.asks_about(server)) {
-                Some(asap) => {
-                    let question = asap.question(server);
-                    let (addresses, published) = names.look_up(name, port).await?;
-                    question.answer(Some(published));
-                    addresses
-                }
-                None => names.all_addresses(name, false).await?,
-            };
-            return Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
+        if let Some(found) = self.ask_resolver(server, name).await {
+            return Ok(found?.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
         }
         self.shared.lookups.addresses(name, port, Lookups::PATIENCE).await
     }
 
-    #[cfg(feature = "asap")]
     fn asap(&self) -> Option<&asap::Asap> {
         self.shared.asap.as_ref().filter(|_| !self.tcp_only)
     }

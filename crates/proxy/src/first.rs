@@ -1,7 +1,7 @@
 //! The first data of a client in a tunnel: what it is, and how much of it may ride in a first flight.
 
 use crate::settings::EarlyData;
-use firstflight::{Carriage, MakeFlight, ReplaySafety, Stream, Way};
+use firstflight::{Carriage, MakeFlight, ReplaySafety, Stream};
 use firstflight_http::hello;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -82,11 +82,12 @@ impl First {
     }
 
     /// How many bytes an attempt has.
-    fn len(&self, way: Way) -> usize {
+    fn len(&self, certified: bool) -> usize {
         match self.safe {
             0 => self.bytes.len(),
             _ if self.early_data == EarlyData::Replay => self.bytes.len(),
-            _ if way == Way::Udp && self.rides_once() => self.bytes.len(),
+            // The server executes it once only behind a certificate.
+            _ if certified && self.rides_once() => self.bytes.len(),
             safe => safe,
         }
     }
@@ -98,7 +99,7 @@ impl MakeFlight for First {
     }
 
     fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
-        let len = self.len(carriage.way);
+        let len = self.len(carriage.block.is_some());
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push((carriage.attempt, len));
         Ok(self.bytes.get(..len).unwrap_or_default().to_vec())
     }

@@ -76,9 +76,9 @@ impl CertificatePool {
         config: PoolConfig,
         issuers: Vec<IssuerAddress>,
         network: NetworkId,
+        patience: Patience,
     ) -> io::Result<Self> {
-        let means = Means { route, patience: Patience::default() };
-        Self::begin(State::new(config, issuers, network), means, None)
+        Self::begin(State::new(config, issuers, network), Means { route, patience }, None)
     }
 
     /// Like [`CertificatePool::start`], but loads the valid certificates of an earlier pool from a file, and
@@ -95,11 +95,26 @@ impl CertificatePool {
         patience: Patience,
         path: PathBuf,
     ) -> Result<Self, PoolFileError> {
+        Self::start_by_with_file(Route::System, config, issuers, network, patience, path)
+    }
+
+    /// Like [`CertificatePool::start_with_file`], with the verifiers reached by `route`.
+    ///
+    /// # Errors
+    /// As [`CertificatePool::start_with_file`].
+    pub fn start_by_with_file(
+        route: Route,
+        config: PoolConfig,
+        issuers: Vec<IssuerAddress>,
+        network: NetworkId,
+        patience: Patience,
+        path: PathBuf,
+    ) -> Result<Self, PoolFileError> {
         let mut state = State::new(config, issuers, network);
         let now = boot_clock().map_err(|error| PoolFileError::Read(path.clone(), error))?;
         file::load(&path, &mut state, now)?;
         file::save(&path, file::to_save(&state))?;
-        let begun = Self::begin(state, Means { route: Route::System, patience }, Some(path.clone()));
+        let begun = Self::begin(state, Means { route, patience }, Some(path.clone()));
         begun.map_err(|error| PoolFileError::Read(path, error))
     }
 

@@ -56,8 +56,13 @@ pub(super) async fn send(
         if resolver.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(resolver).await?;
-    for query in queries {
-        socket.send(query.as_bytes()).await?;
+    for (at, query) in queries.iter().enumerate() {
+        match socket.send(query.as_bytes()).await {
+            Ok(_) => {}
+            Err(error) if at == 0 => return Err(error),
+            // Those that have left may be all that the front needs.
+            Err(_) => break,
+        }
     }
     Ok(Asked::Socket(socket))
 }

@@ -61,6 +61,8 @@ pub enum HeldBack {
     Made,
     /// The client has no certificate.
     NoCertificate,
+    /// UDP does not work on this network, or lost races lately.
+    Udp,
     /// No verifier has confirmed within the last hour that an unknown server can reach this client.
     NotProved,
     /// The certificate is for an address other than the one at which unknown servers reach this client.
@@ -93,6 +95,7 @@ impl HeldBack {
             Self::NotReplayable => "not-replayable",
             Self::Made => "made",
             Self::NoCertificate => "no-certificate",
+            Self::Udp => "udp-paused",
             Self::NotProved => "not-proved",
             Self::OtherAddress => "other-address",
             Self::TooLong => "too-long",
@@ -121,6 +124,7 @@ impl fmt::Display for HeldBack {
             Self::NotReplayable => f.write_str("the request may not be executed twice"),
             Self::Made => f.write_str("the request is made for each attempt"),
             Self::NoCertificate => f.write_str("there is no certificate to show"),
+            Self::Udp => f.write_str("UDP lost races on this network lately"),
             Self::NotProved => f.write_str("nobody has found that strangers can answer on this network"),
             Self::OtherAddress => f.write_str("the certificate is for another address than strangers reach"),
             Self::TooLong => f.write_str("the request is too long for a lookup"),

@@ -5,6 +5,7 @@ use super::losses::Fate;
 use super::report::{HeldBack, Report, Way};
 use super::{Armed, DnsPath, Ready, Server};
 use crate::attempts::FailedAttempt;
+use crate::client::Filter;
 use crate::client::race::{Address, Candidate, Failure, Finish as Won, Number, Offer, Setup};
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::{Attempt, Begun, Event, Transports, failure, is_refusal, unclear_if};
@@ -27,6 +28,8 @@ pub(crate) struct InLookup<'a> {
     tcp: EngineTcp<'a>,
     /// The addresses are known.
     found: AtomicBool,
+    /// The addresses that may be connected to.
+    filter: Option<Filter>,
     report: Arc<Mutex<Report>>,
 }
 
@@ -53,6 +56,8 @@ pub(crate) struct LookupAttempt {
     flight: FlightId,
     /// Sends the names.
     departing: Option<Departing>,
+    /// Some of the names may have left.
+    sending: Arc<AtomicBool>,
     /// The names were sent: receives the fate of the first flight.
     fate: Option<oneshot::Sender<Fate>>,
     /// The addresses are known.
@@ -62,6 +67,12 @@ pub(crate) struct LookupAttempt {
     /// The server's address, where the direct copy went.
     direct: Option<SocketAddr>,
     direct_refused: bool,
+    /// None of the server's addresses may be connected to.
+    forbidden: bool,
+    /// The addresses that may be connected to.
+    filter: Option<Filter>,
+    /// The server's TCP port.
+    port: u16,
     /// Ends when no answer to the names is expected any more.
     late: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     report: Arc<Mutex<Report>>,
@@ -70,7 +81,14 @@ pub(crate) struct LookupAttempt {
 impl<'a> InLookup<'a> {
     pub(crate) fn new(path: &'a DnsPath, server: Server<'a>, tcp: EngineTcp<'a>) -> Self {
         let report = Report { way: Way::Ordinary, held_back: None, names: 0 };
-        Self { path, server, tcp, found: AtomicBool::new(false), report: Arc::new(Mutex::new(report)) }
+        let (found, report) = (AtomicBool::new(false), Arc::new(Mutex::new(report)));
+        Self { path, server, tcp, found, filter: None, report }
+    }
+
+    /// Connects only to addresses that `filter` returns.
+    #[cfg(feature = "asap")]
+    pub(crate) fn only_to(self, filter: Option<&Filter>) -> Self {
+        Self { filter: filter.cloned(), ..self }
     }
 
     /// What became of the first flight in the lookup.
@@ -87,9 +105,11 @@ impl<'a> InLookup<'a> {
         if known {
             found.notify_one();
         }
+        let sending = Arc::new(AtomicBool::new(false));
         let departing = {
             let (path, found) = (path.clone(), Arc::clone(&found));
-            Box::pin(async move { path.depart(sealed, async { found.notified().await }).await })
+            let sending = Arc::clone(&sending);
+            Box::pin(async move { path.depart(sealed, async { found.notified().await }, &sending).await })
         };
         LookupAttempt {
             found_at: known.then(|| path.0.time.now()),
@@ -97,10 +117,14 @@ impl<'a> InLookup<'a> {
             armed: Some(armed),
             flight,
             departing: Some(departing),
+            sending,
             fate: None,
             found,
             direct: None,
             direct_refused: false,
+            forbidden: false,
+            filter: self.filter.clone(),
+            port: self.server.port,
             late: None,
             report: Arc::clone(&self.report),
         }
@@ -212,6 +236,25 @@ impl LookupAttempt {
         Some(stream)
     }
 
+    fn has_left(&self) -> bool {
+        self.sending.load(Ordering::Relaxed)
+    }
+
+    /// How it failed: a server may have executed what travelled in the lookup.
+    fn unanswered(&self, error: io::Error) -> FailedAttempt {
+        let nowhere = SocketAddr::from(([0; 4], self.port));
+        failure(self.direct.unwrap_or(nowhere), unclear_if(true), error)
+    }
+
+    /// Whether the address that has answered may be connected to.
+    fn is_allowed(&self) -> bool {
+        let peer = self.armed.as_ref().and_then(|armed| armed.stream.info()).map(|info| info.remote);
+        match (&self.filter, peer) {
+            (Some(filter), Some(peer)) => filter(&[peer]).is_ok_and(|allowed| allowed.contains(&peer)),
+            _ => true,
+        }
+    }
+
     /// Whether only an answer to the names can still come.
     const fn is_late(&self) -> bool {
         self.found_at.is_some() && (self.direct.is_none() || self.direct_refused)
@@ -226,10 +269,10 @@ impl<A: Attempt> Attempt for Either<A> {
         }
     }
 
-    fn handle_addresses(&mut self) {
+    fn handle_addresses(&mut self, error: Option<&io::Error>) {
         match self {
-            Self::InLookup(attempt) => attempt.handle_addresses(),
-            Self::Direct(attempt) => attempt.handle_addresses(),
+            Self::InLookup(attempt) => attempt.handle_addresses(error),
+            Self::Direct(attempt) => attempt.handle_addresses(error),
         }
     }
 
@@ -250,6 +293,12 @@ impl<A: Attempt> Attempt for Either<A> {
 
 impl Attempt for LookupAttempt {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if self.forbidden {
+            let left = self.has_left();
+            let failed = Failure { asked: true, refused: false, may_have_run: left };
+            let denied = || io::Error::new(io::ErrorKind::PermissionDenied, "its addresses are not allowed");
+            return Poll::Ready(Event::Failed(failed, left.then(|| self.unanswered(denied()))));
+        }
         if let Some(departing) = &mut self.departing {
             let departed = std::task::ready!(departing.as_mut().poll(cx));
             self.departing = None;
@@ -262,6 +311,7 @@ impl Attempt for LookupAttempt {
                     Event::Begun(Begun { asks: true, left: true })
                 }
                 Err(error) => {
+                    self.sending.store(false, Ordering::Relaxed);
                     let mut report = lock(&self.report);
                     (report.held_back, report.names) = (Some(HeldBack::Io(error)), 0);
                     Event::Failed(Failure::default(), None)
@@ -270,11 +320,16 @@ impl Attempt for LookupAttempt {
         }
         let Some(armed) = &self.armed else { return Poll::Pending };
         match armed.stream.poll_connected(cx) {
-            Poll::Ready(Ok(())) => return Poll::Ready(Event::Established),
+            Poll::Ready(Ok(())) if self.is_allowed() => return Poll::Ready(Event::Established),
+            Poll::Ready(Ok(())) => {
+                // A server at another address than the lookup's has answered.
+                let failed = Failure { asked: true, refused: false, may_have_run: true };
+                let denied = io::Error::new(io::ErrorKind::PermissionDenied, "its address is not allowed");
+                return Poll::Ready(Event::Failed(failed, Some(self.unanswered(denied))));
+            }
             Poll::Ready(Err(error)) => {
                 let failed = Failure { asked: true, refused: is_refusal(&error), may_have_run: true };
-                let told = self.direct.map(|remote| failure(remote, armed.stream.outcome(), error));
-                return Poll::Ready(Event::Failed(failed, told));
+                return Poll::Ready(Event::Failed(failed, Some(self.unanswered(error))));
             }
             Poll::Pending => {}
         }
@@ -292,13 +347,16 @@ impl Attempt for LookupAttempt {
         }
         if late && self.is_late() {
             let failed = Failure { asked: true, refused: false, may_have_run: true };
-            return Poll::Ready(Event::Failed(failed, None));
+            let late = io::Error::new(io::ErrorKind::TimedOut, "no answer to the request inside the lookup");
+            return Poll::Ready(Event::Failed(failed, Some(self.unanswered(late))));
         }
         Poll::Pending
     }
 
-    fn handle_addresses(&mut self) {
+    fn handle_addresses(&mut self, error: Option<&io::Error>) {
         self.found_at = Some(self.path.0.time.now());
+        // Other errors are the lookup's: a server may still answer what travels inside.
+        self.forbidden = error.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
         self.found.notify_one();
     }
 
@@ -310,10 +368,13 @@ impl Attempt for LookupAttempt {
         sent
     }
 
-    fn close(self) -> Option<FailedAttempt> {
+    fn close(mut self) -> Option<FailedAttempt> {
         // What travels in the lookup cannot be called back, and its server may execute it.
-        self.fate.as_ref()?;
-        let nowhere = SocketAddr::from(([0; 4], 0));
-        Some(failure(self.direct.unwrap_or(nowhere), unclear_if(true), io::ErrorKind::TimedOut.into()))
+        let left = self.has_left();
+        if let Some(fate) = self.fate.take() {
+            // Another attempt was first. The receiver is dropped only when the runtime ends.
+            let _ = fate.send(Fate::Overtaken(None));
+        }
+        left.then(|| self.unanswered(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,6 +1,7 @@
 //! Certificates and UDP: what a client needs to be certified at servers that it has never contacted.
 
-pub(super) mod inside;
+mod calls;
+mod inside;
 mod records;
 
 use super::Authority;
@@ -16,14 +17,15 @@ use crate::endpoint::Endpoint;
 use crate::first_flight::{FirstFlight, Flights};
 use crate::kernel::Kernel;
 use crate::record::{Names, Published};
-use crate::stream::Stream;
+use crate::stream::{Stream, Way};
 use firstflight_credential::asap::Identity;
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
 use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig, Site};
-use inside::{Inside, InsideLookups};
+use inside::Inside;
+pub use inside::InsideLookups;
 use records::{Asked, Question, Records};
 use std::future::ready;
 use std::io;
@@ -47,6 +49,34 @@ pub(super) struct Settings {
     pub records: Vec<(Authority, Published)>,
     pub once: bool,
     pub inside: Option<InsideLookups>,
+    /// The resolver that the caller named.
+    pub names: Resolver,
+}
+
+/// A resolver that the caller named.
+pub(super) type Resolver = Option<Arc<Names>>;
+
+impl Settings {
+    /// The client's memory is in this file.
+    pub(super) fn keep_in(&mut self, cache: Option<&PathBuf>) {
+        self.cache = cache.cloned();
+    }
+
+    pub(super) fn resolver(&self) -> Resolver {
+        self.names.clone()
+    }
+
+    /// What a client with verifiers needs.
+    pub(super) fn start(
+        self,
+        fixed: Option<NetworkId>,
+        cookies: bool,
+        kernel: &Kernel,
+        by_engine: Option<&ByEngine>,
+    ) -> Option<Asap> {
+        let names = self.names.clone();
+        (!self.issuers.is_empty()).then(|| Asap::new(self, names, fixed, cookies, kernel, by_engine.cloned()))
+    }
 }
 
 /// What a client needs for ASAP.
@@ -115,6 +145,10 @@ impl Drop for Trial<'_> {
 impl Engine {
     fn move_to(&self, network: NetworkId) {
         self.endpoint.move_to(network);
+        self.move_certificates(network);
+    }
+
+    fn move_certificates(&self, network: NetworkId) {
         self.pool.set_network(network);
         self.inside.iter().for_each(|inside| inside.move_to(network));
     }
@@ -200,18 +234,20 @@ impl Asap {
 
     fn begin(&self, network: NetworkId) -> io::Result<Engine> {
         let (Settings { issuers, pool, file, .. }, patience) = (&self.settings, Patience::default());
-        let on_ip = self.given.as_ref().filter(|given| given.carrier == Carrier::Ip);
-        let pool = match file {
+        let route = match &self.given {
             // The verifiers have to see the engine's own address.
-            None if let Some(given) = on_ip => {
-                let route = Route::Streams(Arc::new(Through(given.endpoint.clone())));
-                CertificatePool::start_by(route, *pool, issuers.clone(), network)?
+            Some(given) if given.carrier == Carrier::Ip => {
+                Route::Streams(Arc::new(Through(given.endpoint.clone())))
             }
+            _ => Route::System,
+        };
+        let issuers = issuers.clone();
+        let pool = match file {
             Some(path) => {
-                CertificatePool::start_with_file(*pool, issuers.clone(), network, patience, path.clone())
+                CertificatePool::start_by_with_file(route, *pool, issuers, network, patience, path.clone())
                     .map_err(io::Error::other)?
             }
-            None => CertificatePool::start(*pool, issuers.clone(), network, patience)?,
+            None => CertificatePool::start_by(route, *pool, issuers, network, patience)?,
         };
         let (endpoint, messages) = match &self.given {
             Some(given) => (given.endpoint.clone(), None),
@@ -230,9 +266,22 @@ impl Asap {
         Ok(Engine { endpoint, pool, inside })
     }
 
+    /// The way by which a first flight that may run twice would leave now with a certificate.
+    pub(super) fn has_credential(&self, server: &Authority, addresses: &[SocketAddr]) -> Option<Way> {
+        let any = Flights::Given(FirstFlight::safely_replayable(b"data"));
+        self.begin_fixed();
+        let Some(given) = &self.given else {
+            return self.offer(server, addresses, &any).map(|_| Way::Udp);
+        };
+        let engine = self.engine.get()?.as_ref()?;
+        let published = self.records.known(server).filter(|one| given.is_taken(one))?;
+        self.certify(engine, server, addresses.first()?.is_ipv4(), &any, Some(&published))?;
+        Some(given.way())
+    }
+
     /// A connect in UDP for one of `flights`, if the server takes certificates there, there is one for it, and
     /// UDP works on this network as far as is known.
-    pub(super) fn offer(
+    fn offer(
         &self,
         server: &Authority,
         addresses: &[SocketAddr],
@@ -302,20 +351,20 @@ impl Asap {
     ) -> Result<Finish, Lost> {
         self.begin_fixed();
         let published = self.records.known(server);
-        let in_udp = given.carrier != Carrier::Ip;
         let engine = self.engine.get().and_then(Option::as_ref);
         let v4 = addresses.first().is_none_or(SocketAddr::is_ipv4);
         let shown = engine.and_then(|engine| {
             let mut shown = self.certify(engine, server, v4, &flights, published.as_ref())?;
-            let takes = |one: &Published| if in_udp { one.udp_port.is_some() } else { one.on_ip };
-            shown.certified.known = published.as_ref().is_some_and(takes);
+            shown.certified.known = published.as_ref().is_some_and(|one| given.is_taken(one));
             Some(shown)
         });
         let publishes = published.as_ref().and_then(|published| published.udp_port);
         let certified = shown.as_ref().map(|shown| shown.certified.clone());
         let config = given.config(server, publishes, cookies, certified.ok_or(Some(Reason::NoCredential)));
         let result = given.race(config, addresses, flights).await;
-        if let (Some(engine), Some(shown), Ok(finish)) = (engine, &shown, &result) {
+        if let (Some(engine), Some(shown), Ok(finish)) = (engine, &shown, &result)
+            && finish.won.same_network
+        {
             engine.heed(shown, &finish.stream);
         }
         result
@@ -343,8 +392,20 @@ impl Asap {
 
     /// Remembers how a connect with `offer` went.
     fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
+        self.learn_at(offer.network, Some(offer.remote), offer.config.carrier, &offer.shown, result);
+    }
+
+    /// Remembers how a connect went that began on `network`, with an attempt in UDP at `remote`, if its address became known.
+    fn learn_at(
+        &self,
+        network: NetworkId,
+        remote: Option<SocketAddr>,
+        port: Option<u16>,
+        shown: &Shown,
+        result: &Result<Finish, Lost>,
+    ) {
         let mut memory = self.kernel.memory();
-        if memory.network() != offer.network {
+        if memory.network() != network {
             return;
         }
         let Ok(finish) = result else {
@@ -353,16 +414,16 @@ impl Asap {
             return;
         };
         if finish.won.first.is_some_and(|first| first.candidate.transport == Transport::Udp) {
-            memory.udp_lost(offer.remote, offer.config.carrier);
+            remote.into_iter().for_each(|remote| memory.udp_lost(remote, port));
             return;
         }
-        if finish.stream.way() != crate::stream::Way::Udp {
+        if finish.stream.way() != Way::Udp {
             return;
         }
-        memory.udp_answered(offer.remote, offer.config.carrier);
+        remote.into_iter().for_each(|remote| memory.udp_answered(remote, port));
         drop(memory);
         if let Some(engine) = self.engine.get().and_then(Option::as_ref) {
-            engine.heed(&offer.shown, &finish.stream);
+            engine.heed(shown, &finish.stream);
         }
     }
 
@@ -395,7 +456,11 @@ impl Asap {
         if let Some(Some(engine)) = self.engine.get() {
             // Each forgets what it knows of an unknown network when it leaves it.
             for network in [NetworkId([1; 16]), NetworkId::UNKNOWN] {
-                engine.move_to(network);
+                match &self.given {
+                    // The engine is the caller's.
+                    Some(_) => engine.move_certificates(network),
+                    None => engine.move_to(network),
+                }
             }
         }
     }

@@ -54,6 +54,22 @@ impl ByEngine {
         self.endpoint.use_cache(cache);
     }
 
+    /// Whether a server that publishes this takes certificates by this way.
+    #[cfg(feature = "asap")]
+    pub(super) const fn is_taken(&self, published: &crate::record::Published) -> bool {
+        match self.carrier {
+            Carrier::Ip => published.on_ip,
+            Carrier::Udp(_) => published.udp_port.is_some(),
+        }
+    }
+
+    pub(super) const fn way(&self) -> Way {
+        match self.carrier {
+            Carrier::Ip => Way::Ip,
+            Carrier::Udp(_) => Way::Udp,
+        }
+    }
+
     /// The settings of a first attempt at `server`, which `publishes` a UDP port. `shown` is the certificate, or why there is
     /// none.
     pub(super) fn config(
@@ -95,17 +111,17 @@ impl Shared {
         let first = addresses.first()?;
         let mut inner = engine.endpoint.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
-        let (network, way) = match engine.carrier {
-            Carrier::Ip => (network, Way::Ip),
-            Carrier::Udp(_) => (network.over_udp(), Way::Udp),
-        };
+        let way = engine.way();
+        let network = if way == Way::Udp { network.over_udp() } else { network };
         inner.stack.credentials().holds_cookie(network, first.ip(), now).then_some(way)
     }
 
     /// The network is the engine's.
     pub(super) fn follow_engine(&self) {
-        if let Some(engine) = &self.by_engine {
-            self.move_to(engine.endpoint.network());
+        if let Some(network) = self.by_engine.as_ref().map(|engine| engine.endpoint.network())
+            && network != self.kernel.network()
+        {
+            self.move_to(network);
         }
     }
 
@@ -123,11 +139,9 @@ impl Shared {
         certified: bool,
     ) -> Option<Result<Finish, Lost>> {
         let engine = self.by_engine.as_ref()?;
-        #[cfg(feature = "asap")]
         if let Some(asap) = self.asap.as_ref().filter(|_| certified) {
             return Some(asap.race_by_engine(engine, server, addresses, flights, self.fast_open).await);
         }
-        let _ = certified;
         let config = engine.config(server, None, self.fast_open, Err(None));
         Some(engine.race(config, addresses, flights).await)
     }

@@ -21,7 +21,7 @@ pub struct Connect<'a> {
 }
 
 /// The addresses of those given to which a connect may go, or why it may go to none.
-pub(super) type Filter = Arc<dyn Fn(&[SocketAddr]) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+pub(crate) type Filter = Arc<dyn Fn(&[SocketAddr]) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// A connect with a first flight of its own for each attempt ([`Connect::made_by`]).
 #[must_use = "a connect begins when it is awaited"]

@@ -32,19 +32,11 @@ impl Client {
     pub async fn outlook(&self, server: &Authority, addresses: &[SocketAddr]) -> Outlook {
         let shared = &self.shared;
         shared.networks.refresh(shared).await;
+        shared.follow_engine();
         let answered = shared.kernel.answered(server);
-        #[cfg(feature = "asap")]
-        {
-            use crate::first_flight::{FirstFlight, Flights};
-            let any = Flights::Given(FirstFlight::safely_replayable(b"data"));
-            if let Some(asap) = self.asap() {
-                asap.begin_fixed();
-                if asap.offer(server, addresses, &any).is_some() {
-                    return Outlook { credential: Some(Way::Udp), answered };
-                }
-            }
-        }
-        let credential = if shared.fast_open { shared.cookie(addresses) } else { None };
+        let certified = self.asap().and_then(|asap| asap.has_credential(server, addresses));
+        let cookie = || shared.cookie(addresses).filter(|_| shared.fast_open);
+        let credential = certified.or_else(cookie);
         Outlook { credential, answered }
     }
 }

@@ -75,8 +75,8 @@ pub(crate) trait Attempt: Send {
     /// What happens to it next. After [`Event::Established`] and [`Event::Failed`] nothing does.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event>;
 
-    /// The server's addresses are known. An attempt that began without one need not wait for their lookup.
-    fn handle_addresses(&mut self) {}
+    /// The server's addresses have come, or an error. An attempt that began without one need not wait for their lookup.
+    fn handle_addresses(&mut self, _: Option<&io::Error>) {}
 
     /// Sends a copy of what left inside the lookup to this address. False if it cannot be sent.
     fn send_direct(&mut self, _: SocketAddr) -> bool {

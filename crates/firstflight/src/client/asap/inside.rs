@@ -1,18 +1,19 @@
 //! Requests inside the lookup of the server's address.
 
-use super::Engine;
+use super::{Engine, Trial};
+use crate::attempts::FailedAttempt;
 use crate::carriage::{DnsPath, HeldBack, Manners, Proof, Report, Server};
 use crate::client::connect::Filter;
 use crate::client::transport::beside::Beside;
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::kernel::KernelTcp;
 use crate::client::transport::{self, Finish, Lost};
-use crate::client::{Authority, Client, ClientBuilder, ClientError, Host};
+use crate::client::{Authority, Client, ClientBuilder, ClientError, Host, maybe_delivered};
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
 use crate::record::{Names, Published};
 use crate::stream::{ConnectTimes, Stream};
-use firstflight_credential::NetworkId;
+use firstflight_credential::{NetworkId, Outcome};
 use firstflight_link::udp::Channel;
 use firstflight_link::{UdpLink, source_for};
 use firstflight_stack::ConnectConfig;
@@ -22,7 +23,7 @@ use firstflight_wire::asap::message::MESSAGE_MAGIC;
 use firstflight_wire::asap::{Carriage, ServiceParam, UdpService};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -36,6 +37,9 @@ const PROVED_FOR: Duration = Duration::from_secs(55 * 60);
 /// The first pause after verifiers gave no answer, and the longest.
 const PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// After this a verifier that was contacted is a stranger again: translators hold mappings for two minutes or more (RFC 4787
+/// §4.3), and commonly at most five.
+const STRANGER_AGAIN: Duration = Duration::from_secs(600);
 
 /// Requests that travel inside the lookup of the server's address, too ([`ClientBuilder::inside_lookups`];
 /// `docs/spec/dns-carriage.md`).
@@ -88,10 +92,17 @@ impl InsideLookups {
         let moved = Arc::new(Notify::new());
         let messages = own.or(messages);
         let verified = Arc::new(AtomicBool::new(messages.is_none()));
+        let epoch = Arc::new(AtomicU64::new(0));
         let prover = messages.map(|messages| {
-            let (path, moved, verified) = (path.clone(), Arc::clone(&moved), Arc::clone(&verified));
-            let proving = prove(path, Messages(messages), self.verifiers, moved, verified);
-            tokio::spawn(proving).abort_handle()
+            let prover = Prover {
+                path: path.clone(),
+                messages: Messages(messages),
+                verifiers: self.verifiers,
+                epoch: Arc::clone(&epoch),
+                moved: Arc::clone(&moved),
+                verified: Arc::clone(&verified),
+            };
+            tokio::spawn(prover.run()).abort_handle()
         });
         // Documentation addresses. Nothing is sent to them.
         let v4 = verifier.is_ipv4();
@@ -104,6 +115,7 @@ impl InsideLookups {
             both,
             used: AtomicBool::new(false),
             verified,
+            epoch,
             moved,
             prover,
         }
@@ -118,8 +130,8 @@ impl ClientBuilder {
     ///
     /// Without a resolver of its own ([`ClientBuilder::resolver`]) the client asks the one of `inside`.
     pub fn inside_lookups(mut self, inside: InsideLookups) -> Self {
-        if self.names.is_none() {
-            self.names = Some(Arc::clone(&inside.names));
+        if self.asap.names.is_none() {
+            self.asap.names = Some(Arc::clone(&inside.names));
         }
         self.asap.inside = Some(inside);
         self
@@ -139,6 +151,8 @@ pub(super) struct Inside {
     used: AtomicBool,
     /// The verifiers have said whether strangers can answer, or cannot be asked.
     verified: Arc<AtomicBool>,
+    /// Counts the networks.
+    epoch: Arc<AtomicU64>,
     moved: Arc<Notify>,
     prover: Option<AbortHandle>,
 }
@@ -149,8 +163,10 @@ impl Inside {
     }
 
     pub(super) fn move_to(&self, network: NetworkId) {
-        self.path.move_to(network);
-        self.moved.notify_one();
+        if self.path.move_to(network) {
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+            self.moved.notify_one();
+        }
     }
 
     /// The addresses of a server. If requests travel inside lookups, only addresses of the verifiers' family are asked for, so
@@ -196,36 +212,49 @@ impl Datagrams for &mut Messages {
 
 /// Lets the verifiers find out whether servers that this host never contacted can answer it: at the start, on each new network,
 /// and before the last proof ends.
-async fn prove(
+struct Prover {
     path: DnsPath,
-    mut messages: Messages,
+    messages: Messages,
     verifiers: [SocketAddr; 2],
+    epoch: Arc<AtomicU64>,
     moved: Arc<Notify>,
     verified: Arc<AtomicBool>,
-) {
-    let [verifier, _] = verifiers;
-    let mut pause = PAUSE;
-    loop {
-        let wait = match reach(&mut messages, verifiers, &Patience::default()).await {
-            Ok(found) if found.is_open() => {
-                path.prove(Proof { seen: found.seen, verifier, at: Instant::now() });
-                PROVED_FOR
+}
+
+impl Prover {
+    async fn run(mut self) {
+        let [verifier, second] = self.verifiers;
+        let mut pause = PAUSE;
+        loop {
+            let epoch = self.epoch.load(Ordering::Relaxed);
+            let found = reach(&mut self.messages, self.verifiers, &Patience::default()).await;
+            if self.epoch.load(Ordering::Relaxed) != epoch {
+                // It is about the former network.
+                continue;
             }
-            Ok(_) => {
-                tracing::info!("strangers cannot answer on this network: no request inside a lookup");
-                PROVED_FOR
+            let wait = match found {
+                Ok(found) if found.is_open() => {
+                    self.path.prove(Proof { seen: found.seen, verifier, at: Instant::now() });
+                    PROVED_FOR
+                }
+                Ok(_) => {
+                    tracing::info!("strangers cannot answer on this network: no request inside a lookup");
+                    self.path.disprove();
+                    PROVED_FOR
+                }
+                Err((at, fault)) => {
+                    tracing::info!(%at, %fault, "no request inside a lookup: a verifier gave no answer");
+                    let wait = pause;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    // Once it was contacted, the second one is no stranger until translators have forgotten it.
+                    if at == second { wait.max(STRANGER_AGAIN) } else { wait }
+                }
+            };
+            self.verified.store(true, Ordering::Relaxed);
+            tokio::select! {
+                () = self.moved.notified() => pause = PAUSE,
+                () = tokio::time::sleep(wait) => {}
             }
-            Err((at, fault)) => {
-                tracing::info!(%at, %fault, "no request inside a lookup: a verifier gave no answer");
-                let wait = pause;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                wait
-            }
-        };
-        verified.store(true, Ordering::Relaxed);
-        tokio::select! {
-            () = moved.notified() => pause = PAUSE,
-            () = tokio::time::sleep(wait) => {}
         }
     }
 }
@@ -267,16 +296,21 @@ impl Client {
         asap.settings.inside.as_ref()?;
         let Host::Name(name) = server.host() else { return None };
         shared.networks.refresh(shared).await;
+        shared.follow_engine();
         asap.begin_fixed();
         let engine = asap.engine.get()?.as_ref()?;
         let inside = engine.inside.as_ref()?;
         let ready = || {
             let published = asap.records.known(server).ok_or(HeldBack::NoCarriage)?;
             let carriage = carriage(&published.bytes).ok_or(HeldBack::NoCarriage)?;
-            inside.path.check(&carriage, flights)?;
+            // What does not work at all on this network does not work inside lookups.
+            if shared.by_engine.is_none() && !shared.kernel.memory().allows_udp(true) {
+                return Err(HeldBack::Udp);
+            }
             let shown = asap
                 .certify(engine, server, inside.v4, flights, Some(&published))
                 .ok_or(HeldBack::NoCertificate)?;
+            inside.path.check(&carriage, flights, &shown.certified)?;
             Ok(Ready { engine, inside, name, published, shown })
         };
         Some(ready())
@@ -297,13 +331,15 @@ impl Client {
         let config = ConnectConfig::default().fast_open(shared.fast_open).asap(certified).carrier(port);
         let to = Server { port: server.port(), service };
         let tcp = EngineTcp::new(&engine.endpoint, config, flights);
-        let lookup = inside.path.transport(to, tcp);
+        let lookup = inside.path.transport(to, tcp).only_to(filter);
         let addresses = async {
             let found = inside.addresses(name, server.port()).await?;
             filter.map_or_else(|| Ok(found.clone()), |filter| filter(&found))
         };
         inside.used.store(true, Ordering::Relaxed);
         let network = shared.kernel.network();
+        let asap = self.asap();
+        let trial = asap.filter(|_| shared.by_engine.is_none()).map(|asap| Trial(Some(asap)));
         let (result, report) = match shared.by_engine {
             Some(_) => (Box::pin(transport::run(&lookup, addresses)).await, lookup.into_report()),
             None => {
@@ -313,12 +349,17 @@ impl Client {
                 (result, both.udp.into_report())
             }
         };
+        trial.into_iter().for_each(Trial::over);
         shared.kernel.note_contact(network, server, result.is_ok());
+        if let Some(asap) = asap {
+            let direct = |finish: &Finish| match finish.won.first {
+                Some(first) => first.candidate.remote,
+                None => finish.won.candidate.remote,
+            };
+            asap.learn_at(network, result.as_ref().ok().and_then(direct), port, &shown, &result);
+        }
         self.heed_losses(server, inside, &published);
         let Finish { stream, won, departed } = result.map_err(|lost| lost.of(server))?;
-        if stream.way() == crate::stream::Way::Udp {
-            engine.heed(&shown, &stream);
-        }
         // Nothing has waited for the lookup.
         let times = ConnectTimes { lookup: Duration::ZERO, connect: began.elapsed(), first_syn: departed };
         Ok((stream.took(times).reported(Some(report)), won.number))
@@ -336,9 +377,16 @@ impl Client {
 impl Lost {
     /// The error of a connect to `server`.
     fn of(self, server: &Authority) -> ClientError {
-        match self.lookup {
+        let Self { mut error, lookup, once } = self;
+        match lookup {
+            Some(lookup) if maybe_delivered(&error) => {
+                let nowhere = SocketAddr::from(([0; 4], server.port()));
+                let (remote, outcome) = (nowhere, Outcome::Undecided);
+                error.attempts.push(FailedAttempt { remote, outcome, error: lookup });
+                ClientError::Connect { at_most_once: once, error }
+            }
             Some(error) => ClientError::Lookup { server: server.clone(), error },
-            None => ClientError::Connect { at_most_once: self.once, error: self.error },
+            None => ClientError::Connect { at_most_once: once, error },
         }
     }
 }

@@ -140,12 +140,17 @@ impl Records {
             records.set_asked(&here, now);
         }
         let (kernel, name, port) = (self.kernel.clone(), name.clone(), server.port());
+        let asking = Arc::clone(&self.asking);
+        let era = lock(&asking).era;
         tracing::info!(%name, port, "first flights are lost: asking again what the server publishes");
         tokio::spawn(async move {
             // Without an answer, what is known is used on.
             if let Ok(found) = names.record(&name, port).await {
                 let lasts = |one: &Published| Duration::from_secs(one.ttl.into()).max(LEAST_LASTS);
                 let found = found.as_ref().map(|one| (&*one.bytes, lasts(one)));
+                if lock(&asking).era != era {
+                    return;
+                }
                 let mut memory = kernel.memory();
                 let (records, now) = memory.records();
                 records.learn_again(&here, found, now);

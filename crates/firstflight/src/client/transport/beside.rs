@@ -118,10 +118,10 @@ impl<K: Attempt, U: Attempt> Attempt for Either<K, U> {
         }
     }
 
-    fn handle_addresses(&mut self) {
+    fn handle_addresses(&mut self, error: Option<&io::Error>) {
         match self {
-            Self::Kernel(attempt) => attempt.handle_addresses(),
-            Self::Udp(attempt) => attempt.handle_addresses(),
+            Self::Kernel(attempt) => attempt.handle_addresses(error),
+            Self::Udp(attempt) => attempt.handle_addresses(error),
         }
     }
 

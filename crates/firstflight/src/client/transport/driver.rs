@@ -147,12 +147,13 @@ impl<'t, T: Transports> Driver<'t, T> {
 
     fn handle_addresses(&mut self, found: io::Result<Vec<SocketAddr>>) {
         self.known = true;
+        let error = found.as_ref().err();
+        self.running.iter_mut().for_each(|running| running.attempt.handle_addresses(error));
         let found = found.unwrap_or_else(|error| {
             self.lookup = Some(error);
             Vec::new()
         });
         let order = self.transports.order(&found);
-        self.running.iter_mut().for_each(|running| running.attempt.handle_addresses());
         self.racer.handle_addresses(&order, false, self.transports.now());
     }
 
@@ -194,7 +195,9 @@ impl<'t, T: Transports> Driver<'t, T> {
     }
 
     fn send_direct(&mut self, number: Number, remote: SocketAddr) {
-        let running = self.running.iter_mut().find(|running| running.number == number);
+        // The certificate of one network is not shown on another.
+        let here = self.transports.is_on_same_network();
+        let running = self.running.iter_mut().find(|running| running.number == number).filter(|_| here);
         if !running.is_some_and(|running| running.attempt.send_direct(remote)) {
             self.racer.handle_direct_refused(number, self.transports.now());
         }
