@@ -325,7 +325,7 @@ fn a_program_sends_its_request_inside_a_lookup() {
         }
         // An address that is not allowed is not connected to, and the request does not leave for it inside its lookup.
         let request = FirstFlight::safely_replayable(b"GET /hello HTTP/1.0\r\n\r\n");
-        let none = |_: &[std::net::SocketAddr]| Err(std::io::ErrorKind::PermissionDenied.into());
+        let none = |_: &[SocketAddr]| Err(std::io::ErrorKind::PermissionDenied.into());
         let error = client.connect(("www.xyz.com", site.port), request).only_to(none).await.unwrap_err();
         assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::PermissionDenied);
         client.close().await;
