@@ -53,6 +53,7 @@ use firstflight_credential::{Fingerprint, Outcome};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 const COOKIE_KEY: &str = "firstflight_cookie_key";
+const CARD_DROPPED: &str = "firstflight_card_packets_dropped_total";
 const FIRST_FLIGHTS: &str = "firstflight_first_flights_total";
 const FAST_OPEN_SERVER: &str = "firstflight_fast_open_server";
 
@@ -256,6 +257,7 @@ fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 10] {
 
 /// Describes the series to the recorder of the [`metrics`] crate. Call it once.
 pub fn describe() {
+    describe_counter!(CARD_DROPPED, Unit::Count, "Packets dropped at the network card, by reason");
     let says = "Connections by what became of their first flight, and why it was not accepted";
     describe_counter!(FIRST_FLIGHTS, Unit::Count, says);
     for count in counts(&Counters::default()) {
