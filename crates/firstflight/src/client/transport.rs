@@ -61,7 +61,7 @@ pub(crate) trait Transports: Sync {
     fn is_on_same_network(&self) -> bool;
 
     /// Remembers what the race taught, sends the rest of the data to the winner, and returns its stream. `unclear`: the
-    /// server of another attempt may have executed the data. The error says whether the data must not run twice.
+    /// server at another address may have executed the data. The error says whether the data must not run twice.
     fn deliver(
         &self,
         won: &Won,

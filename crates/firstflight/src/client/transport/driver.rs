@@ -52,8 +52,8 @@ struct Driver<'t, T: Transports> {
     /// The attempt whose handshake is complete.
     winner: Option<T::Attempt>,
     failed: Vec<FailedAttempt>,
-    /// The server of an attempt that lost may have executed the data.
-    unclear: bool,
+    /// The servers of attempts that lost and may have executed the data.
+    unclear: Vec<SocketAddr>,
     /// The addresses have come.
     known: bool,
     /// Why there are none.
@@ -87,7 +87,7 @@ impl<'t, T: Transports> Driver<'t, T> {
             running: Vec::new(),
             winner: None,
             failed: Vec::new(),
-            unclear: false,
+            unclear: Vec::new(),
             known: false,
             lookup: None,
             departed: None,
@@ -209,7 +209,7 @@ impl<'t, T: Transports> Driver<'t, T> {
         let closed = self.running.remove(at).attempt.close();
         match &self.winner {
             None => self.failed.extend(closed),
-            Some(_) => self.unclear |= closed.is_some(),
+            Some(_) => self.unclear.extend(closed.map(|failed| failed.remote)),
         }
     }
 
@@ -243,7 +243,10 @@ impl<'t, T: Transports> Driver<'t, T> {
     async fn deliver(&mut self, won: Won) -> Result<Finish, Lost> {
         let Some(winner) = self.winner.take() else { return Err(self.lost(false)) };
         let unknown = Outcome::Handshake(Reason::Unknown);
-        let unclear = self.unclear || self.failed.iter().any(|failed| failed.outcome == unknown);
+        let failed = self.failed.iter().filter(|failed| failed.outcome == unknown);
+        let mut others = failed.map(|failed| failed.remote).chain(self.unclear.iter().copied());
+        // The winner itself answers for its server.
+        let unclear = others.any(|remote| Some(remote) != won.candidate.remote);
         let stream = match self.transports.deliver(&won, winner, unclear).await {
             Ok(stream) => stream,
             // The data may already be on its way to this address, so no other address may get it.
