@@ -12,7 +12,7 @@ mod by_engine;
 #[cfg(not(feature = "engine"))]
 #[path = "client/no_engine.rs"]
 mod by_engine;
-mod connect;
+pub(crate) mod connect;
 mod network;
 pub(crate) mod outlook;
 pub mod race;
@@ -22,7 +22,6 @@ pub(crate) mod transport;
 pub use asap::InsideLookups;
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
-pub(crate) use connect::Filter;
 pub use connect::{Connect, ConnectMade, Place};
 pub use outlook::Outlook;
 

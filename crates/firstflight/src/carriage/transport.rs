@@ -5,7 +5,7 @@ use super::losses::Fate;
 use super::report::{HeldBack, Report, Way};
 use super::{Armed, DnsPath, Ready, Server};
 use crate::attempts::FailedAttempt;
-use crate::client::Filter;
+use crate::client::connect::Filter;
 use crate::client::race::{Address, Candidate, Failure, Finish as Won, Number, Offer, Setup};
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::{Attempt, Begun, Event, Transports, failure, is_refusal, unclear_if};
