@@ -80,7 +80,7 @@ pub struct Listener {
     keys: Mutex<Option<Arc<KeyRing>>>,
     /// Another process may have the socket, too.
     adopted: bool,
-    /// The filter of the socket belongs to somebody else.
+    /// The listener leaves the socket's packet filter in place.
     keep_filter: bool,
 }
 

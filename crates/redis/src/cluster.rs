@@ -38,7 +38,7 @@ struct State {
     nodes: HashMap<Id, Arc<Node>>,
     /// The masters that a task watches.
     watched: HashMap<Id, Master>,
-    /// Why the last master could not be used, until somebody asks.
+    /// The reason why a master could not be used. It is handed out once.
     problem: Option<Failure>,
 }
 

@@ -86,7 +86,7 @@ pub(crate) enum Failure {
         "another memory answers: Redis was restarted, emptied or replaced, it evicted keys, or a member began a new memory"
     )]
     OtherMemory,
-    /// The same, and the process is still the same.
+    /// As [`Self::OtherMemory`], but the process of Redis is the one that the connection began with.
     #[error("another memory answers: Redis was emptied, or a member began a new memory")]
     OtherMark,
     #[error("it is a replica, which may be behind: name the master")]

@@ -49,8 +49,8 @@ pub(crate) struct Reply<T = String> {
 }
 
 impl Node {
-    /// Checks which process answers on `link`, and whether it keeps all keys. `replicas`: one of so many replicas may replace
-    /// it. Then [`Self::take_lease`] comes next.
+    /// Checks which process answers on `link`, and whether it keeps all keys. `replicas` is the number
+    /// of its replicas, if one of them may replace it. Then [`Self::take_lease`] comes next.
     pub(crate) async fn open(
         mut link: MultiplexedConnection,
         replicas: Option<usize>,

@@ -7,6 +7,7 @@ use super::{Armed, DnsPath, Ready, Server};
 use crate::attempts::FailedAttempt;
 use crate::client::connect::Filter;
 use crate::client::race::{Address, Candidate, Failure, Finish as Won, Number, Offer, Setup};
+use crate::client::transport::either::Either;
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::{Attempt, Begun, Event, Transports, failure, is_refusal, unclear_if};
 use crate::stream::Stream;
@@ -31,18 +32,6 @@ pub(crate) struct InLookup<'a> {
     /// The addresses that may be connected to.
     filter: Option<Filter>,
     report: Arc<Mutex<Report>>,
-}
-
-/// What a first attempt carries.
-pub(crate) enum Cargo<C> {
-    InLookup(Box<Ready>),
-    Direct(C),
-}
-
-/// An attempt, inside the lookup or not.
-pub(crate) enum Either<A> {
-    InLookup(Box<LookupAttempt>),
-    Direct(A),
 }
 
 /// Sends names. Its result receives the fate of the first flight.
@@ -136,8 +125,8 @@ fn lock(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
 }
 
 impl<'a> Transports for InLookup<'a> {
-    type Cargo = Cargo<<EngineTcp<'a> as Transports>::Cargo>;
-    type Attempt = Either<<EngineTcp<'a> as Transports>::Attempt>;
+    type Cargo = Either<Box<Ready>, <EngineTcp<'a> as Transports>::Cargo>;
+    type Attempt = Either<Box<LookupAttempt>, <EngineTcp<'a> as Transports>::Attempt>;
 
     fn setup(&self) -> Setup {
         self.tcp.setup()
@@ -166,10 +155,10 @@ impl<'a> Transports for InLookup<'a> {
 
     fn make(&self, number: Number, candidate: Candidate) -> io::Result<Self::Cargo> {
         if candidate.remote.is_some() {
-            return self.tcp.make(number, candidate).map(Cargo::Direct);
+            return self.tcp.make(number, candidate).map(Either::Other);
         }
         let ready = self.path.prepare(self.server, self.tcp.flights(), self.tcp.config());
-        ready.map(|ready| Cargo::InLookup(Box::new(ready))).map_err(|held_back| {
+        ready.map(|ready| Either::One(Box::new(ready))).map_err(|held_back| {
             lock(&self.report).held_back = Some(held_back);
             io::ErrorKind::Unsupported.into()
         })
@@ -182,14 +171,14 @@ impl<'a> Transports for InLookup<'a> {
         cargo: Option<Self::Cargo>,
     ) -> Result<(Self::Attempt, Option<Begun>), (bool, io::Error)> {
         let cargo = match cargo {
-            Some(Cargo::InLookup(ready)) => {
-                return Ok((Either::InLookup(Box::new(self.begin_in_lookup(*ready))), None));
+            Some(Either::One(ready)) => {
+                return Ok((Either::One(Box::new(self.begin_in_lookup(*ready))), None));
             }
-            Some(Cargo::Direct(cargo)) => Some(cargo),
+            Some(Either::Other(cargo)) => Some(cargo),
             None => None,
         };
         let (attempt, begun) = self.tcp.begin(number, candidate, cargo)?;
-        Ok((Either::Direct(attempt), begun))
+        Ok((Either::Other(attempt), begun))
     }
 
     fn is_on_same_network(&self) -> bool {
@@ -203,8 +192,8 @@ impl<'a> Transports for InLookup<'a> {
         unclear: bool,
     ) -> Result<Stream, (FailedAttempt, bool)> {
         match winner {
-            Either::Direct(attempt) => self.tcp.deliver(won, attempt, unclear).await,
-            Either::InLookup(mut attempt) => {
+            Either::Other(attempt) => self.tcp.deliver(won, attempt, unclear).await,
+            Either::One(mut attempt) => {
                 let nowhere = SocketAddr::from(([0; 4], self.server.port));
                 let gone = || (failure(nowhere, unclear_if(true), io::ErrorKind::NotConnected.into()), false);
                 attempt.arrive().ok_or_else(gone)
@@ -261,37 +250,7 @@ impl LookupAttempt {
     }
 }
 
-impl<A: Attempt> Attempt for Either<A> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        match self {
-            Self::InLookup(attempt) => attempt.poll(cx),
-            Self::Direct(attempt) => attempt.poll(cx),
-        }
-    }
-
-    fn handle_addresses(&mut self, error: Option<&io::Error>) {
-        match self {
-            Self::InLookup(attempt) => attempt.handle_addresses(error),
-            Self::Direct(attempt) => attempt.handle_addresses(error),
-        }
-    }
-
-    fn send_direct(&mut self, remote: SocketAddr) -> bool {
-        match self {
-            Self::InLookup(attempt) => attempt.send_direct(remote),
-            Self::Direct(attempt) => attempt.send_direct(remote),
-        }
-    }
-
-    fn close(self) -> Option<FailedAttempt> {
-        match self {
-            Self::InLookup(attempt) => attempt.close(),
-            Self::Direct(attempt) => attempt.close(),
-        }
-    }
-}
-
-impl Attempt for LookupAttempt {
+impl Attempt for Box<LookupAttempt> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if self.forbidden {
             let left = self.has_left();

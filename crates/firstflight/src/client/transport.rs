@@ -3,6 +3,8 @@
 #[cfg(feature = "asap")]
 pub(crate) mod beside;
 mod driver;
+#[cfg(feature = "dns")]
+pub(crate) mod either;
 #[cfg(feature = "engine")]
 pub(crate) mod engine;
 pub(crate) mod kernel;

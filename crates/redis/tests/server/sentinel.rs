@@ -18,7 +18,7 @@ pub(crate) fn replicated(port: u16, follows: Option<u16>) -> Option<Redis> {
     Redis::start(&options)
 }
 
-/// Waits until so many replicas follow this master, and have caught up.
+/// Waits until this number of replicas follow the master and have caught up.
 pub(crate) fn followed(master: &Redis, replicas: usize) {
     while master.info("replication", "state=online").lines().count() != replicas {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,26 +1,20 @@
 //! UDP beside the kernel's TCP.
 
+use super::either::Either;
 use super::kernel::KernelTcp;
-use super::{Attempt, Begun, Event, Transports};
+use super::{Begun, Transports};
 use crate::attempts::FailedAttempt;
 use crate::client::race::{Address, Candidate, Finish as Won, Number, Offer, Setup, Transport};
 use crate::stream::Stream;
 use firstflight_wire::Instant;
 use std::io;
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The kernel's TCP, and what is offered in UDP.
 pub(crate) struct Beside<'a, U> {
     pub tcp: KernelTcp<'a>,
     pub udp: U,
-}
-
-/// What belongs to one of the two.
-pub(crate) enum Either<K, U> {
-    Kernel(K),
-    Udp(U),
 }
 
 type KernelCargo<'a> = <KernelTcp<'a> as Transports>::Cargo;
@@ -56,8 +50,8 @@ impl<'a, U: Transports> Transports for Beside<'a, U> {
 
     fn make(&self, number: Number, candidate: Candidate) -> io::Result<Self::Cargo> {
         match candidate.transport {
-            Transport::Tcp => self.tcp.make(number, candidate).map(Either::Kernel),
-            Transport::Udp => self.udp.make(number, candidate).map(Either::Udp),
+            Transport::Tcp => self.tcp.make(number, candidate).map(Either::One),
+            Transport::Udp => self.udp.make(number, candidate).map(Either::Other),
         }
     }
 
@@ -68,18 +62,18 @@ impl<'a, U: Transports> Transports for Beside<'a, U> {
         cargo: Option<Self::Cargo>,
     ) -> Result<(Self::Attempt, Option<Begun>), (bool, io::Error)> {
         let (kernel, udp) = match cargo {
-            Some(Either::Kernel(cargo)) => (Some(cargo), None),
-            Some(Either::Udp(cargo)) => (None, Some(cargo)),
+            Some(Either::One(cargo)) => (Some(cargo), None),
+            Some(Either::Other(cargo)) => (None, Some(cargo)),
             None => (None, None),
         };
         match candidate.transport {
             Transport::Tcp => {
                 let (attempt, begun) = self.tcp.begin(number, candidate, kernel)?;
-                Ok((Either::Kernel(attempt), begun))
+                Ok((Either::One(attempt), begun))
             }
             Transport::Udp => {
                 let (attempt, begun) = self.udp.begin(number, candidate, udp)?;
-                Ok((Either::Udp(attempt), begun))
+                Ok((Either::Other(attempt), begun))
             }
         }
     }
@@ -95,8 +89,8 @@ impl<'a, U: Transports> Transports for Beside<'a, U> {
         unclear: bool,
     ) -> Result<Stream, (FailedAttempt, bool)> {
         match winner {
-            Either::Kernel(attempt) => self.tcp.deliver(won, attempt, unclear).await,
-            Either::Udp(attempt) => {
+            Either::One(attempt) => self.tcp.deliver(won, attempt, unclear).await,
+            Either::Other(attempt) => {
                 let stream = self.udp.deliver(won, attempt, unclear).await?;
                 if let (Some(remote), Some(info)) = (won.candidate.remote, stream.info())
                     && info.handshake_retransmits == 0
@@ -106,36 +100,6 @@ impl<'a, U: Transports> Transports for Beside<'a, U> {
                 }
                 Ok(stream)
             }
-        }
-    }
-}
-
-impl<K: Attempt, U: Attempt> Attempt for Either<K, U> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        match self {
-            Self::Kernel(attempt) => attempt.poll(cx),
-            Self::Udp(attempt) => attempt.poll(cx),
-        }
-    }
-
-    fn handle_addresses(&mut self, error: Option<&io::Error>) {
-        match self {
-            Self::Kernel(attempt) => attempt.handle_addresses(error),
-            Self::Udp(attempt) => attempt.handle_addresses(error),
-        }
-    }
-
-    fn send_direct(&mut self, remote: SocketAddr) -> bool {
-        match self {
-            Self::Kernel(attempt) => attempt.send_direct(remote),
-            Self::Udp(attempt) => attempt.send_direct(remote),
-        }
-    }
-
-    fn close(self) -> Option<FailedAttempt> {
-        match self {
-            Self::Kernel(attempt) => attempt.close(),
-            Self::Udp(attempt) => attempt.close(),
         }
     }
 }
