@@ -135,18 +135,38 @@ pub(super) fn wake(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT) };
 }
 
+/// Bytes that follow the attributes of a command in memory. `union bpf_attr` has 168 in Linux 7.0.
+const ROOM: usize = 256;
+
+/// The part of `union bpf_attr` that belongs to a command, as the memory of the whole union: the kernel writes some results
+/// where they stand in the union, even where the size that it was told ends before (`revision` of `BPF_PROG_QUERY`).
+#[repr(C)]
+struct Attributes<T> {
+    command: T,
+    room: [u8; ROOM],
+}
+
 /// The system call `bpf(2)`. `T` is the part of `union bpf_attr` that belongs to the command. The caller sees to it that
 /// the pointers in it are valid.
-fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
-    let (pointer, size) = (std::ptr::from_mut(attributes), size_of::<T>());
-    // SAFETY: the kernel reads and writes `size` bytes of `attributes`, and what its pointers name, which the callers in
-    // this file keep alive.
+fn bpf<T: Copy>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
+    let (result, all) = bpf_in_room(command, *attributes);
+    *attributes = all.command;
+    result
+}
+
+/// The same, with what the kernel wrote behind the part.
+fn bpf_in_room<T: Copy>(command: libc::c_int, attributes: T) -> (io::Result<libc::c_int>, Attributes<T>) {
+    let mut all = Attributes { command: attributes, room: [0; ROOM] };
+    let (pointer, size) = (std::ptr::from_mut(&mut all), size_of::<T>());
+    // SAFETY: the kernel reads `size` bytes of `all`, and writes inside the union, whose memory `all` has; and it reads and
+    // writes what the pointers in it name, which the callers in this file keep alive.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, size) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
+    let result = if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) };
+    (result, all)
 }
 
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct MapCreate {
     kind: u32,
     key_size: u32,
@@ -194,6 +214,7 @@ pub(super) fn create_map(shape: &MapShape) -> io::Result<OwnedFd> {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct MapElement {
     map: u32,
     _padding: u32,
@@ -219,7 +240,7 @@ pub(super) fn remove_element(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> 
 }
 
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct ProgramLoad {
     kind: u32,
     count: u32,
@@ -274,7 +295,7 @@ pub(super) fn load(instructions: &[u64], name: &str) -> Result<OwnedFd, (io::Err
 
 #[cfg(test)]
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct TestRun {
     program: u32,
     action: u32,
@@ -300,6 +321,7 @@ pub(super) fn test_run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32>
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct LinkCreate {
     program: u32,
     device: u32,
@@ -314,7 +336,7 @@ pub(super) fn attach(program: BorrowedFd<'_>, device: u32, flags: u32) -> io::Re
 }
 
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct ProgramQuery {
     device: u32,
     attach_type: u32,
@@ -323,15 +345,21 @@ struct ProgramQuery {
     ids: u64,
     count: u32,
     _padding: u32,
+    program_flags: u64,
+    links: u64,
+    link_flags: u64,
+    revision: u64,
 }
 
+/// `BPF_PROG_QUERY`.
+const PROGRAM_QUERY: libc::c_int = 16;
 /// `BPF_TCX_INGRESS`.
 const TCX_INGRESS: u32 = 46;
 
 /// How many programs of `tcx` see what a device receives (`BPF_PROG_QUERY`, Linux 6.6).
 pub(super) fn ingress_programs(device: u32) -> u32 {
     let mut query = ProgramQuery { device, attach_type: TCX_INGRESS, ..ProgramQuery::default() };
-    match bpf(16, &mut query) {
+    match bpf(PROGRAM_QUERY, &mut query) {
         Ok(_) => query.count,
         // An older kernel has none.
         Err(_) => 0,
@@ -360,4 +388,42 @@ pub(super) fn ethtool<T: Copy>(name: &str, value: &mut T) -> io::Result<()> {
     }
     // SAFETY: the kernel reads and writes the structure of the command, which is `T` (see the callers).
     checked(unsafe { libc::ioctl(any.as_raw_fd(), REQUEST as _, &mut request) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The structure of Linux before 6.6, which ended with the count.
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Old {
+        device: u32,
+        attach_type: u32,
+        flags: [u32; 2],
+        ids: u64,
+        count: u32,
+        _padding: u32,
+    }
+
+    /// A build of the server ended with a segmentation fault: the kernel wrote over a return address.
+    #[test]
+    fn what_the_kernel_writes_behind_a_command_hits_nothing_else() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: asking for programs needs root");
+            return;
+        }
+        // The loopback device is always the first one.
+        let (result, old) =
+            bpf_in_room(PROGRAM_QUERY, Old { device: 1, attach_type: TCX_INGRESS, ..Old::default() });
+        let query = ProgramQuery { device: 1, attach_type: TCX_INGRESS, ..ProgramQuery::default() };
+        let (_, new) = bpf_in_room(PROGRAM_QUERY, query);
+        if result.is_err() {
+            eprintln!("skipped: this kernel has no tcx");
+            return;
+        }
+        // The revision, 24 bytes behind the old structure, begins with 1.
+        assert_ne!(old.room.get(24..32), Some(&[0; 8][..]));
+        assert!(new.command.revision != 0 && new.room.iter().all(|byte| *byte == 0));
+    }
 }
