@@ -229,6 +229,11 @@ fn names_that_resolve_to_this_machine_are_refused() {
 }
 
 /// Also public addresses, also those that it gets later.
+fn is_local(address: &str) -> bool {
+    let route = Command::new("ip").args(["route", "get", address]).output().unwrap();
+    route.stdout.starts_with(b"local ")
+}
+
 #[test]
 fn addresses_of_this_machines_interfaces_are_refused() {
     in_world(|| async {
@@ -243,6 +248,8 @@ fn addresses_of_this_machines_interfaces_are_refused() {
             world.zone.set("own.example", &[address.parse().unwrap()]);
             let host = if address.contains(':') { format!("[{address}]") } else { address.into() };
             ip("add", prefix);
+            // The kernel makes the route of an IPv6 address a moment later.
+            while !is_local(address) {}
             for server in [format!("{host}:{port}"), format!("own.example:{port}")] {
                 let (_, said) = world.tunnel(&server).await;
                 assert!(said.starts_with("HTTP/1.1 403 "), "{server}: {said}");
