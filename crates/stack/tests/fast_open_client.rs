@@ -3,7 +3,7 @@
 use crate::peer::primed::{AFTER, COOKIE, DATA, end, outcome, primed, primed_by, with_cookie};
 use crate::peer::{Peer, seg};
 use firstflight_credential::{Outcome, Reason};
-use firstflight_stack::{CloseReason, StateName};
+use firstflight_stack::{CloseReason, ConnId, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags};
 
@@ -45,19 +45,27 @@ fn with_a_cookie_the_data_rides_in_the_syn() {
 /// ACK before it for one from a victim of a forged address (RFC 7413 §5.1).
 #[test]
 fn the_ack_of_the_syn_ack_leaves_before_a_reset() {
-    for unread in [true, false] {
+    // What the application does, and the response in the SYN-ACK and behind it.
+    type Leave = fn(&mut Peer, ConnId);
+    let cases: [(Leave, &[u8], &[u8]); 3] = [
+        (|p, id| p.stack.release(id, p.now), b"response", b""),
+        (|p, id| p.stack.abort(id, p.now), b"", b""),
+        (|p, id| p.stack.release(id, p.now), b"", b"response"),
+    ];
+    for (leave, inside, behind) in cases {
         let mut p = primed();
         let id = p.connect(DATA, true);
         with_cookie(p.expect());
-        p.deliver(seg().syn().ack(AFTER).mss(1460).data(if unread { b"response" } else { b"" }));
-        if unread {
-            p.release(id);
-        } else {
-            p.abort(id);
+        p.deliver(seg().syn().ack(AFTER).mss(1460).data(inside));
+        leave(&mut p, id);
+        if !behind.is_empty() {
+            p.deliver(seg().seq(1).ack(AFTER).data(behind));
         }
-        let next = if unread { 9 } else { 1 };
-        p.expect().is_ack().seq(AFTER).ack(next).empty();
-        assert!(p.expect().flags.contains(Flags::RST));
+        p.pump();
+        p.expect().is_ack().seq(AFTER).ack(1 + inside.len() as u32).empty();
+        let reset = p.expect();
+        assert!(reset.flags.contains(Flags::RST));
+        reset.seq(AFTER);
         p.quiet();
     }
 }

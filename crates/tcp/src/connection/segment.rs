@@ -392,7 +392,12 @@ impl Connection {
             // a connection that no longer exists (§3.10.7.1), it has the number that the peer expects. With
             // another number the peer would challenge it if our FIN was lost (RFC 5961 §3.2).
             self.facts.other_data = true;
+            let unproved = self.facts.silent;
             self.abort(pool);
+            if unlikely(unproved) {
+                // Our FIN has not left, so our own reset, behind the handshake's ACK, has the expected number.
+                return Disposition::Processed;
+            }
             self.owed.clear(Owed::RESET);
             return Disposition::Reset;
         }
