@@ -1,6 +1,7 @@
 //! The life of a connection in the stack: it is inserted, something happens to it, it ends, its slot is free again.
 
 use crate::flows::slot::Owner;
+use crate::output::Reply;
 use crate::stack::Stack;
 use alloc::sync::Arc;
 use core::hint::cold_path;
@@ -101,6 +102,14 @@ impl Stack {
     #[inline]
     fn ended(&mut self, index: u32, now: Instant) {
         let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
+        // From now on, the peer's segments belong to no connection. What is left to send comes after the resets for them.
+        if slot.client
+            && self.flows.outbox.has_room(1)
+            && let Some((header, options)) = slot.conn.take_proof(now)
+        {
+            let reply = Reply::Segment { key: slot.key, header, options };
+            self.flows.outbox.reply(reply, &mut self.flows.journal);
+        }
         if slot.client
             && let Some(other) = self.client.visit_over(&self.flows.config, slot, now)
         {

@@ -473,6 +473,21 @@ impl Connection {
         Some(len)
     }
 
+    /// Takes the ACK of the SYN-ACK that is owed before the reset of a connection that was aborted at once. It has to leave
+    /// before anything else that is sent for the connection; [`Connection::poll_transmit`] sends it otherwise.
+    pub fn take_proof(&mut self, now: Instant) -> Option<(Header, OptionsBuf)> {
+        if !self.owed.take(Owed::PROOF) {
+            return None;
+        }
+        let mut options = OptionsBuf::new();
+        if self.facts.timestamps {
+            // A packet that ends the connection may have waited since before our SYN left. The peer drops what looks older
+            // than the SYN (RFC 7323 §5.3).
+            options.timestamps(self.timestamps(now.max(self.last_sent)));
+        }
+        Some((self.header(self.snd.nxt, Flags::ACK), options))
+    }
+
     /// Notes that a segment with an acknowledgement leaves.
     #[inline]
     pub(super) fn left(&mut self, now: Instant) {
