@@ -169,6 +169,19 @@ impl CertificatePool {
         self.shared.changed.notify_one();
     }
 
+    /// Whether the site's server was found to see another address than a verifier on this network
+    /// ([`CertificatePool::mismatched`]).
+    #[must_use]
+    pub fn is_mismatched(&self, site: &Site) -> bool {
+        boot_clock().is_ok_and(|now| self.shared.lock().is_mismatched(site, now))
+    }
+
+    /// Whether the last question to each verifier on this network has failed.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.shared.lock().is_failing()
+    }
+
     /// How many certificates of this network no site has seen yet.
     #[must_use]
     pub fn fresh(&self) -> usize {
@@ -261,11 +274,15 @@ fn settle(shared: &Shared, wish: Wish, result: Result<ClientCertificate, ObtainE
     match result {
         Ok(certificate) => shared.lock().handle_obtained(wish, certificate),
         Err(error) => {
-            tracing::debug!(verifier = %wish.issuer.name, %error, "no certificate");
             let refused = error.refused();
             let useless = refused.is_some_and(|refused| refused.reason == Reason::OldCertificate);
             let wait = refused.map_or(0, |refused| refused.retry_after);
-            shared.lock().handle_failed(&wish, useless, Duration::from_secs(wait.into()), now);
+            let wait = Duration::from_secs(wait.into());
+            if shared.lock().handle_failed(&wish, useless, wait, now) {
+                tracing::warn!("no certificate: {error}; first flights go without");
+            } else {
+                tracing::debug!(verifier = %wish.issuer.name, %error, "no certificate");
+            }
         }
     }
 }

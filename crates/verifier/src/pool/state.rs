@@ -160,9 +160,22 @@ impl State {
         self.changes += 1;
     }
 
+    /// The shelves of the present network.
+    fn here(&self) -> impl Iterator<Item = &Shelf> {
+        self.shelves.iter().filter(|((network, _), _)| *network == self.network).map(|(_, shelf)| shelf)
+    }
+
+    pub(crate) fn is_mismatched(&self, site: &Site, now: Instant) -> bool {
+        self.here().any(|shelf| shelf.mismatched.iter().any(|((of, _), until)| of == site && *until > now))
+    }
+
+    pub(crate) fn is_failing(&self) -> bool {
+        let mut here = self.here().peekable();
+        here.peek().is_some() && here.all(|shelf| shelf.failures > 0)
+    }
+
     pub(crate) fn fresh(&self) -> usize {
-        let here = self.shelves.iter().filter(|((network, _), _)| *network == self.network);
-        here.map(|(_, shelf)| shelf.fresh.len()).sum()
+        self.here().map(|shelf| shelf.fresh.len()).sum()
     }
 
     pub(crate) fn certificate_for(
@@ -243,16 +256,17 @@ impl State {
 
     /// When to poll again at the latest, if nothing else happens.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        let here = self.shelves.iter().filter(|((network, _), _)| *network == self.network);
-        here.filter_map(|(_, shelf)| {
-            let waits = |held: &&Held| !held.renewing;
-            let fresh = shelf.fresh.iter().filter(waits).map(Held::due);
-            let sites = shelf.sites.values().filter(waits).filter(|held| held.used.is_some()).map(Held::due);
-            let lacking = shelf.fresh.len() + shelf.asked < self.config.fresh;
-            let next = fresh.chain(sites).chain(lacking.then_some(now)).min();
-            next.map(|next| next.max(shelf.retry_at))
-        })
-        .min()
+        self.here()
+            .filter_map(|shelf| {
+                let waits = |held: &&Held| !held.renewing;
+                let fresh = shelf.fresh.iter().filter(waits).map(Held::due);
+                let sites =
+                    shelf.sites.values().filter(waits).filter(|held| held.used.is_some()).map(Held::due);
+                let lacking = shelf.fresh.len() + shelf.asked < self.config.fresh;
+                let next = fresh.chain(sites).chain(lacking.then_some(now)).min();
+                next.map(|next| next.max(shelf.retry_at))
+            })
+            .min()
     }
 
     pub(crate) fn handle_obtained(&mut self, wish: Wish, certificate: ClientCertificate) {
@@ -281,15 +295,15 @@ impl State {
 
     /// The certificate was not obtained. The pool pauses its requests to the verifier, with exponential
     /// backoff, and at least for the time `wait` that the verifier demanded. `useless`: the old certificate
-    /// cannot be renewed.
-    pub(crate) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) {
-        let Some(shelf) = self.shelf_of(wish) else { return };
+    /// cannot be renewed. Returns whether it is the first failure since the last success.
+    pub(crate) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) -> bool {
+        let Some(shelf) = self.shelf_of(wish) else { return false };
         match &wish.renew {
             Some(old) if useless => {
                 shelf.fresh.retain(|held| !Arc::ptr_eq(&held.certificate, old));
                 shelf.sites.retain(|_, held| !Arc::ptr_eq(&held.certificate, old));
                 self.changes += 1;
-                return;
+                return false;
             }
             Some(old) => {
                 if let Some(held) = shelf.all().find(|held| Arc::ptr_eq(&held.certificate, old)) {
@@ -298,9 +312,15 @@ impl State {
             }
             None => shelf.asked = shelf.asked.saturating_sub(1),
         }
+        if shelf.failures > 0 && now < shelf.retry_at {
+            // It was asked at the same time as one that failed before.
+            shelf.retry_at = shelf.retry_at.max(now + wait);
+            return false;
+        }
         let pause = PAUSES.start().saturating_mul(1 << shelf.failures.min(16));
         shelf.failures = shelf.failures.saturating_add(1);
-        shelf.retry_at = shelf.retry_at.max(now + pause.min(*PAUSES.end()).max(wait));
+        shelf.retry_at = now + pause.min(*PAUSES.end()).max(wait);
+        shelf.failures == 1
     }
 
     pub(crate) fn forget(&mut self, certificate: &ClientCertificate) {

@@ -205,6 +205,14 @@ fn a_verifier_that_fails_is_asked_less_and_less_often() {
         }
     }
     assert_eq!(asked, [0, 5, 15, 35, 75, 155, 315, 635, 1235, 1835, 2435, 3035, 3635]);
+    // Questions that were asked together fail as one.
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    let wishes: Vec<_> = std::iter::from_fn(|| bench.state.poll_wish(at(0))).collect();
+    assert!(wishes.len() > 1);
+    let news: Vec<_> =
+        wishes.iter().map(|wish| bench.state.handle_failed(wish, false, Duration::ZERO, at(1))).collect();
+    assert_eq!(news.iter().filter(|first| **first).count(), 1);
+    assert_eq!(bench.state.poll_timeout(at(1)), Some(at(6)));
     // The pause is at least as long as the verifier demands. It does not apply on another network.
     let mut bench = Bench::new(vec![issuer(1, true)]);
     let wish = bench.state.poll_wish(at(0)).unwrap();
