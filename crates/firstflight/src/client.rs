@@ -72,8 +72,17 @@ const ADDRESSES_KEPT: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    ways: Ways,
+}
+
+/// By which ways a handle connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ways {
+    All,
     /// Only TCP, without certificates.
-    tcp_only: bool,
+    Tcp,
+    /// Only ordinary handshakes of TCP.
+    Ordinary,
 }
 
 #[derive(Debug)]
@@ -136,7 +145,15 @@ impl Client {
     /// that will be idle for long, and large transfers.
     #[must_use]
     pub fn tcp_only(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), tcp_only: true }
+        let ways = if self.ways == Ways::All { Ways::Tcp } else { self.ways };
+        Self { shared: Arc::clone(&self.shared), ways }
+    }
+
+    /// A handle that makes ordinary handshakes only, behind which all data follows. Use it for a request that a server found
+    /// too early (status 425, RFC 8470 §5.2).
+    #[must_use]
+    pub fn ordinary(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), ways: Ways::Ordinary }
     }
 
     /// Connects to `server`, and sends `first`, when it is awaited. The server is a host and a port in any form: text as
@@ -209,7 +226,8 @@ impl Client {
         shared.networks.refresh(shared).await;
         shared.follow_engine();
         let network = shared.kernel.network();
-        let by_engine = shared.race_by_engine(server, addresses, flights, !self.tcp_only);
+        let by_engine =
+            shared.race_by_engine(server, addresses, flights, self.ways == Ways::All, self.fast_open());
         let result = match by_engine.await {
             Some(result) => result,
             None => self.race_by_system(server, addresses, flights).await,
@@ -225,7 +243,7 @@ impl Client {
         flights: Flights<'_>,
     ) -> Result<Finish, Lost> {
         let shared = &self.shared;
-        let tcp = KernelTcp::new(&shared.kernel, flights, shared.fast_open);
+        let tcp = KernelTcp::new(&shared.kernel, flights, self.fast_open());
         match self.asap() {
             Some(asap) => asap.race(server, addresses, tcp).await,
             None => shared.kernel.race(&tcp, ready(Ok(addresses.to_vec()))).await,
@@ -260,6 +278,9 @@ impl Client {
 
     /// Writes the files, if anything has changed. Call it at the end of the program.
     pub async fn close(self) {
+        if let Some(asap) = &self.shared.asap {
+            asap.remember().await;
+        }
         let kernel = self.shared.kernel.clone();
         // It fails only when the runtime shuts down.
         let _ = tokio::task::spawn_blocking(move || kernel.save()).await;
@@ -284,7 +305,11 @@ impl Client {
     }
 
     fn asap(&self) -> Option<&asap::Asap> {
-        self.shared.asap.as_ref().filter(|_| !self.tcp_only)
+        self.shared.asap.as_ref().filter(|_| self.ways == Ways::All)
+    }
+
+    fn fast_open(&self) -> bool {
+        self.shared.fast_open && self.ways != Ways::Ordinary
     }
 }
 

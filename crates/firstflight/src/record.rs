@@ -48,9 +48,19 @@ impl Published {
     /// SYN. `None` if the port is 0, or there are too many verifiers or none.
     #[must_use]
     pub fn in_udp(port: u16, mss: u16, verifiers: &[VerifierId]) -> Option<Self> {
-        let ids: Vec<[u8; 4]> = verifiers.iter().map(|id| id.0).collect();
         let udp = UdpService { port: NonZeroU16::new(port)?, carriage: None };
-        let param = ServiceParam::new(false, Some(udp), mss, VerifierIds::new(&ids)?, false)?;
+        Self::by(false, Some(udp), mss, verifiers)
+    }
+
+    /// What a server publishes that accepts certificates of `verifiers` in TCP on IP, otherwise as [`Published::in_udp`].
+    #[must_use]
+    pub fn on_ip(mss: u16, verifiers: &[VerifierId]) -> Option<Self> {
+        Self::by(true, None, mss, verifiers)
+    }
+
+    fn by(ip: bool, udp: Option<UdpService<'_>>, mss: u16, verifiers: &[VerifierId]) -> Option<Self> {
+        let ids: Vec<[u8; 4]> = verifiers.iter().map(|id| id.0).collect();
+        let param = ServiceParam::new(ip, udp, mss, VerifierIds::new(&ids)?, false)?;
         let mut bytes = [0; ServiceParam::MAX_LEN];
         let len = param.emit(&mut bytes).ok()?;
         Self::read(bytes.get(..len)?, u32::MAX)

@@ -3,6 +3,7 @@
 mod calls;
 mod inside;
 mod records;
+mod remembered;
 
 use super::Authority;
 use super::authority::Host;
@@ -27,6 +28,7 @@ use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig,
 use inside::Inside;
 pub use inside::InsideLookups;
 use records::{Asked, Question, Records};
+use remembered::Remembered;
 use std::future::ready;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -262,7 +264,10 @@ impl Asap {
         if let (Some(path), None) = (&self.settings.cache, &self.given) {
             endpoint.use_cache(CredentialCache::open(path).map_err(io::Error::other)?);
         }
-        let inside = self.settings.inside.as_ref().map(|wanted| wanted.begin(&endpoint, network, messages));
+        let inside = self.settings.inside.as_ref().map(|wanted| {
+            let remembered = Remembered::open(self.settings.cache.as_deref(), network, &self.kernel);
+            wanted.begin(&endpoint, network, messages, remembered)
+        });
         Ok(Engine { endpoint, pool, inside })
     }
 
@@ -318,12 +323,7 @@ impl Asap {
         flights: &Flights<'_>,
         published: Option<&Published>,
     ) -> Option<Shown> {
-        let host = server.host().to_string();
-        let (site, identity) = match (flights.block_name(), server.host()) {
-            (Some(name), _) => (Site::behind(&host, name), Identity::name(name, server.port())),
-            (None, Host::Ip(ip)) => (Site::new(&host), Identity::address(*ip, server.port())),
-            (None, Host::Name(name)) => (Site::new(&host), Identity::name(name, server.port())),
-        };
+        let (site, identity) = names(server, flights);
         let all = || self.settings.issuers.iter().map(IssuerAddress::id).collect();
         let trusted = published.map_or_else(all, |published| published.verifiers.clone());
         let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -338,6 +338,32 @@ impl Asap {
             request_id: None,
         };
         Some(Shown { certified, site })
+    }
+
+    /// The UDP port that `server` publishes, as far as is known.
+    pub(super) fn udp_port(&self, server: &Authority) -> Option<u16> {
+        self.records.known(server)?.udp_port
+    }
+
+    /// Why a first flight goes without a certificate. `None` if none was wanted: the server publishes that it trusts none of
+    /// the verifiers.
+    fn why_none(
+        &self,
+        engine: Option<&Engine>,
+        server: &Authority,
+        flights: &Flights<'_>,
+        published: Option<&Published>,
+    ) -> Option<Reason> {
+        let trusts =
+            |one: &Published| self.settings.issuers.iter().any(|issuer| one.verifiers.contains(&issuer.id()));
+        if !published.is_none_or(trusts) {
+            return None;
+        }
+        let (site, _) = names(server, flights);
+        match engine.is_some_and(|engine| engine.pool.is_mismatched(&site)) {
+            true => Some(Reason::AddressMismatch),
+            false => Some(Reason::NoCredential),
+        }
     }
 
     /// Runs a race of attempts by an engine that the caller gave.
@@ -360,7 +386,8 @@ impl Asap {
         });
         let publishes = published.as_ref().and_then(|published| published.udp_port);
         let certified = shown.as_ref().map(|shown| shown.certified.clone());
-        let config = given.config(server, publishes, cookies, certified.ok_or(Some(Reason::NoCredential)));
+        let certified = certified.ok_or_else(|| self.why_none(engine, server, &flights, published.as_ref()));
+        let config = given.config(server, publishes, cookies, certified);
         let result = given.race(config, addresses, flights).await;
         if let (Some(engine), Some(shown), Ok(finish)) = (engine, &shown, &result)
             && finish.won.same_network
@@ -443,6 +470,11 @@ impl Asap {
         self.records.moved();
     }
 
+    /// Whether nobody needs to wait for a certificate: the verifiers gave no answer.
+    pub(super) fn is_failing(&self) -> bool {
+        self.engine.get().and_then(Option::as_ref).is_some_and(|engine| engine.pool.is_failing())
+    }
+
     /// Whether there is a certificate that no site has seen, and it is known whether requests can travel inside lookups.
     pub(super) fn is_ready(&self) -> bool {
         let ready = |engine: &Engine| {
@@ -472,11 +504,29 @@ impl Asap {
         }
     }
 
+    /// Writes what was learnt of requests inside lookups, or into the kernel's memory.
+    pub(super) async fn remember(&self) {
+        let engine = self.engine.get().and_then(Option::as_ref);
+        if let Some(inside) = engine.and_then(|engine| engine.inside.as_ref()) {
+            inside.remember().await;
+        }
+    }
+
     pub(super) async fn close(&self) {
         // The caller closes its own engine.
         if let (Some(Some(engine)), None) = (self.engine.get(), &self.given) {
             engine.endpoint.shutdown(GRACE).await;
         }
+    }
+}
+
+/// The site that sees a certificate, and the identity of its server.
+fn names(server: &Authority, flights: &Flights<'_>) -> (Site, Identity) {
+    let (host, port) = (server.host().to_string(), server.port());
+    match (flights.block_name(), server.host()) {
+        (Some(name), _) => (Site::behind(&host, name), Identity::name(name, port)),
+        (None, Host::Ip(ip)) => (Site::new(&host), Identity::address(*ip, port)),
+        (None, Host::Name(name)) => (Site::new(&host), Identity::name(name, port)),
     }
 }
 

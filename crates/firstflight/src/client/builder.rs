@@ -3,7 +3,7 @@
 use super::asap::Settings;
 use super::by_engine::ByEngine;
 use super::network::Networks;
-use super::{Client, SWITCH, Shared};
+use super::{Client, SWITCH, Shared, Ways};
 use crate::cache::{CacheError, CredentialCache};
 use crate::kernel::Kernel;
 use crate::lookup::Lookups;
@@ -71,6 +71,10 @@ impl ClientBuilder {
     pub fn build(mut self) -> Result<Client, CacheError> {
         let path = self.cache.take().filter(|_| !self.private && !self.is_off());
         self.asap.keep_in(path.as_ref());
+        if let (Some(path), Some(engine)) = (&path, &self.by_engine) {
+            engine.use_cache(CredentialCache::open(path)?);
+        }
+        // An engine learns of addresses. What else there is to learn, the client does.
         let cache = path.map(CredentialCache::open).transpose()?;
         Ok(self.assemble(cache))
     }
@@ -95,16 +99,12 @@ impl ClientBuilder {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),
         };
-        let cache = match (cache, &self.by_engine, self.network) {
-            (Some(cache), Some(engine), _) => {
-                engine.use_cache(cache);
-                None
-            }
-            (Some(cache), None, Some(_)) => {
+        let cache = match (cache, self.network) {
+            (Some(cache), Some(_)) => {
                 kernel.use_cache(cache);
                 None
             }
-            (cache, _, _) => cache,
+            (cache, _) => cache,
         };
         let shared = Shared {
             kernel,
@@ -116,6 +116,6 @@ impl ClientBuilder {
             asap,
             resolver,
         };
-        Client { shared: Arc::new(shared), tcp_only: false }
+        Client { shared: Arc::new(shared), ways: Ways::All }
     }
 }

@@ -137,12 +137,14 @@ impl Shared {
         addresses: &[SocketAddr],
         flights: Flights<'_>,
         certified: bool,
+        cookies: bool,
     ) -> Option<Result<Finish, Lost>> {
         let engine = self.by_engine.as_ref()?;
         if let Some(asap) = self.asap.as_ref().filter(|_| certified) {
-            return Some(asap.race_by_engine(engine, server, addresses, flights, self.fast_open).await);
+            return Some(asap.race_by_engine(engine, server, addresses, flights, cookies).await);
         }
-        let config = engine.config(server, None, self.fast_open, Err(None));
+        let publishes = self.asap.as_ref().and_then(|asap| asap.udp_port(server));
+        let config = engine.config(server, publishes, cookies, Err(None));
         Some(engine.race(config, addresses, flights).await)
     }
 }

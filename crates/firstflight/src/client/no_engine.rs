@@ -34,6 +34,7 @@ impl Shared {
         _: &[SocketAddr],
         _: Flights<'_>,
         _: bool,
+        _: bool,
     ) -> Option<Result<Finish, Lost>> {
         match *self.by_engine.as_ref()? {}
     }

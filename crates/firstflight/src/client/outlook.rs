@@ -35,7 +35,7 @@ impl Client {
         shared.follow_engine();
         let answered = shared.kernel.answered(server);
         let certified = self.asap().and_then(|asap| asap.has_credential(server, addresses));
-        let cookie = || shared.cookie(addresses).filter(|_| shared.fast_open);
+        let cookie = || shared.cookie(addresses).filter(|_| self.fast_open());
         let credential = certified.or_else(cookie);
         Outlook { credential, answered }
     }

@@ -57,8 +57,8 @@ impl ClientBuilder {
 
 impl Client {
     /// Waits, at most this long, until a certificate is ready for the next server, and until the verifiers have said whether
-    /// requests can travel inside lookups, if that is wanted. Returns whether all is ready. Without verifiers there is no
-    /// certificate.
+    /// requests can travel inside lookups, if that is wanted. Returns whether all is ready; false at once if no verifier gives
+    /// a certificate. Without verifiers there is none.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
@@ -67,11 +67,19 @@ impl Client {
         self.shared.networks.refresh(&self.shared).await;
         asap.begin_fixed();
         let ready = async {
-            while !asap.is_ready() {
+            while !asap.is_ready() && !asap.is_failing() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
+            asap.is_ready()
         };
-        tokio::time::timeout(within, ready).await.is_ok()
+        tokio::time::timeout(within, ready).await.unwrap_or(false)
+    }
+
+    /// What `server` publishes, as far as this client knows on the present network: from [`ClientBuilder::record`], or from a
+    /// resolver.
+    #[must_use]
+    pub fn published(&self, server: &Authority) -> Option<Published> {
+        self.shared.asap.as_ref()?.records.known(server)
     }
 
     /// Starts to ask what `server` publishes, beside its addresses, unless one resolver is asked for both.

@@ -1,8 +1,9 @@
 //! Requests inside the lookup of the server's address.
 
+use super::remembered::Remembered;
 use super::{Engine, Trial};
 use crate::attempts::FailedAttempt;
-use crate::carriage::{DnsPath, HeldBack, Manners, Proof, Report, Server};
+use crate::carriage::{DnsPath, HeldBack, Proof, Report, Server};
 use crate::client::connect::Filter;
 use crate::client::transport::beside::Beside;
 use crate::client::transport::engine::EngineTcp;
@@ -40,6 +41,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// After this a verifier that was contacted is a stranger again: translators hold mappings for two minutes or more (RFC 4787
 /// §4.3), and commonly at most five.
 const STRANGER_AGAIN: Duration = Duration::from_secs(600);
+
+/// How long to wait at the end for the last answers about names, whose result is remembered.
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
 /// Requests that travel inside the lookup of the server's address, too ([`ClientBuilder::inside_lookups`];
 /// `docs/spec/dns-carriage.md`).
@@ -85,8 +89,17 @@ impl InsideLookups {
     }
 
     /// Starts on a network.
-    pub(super) fn begin(&self, endpoint: &Endpoint, network: NetworkId, messages: Option<Channel>) -> Inside {
-        let path = DnsPath::new(endpoint.clone(), self.resolver, network, None, Manners::new(), self.parity);
+    pub(super) fn begin(
+        &self,
+        endpoint: &Endpoint,
+        network: NetworkId,
+        messages: Option<Channel>,
+        remembered: Remembered,
+    ) -> Inside {
+        let manners = remembered.manners();
+        let path = DnsPath::new(endpoint.clone(), self.resolver, network, None, manners, self.parity);
+        remembered.recall_losses(&path);
+        let remembered = Arc::new(remembered);
         let own = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
         let [verifier, _] = self.verifiers;
         let moved = Arc::new(Notify::new());
@@ -97,6 +110,7 @@ impl InsideLookups {
             let prover = Prover {
                 path: path.clone(),
                 messages: Messages(messages),
+                remembered: Arc::clone(&remembered),
                 verifiers: self.verifiers,
                 epoch: Arc::clone(&epoch),
                 moved: Arc::clone(&moved),
@@ -110,6 +124,7 @@ impl InsideLookups {
         let both = source_for(SocketAddr::new(other, 80)).is_ok();
         Inside {
             path,
+            remembered,
             names: Arc::clone(&self.names),
             v4,
             both,
@@ -142,6 +157,7 @@ impl ClientBuilder {
 #[derive(Debug)]
 pub(super) struct Inside {
     path: DnsPath,
+    remembered: Arc<Remembered>,
     names: Arc<Names>,
     /// The family of the verifiers, and therefore of certificates and of requests inside lookups.
     v4: bool,
@@ -164,9 +180,19 @@ impl Inside {
 
     pub(super) fn move_to(&self, network: NetworkId) {
         if self.path.move_to(network) {
+            self.remembered.move_to(network, &self.path);
             self.epoch.fetch_add(1, Ordering::Relaxed);
             self.moved.notify_one();
         }
+    }
+
+    /// Waits a short time for answers to the first flights that were sent, and writes what was learnt.
+    pub(super) async fn remember(&self) {
+        // Later answers are not counted.
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.path.settled()).await;
+        let (remembered, path) = (Arc::clone(&self.remembered), self.path.clone());
+        // It fails only when the runtime shuts down.
+        let _ = tokio::task::spawn_blocking(move || remembered.save(&path)).await;
     }
 
     /// The addresses of a server. If requests travel inside lookups, only addresses of the verifiers' family are asked for, so
@@ -214,6 +240,7 @@ impl Datagrams for &mut Messages {
 /// and before the last proof ends.
 struct Prover {
     path: DnsPath,
+    remembered: Arc<Remembered>,
     messages: Messages,
     verifiers: [SocketAddr; 2],
     epoch: Arc<AtomicU64>,
@@ -226,6 +253,11 @@ impl Prover {
         let [verifier, second] = self.verifiers;
         let mut pause = PAUSE;
         loop {
+            if self.remembered.is_closed() {
+                self.verified.store(true, Ordering::Relaxed);
+                self.rest(PROVED_FOR).await;
+                continue;
+            }
             let epoch = self.epoch.load(Ordering::Relaxed);
             let found = reach(&mut self.messages, self.verifiers, &Patience::default()).await;
             if self.epoch.load(Ordering::Relaxed) != epoch {
@@ -234,16 +266,18 @@ impl Prover {
             }
             let wait = match found {
                 Ok(found) if found.is_open() => {
+                    self.remembered.set_closed(false);
                     self.path.prove(Proof { seen: found.seen, verifier, at: Instant::now() });
                     PROVED_FOR
                 }
                 Ok(_) => {
-                    tracing::info!("strangers cannot answer on this network: no request inside a lookup");
+                    tracing::warn!("strangers cannot answer on this network: no request inside a lookup");
+                    self.remembered.set_closed(true);
                     self.path.disprove();
                     PROVED_FOR
                 }
                 Err((at, fault)) => {
-                    tracing::info!(%at, %fault, "no request inside a lookup: a verifier gave no answer");
+                    tracing::warn!("verifier {at}: {fault}: no request inside a lookup");
                     let wait = pause;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     // Once it was contacted, the second one is no stranger until translators have forgotten it.
@@ -251,11 +285,15 @@ impl Prover {
                 }
             };
             self.verified.store(true, Ordering::Relaxed);
-            tokio::select! {
-                () = self.moved.notified() => pause = PAUSE,
-                () = tokio::time::sleep(wait) => {}
+            if self.rest(wait).await {
+                pause = PAUSE;
             }
         }
+    }
+
+    /// Waits, and returns early, with true, if the host moves.
+    async fn rest(&self, wait: Duration) -> bool {
+        tokio::time::timeout(wait, self.moved.notified()).await.is_ok()
     }
 }
 
@@ -328,7 +366,7 @@ impl Client {
         let service = service(&published.bytes);
         let port = service.map(|service| service.port.get());
         let certified = Some(firstflight_stack::Certified { known: true, ..shown.certified.clone() });
-        let config = ConnectConfig::default().fast_open(shared.fast_open).asap(certified).carrier(port);
+        let config = ConnectConfig::default().fast_open(self.fast_open()).asap(certified).carrier(port);
         let to = Server { port: server.port(), service };
         let tcp = EngineTcp::new(&engine.endpoint, config, flights);
         let lookup = inside.path.transport(to, tcp).only_to(filter);
@@ -343,7 +381,7 @@ impl Client {
         let (result, report) = match shared.by_engine {
             Some(_) => (Box::pin(transport::run(&lookup, addresses)).await, lookup.into_report()),
             None => {
-                let tcp = KernelTcp::new(&shared.kernel, flights, shared.fast_open);
+                let tcp = KernelTcp::new(&shared.kernel, flights, self.fast_open());
                 let both = Beside { tcp, udp: lookup };
                 let result = shared.kernel.race(&both, addresses).await;
                 (result, both.udp.into_report())
@@ -395,6 +433,7 @@ fn service(parameter: &[u8]) -> Option<UdpService<'_>> {
     ServiceParam::parse(parameter).ok()?.udp().copied()
 }
 
-fn carriage(parameter: &[u8]) -> Option<Carriage<'_>> {
+/// The carriage in a parameter.
+pub(super) fn carriage(parameter: &[u8]) -> Option<Carriage<'_>> {
     service(parameter)?.carriage
 }

@@ -137,24 +137,18 @@ impl Records {
             if !records.may_ask_again(&here, now) {
                 return;
             }
-            records.set_asked(&here, now);
         }
-        let (kernel, name, port) = (self.kernel.clone(), name.clone(), server.port());
-        let asking = Arc::clone(&self.asking);
-        let era = lock(&asking).era;
+        let mut asking = lock(&self.asking);
+        if asking.servers.len() >= AT_ONCE || !asking.servers.insert(server.clone()) {
+            return;
+        }
+        drop(asking);
+        let question = self.question(server);
+        let (name, port) = (name.clone(), server.port());
         tracing::info!(%name, port, "first flights are lost: asking again what the server publishes");
         tokio::spawn(async move {
-            // Without an answer, what is known is used on.
-            if let Ok(found) = names.record(&name, port).await {
-                let lasts = |one: &Published| Duration::from_secs(one.ttl.into()).max(LEAST_LASTS);
-                let found = found.as_ref().map(|one| (&*one.bytes, lasts(one)));
-                if lock(&asking).era != era {
-                    return;
-                }
-                let mut memory = kernel.memory();
-                let (records, now) = memory.records();
-                records.learn_again(&here, found, now);
-            }
+            let found = names.record(&name, port).await;
+            question.answer_again(&here, found.ok());
         });
     }
 
@@ -240,6 +234,26 @@ impl Question {
             let mut memory = self.kernel.memory();
             let (records, now) = memory.records();
             records.learn(named(self.network, &self.server), parameter, lasts, now);
+        }
+    }
+}
+
+impl Question {
+    /// Stores the answer to a question that was repeated. Without an answer, what is known is used on, and nobody asks for a
+    /// while. A program that ends before it comes asks again in its next run.
+    fn answer_again(&self, here: &Named, answer: Option<Option<Published>>) {
+        if lock(&self.asking).era != self.era {
+            return;
+        }
+        let mut memory = self.kernel.memory();
+        let (records, now) = memory.records();
+        match answer {
+            Some(found) => {
+                let lasts = |one: &Published| Duration::from_secs(one.ttl.into()).max(LEAST_LASTS);
+                let found = found.as_ref().map(|one| (&*one.bytes, lasts(one)));
+                records.learn_again(here, found, now);
+            }
+            None => records.set_asked(here, now),
         }
     }
 }
