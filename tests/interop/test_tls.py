@@ -63,6 +63,17 @@ def test_visits_by_get_and_serve(testbed, ns, files):
     assert early == [False, True, True, True, True], "early data at the server"
 
 
+def test_visits_in_udp(testbed, ns, files):
+    """The engine's TCP carries TLS as the kernel's does."""
+    root = testbed.root(small=5000)
+    tls = ("--tls-cert", files.certificate, "--tls-key", files.key)
+    server = testbed.start(Command(ns, "serve", "--root", root, "--udp", f"127.0.0.1:{PORT}", "--json-log", *tls))
+    fetches = get(testbed, ns, files, "--udp", "--repeat", 3)
+    check_visits(fetches, body(root, "small"))
+    assert [record["way"] for record in fetches] == ["udp"] * 3
+    assert [request["early_bytes"] > 0 for request in server.requests(3)] == [False, True, True]
+
+
 def test_an_upload_is_no_early_data(testbed, ns, files):
     root = testbed.root(small=5000)
     server = serve(testbed, ns, root, files)

@@ -1,36 +1,32 @@
 //! `firstflight get`: fetches URLs, with the request in the SYN when a cookie is known.
 
-mod background;
 mod certificates;
 mod error;
 mod fetch;
 mod memory;
-mod place;
 mod racing;
 mod report;
 #[cfg(feature = "tls")]
 mod seal;
-mod supply;
 pub mod target;
-mod verification;
 mod via_dns;
 
 pub use error::GetError;
 
 use crate::error::Error;
 use crate::file_sink::is_stdout;
+use crate::network::Capture;
 use crate::network::Network;
 use crate::output;
 use crate::span::{self, LONGEST, MS, SECONDS};
-use background::{Background, Beside, VERIFY_FIRST};
-use certificates::{Certificates, Certifieds};
+use certificates::{Carrier, Certificates, Told};
 use clap::ArgGroup;
-use fetch::{Engine, Errand, Means, find_and_fetch};
+use fetch::{Errand, fetch};
+use firstflight::credential::NetworkId;
 use firstflight::link::UdpLink;
 use firstflight::record::Names;
-use firstflight::{Client, Endpoint};
+use firstflight::{Authority, Client, ClientBuilder, Endpoint, InsideLookups};
 use memory::Memory;
-use place::{Lookups, Place};
 use report::{Begun, Print};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -38,10 +34,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use supply::Supply;
+use target::Target;
 use tokio::task::JoinSet;
-use verification::{Messages, Verification};
-use via_dns::ViaDns;
 
 /// Fetch http:// and https:// URLs, with TCP Fast Open and ASAP
 ///
@@ -71,7 +65,7 @@ Examples:
   firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
-The system's resolver looks names up, once; of several addresses the first that answers is taken (RFC 8305).
+The system's resolver looks names up; of several addresses the first that answers is taken (RFC 8305).
 Nothing waits for a verifier, unless --verify-first asks for it: the first fetches go without its certificate.
 Times count from the start of the command for the first fetch, with the lookup of the name and what was waited for.
 Exit code 0 only if every fetch got a status of 200 to 299.")]
@@ -140,123 +134,95 @@ mod tests;
 /// Limits of --timeout.
 const LEAST: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
+/// How long the first fetch waits for verifiers, with `--verify-first`.
+const VERIFY_FIRST: Duration = Duration::from_secs(5);
 /// How long connections may take to close at the end.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let asked = Instant::now();
-    match args.network.has_device() || args.udp {
-        true => run_engine(args, asked).await,
-        false => run_client(args, asked).await,
-    }
-}
-
-/// Fetches by the system's sockets.
-async fn run_client(args: Args, asked: Instant) -> Result<ExitCode, Error> {
-    if args.network.records() {
+    let targets = args.targets()?;
+    let by_engine = args.network.has_device() || args.udp;
+    if !by_engine && args.network.records() {
         return Err(crate::network::NetworkError::NothingToRecord.into());
     }
-    // The client looks names up.
-    let lookups = Arc::new(Lookups::new(None, None, true));
-    let places = args.places(&lookups).await?;
     args.check_files().await?;
-    let network = args.memory.network(args.certificates.verifier().is_some()).await;
-    let servers: Vec<_> = places.iter().map(|place| place.target().server.clone()).collect();
-    let mut builder = args.memory.configure(Client::builder(), network).fast_open(!args.no_fast_open);
-    builder = args.certificates.configure(builder, &servers)?;
-    let mut plain = Client::builder().network(network).off(true);
-    if let Some(at) = args.dns {
-        let names = || Names::at(at).map_err(|error| GetError::Resolver(at, error));
-        builder = builder.resolver(names()?);
-        plain = plain.resolver(names()?);
+    let mut builder = Client::builder();
+    let mut engine = None;
+    if by_engine {
+        let started = args.start_engine(&targets).await?;
+        builder = started.configure(builder, &args);
+        engine = Some((started.endpoint, started.capture));
+        if let Some(inside) = started.inside {
+            builder = builder.inside_lookups(inside);
+        }
+    } else {
+        let network = args.memory.network(args.certificates.verifier().is_some()).await;
+        builder = args.memory.configure(builder, network);
+    }
+    let servers: Vec<_> = targets.iter().map(|target| target.server.clone()).collect();
+    builder = args.certificates.configure(builder.fast_open(!args.no_fast_open), &servers, args.carrier())?;
+    match args.dns.filter(|_| !args.via.wanted()) {
+        Some(at) => {
+            let names = Names::at(at).map_err(|error| GetError::Resolver(at, error))?;
+            builder = builder.resolver(names);
+        }
+        None if by_engine && !args.via.wanted() => builder = builder.no_resolver(),
+        None => {}
     }
     let client = builder.build().map_err(Error::Cache)?;
-    let plain = plain.build().map_err(Error::Cache)?;
     #[cfg(feature = "tls")]
-    let tls = args.tls(&places)?;
-    if args.certificates.verify_first() && !client.prepare(VERIFY_FIRST).await {
-        output::complain(&format_args!(
-            "no certificate within {} s: fetching without",
-            VERIFY_FIRST.as_secs()
-        ));
+    let tls = args.tls(&targets)?;
+    if args.certificates.verify_first() {
+        args.prepare(&client, &servers).await;
     }
-    let errand = Arc::new(args.errand(Means::System {
+    let errand = Arc::new(Errand {
         client: client.clone(),
-        plain,
         #[cfg(feature = "tls")]
         tls,
-    }));
-    let all = Arc::new(args.queue(places, lookups, asked));
+        udp: (args.udp && !args.via.wanted()).then_some(args.udp_port),
+        // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
+        replay_safe: args.replay_safe || args.upload.is_none(),
+        output: args.output.clone(),
+        upload: args.upload.clone(),
+        timeout: args.timeout,
+        told: Told::new(args.certificates.issuer()?.map(|issuer| issuer.id())),
+    });
+    let all = Arc::new(args.queue(targets.into(), asked));
     args.fetch_all(&all, &errand).await;
     drop(errand);
     client.close().await;
+    if let Some((endpoint, capture)) = engine {
+        endpoint.shutdown(GRACE).await;
+        capture.finish()?;
+    }
     Ok(all.exit_code())
 }
 
-/// Fetches by an engine of this command's own.
-async fn run_engine(args: Args, asked: Instant) -> Result<ExitCode, Error> {
-    args.network.validate()?;
-    let card = args.network.connect_by_card()?;
-    let own = card.as_ref().map_or_else(|| args.network.addresses(), |(card, _)| card.addresses());
-    let lookups = args.lookups(own)?;
-    let places = args.places(&lookups).await?;
-    #[cfg(feature = "tls")]
-    if let Some(place) = places.iter().find(|place| place.target().tls) {
-        return Err(GetError::TlsByEngine(place.target().url.clone()).into());
-    }
-    args.check_files().await?;
-    let cache = args.memory.open()?;
-    let verifiers = args.via()?;
-    let certified = Arc::new(args.certificates.none()?);
-    let (network, link) = tokio::join!(args.memory.network(args.via.wanted()), async {
-        match verifiers {
-            Some(([verifier, _], _)) => {
-                verification::open(verifier).map(|(link, part)| (Some(link), Some(part)))
-            }
-            None => Ok((args.udp_link(&places, &lookups).await?, None)),
+/// An engine of this command's own.
+struct Started {
+    endpoint: Endpoint,
+    capture: Capture,
+    network: NetworkId,
+    inside: Option<InsideLookups>,
+}
+
+impl Started {
+    fn configure(&self, builder: ClientBuilder, args: &Args) -> ClientBuilder {
+        let builder = args.memory.configure(builder, self.network);
+        let endpoint = self.endpoint.clone();
+        match args.udp {
+            true => builder.engine_in_udp(endpoint, args.udp_port),
+            false => builder.engine(endpoint),
         }
-    });
-    let (udp, messages) = link?;
-    let (endpoint, capture) = args.network.start(network, udp, card)?;
-    args.memory.attach(cache, &endpoint);
-    let via = match verifiers {
-        Some((verifiers, resolver)) => {
-            let v4 = verifiers.iter().all(SocketAddr::is_ipv4);
-            let names = via_dns::Memory::open(args.memory.file(), network)?;
-            Some(Arc::new(ViaDns::new(&args.via, &endpoint, v4, resolver, network, names)?))
-        }
-        None => None,
-    };
-    let beside = Beside { places: &places, lookups: &lookups, via: via.as_ref() };
-    let verification = verifiers.map(|(verifiers, _)| verifiers).zip(messages);
-    let background = args.begin(&endpoint, &certified, beside, verification).await?;
-    let engine = Engine {
-        endpoint: endpoint.clone(),
-        certified,
-        carrier: args.udp.then_some(args.udp_port),
-        via: via.clone(),
-        said: AtomicBool::new(false),
-    };
-    let errand = Arc::new(args.errand(Means::Engine(Box::new(engine))));
-    let all = Arc::new(args.queue(places, lookups, asked));
-    args.fetch_all(&all, &errand).await;
-    // The fetches are done, so the background tasks are no longer needed.
-    background.end().await;
-    if let Some(via) = via {
-        via.settled().await;
-        via.save()?;
     }
-    endpoint.shutdown(GRACE).await;
-    capture.finish()?;
-    Ok(all.exit_code())
 }
 
 /// The fetches to do.
 struct Queue {
     rounds: usize,
-    places: Arc<[Place]>,
-    lookups: Arc<Lookups>,
+    targets: Arc<[Target]>,
     /// When the command was started.
     asked: Instant,
     /// Whether the first fetches have waited for verifiers.
@@ -271,13 +237,13 @@ impl Queue {
         ExitCode::from(u8::from(self.failed.load(Ordering::Relaxed)))
     }
 
-    fn take(&self) -> Option<&Place> {
+    fn take(&self) -> Option<&Target> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let round = index.checked_div(self.places.len())?;
+        let round = index.checked_div(self.targets.len())?;
         if round >= self.rounds {
             return None;
         }
-        self.places.get(index % self.places.len())
+        self.targets.get(index % self.targets.len())
     }
 }
 
@@ -285,7 +251,7 @@ impl Queue {
 /// command.
 async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print: Print) {
     let mut first = true;
-    while let Some(place) = queue.take() {
+    while let Some(target) = queue.take() {
         let is_first = std::mem::take(&mut first);
         if !is_first && !interval.is_zero() {
             tokio::time::sleep(interval).await;
@@ -294,7 +260,7 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print:
         if is_first {
             begun = Begun { asked: queue.asked, waited: queue.waited, ..begun };
         }
-        let report = find_and_fetch(&errand, place, &queue.lookups, begun).await;
+        let report = fetch(&errand, target, begun).await;
         if !report.succeeded() {
             queue.failed.store(true, Ordering::Relaxed);
         }
@@ -305,9 +271,9 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print:
 impl Args {
     /// What TLS trusts, if a URL needs it.
     #[cfg(feature = "tls")]
-    fn tls(&self, places: &[Place]) -> Result<Option<firstflight_tls::Connector>, GetError> {
-        let seal = self.seal.client(places, self.dns)?;
-        if self.ca_file.is_none() && !places.iter().any(|place| place.target().tls) {
+    fn tls(&self, targets: &[Target]) -> Result<Option<firstflight_tls::Connector>, GetError> {
+        let seal = self.seal.client(targets, self.dns)?;
+        if self.ca_file.is_none() && !targets.iter().any(|target| target.tls) {
             return Ok(None);
         }
         let builder = firstflight_tls::Connector::builder().http1();
@@ -319,23 +285,10 @@ impl Args {
         builder.build().map(Some).map_err(GetError::Tls)
     }
 
-    fn errand(&self, means: Means) -> Errand {
-        Errand {
-            means,
-            fast_open: !self.no_fast_open,
-            // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
-            replay_safe: self.replay_safe || self.upload.is_none(),
-            output: self.output.clone(),
-            upload: self.upload.clone(),
-            timeout: self.timeout,
-        }
-    }
-
-    fn queue(&self, places: Arc<[Place]>, lookups: Arc<Lookups>, asked: Instant) -> Queue {
+    fn queue(&self, targets: Arc<[Target]>, asked: Instant) -> Queue {
         Queue {
             rounds: self.repeat as usize,
-            places,
-            lookups,
+            targets,
             asked,
             waited: self.certificates.verify_first(),
             next: AtomicUsize::new(0),
@@ -357,63 +310,67 @@ impl Args {
         }
     }
 
-    /// Starts the background tasks. With `--verify-first`, waits until the verifiers' first results are available or
-    /// it has taken too long.
-    async fn begin(
-        &self,
-        endpoint: &Endpoint,
-        certified: &Arc<Certifieds>,
-        beside: Beside<'_>,
-        verification: Option<([SocketAddr; 2], Messages)>,
-    ) -> Result<Background, Error> {
-        let supply = Supply::new(&self.certificates, endpoint, self.udp, Arc::clone(certified))?;
-        let verification = beside.via.zip(verification).map(|(via, (verifiers, messages))| Verification {
-            via: Arc::clone(via),
-            messages,
-            verifiers,
-        });
-        let first = self.certificates.verify_first();
-        let mut background = Background::begin(supply, verification, beside, first);
-        if first {
-            background.first_results().await;
+    /// Waits for certificates and, if requests travel inside lookups, for what the verifiers say and the servers publish.
+    async fn prepare(&self, client: &Client, servers: &[Authority]) {
+        let began = Instant::now();
+        let records = async {
+            let mut asking = JoinSet::new();
+            for server in servers.iter().filter(|_| self.via.wanted()) {
+                let (client, server) = (client.clone(), server.clone());
+                asking.spawn(async move { client.look_up(server).await.is_ok() });
+            }
+            while asking.join_next().await.is_some() {}
+        };
+        let records = tokio::time::timeout(VERIFY_FIRST, records);
+        let (ready, _) = tokio::join!(client.prepare(VERIFY_FIRST), records);
+        // A failure has been told.
+        if !ready && began.elapsed() >= VERIFY_FIRST {
+            let limit = VERIFY_FIRST.as_secs();
+            output::complain(&format_args!("no certificate within {limit} s: fetching without"));
         }
-        Ok(background)
     }
 
-    /// The verifiers and the resolver of `--via-dns`.
-    fn via(&self) -> Result<Option<([SocketAddr; 2], SocketAddr)>, Error> {
-        let verifier = self.certificates.verifier().filter(|_| self.via.wanted());
-        verifier.map(|verifier| Ok((self.via.verifiers(verifier)?, via_dns::resolver(self.dns)?))).transpose()
+    /// Starts the engine that the options ask for.
+    async fn start_engine(&self, targets: &[Target]) -> Result<Started, Error> {
+        self.network.validate()?;
+        let card = self.network.connect_by_card()?;
+        let own = card.as_ref().map_or_else(|| self.network.addresses(), |(card, _)| card.addresses());
+        for address in targets.iter().filter_map(|target| target.server.address()).filter(|_| !self.udp) {
+            can_reach(own, address)?;
+        }
+        let network = self.memory.network(self.via.wanted()).await;
+        let (udp, inside) = match (self.udp, self.certificates.verifier().filter(|_| self.via.wanted())) {
+            (false, _) => (None, None),
+            (true, None) => {
+                let known: Vec<_> = targets.iter().filter_map(|target| target.server.address()).collect();
+                (Some(UdpLink::client(&known).map_err(GetError::UdpClient)?), None)
+            }
+            (true, Some(verifier)) => {
+                let mut link = UdpLink::client(&[verifier]).map_err(|error| Error::Udp(verifier, error))?;
+                let inside = self.via.inside(verifier, self.dns)?.through(&mut link);
+                (Some(link), Some(inside))
+            }
+        };
+        let (endpoint, capture) = self.network.start(network, udp, card)?;
+        Ok(Started { endpoint, capture, network, inside })
+    }
+
+    /// By what first flights travel to servers that are known to take certificates.
+    fn carrier(&self) -> Carrier {
+        match (self.udp, self.network.has_device()) {
+            (true, _) => Carrier::Udp(self.udp_port),
+            (false, true) => Carrier::Ip,
+            (false, false) => Carrier::Udp(None),
+        }
+    }
+
+    fn targets(&self) -> Result<Vec<Target>, GetError> {
+        let parse = |url: &String| Target::parse(url).map_err(|error| GetError::Target(url.clone(), error));
+        self.urls.iter().map(parse).collect()
     }
 
     fn print(&self) -> Print {
         Print { json: self.json, aside: self.output.as_deref().is_some_and(is_stdout) }
-    }
-
-    /// How an engine's names are looked up: by the first fetch of each, or with `--via-dns` by every fetch.
-    fn lookups(&self, own: &[IpAddr]) -> Result<Arc<Lookups>, Error> {
-        let names = self.dns.filter(|_| !self.via.wanted());
-        let names =
-            names.map(|at| Names::at(at).map_err(|error| GetError::Resolver(at, error))).transpose()?;
-        let own = (!self.udp).then(|| own.to_vec());
-        Ok(Arc::new(Lookups::new(names, own, self.via.wanted())))
-    }
-
-    /// The URLs to fetch.
-    async fn places(&self, lookups: &Lookups) -> Result<Arc<[Place]>, Error> {
-        let mut places = Vec::with_capacity(self.urls.len());
-        for url in &self.urls {
-            places.push(Place::new(url, lookups).await?);
-        }
-        Ok(places.into())
-    }
-
-    /// The sockets for `--udp`. The first name is looked up before, because the link may be bound to the route to its
-    /// server.
-    async fn udp_link(&self, places: &[Place], lookups: &Lookups) -> Result<Option<UdpLink>, GetError> {
-        let Some(first) = places.first().filter(|_| self.udp) else { return Ok(None) };
-        let found = first.addresses(lookups, self.timeout).await;
-        UdpLink::client(found).map(Some).map_err(GetError::UdpClient)
     }
 
     /// Checks before anything is sent whether the files can be used.
@@ -433,5 +390,16 @@ impl Args {
             open.await.map_err(|error| GetError::Upload(path.clone(), error))?;
         }
         Ok(())
+    }
+}
+
+/// Whether an engine with these addresses can connect to `remote`.
+fn can_reach(own: &[IpAddr], remote: SocketAddr) -> Result<(), GetError> {
+    if own.contains(&remote.ip()) {
+        return Err(GetError::FetchFromSelf(remote.ip()));
+    }
+    match own.iter().any(|own| own.is_ipv4() == remote.is_ipv4()) {
+        true => Ok(()),
+        false => Err(GetError::NoRoute(remote)),
     }
 }

@@ -202,7 +202,7 @@ fn a_verifier_that_comes_later_is_found_and_its_absence_is_one_line() {
     let _verifier = verifier(&at, &site.dir.path("verifier.key"));
     until(|| next(&mut getting)["outcome"] == "accepted");
     let said = site.complaints();
-    assert!(said.lines().count() == 1 && said.contains("fetching without"), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("first flights go without"), "{said}");
 }
 
 /// With `--verify-first` the first fetch waits for the verifier, but not forever, and no fetch fails.
@@ -227,7 +227,8 @@ fn verify_first_waits_for_the_certificate_and_counts_the_wait() {
         assert_eq!(report["reason"], "no-credential", "{report}");
         assert!(at != &silent || number(&report, "first_byte_ms") >= 5000.0, "{report}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.lines().count() == 1 && said.contains("fetching without"), "{said}");
+        let told = if at == &silent { "fetching without" } else { "first flights go without" };
+        assert!(said.lines().count() == 1 && said.contains(told), "{said}");
     }
     fails(&["get", &site.url, "--udp", "--verify-first"], 2, "--verifier");
 }
@@ -249,9 +250,12 @@ fn a_server_that_sees_another_address_is_shown_one_certificate() {
     for _ in 0..20 {
         assert_eq!(told(), ("address-mismatch".into(), "not-requested".into()));
     }
-    until(|| site.complaints().contains("sees another address than 127.0.0.2"));
+    until(|| site.complaints().contains("sees another address than the verifier"));
     drop(getting);
-    assert!(verifier.stop().last().unwrap().starts_with("certificates: 2 "));
+    // One for the site, one in reserve, and perhaps another one to learn what the verifier sees now.
+    let told = verifier.stop().pop().unwrap();
+    let given = told.strip_prefix("certificates: ").and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!((2..=3).contains(&given.parse().unwrap()), "{told}");
     assert_eq!(site.complaints().lines().count(), 1);
 }
 
@@ -311,11 +315,11 @@ fn the_lookup_counts_as_part_of_the_fetch_that_needs_it() {
     let urls = ["a", "c"].map(|name| format!("http://{name}.test:{port}/hello"));
     let asked = ["get", &urls[0], &urls[1], "--json", "--udp", "--dns", &resolver.at, "--repeat", "2"];
     let reports = reports(&run(&asked));
-    for report in &reports[..2] {
+    // No fetch uses the answer to another one: records have a time to live, and the resolver keeps them.
+    for report in &reports {
         assert!(number(report, "first_byte_ms") >= 300.0 && number(report, "waited_ms") >= 300.0, "{report}");
     }
-    // The later fetches need no lookup.
-    assert_eq!(resolver.asked.load(Ordering::Relaxed), 4);
+    assert_eq!(resolver.asked.load(Ordering::Relaxed), 8);
 }
 
 #[test]

@@ -1,25 +1,22 @@
 //! A certificate for each server that `get` visits.
 
 use super::GetError;
-use super::target::{Host, Target};
+use super::target::Target;
 use crate::output;
 use crate::span;
-use firstflight::credential::Reason;
-use firstflight::credential::asap::{ClientCertificate, Identity, PublicKey};
+use firstflight::credential::asap::PublicKey;
+use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
-use firstflight::{Authority, Certified, ClientBuilder};
+use firstflight::{Authority, Client, ClientBuilder};
 use firstflight_verifier::{Group, IssuerAddress, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use firstflight_wire::carrier::BASE_MSS;
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
-
-/// Maximum number of addresses remembered for each site that the verifier saw and the server did not. With more,
-/// retrying is useless.
-const MISMATCHES: usize = 8;
 
 /// The source of certificates.
 #[derive(Clone, clap::Args)]
@@ -52,15 +49,6 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Starts without certificates.
-    ///
-    /// # Errors
-    /// When the options contradict each other.
-    pub fn none(&self) -> Result<Certifieds, GetError> {
-        let issuer = self.issuer()?.map(|issuer| issuer.id());
-        Ok(Certifieds { issuer, known: self.asap_known, once: self.asap_once, held: Mutex::default() })
-    }
-
     /// The verifier's address, if there is one.
     pub const fn verifier(&self) -> Option<SocketAddr> {
         self.verifier
@@ -84,15 +72,21 @@ impl Certificates {
         &self,
         builder: ClientBuilder,
         servers: &[Authority],
+        carrier: Carrier,
     ) -> Result<ClientBuilder, GetError> {
         let Some(issuer) = self.issuer()? else { return Ok(builder) };
         let id = issuer.id();
+        let sites: HashSet<_> = servers.iter().map(|server| server.host().to_string()).collect();
+        let fresh = sites.len().clamp(1, PoolConfig::default().fresh);
         let mut builder = builder
             .verifier(issuer)
-            .certificates(PoolConfig { wished: self.wished(), ..PoolConfig::default() })
+            .certificates(PoolConfig { fresh, wished: self.wished(), ..PoolConfig::default() })
             .servers_run_once(self.asap_once);
         for server in servers.iter().filter(|_| self.asap_known) {
-            let record = Published::in_udp(server.port(), firstflight_wire::carrier::BASE_MSS, &[id]);
+            let record = match carrier {
+                Carrier::Ip => Published::on_ip(BASE_MSS, &[id]),
+                Carrier::Udp(port) => Published::in_udp(port.unwrap_or(server.port()), BASE_MSS, &[id]),
+            };
             if let Some(record) = record {
                 builder = builder.record(server.clone(), record);
             }
@@ -117,139 +111,65 @@ impl Certificates {
     }
 }
 
-/// The certificates, one for each site, because a key that one site has seen is never used with another. They change
-/// while fetches are under way.
-#[derive(Default)]
-pub struct Certifieds {
+/// By what first flights with certificates travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// In IP packets.
+    Ip,
+    /// In UDP datagrams to this port of the servers, or to that of the URL.
+    Udp(Option<u16>),
+}
+
+/// What the user is told once.
+pub struct Told {
     issuer: Option<VerifierId>,
-    /// `--asap-known`.
-    known: bool,
-    /// `--asap-once`.
-    once: bool,
-    held: Mutex<Held>,
+    /// It was said that nothing comes back in UDP.
+    silence: AtomicBool,
+    sites: Mutex<HashSet<(Site, &'static str)>>,
 }
 
-#[derive(Default)]
-struct Held {
-    sites: HashMap<Site, Entry>,
-    /// Sites that do not trust the verifier, which the user was told about.
-    distrusting: HashSet<Site>,
-}
-
-/// The certificate of one site.
-#[derive(Default)]
-struct Entry {
-    certificate: Option<Arc<ClientCertificate>>,
-    /// Addresses that the verifier saw and the server did not see.
-    mismatched: BTreeSet<IpAddr>,
-    /// Notified when the server refuses the certificate.
-    refused: Arc<Notify>,
-}
-
-impl Certifieds {
-    /// Certificates by this verifier.
-    #[cfg(test)]
-    pub fn by(issuer: VerifierId) -> Self {
-        Self { issuer: Some(issuer), ..Self::default() }
+impl Told {
+    /// With certificates by this verifier.
+    pub fn new(issuer: Option<VerifierId>) -> Self {
+        Self { issuer, silence: AtomicBool::new(false), sites: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether it was not said yet that nothing comes back in UDP.
+    pub fn is_first_silence(&self) -> bool {
+        !self.silence.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether there are no certificates.
-    pub fn is_empty(&self) -> bool {
-        self.lock().sites.values().all(|entry| entry.certificate.is_none())
-    }
-
-    /// The certificate for `target`'s server, which publishes `published`; `udp` says whether it is used over UDP. If
-    /// there is none, returns the reason, or `None` if none is wanted.
-    pub fn of(
-        &self,
-        target: &Target,
-        published: Option<&Published>,
-        udp: bool,
-    ) -> Result<Certified, Option<Reason>> {
-        if self.issuer.is_none() || !self.is_trusted_by(target, published) {
-            return Err(None);
-        }
-        let held = self.lock();
-        let entry = held.sites.get(&target.site());
-        let Some(certificate) = entry.and_then(|entry| entry.certificate.clone()) else {
-            let mismatched = entry.is_some_and(|entry| !entry.mismatched.is_empty());
-            return Err(Some(if mismatched { Reason::AddressMismatch } else { Reason::NoCredential }));
-        };
-        Ok(Certified {
-            now: certificate.obtained(),
-            certificate,
-            identity: target.identity(),
-            known: self.known || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
-            once: self.once,
-            mss: published.map(|published| published.mss),
-            request_id: None,
-        })
-    }
-
-    /// Stores a certificate for a site. Returns false if it is for an address that the site's server does not see;
-    /// then the site has no certificate.
-    pub fn take(&self, site: &Site, certificate: ClientCertificate) -> bool {
-        let mut held = self.lock();
-        let entry = held.sites.entry(site.clone()).or_default();
-        if entry.mismatched.contains(&certificate.address()) || entry.mismatched.len() >= MISMATCHES {
-            entry.certificate = None;
-            return false;
-        }
-        entry.certificate = Some(Arc::new(certificate));
-        true
-    }
-
-    /// Records that the site's server sees an address other than the certificate's. The certificate is not used there
-    /// again.
-    pub fn refuse(&self, site: &Site, certificate: &Arc<ClientCertificate>) {
-        let mut held = self.lock();
-        let Some(entry) = held.sites.get_mut(site) else { return };
-        if entry.certificate.take_if(|held| Arc::ptr_eq(held, certificate)).is_some() {
-            entry.mismatched.insert(certificate.address());
-            entry.refused.notify_one();
-        }
-    }
-
-    /// Waits until the site's certificate was refused.
-    pub async fn refused(&self, site: &Site) {
-        let refused = Arc::clone(&self.lock().sites.entry(site.clone()).or_default().refused);
-        refused.notified().await;
-    }
-
-    /// Returns false if the server publishes that it trusts only other verifiers. Then the user gets one message.
-    pub fn is_trusted_by(&self, target: &Target, published: Option<&Published>) -> bool {
-        let (Some(issuer), Some(published)) = (self.issuer, published) else { return true };
-        let trusted = published.verifiers.contains(&issuer);
-        if !trusted && self.lock().distrusting.insert(target.site()) {
+    /// After a visit whose first flight had this outcome: tells why the site gets no certificate.
+    pub fn note(&self, client: &Client, target: &Target, outcome: Outcome) {
+        let Some(issuer) = self.issuer else { return };
+        let at = &target.authority;
+        if let Some(published) = client.published(&target.server)
+            && !published.verifiers.contains(&issuer)
+        {
             let trusts: Vec<_> = published.verifiers.iter().map(ToString::to_string).collect();
-            output::complain(&format_args!(
-                "{} does not trust verifier {issuer}, but {}: going without a certificate",
-                target.authority,
-                if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") }
-            ));
+            let trusts = if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") };
+            self.once(
+                target,
+                "trust",
+                &format_args!(
+                    "{at} does not trust verifier {issuer}, but {trusts}: going without a certificate"
+                ),
+            );
         }
-        trusted
-    }
-}
-
-impl Target {
-    /// The site, whose servers all get the same key.
-    pub fn site(&self) -> Site {
-        match &self.host {
-            Host::Ip(ip) => Site::new(&ip.to_string()),
-            Host::Name(name) => Site::new(name),
+        if outcome.reason() == Some(Reason::AddressMismatch) {
+            self.once(
+                target,
+                "address",
+                &format_args!("{at} sees another address than the verifier: going without a certificate"),
+            );
         }
     }
 
-    /// The identity of its server.
-    pub fn identity(&self) -> Identity {
-        match &self.host {
-            Host::Ip(ip) => Identity::address(*ip, self.port),
-            Host::Name(name) => Identity::name(name, self.port),
+    fn once(&self, target: &Target, subject: &'static str, text: &dyn std::fmt::Display) {
+        let site = Site::new(&target.server.host().to_string());
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        if sites.insert((site, subject)) {
+            output::complain(text);
         }
     }
 }

@@ -15,10 +15,6 @@ pub enum GetError {
     #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(firstflight_tls::ConfigError),
-    /// A URL of TLS with an engine of this command's own.
-    #[cfg(feature = "tls")]
-    #[error("{0}: https:// goes by the system's sockets: leave out --tun and --udp")]
-    TlsByEngine(String),
     /// `--seal` without a URL of TLS.
     #[cfg(feature = "tls")]
     #[error("--seal is for https:// URLs, and there is none")]

@@ -1,20 +1,17 @@
 //! One fetch over one connection.
 
-use super::certificates::Certifieds;
-use super::place::{Lookups, Place};
-use super::racing::{How, Plan, Racing};
+use super::certificates::Told;
+use super::racing::Racing;
 use super::report::{Begun, Report};
-use super::target::{Host, Target};
-use super::via_dns::{Named, ViaDns};
+use super::target::Target;
 use crate::digest::Sum;
 use crate::file_sink::FileSink;
 use crate::observed::{Observed, Watch, observe};
 use crate::output::{self, millis, seconds};
 use bytes::Bytes;
-use firstflight::credential::asap::ClientCertificate;
-use firstflight::credential::{Outcome, Reason};
-use firstflight::record::Published;
-use firstflight::{Client, ConnectAnyConfig, ConnectConfig, ConnectionInfo, Endpoint, Stream, Way};
+use firstflight::carriage::HeldBack;
+use firstflight::credential::Outcome;
+use firstflight::{Client, ClientError, ConnectionInfo, ReplaySafety, Stream};
 use firstflight_http::directory::FileBody;
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
@@ -28,46 +25,23 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What all fetches have in common.
 pub struct Errand {
-    pub means: Means,
-    pub fast_open: bool,
+    pub client: Client,
+    /// Set if a URL needs it.
+    #[cfg(feature = "tls")]
+    pub tls: Option<firstflight_tls::Connector>,
+    /// `Some` if only TCP in UDP is used, to this port or, if `None`, to the one that the server publishes, or that of the URL.
+    /// A request that also travels inside a lookup may wait for the resolver, so then it is `None`.
+    pub udp: Option<Option<u16>>,
     /// Whether the request may ride in a SYN and be executed twice.
     pub replay_safe: bool,
     pub output: Option<PathBuf>,
     pub upload: Option<PathBuf>,
     pub timeout: Duration,
-}
-
-/// What fetches connect by.
-pub enum Means {
-    /// The system's sockets.
-    System {
-        client: Client,
-        /// The same without first flights.
-        plain: Client,
-        /// Set if a URL needs it.
-        #[cfg(feature = "tls")]
-        tls: Option<firstflight_tls::Connector>,
-    },
-    Engine(Box<Engine>),
-}
-
-/// An engine of this command's own.
-pub struct Engine {
-    pub endpoint: Endpoint,
-    /// The certificates to use. They change while fetches are under way.
-    pub certified: Arc<Certifieds>,
-    /// `Some` for TCP in UDP, to this port or, if `None`, to the port of the URL.
-    pub carrier: Option<Option<u16>>,
-    /// Set if requests also travel inside lookups.
-    pub via: Option<Arc<ViaDns>>,
-    /// It was said that nothing comes back in UDP.
-    pub said: AtomicBool,
+    pub told: Told,
 }
 
 /// A shorter lookup is not mentioned.
@@ -84,7 +58,7 @@ const LARGE: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     /// An error of the connection or of the server's HTTP.
-    #[error("{}", innermost(.0))]
+    #[error("{}", told(.0))]
     Http(#[from] hyper::Error),
     /// An error of the file of `-o`.
     #[error("cannot write {0}: {1}")]
@@ -123,12 +97,20 @@ impl fmt::Display for Silence {
 }
 
 /// What happened. hyper's own message says only where.
-fn innermost(error: &hyper::Error) -> &dyn std::error::Error {
+fn told(error: &hyper::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
+    loop {
+        let of_client = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match of_client.and_then(|inner| inner.downcast_ref::<ClientError>()) {
+            Some(lookup @ ClientError::Lookup { .. }) => {
+                return format!("{lookup}; check the name, or write the server's address");
+            }
+            Some(error) => return error.to_string(),
+            None => {}
+        }
+        let Some(inner) = cause.source() else { return cause.to_string() };
         cause = inner;
     }
-    cause
 }
 
 /// The progress of the fetch.
@@ -144,7 +126,7 @@ struct Progress {
 pub async fn fetch(errand: &Errand, target: &Target, begun: Begun) -> Report {
     let connecting = Instant::now();
     let mut visit = visit(errand, target, true, begun.at).await;
-    let retry = is_retried(errand, true, visit.progress.status);
+    let retry = is_retried(true, visit.progress.status);
     // That of the first request, if another one follows.
     let first_syn = visit.watch.look(first_syn);
     if retry {
@@ -158,25 +140,9 @@ fn first_syn(racing: &Racing) -> Option<Instant> {
     racing.stream().and_then(Stream::times).map(|times| times.first_syn)
 }
 
-/// Looks up the host of the URL if its addresses are unknown, and fetches the URL.
-pub async fn find_and_fetch(errand: &Errand, place: &Place, lookups: &Lookups, mut begun: Begun) -> Report {
-    begun.waited |= !place.is_found() && !lookups.are_by_fetch();
-    let fail = |error: &dyn fmt::Display| Report::failed(&place.target().url, begun, error.to_string());
-    match tokio::time::timeout(errand.timeout, place.found(lookups)).await {
-        Ok(Ok(target)) => fetch(errand, target, begun).await,
-        Ok(Err(error)) => fail(&error),
-        Err(_) => fail(&FetchError::Timeout(errand.timeout)),
-    }
-}
-
 /// Whether a request with this status is sent again.
-fn is_retried(errand: &Errand, first: bool, status: Option<u16>) -> bool {
-    let too_early = status == Some(StatusCode::TOO_EARLY.as_u16());
-    let rides = match &errand.means {
-        Means::System { .. } => true,
-        Means::Engine(engine) => errand.fast_open || !engine.certified.is_empty(),
-    };
-    first && too_early && rides
+fn is_retried(first: bool, status: Option<u16>) -> bool {
+    first && status == Some(StatusCode::TOO_EARLY.as_u16())
 }
 
 /// One connection with one request.
@@ -189,30 +155,19 @@ struct Visit {
 
 async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
     let mut progress = Progress { status: None, sum: Sum::new() };
-    let (how, shown) = match &errand.means {
-        Means::System {
-            client,
-            plain,
-            #[cfg(feature = "tls")]
-            tls,
-        } => {
-            let client = if first { client } else { plain }.clone();
-            let how = How::Client(client.clone(), target.server.clone());
-            #[cfg(feature = "tls")]
-            let how = match tls {
-                Some(connector) if target.tls => How::Tls(connector.clone(), client, target.server.clone()),
-                _ => how,
-            };
-            (how, None)
-        }
-        Means::Engine(engine) => engine.plan(target, first, errand.fast_open && first),
-    };
     // After 425 nothing may run before the end of the handshake, not as early data and not sealed (RFC 8470 §5.2).
+    let client = if first { errand.client.clone() } else { errand.client.ordinary() };
     let replay_safe = errand.replay_safe && (first || !target.tls);
-    let (stream, watch) = observe(Racing::new(Plan { how, replay_safe }));
+    let safety = if replay_safe { ReplaySafety::Safe } else { ReplaySafety::Unsafe };
+    let racing = match errand.connector().filter(|_| target.tls) {
+        #[cfg(feature = "tls")]
+        Some(tls) => Racing::over(tls, &client, &target.server, safety),
+        _ => Racing::new(&client, &target.server, safety),
+    };
+    let (stream, watch) = observe(racing);
     let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, first, TokioIo::new(stream), &mut progress);
-    let silence = || errand.means.silence(target).filter(|_| watch.look(|racing| racing.stream().is_none()));
+    let silence = || errand.silence(target).filter(|_| watch.look(|racing| racing.stream().is_none()));
     let result = match tokio::time::timeout(left, errand.with_a_word(target, silence, exchange)).await {
         Ok(result) => result,
         Err(_) => Err(match silence() {
@@ -227,11 +182,7 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         // Only the next visit is slower without.
         let _ = tokio::time::timeout(LEAVE, leaving).await;
     }
-    if let (Some(certificate), Means::Engine(engine)) = (shown, &errand.means)
-        && watch.look(Racing::outcome).reason() == Some(Reason::AddressMismatch)
-    {
-        engine.certified.refuse(&target.site(), &certificate);
-    }
+    errand.told.note(&errand.client, target, watch.look(Racing::outcome));
     Visit { watch, progress, result, ended }
 }
 
@@ -247,65 +198,28 @@ impl Errand {
         if let Ok(done) = tokio::time::timeout(SILENCE, &mut exchange).await {
             return done;
         }
-        if let (Some(silence), Means::Engine(engine)) = (silence(), &self.means)
-            && !engine.said.swap(true, Ordering::Relaxed)
+        if let Some(silence) = silence()
+            && self.told.is_first_silence()
         {
             output::complain(&format_args!("{}: still no answer {silence}", target.url));
         }
         exchange.await
     }
-}
 
-impl Means {
-    /// What to say if a server has not answered: only UDP could be the cause. A request that travels inside a lookup may
-    /// wait for the resolver.
+    /// What to say if a server has not answered: only UDP could be the cause.
     fn silence(&self, target: &Target) -> Option<Silence> {
-        match self {
-            Self::Engine(engine) if engine.via.is_none() => {
-                engine.udp_port(target, target.published.as_ref()).map(Silence)
-            }
-            Self::Engine(_) | Self::System { .. } => None,
-        }
-    }
-}
-
-impl Engine {
-    /// The server's UDP port, if TCP goes in UDP.
-    fn udp_port(&self, target: &Target, published: Option<&Published>) -> Option<u16> {
-        let published = published.and_then(|published| published.udp_port);
-        self.carrier.map(|port| port.or(published).unwrap_or(target.port))
+        let published = || self.client.published(&target.server)?.udp_port;
+        self.udp.map(|port| Silence(port.or_else(published).unwrap_or(target.port)))
     }
 
-    /// How to connect to `target`, and the certificate that is shown. After a request that was too early, an ordinary
-    /// handshake.
-    fn plan(&self, target: &Target, first: bool, fast_open: bool) -> (How, Option<Arc<ClientCertificate>>) {
-        let via = match (&self.via, &target.host) {
-            (Some(via), Host::Name(name)) => Some((via, name)),
-            _ => None,
-        };
-        let remembered = via.and_then(|(via, name)| via.published(name, target.port));
-        let published = remembered.as_ref().or(target.published.as_ref());
-        let (asap, why) = match self.certified.of(target, published, self.carrier.is_some()) {
-            Ok(certified) if first => (Some(certified), None),
-            Err(why) if first => (None, why),
-            _ => (None, None),
-        };
-        let shown = asap.as_ref().map(|certified| Arc::clone(&certified.certificate));
-        let connect = ConnectConfig::default()
-            .fast_open(fast_open)
-            .asap(asap)
-            // With Fast Open the outcome is about the cookie.
-            .held_back(why.filter(|_| !fast_open))
-            .carrier(self.udp_port(target, published));
-        let config = Box::new(ConnectAnyConfig::default().connect(connect));
-        let how = match via {
-            Some((via, name)) => {
-                let to = Named { name: name.clone(), port: target.port, udp_port: self.carrier.flatten() };
-                How::Lookup(Arc::clone(via), to, config)
-            }
-            None => How::Engine(self.endpoint.clone(), target.addresses.clone(), config),
-        };
-        (how, shown)
+    #[cfg(feature = "tls")]
+    const fn connector(&self) -> Option<&firstflight_tls::Connector> {
+        self.tls.as_ref()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    const fn connector(&self) -> Option<&std::convert::Infallible> {
+        None
     }
 }
 
@@ -372,8 +286,7 @@ struct Seen {
 impl Seen {
     fn of(racing: &Racing) -> Self {
         let stream = racing.stream();
-        let by_client = stream.filter(|stream| stream.times().is_some());
-        let (way, held_back) = racing.lookup().unzip();
+        let inside = stream.and_then(Stream::inside_lookup);
         #[cfg(feature = "tls")]
         let (tls, early_data) = racing.handshake().map(|seen| (label(seen), seen.early.as_str())).unzip();
         #[cfg(not(feature = "tls"))]
@@ -383,9 +296,9 @@ impl Seen {
             remote: stream.and_then(|stream| stream.peer_addr().ok()),
             rtt: stream.and_then(Stream::rtt),
             info: stream.and_then(Stream::info),
-            way: way.or(by_client.map(|stream| Way::as_str(stream.way()))),
-            held_back: held_back.flatten(),
-            lookup: by_client.and_then(Stream::times).map(|times| times.lookup),
+            way: inside.map(|inside| inside.way.as_str()).or(stream.map(|stream| stream.way().as_str())),
+            held_back: inside.and_then(|inside| inside.held_back.as_ref()).map(HeldBack::as_str),
+            lookup: stream.and_then(Stream::times).map(|times| times.lookup),
             data_left_twice: stream.and_then(Stream::race).map(|race| race.data_left_twice()),
             tls,
             early_data,
@@ -424,7 +337,7 @@ async fn exchange(
         let mut response = response.await?;
         progress.status = Some(response.status().as_u16());
         // The body of a response that leads to another attempt is not written to the file.
-        let wanted = !is_retried(errand, first, progress.status);
+        let wanted = !is_retried(first, progress.status);
         let output = errand.output.as_deref().filter(|_| wanted);
         receive(output, &mut response, progress).await
     };

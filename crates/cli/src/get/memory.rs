@@ -1,11 +1,10 @@
 //! What `get` remembers about servers, and for which network.
 
-use crate::error::Error;
 use crate::output;
+use firstflight::ClientBuilder;
 use firstflight::credential::NetworkId;
-use firstflight::{ClientBuilder, CredentialCache, Endpoint};
 use firstflight_files::from_hex;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Options for where what is learnt is kept.
@@ -56,16 +55,6 @@ impl Memory {
         }
     }
 
-    /// The file, if one is configured.
-    pub fn file(&self) -> Option<&Path> {
-        self.cache.as_deref()
-    }
-
-    /// Reads the file, if one is configured.
-    pub fn open(&self) -> Result<Option<CredentialCache>, Error> {
-        self.cache.as_ref().map(CredentialCache::open).transpose().map_err(Error::Cache)
-    }
-
     /// Gives a client the options, for a host on `network`.
     pub fn configure(&self, builder: ClientBuilder, network: NetworkId) -> ClientBuilder {
         let builder = builder.network(network);
@@ -85,15 +74,6 @@ impl Memory {
             output::complain(
                 &"the local network has no gateway to know it by: --cache is not used; name it with --network-id",
             );
-        }
-    }
-
-    /// Gives the cache to the engine.
-    pub fn attach(&self, cache: Option<CredentialCache>, endpoint: &Endpoint) {
-        if let Some(cache) = cache
-            && !endpoint.use_cache(cache)
-        {
-            self.complain();
         }
     }
 }

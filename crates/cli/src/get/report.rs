@@ -1,7 +1,6 @@
 //! The result of a fetch.
 
-use crate::output::{self, millis};
-use firstflight::credential::Outcome;
+use crate::output;
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
@@ -66,7 +65,7 @@ pub struct Report {
     /// The first request was answered with 425 (Too Early). The report is about the second request, after an ordinary
     /// handshake.
     pub retried_after_425: bool,
-    /// Which way the request took: `kernel` or `udp`; with `--via-dns` also inside the lookup.
+    /// Which way the request took: `kernel`, `udp` or `ip`; with `--via-dns` `lookup`, `direct` or `ordinary`.
     pub way: Option<&'static str>,
     /// Why the request did not travel inside the lookup.
     pub held_back: Option<&'static str>,
@@ -86,37 +85,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a fetch that failed before it could connect.
-    pub fn failed(url: &str, begun: Begun, error: String) -> Self {
-        let total_ms = millis(begun.asked.elapsed());
-        Self {
-            url: url.to_owned(),
-            remote: None,
-            status: None,
-            bytes: 0,
-            sha256: None,
-            outcome: Outcome::Undecided.as_str(),
-            reason: None,
-            first_byte_ms: None,
-            total_ms,
-            waited_ms: total_ms,
-            waited: begun.waited,
-            rtt_ms: None,
-            syn_retransmits: None,
-            cookie_age_s: None,
-            retried_after_425: false,
-            way: None,
-            held_back: None,
-            raced: false,
-            data_left_twice: false,
-            tls: None,
-            early_data: None,
-            seal: None,
-            seal_reason: None,
-            error: Some(error),
-        }
-    }
-
     /// Whether the body is complete and the status is 200 to 299.
     pub fn succeeded(&self) -> bool {
         self.error.is_none() && self.status.is_some_and(|status| (200..300).contains(&status))

@@ -1,7 +1,7 @@
 //! Sealed requests of `get`: where keys come from, and what is sealed.
 
 use super::GetError;
-use super::place::Place;
+use super::target::Target;
 use crate::output;
 use firstflight::Host;
 use firstflight::record::Names;
@@ -57,9 +57,13 @@ impl Seal {
     ///
     /// # Errors
     /// When the file cannot be used, or no URL can be sealed.
-    pub fn client(&self, places: &[Place], dns: Option<SocketAddr>) -> Result<Option<SealClient>, GetError> {
+    pub fn client(
+        &self,
+        targets: &[Target],
+        dns: Option<SocketAddr>,
+    ) -> Result<Option<SealClient>, GetError> {
         let Some(source) = &self.seal else { return Ok(None) };
-        let targets = places.iter().map(Place::target).filter(|target| target.tls);
+        let targets = targets.iter().filter(|target| target.tls);
         let servers: Vec<_> = targets.map(|target| &target.server).collect();
         if servers.is_empty() {
             return Err(GetError::NothingToSeal);

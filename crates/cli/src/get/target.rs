@@ -1,12 +1,9 @@
 //! The target of a URL.
 
-use crate::error::Error;
 use firstflight::Authority;
-use firstflight::record::{Names, Published};
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 use std::borrow::Cow;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 /// The host of a URL.
@@ -29,10 +26,6 @@ pub struct Target {
     pub port: u16,
     /// Both.
     pub server: Authority,
-    /// The addresses to connect to, best one first; see [`Target::resolve`].
-    pub addresses: Vec<SocketAddr>,
-    /// What its DNS record says about certificates.
-    pub published: Option<Published>,
     /// Whether it is fetched by TLS.
     pub tls: bool,
     /// The value of the request's `Host` field.
@@ -118,42 +111,10 @@ impl Target {
             host: parsed,
             port,
             server,
-            addresses: Vec::new(),
-            published: None,
             tls,
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         })
-    }
-
-    /// Finds the addresses. The system's resolver sorts them (RFC 6724). A resolver that the user named is also asked
-    /// what the server publishes.
-    ///
-    /// # Errors
-    /// When the name has no address.
-    pub async fn resolve(&mut self, names: Option<&Names>) -> Result<(), Error> {
-        self.addresses = match (&self.host, names) {
-            (Host::Ip(_), _) => self.server.address().into_iter().collect(),
-            (Host::Name(name), Some(names)) => {
-                let (found, published) = names
-                    .look_up(name, self.port)
-                    .await
-                    .map_err(|error| Error::Lookup(name.clone(), error))?;
-                self.published = published;
-                let found = found.into_iter().filter(|ip| is_one_host(*ip));
-                found.map(|ip| SocketAddr::new(ip, self.port)).collect()
-            }
-            (Host::Name(name), None) => {
-                let found = tokio::net::lookup_host((name.as_str(), self.port)).await;
-                let found = found.map_err(|error| Error::Lookup(name.clone(), error))?;
-                let found: Vec<_> = found.filter(|address| is_one_host(address.ip())).collect();
-                if found.is_empty() {
-                    return Err(Error::Lookup(name.clone(), io::Error::other("it has no address")));
-                }
-                found
-            }
-        };
-        Ok(())
     }
 }
 
@@ -206,8 +167,8 @@ mod tests {
         assert_eq!(named.authority, "example.org:81");
     }
 
-    #[tokio::test]
-    async fn a_zone_is_kept_and_not_sent() {
+    #[test]
+    fn a_zone_is_kept_and_not_sent() {
         for (url, scope) in [
             ("http://[fe80::1%25lo]:81/a%25b", 1),
             ("http://[fe80::1%lo]:81/a%25b", 1),
@@ -215,15 +176,10 @@ mod tests {
             ("http://[fe80::1%7]:81/a%25b", 7),
             ("http://[fe80::1%25]:81/a%25b", 25),
         ] {
-            let mut target = Target::parse(url).unwrap();
-            target.resolve(None).await.unwrap();
+            let target = Target::parse(url).unwrap();
             let address =
                 SocketAddr::from(std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 81, 0, scope));
-            assert_eq!(
-                (&target.addresses[..], target.server.address()),
-                (&[address][..], Some(address)),
-                "{url}"
-            );
+            assert_eq!(target.server.address(), Some(address), "{url}");
             assert_eq!((target.authority.as_str(), target.path.as_str()), ("[fe80::1]:81", "/a%25b"));
         }
         for (url, error) in [
@@ -233,18 +189,6 @@ mod tests {
         ] {
             assert_eq!(Target::parse(url), Err(error), "{url}");
         }
-    }
-
-    #[tokio::test]
-    async fn names_and_addresses_lead_to_addresses() {
-        let mut address = Target::parse("http://[fd09::2]:8080/").unwrap();
-        address.resolve(None).await.unwrap();
-        assert_eq!(address.addresses, ["[fd09::2]:8080".parse().unwrap()]);
-        // Every system resolves this name without a query (RFC 6761 §6.3).
-        let mut name = Target::parse("http://localhost:81/").unwrap();
-        name.resolve(None).await.unwrap();
-        assert!(!name.addresses.is_empty());
-        assert!(name.addresses.iter().all(|a| a.ip().is_loopback() && a.port() == 81));
     }
 
     #[test]
