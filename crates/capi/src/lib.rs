@@ -9,6 +9,7 @@
 #![allow(non_camel_case_types, reason = "names of C")]
 
 pub mod boundary;
+pub mod descriptor;
 pub mod names;
 pub mod outcome;
 mod reasons;
