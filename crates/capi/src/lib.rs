@@ -9,7 +9,9 @@
 #![allow(non_camel_case_types, reason = "names of C")]
 
 pub mod boundary;
+pub mod client;
 pub mod descriptor;
+pub mod log;
 pub mod names;
 pub mod outcome;
 mod reasons;
