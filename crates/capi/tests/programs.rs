@@ -43,6 +43,16 @@ fn a_client_connects_in_a_loop_of_poll_and_blocking() {
     run("tests/c/connects.c");
 }
 
+#[test]
+fn a_client_connects_in_an_edge_triggered_loop() {
+    run("tests/c/epoll.c");
+}
+
+#[test]
+fn threads_share_a_client() {
+    run("tests/c/threads.c");
+}
+
 /// An example that runs until the test has seen what it waits for.
 struct Running(Child);
 
