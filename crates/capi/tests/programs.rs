@@ -12,10 +12,15 @@ use std::process::{Child, Stdio};
 
 /// Compiles and runs a program of `tests/c` in each way. Each has a namespace without cookies.
 fn run(source: &'static str) {
+    run_with(source, &[]);
+}
+
+/// The same with libraries of others.
+fn run_with(source: &'static str, others: &'static [&str]) {
     for way in [Way::C, Way::Static, Way::Cpp, Way::Sanitized, Way::Valgrind] {
         let bench = Bench::new();
         in_namespace(move || {
-            let Some(program) = bench.compile(source, way) else { return };
+            let Some(program) = bench.compile_with(source, way, others) else { return };
             let Some(mut command) = bench.command(&program, way) else { return };
             eprintln!("{source}: {way:?}");
             succeed(&mut command);
@@ -51,6 +56,11 @@ fn a_client_connects_in_an_edge_triggered_loop() {
 #[test]
 fn threads_share_a_client() {
     run("tests/c/threads.c");
+}
+
+#[test]
+fn a_client_connects_in_a_loop_of_libevent() {
+    run_with("tests/c/libevent.c", &["libevent"]);
 }
 
 /// An example that runs until the test has seen what it waits for.
@@ -129,5 +139,22 @@ fn the_examples_do_what_the_guide_says() {
             client.args(["127.0.0.1", "8081", "1"]).output().unwrap();
             assert_eq!(outcomes(&outcome.rest()), [cookie]);
         }
+    });
+}
+
+#[test]
+fn sockets_of_libcurl_have_an_outcome() {
+    let bench = Bench::new();
+    in_namespace(move || {
+        let Some(program) = bench.compile_with("tests/c/curl.c", Way::C, &["libcurl"]) else { return };
+        let Some(server) = Running::server(&bench, "examples/server.c", Way::C, &["8080", "3"]) else {
+            return;
+        };
+        let mut command = bench.command(&program, Way::C).unwrap();
+        let output = succeed(command.args(["http://127.0.0.1:8080/", "3"]));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(outcomes(&text), ["handshake: no-credential", "accepted: none", "accepted: none"]);
+        let served = server.rest();
+        assert!(outcomes(&served)[1].starts_with("accepted: none, "), "{served}");
     });
 }

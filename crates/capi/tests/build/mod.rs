@@ -89,6 +89,20 @@ impl Bench {
 
     /// Compiles a program. `None` if there is no compiler.
     pub(crate) fn compile(&self, source: &str, way: Way) -> Option<PathBuf> {
+        self.compile_with(source, way, &[])
+    }
+
+    /// The same with libraries of others, by their names of pkg-config. `None` if one is not there.
+    pub(crate) fn compile_with(&self, source: &str, way: Way, others: &[&str]) -> Option<PathBuf> {
+        let mut flags = String::new();
+        if !others.is_empty() {
+            let output = Command::new("pkg-config").args(["--cflags", "--libs"]).args(others).output();
+            let Some(output) = output.ok().filter(|output| output.status.success()) else {
+                eprintln!("skipped: pkg-config does not find {others:?}");
+                return None;
+            };
+            flags = String::from_utf8(output.stdout).ok()?;
+        }
         let name = Path::new(source).file_stem()?.to_str()?;
         let program = self.path().join(format!("{name}-{way:?}"));
         let compiler = if way == Way::Cpp { "c++" } else { "cc" };
@@ -124,7 +138,7 @@ impl Bench {
                 command.arg("-L").arg(self.path()).args(["-lfirstflight", "-lpthread"]);
             }
         }
-        succeed(command.arg("-o").arg(&program));
+        succeed(command.args(flags.split_whitespace()).arg("-o").arg(&program));
         Some(program)
     }
 
