@@ -14,9 +14,13 @@
 //! # }
 //! ```
 
+#[cfg(unix)]
+mod connecting;
 #[cfg(feature = "server")]
 mod listen;
 
+#[cfg(unix)]
+pub use connecting::{Connected, Connecting};
 #[cfg(feature = "server")]
 pub use firstflight_kernel::ListenConfig;
 pub use firstflight_kernel::Setting;

@@ -3,10 +3,10 @@
 //! A socket is registered with the event loop only when its SYN has left. An unconnected socket reports that it is
 //! closed, which tokio never forgets.
 
-use crate::info::Facts;
+use crate::info::{Facts, TcpInfo};
 use crate::stream::Stream;
 use crate::sys;
-use firstflight_credential::Reason;
+use firstflight_credential::{Outcome, Reason};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
@@ -44,27 +44,49 @@ pub struct Attempt {
 /// # Panics
 /// Outside a tokio runtime with I/O.
 pub fn connect(remote: SocketAddr, local: Option<SocketAddr>, carry: Carry<'_>) -> io::Result<Attempt> {
+    let Begun { socket, facts, .. } = begin(remote, local, carry)?;
+    let stream = TcpStream::from_std(socket.into())?;
+    Ok(Attempt { stream, facts, remote })
+}
+
+/// A connect whose SYN has left, for a program with an event loop of its own. Its socket does not block. The program waits
+/// until it is writable or has an error, and calls [`Begun::check`].
+#[derive(Debug)]
+pub struct Begun {
+    socket: Socket,
+    facts: Facts,
+}
+
+/// Sends a SYN to `remote`, from `local` if given, as [`connect`] does. It needs no runtime.
+///
+/// # Errors
+/// As [`connect`].
+pub fn begin(remote: SocketAddr, local: Option<SocketAddr>, carry: Carry<'_>) -> io::Result<Begun> {
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     if let Some(local) = local {
         socket.bind(&local.into())?;
     }
-    let facts = match carry {
-        Carry::Nothing(reason) => plain(&socket, remote, reason)?,
-        Carry::Request(reason) => match sys::send_in_syn(&socket, remote, &[]) {
-            Ok(_) => Facts::KeptBack(reason),
-            Err(error) if is_disabled(&error) => plain(&socket, remote, reason)?,
-            Err(error) => return Err(error),
+    let facts = begin_on(&socket, remote, carry)?;
+    Ok(Begun { socket, facts })
+}
+
+/// Sends a SYN on a socket. If the socket blocks, so does this, until the handshake is complete.
+pub(crate) fn begin_on(socket: &Socket, remote: SocketAddr, carry: Carry<'_>) -> io::Result<Facts> {
+    match carry {
+        Carry::Nothing(reason) => plain(socket, remote, reason),
+        Carry::Request(reason) => match sys::send_in_syn(socket, remote, &[]) {
+            Ok(_) => Ok(Facts::KeptBack(reason)),
+            Err(error) if is_disabled(&error) => plain(socket, remote, reason),
+            Err(error) => Err(error),
         },
-        Carry::Data(data) => given(&socket, remote, data)?,
+        Carry::Data(data) => given(socket, remote, data),
         Carry::WithoutCookie(data) => {
             // Without this option of sockets the SYN is a request.
-            let _ = sys::need_no_cookie(&socket);
-            given(&socket, remote, data)?
+            let _ = sys::need_no_cookie(socket);
+            given(socket, remote, data)
         }
-    };
-    let stream = TcpStream::from_std(socket.into())?;
-    Ok(Attempt { stream, facts, remote })
+    }
 }
 
 /// Sends a SYN with `data`, if the kernel lets it.
@@ -99,20 +121,87 @@ fn is_under_way(error: &io::Error) -> bool {
     begun
 }
 
-impl Attempt {
+impl Begun {
     /// Whether the SYN has an option of Fast Open: a request for a cookie, or a cookie.
     #[must_use]
     pub const fn asks(&self) -> bool {
-        !matches!(self.facts, Facts::Plain(_))
+        self.facts.asks()
     }
 
     /// How many bytes of the data the kernel took. They may be at the server already, or get there.
     #[must_use]
     pub const fn taken(&self) -> usize {
-        match self.facts {
-            Facts::Given { taken, .. } => taken,
-            Facts::Plain(_) | Facts::KeptBack(_) => 0,
+        self.facts.taken()
+    }
+
+    /// The outcome of the first flight if the handshake is complete, or `None` if it is not. It does not block.
+    ///
+    /// A server that took the data, answered and reset may have done so before this looks. That is a connection, too: its reads
+    /// return the answer, and then the end. The reset was reported here.
+    ///
+    /// # Errors
+    /// When the peer refuses, the network reports an error, or the kernel gives up. It is returned once.
+    pub fn check(&self) -> io::Result<Option<Outcome>> {
+        let info = || self.info().ok();
+        match self.socket.take_error()? {
+            // A server that took the data, answered and reset. Its answer can be read.
+            Some(error) => {
+                let outcome = self.facts.outcome_by(info().as_ref());
+                if self.taken() > 0 && outcome.is_accepted() { Ok(Some(outcome)) } else { Err(error) }
+            }
+            None => match self.socket.peer_addr() {
+                Ok(_) => Ok(Some(self.facts.outcome_by(info().as_ref()))),
+                // Before the answer to the SYN a socket has no peer.
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(None),
+                Err(error) => Err(error),
+            },
         }
+    }
+
+    /// Closes the socket after an error of [`Begun::check`]. If another part of the program has closed its descriptor, which
+    /// only code in C can do, it is not closed again: the number may be that of another file soon.
+    pub fn close_after(self, error: &io::Error) {
+        #[cfg(unix)]
+        if error.raw_os_error() == Some(libc::EBADF) {
+            let _ = std::os::fd::IntoRawFd::into_raw_fd(self.socket);
+        }
+        #[cfg(not(unix))]
+        let _ = error;
+    }
+
+    /// What the kernel says of the connection now.
+    ///
+    /// # Errors
+    /// The system's. [`io::ErrorKind::Unsupported`] on other systems than Linux.
+    pub fn info(&self) -> io::Result<TcpInfo> {
+        Ok(TcpInfo::parse(&sys::tcp_info(&self.socket)?))
+    }
+
+    /// The socket, which does not block. The caller sends the data from [`Begun::taken`] on.
+    #[must_use]
+    pub fn into_std(self) -> std::net::TcpStream {
+        self.socket.into()
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsFd for Begun {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Attempt {
+    /// Whether the SYN has an option of Fast Open: a request for a cookie, or a cookie.
+    #[must_use]
+    pub const fn asks(&self) -> bool {
+        self.facts.asks()
+    }
+
+    /// How many bytes of the data the kernel took. They may be at the server already, or get there.
+    #[must_use]
+    pub const fn taken(&self) -> usize {
+        self.facts.taken()
     }
 
     /// Waits until the handshake is complete. Returns the stream, and how many bytes of the data are sent: the caller

@@ -85,6 +85,19 @@ impl TcpInfo {
     }
 }
 
+/// What became of the first flight of a connection that a listener returned.
+#[cfg(feature = "server")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Arrived {
+    /// Whether its data was accepted, and if not, why.
+    pub outcome: Outcome,
+    /// How many bytes at the beginning of the stream arrived in the SYN. 0 for an ordinary handshake.
+    pub early: u32,
+    /// The state of the connection.
+    pub info: TcpInfo,
+}
+
 /// What a connect asked of the kernel, and what the kernel did with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Facts {
@@ -102,6 +115,30 @@ pub enum Facts {
 }
 
 impl Facts {
+    /// Whether the SYN has an option of Fast Open.
+    pub(crate) const fn asks(self) -> bool {
+        !matches!(self, Self::Plain(_))
+    }
+
+    /// How many bytes of the data the kernel took.
+    #[must_use]
+    pub const fn taken(self) -> usize {
+        match self {
+            Self::Given { taken, .. } => taken,
+            Self::Plain(_) | Self::KeptBack(_) => 0,
+        }
+    }
+
+    /// The outcome at the client, if the kernel said anything of the connection.
+    pub(crate) const fn outcome_by(self, info: Option<&TcpInfo>) -> Outcome {
+        match (info, self) {
+            (Some(info), _) => self.outcome(info),
+            (None, Self::Plain(reason) | Self::KeptBack(reason)) => Outcome::Handshake(reason),
+            // Without the kernel's word nothing is known of data that was given to it.
+            (None, Self::Given { .. }) => Outcome::Handshake(Reason::Unknown),
+        }
+    }
+
     /// The outcome at the client, by what the kernel says when the handshake is complete.
     ///
     /// Linux reports a stale cookie and a server without Fast Open in the same way: the SYN-ACK did not acknowledge the

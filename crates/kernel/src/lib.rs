@@ -30,6 +30,7 @@
 mod clock;
 mod connect;
 mod cookie;
+pub mod descriptor;
 mod info;
 mod interface;
 #[cfg(feature = "server")]
@@ -44,8 +45,10 @@ mod syn;
 mod sys;
 
 pub use clock::SystemClock;
-pub use connect::{Attempt, Carry, connect};
+pub use connect::{Attempt, Begun, Carry, begin, connect};
 pub use cookie::has_cookie;
+#[cfg(feature = "server")]
+pub use info::Arrived;
 pub use info::{ClientFail, Facts, TcpInfo};
 pub use interface::interface;
 #[cfg(feature = "server")]

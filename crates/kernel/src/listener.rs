@@ -242,9 +242,7 @@ impl Listener {
             };
             return Stream::accepted(tcp, remote, Outcome::Handshake(reason), 0);
         };
-        // The headers of a SYN may not have been kept, or not be understood. What has arrived by now is then early.
-        let arrived = u32::try_from(info.received).unwrap_or(u32::MAX).max(1);
-        let early = asked.map(|asked| asked.data).filter(|data| *data > 0).unwrap_or(arrived);
+        let early = early_bytes(asked.as_ref(), &info);
         Stream::accepted(tcp, remote, Outcome::Accepted, early)
     }
 
@@ -266,6 +264,13 @@ impl Listener {
             Some(Check::No) | None => Reason::StaleOrWrongCredential,
         }
     }
+}
+
+/// How many bytes of an accepted first flight the SYN had.
+pub(crate) fn early_bytes(asked: Option<&Asked>, info: &TcpInfo) -> u32 {
+    // The headers of a SYN may not have been kept, or not be understood. What has arrived by now is then early.
+    let arrived = u32::try_from(info.received).unwrap_or(u32::MAX).max(1);
+    asked.map(|asked| asked.data).filter(|data| *data > 0).unwrap_or(arrived)
 }
 
 impl Drop for Listener {

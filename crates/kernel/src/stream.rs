@@ -2,7 +2,7 @@
 
 use crate::info::{Facts, TcpInfo};
 use crate::sys;
-use firstflight_credential::{Outcome, Reason};
+use firstflight_credential::Outcome;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -47,12 +47,7 @@ pub struct Stream {
 impl Stream {
     /// The client's end, whose handshake is complete.
     pub(crate) fn connected(tcp: TcpStream, facts: Facts, remote: SocketAddr) -> Self {
-        let outcome = match (info(&tcp), facts) {
-            (Ok(info), _) => facts.outcome(&info),
-            // Without the kernel's word nothing is known of data that was given to it.
-            (Err(_), Facts::Plain(reason) | Facts::KeptBack(reason)) => Outcome::Handshake(reason),
-            (Err(_), Facts::Given { .. }) => Outcome::Handshake(Reason::Unknown),
-        };
+        let outcome = facts.outcome_by(info(&tcp).ok().as_ref());
         Self::new(tcp, remote, outcome, 0)
     }
 

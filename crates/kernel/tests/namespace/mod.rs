@@ -26,6 +26,7 @@ pub(crate) fn in_namespace<F: Future<Output = ()>>(setting: &str, test: impl FnO
 }
 
 /// Loads rules of nftables into the thread's namespace. False if there is no `nft`.
+#[allow(dead_code, reason = "not of every test")]
 pub(crate) fn nft(rules: &str) -> bool {
     Command::new("nft").arg(rules).status().is_ok_and(|status| status.success())
 }

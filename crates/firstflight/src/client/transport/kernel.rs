@@ -9,7 +9,7 @@ use crate::first_flight::Flights;
 use crate::kernel::Kernel;
 use crate::stream::{Race, Stream};
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
-use firstflight_kernel::{Carry, ClientFail, Stream as KernelStream, connect};
+use firstflight_kernel::{Carry, ClientFail, Stream as KernelStream, TcpInfo, connect};
 use firstflight_wire::Instant;
 use std::borrow::Cow;
 use std::io;
@@ -35,6 +35,17 @@ pub(crate) enum Cargo<'a> {
     Nothing(Reason),
     Request(Reason),
     Data(Cow<'a, [u8]>),
+}
+
+impl Cargo<'_> {
+    /// What the SYN is to carry, and whether it is more than an ordinary one.
+    pub(crate) fn carry(&self) -> (Carry<'_>, bool) {
+        match self {
+            Self::Nothing(reason) => (Carry::Nothing(*reason), false),
+            Self::Request(reason) => (Carry::Request(*reason), true),
+            Self::Data(data) => (Carry::Data(data), true),
+        }
+    }
 }
 
 /// Waits for the stream, and how much of the data the server has taken.
@@ -64,8 +75,26 @@ impl<'a> KernelTcp<'a> {
         Self { kernel, flights, network, fast_open, origin }
     }
 
+    /// As it was when a connect began at `origin`, on `network`.
+    #[cfg(unix)]
+    pub(crate) const fn since(
+        kernel: &'a Kernel,
+        flights: Flights<'a>,
+        network: NetworkId,
+        origin: tokio::time::Instant,
+    ) -> Self {
+        Self { kernel, flights, network, fast_open: true, origin }
+    }
+
+    /// Whether the kernel may use Fast Open.
+    #[cfg(unix)]
+    pub(crate) const fn fast_open(mut self, wanted: bool) -> Self {
+        self.fast_open = wanted;
+        self
+    }
+
     /// What a first attempt carries.
-    fn cargo(&self, number: Number, remote: SocketAddr) -> io::Result<Cargo<'a>> {
+    pub(crate) fn cargo(&self, number: Number, remote: SocketAddr) -> io::Result<Cargo<'a>> {
         let flights = &self.flights;
         if !self.fast_open {
             return Ok(Cargo::Nothing(Reason::NotRequested));
@@ -98,7 +127,7 @@ impl<'a> KernelTcp<'a> {
     }
 
     /// Remembers which addresses lost.
-    fn remember(&self, won: &Won) {
+    pub(crate) fn remember(&self, won: &Won) {
         if let Some(remote) = won.candidate.remote
             && self.is_here(won)
         {
@@ -149,11 +178,7 @@ impl<'a> Transports for KernelTcp<'a> {
             Syn::First => cargo.unwrap_or(Cargo::Nothing(Reason::NotRequested)),
             Syn::Plain(reason) => Cargo::Nothing(reason),
         };
-        let (carry, wanted) = match &cargo {
-            Cargo::Nothing(reason) => (Carry::Nothing(*reason), false),
-            Cargo::Request(reason) => (Carry::Request(*reason), true),
-            Cargo::Data(data) => (Carry::Data(data), true),
-        };
+        let (carry, wanted) = cargo.carry();
         let attempt = connect(remote, None, carry).map_err(|error| (wanted, error))?;
         let (asks, taken) = (attempt.asks(), attempt.taken());
         let data = match cargo {
@@ -194,7 +219,7 @@ impl<'a> Transports for KernelTcp<'a> {
         let data = data.map_or_else(|| flights.by_kernel(winner.number, self.network), Ok);
         let elsewhere = won.first.is_some_and(|first| first.left);
         let data = data.map_err(|error| fail(elsewhere, error))?;
-        let (race, elsewhere) = learn(self, won, &stream);
+        let (race, elsewhere) = learn(self, won, stream.info().ok().as_ref(), stream.outcome());
         let rest = data.get(taken..).unwrap_or_default();
         match stream.write_all(rest).await {
             Ok(()) => Ok(Stream::raced(stream, race, elsewhere)),
@@ -212,36 +237,54 @@ impl Attempt for KernelAttempt<'_> {
             }
             Err(error) => error,
         };
-        let refused = is_refusal(&error);
-        if !self.asks && error.kind() == io::ErrorKind::ConnectionRefused {
-            let mut memory = self.memory.memory();
-            if memory.network() == self.network {
-                memory.note_closed(self.remote);
-            }
-        }
-        // The server may have executed what left with the SYN.
-        let left = self.taken > 0;
-        let failed = Failure { asked: self.asks, refused, may_have_run: left };
-        // An ordinary SYN follows the one that asked, and tells what is wrong.
-        let told = !(self.asks && refused) || left;
-        Poll::Ready(Event::Failed(failed, told.then(|| failure(self.remote, unclear_if(left), error))))
+        let (failed, told) = fail(self.memory, self.network, self.remote, (self.asks, self.taken > 0), error);
+        Poll::Ready(Event::Failed(failed, told))
     }
 
     fn close(self) -> Option<FailedAttempt> {
-        // Its server may have executed the data.
-        let late = io::ErrorKind::TimedOut.into();
-        (self.taken > 0).then(|| failure(self.remote, unclear_if(true), late))
+        closed(self.remote, self.taken > 0)
     }
+}
+
+/// What the failure of an attempt tells, and what its caller gets to know of it. Remembers closed ports. `asks`: its SYN was
+/// more than an ordinary one; `left`: with data, which the server may have executed.
+pub(crate) fn fail(
+    memory: &Kernel,
+    network: NetworkId,
+    remote: SocketAddr,
+    (asks, left): (bool, bool),
+    error: io::Error,
+) -> (Failure, Option<FailedAttempt>) {
+    let refused = is_refusal(&error);
+    if !asks && error.kind() == io::ErrorKind::ConnectionRefused {
+        let mut memory = memory.memory();
+        if memory.network() == network {
+            memory.note_closed(remote);
+        }
+    }
+    // An ordinary SYN follows the one that asked, and tells what is wrong.
+    let told = !(asks && refused) || left;
+    let failed = Failure { asked: asks, refused, may_have_run: left };
+    (failed, told.then(|| failure(remote, unclear_if(left), error)))
+}
+
+/// How an attempt failed that was closed, if its server may have executed the data.
+pub(crate) fn closed(remote: SocketAddr, left: bool) -> Option<FailedAttempt> {
+    left.then(|| failure(remote, unclear_if(true), io::ErrorKind::TimedOut.into()))
 }
 
 /// Remembers what the kernel's winner tells. Returns what to say of the race, and the outcome of the data if it was in
 /// the SYN of an attempt at another address.
-fn learn(tcp: &KernelTcp<'_>, won: &Won, stream: &KernelStream) -> (Option<Race>, Option<Outcome>) {
+pub(crate) fn learn(
+    tcp: &KernelTcp<'_>,
+    won: &Won,
+    info: Option<&TcpInfo>,
+    outcome: Outcome,
+) -> (Option<Race>, Option<Outcome>) {
     let Some(remote) = won.candidate.remote else { return (None, None) };
-    let info = stream.info().ok();
     let mut memory = tcp.kernel.memory();
     let here = won.same_network && memory.network() == tcp.network;
-    if let Some(info) = info.as_ref().filter(|_| here) {
+    if let Some(info) = info.filter(|_| here) {
         memory.learn(remote.ip(), info);
     }
     let now = tcp.now();
@@ -249,7 +292,7 @@ fn learn(tcp: &KernelTcp<'_>, won: &Won, stream: &KernelStream) -> (Option<Race>
     if won.asks {
         if !here {
             // The host has moved.
-        } else if stream.outcome().is_accepted() {
+        } else if outcome.is_accepted() {
             memory.accepted(remote.ip(), ago);
         } else if info.is_some_and(|info| info.client_fail == ClientFail::SynRetransmitted) {
             // The kernel sent the plain SYN itself.
