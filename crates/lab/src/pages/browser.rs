@@ -11,6 +11,7 @@ mod main_thread;
 use super::inside::Sealer;
 use super::page::{Kind, Page};
 use super::server::Question;
+use super::trace::Trace;
 use super::way::{Opening, Way, sizes};
 use crate::line::{End, Net};
 use connection::{Arrived, Connection};
@@ -89,6 +90,7 @@ pub struct Browser<'a> {
     connections: Vec<Connection>,
     main: MainThread,
     pub counts: Counts,
+    pub trace: Trace,
 }
 
 impl<'a> Browser<'a> {
@@ -102,6 +104,7 @@ impl<'a> Browser<'a> {
     ) -> Self {
         let count = page.resources.len();
         let mut stages = vec![Stage::Hidden; count];
+        let trace = Trace::new(page.hosts, count);
         if let Some(document) = stages.first_mut() {
             *document = Stage::Known;
         }
@@ -119,6 +122,7 @@ impl<'a> Browser<'a> {
             connections: Vec::new(),
             main: MainThread::default(),
             counts: Counts::default(),
+            trace,
         }
     }
 
@@ -145,6 +149,7 @@ impl<'a> Browser<'a> {
     pub fn resolved(&mut self, host: usize, net: &mut Net) {
         let Some(lookup) = self.lookups.get_mut(host) else { return };
         if !matches!(std::mem::replace(lookup, Lookup::Known), Lookup::Known) {
+            self.trace.resolved(host, net.now);
             let of_host = self.connections.iter().filter(|connection| connection.host == host);
             of_host.for_each(|connection| connection.resolved(self.addresses[host].ip(), net));
         }
@@ -162,9 +167,14 @@ impl<'a> Browser<'a> {
 
     fn read(&mut self, net: &mut Net) {
         let mut connections = std::mem::take(&mut self.connections);
+        let now = net.now;
         connections.retain_mut(|connection| {
-            let gone = connection.poll(net, self.way, |arrived| self.arrived(arrived));
+            let gone = connection.poll(net, self.way, |arrived| self.arrived(arrived, now));
+            if connection.is_open() {
+                self.trace.open(connection.number, now);
+            }
             if gone {
+                self.trace.close(connection.number, now);
                 for number in connection.asked.drain(..) {
                     if let Some(stage) = self.stages.get_mut(number).filter(|stage| **stage == Stage::Asked) {
                         *stage = Stage::Known;
@@ -180,31 +190,41 @@ impl<'a> Browser<'a> {
     }
 
     /// Takes a piece of a body. Returns whether that was all of it.
-    fn arrived(&mut self, arrived: Arrived) -> bool {
+    fn arrived(&mut self, arrived: Arrived, now: Instant) -> bool {
         let Arrived { number, bytes } = arrived;
         let Some(resource) = self.page.resources.get(number) else { return false };
         self.received[number] += bytes;
+        self.trace.note(number, |request| _ = request.first.get_or_insert(now));
         if resource.kind == Kind::Html {
             let share = self.received[number] as f64 / resource.size as f64;
-            self.reveal(number, share);
+            self.reveal(number, share, now);
         }
         if self.received[number] < resource.size {
             return false;
         }
+        self.trace.note(number, |request| request.loaded = Some(now));
         if resource.kind == Kind::Image {
-            self.stages[number] = Stage::Done;
+            self.done(number, now);
         } else {
             self.stages[number] = Stage::Loaded;
         }
         true
     }
 
+    /// Nothing is left to do for a resource.
+    fn done(&mut self, number: usize, now: Instant) {
+        self.stages[number] = Stage::Done;
+        self.trace.note(number, |request| request.done = Some(now));
+        self.reveal(number, 1.0, now);
+    }
+
     /// Everything that `parent` names in its first part becomes known.
-    fn reveal(&mut self, parent: usize, share: f64) {
+    fn reveal(&mut self, parent: usize, share: f64, now: Instant) {
         for (number, resource) in self.page.resources.iter().enumerate().skip(1) {
             let named = resource.parent == parent && resource.at <= share;
             if named && self.stages[number] == Stage::Hidden {
                 self.stages[number] = Stage::Known;
+                self.trace.note(number, |request| request.known = Some(now));
             }
         }
     }
@@ -212,14 +232,14 @@ impl<'a> Browser<'a> {
     fn process(&mut self, now: Instant) {
         loop {
             while let Some(number) = self.main.finished(now) {
-                self.stages[number] = Stage::Done;
-                self.reveal(number, 1.0);
+                self.done(number, now);
             }
             if self.main.busy_until().is_some() {
                 return;
             }
             let Some(next) = (0..self.stages.len()).find(|number| self.may_run(*number)) else { return };
             self.main.begin(next, now + self.jitter.work[next]);
+            self.trace.note(next, |request| request.work = Some(now));
         }
     }
 
@@ -293,6 +313,7 @@ impl<'a> Browser<'a> {
             let question = self.question(number, usize::MAX);
             if let Some(connection) = self.connections.get_mut(at) {
                 connection.ask(number, &question, net);
+                self.trace.ask(number, connection.number, net.now);
                 self.stages[number] = Stage::Asked;
             }
             return;
@@ -324,8 +345,10 @@ impl<'a> Browser<'a> {
         let opened = Connection::open(net, (host, remote), &config, self.way, hello, &questions);
         // Without a port or memory the request waits for another connection.
         let Some(mut connection) = opened else { return };
+        connection.number = self.trace.connect(host, net.now);
         for number in &requests {
             self.stages[*number] = Stage::Asked;
+            self.trace.ask(*number, connection.number, net.now);
         }
         connection.asked = requests;
         self.counts.connections += 1;
@@ -383,7 +406,10 @@ impl<'a> Browser<'a> {
         let Some(id) = id else { return };
         self.stages[number] = Stage::Asked;
         self.counts.connections += 1;
-        self.connections.push(Connection::armed(net, host, id, number, rest));
+        let mut connection = Connection::armed(net, host, id, number, rest);
+        connection.number = self.trace.connect(host, net.now);
+        self.trace.ask(number, connection.number, net.now);
+        self.connections.push(connection);
     }
 
     fn look_up_again(&mut self, net: &mut Net) {
@@ -398,6 +424,7 @@ impl<'a> Browser<'a> {
 
     fn send_lookup(&mut self, host: usize, waits: Duration, net: &mut Net) {
         self.counts.lookups += 1;
+        self.trace.look_up(host, net.now);
         self.lookups[host] = Lookup::Asked { again: net.now + waits, waits };
         net.tell(End::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
     }

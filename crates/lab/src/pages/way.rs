@@ -86,6 +86,25 @@ const FAST_OPEN_ONCE: Way =
 const TLS: Way = way("TLS 1.3", Opening::Handshake, Security::Full);
 const H2: Way = multiplexed("h2, TLS 1.3", Opening::Handshake, Security::Full);
 
+/// Every row once, each after the row that it is compared with.
+pub fn all() -> Vec<Way> {
+    let mut ways = vec![HANDSHAKE, FAST_OPEN];
+    for way in BEYOND.iter().flat_map(|(way, over)| [*over, *way]) {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    ways
+}
+
+/// The row that a row is compared with. A row without one is compared with itself.
+pub fn compared(way: Way) -> Way {
+    if way == FAST_OPEN {
+        return HANDSHAKE;
+    }
+    BEYOND.iter().find(|(row, _)| *row == way).map_or(way, |(_, over)| *over)
+}
+
 const fn multiplexed(name: &'static str, opening: Opening, security: Security) -> Way {
     Way { multiplexed: true, ..way(name, opening, security) }
 }

@@ -4,6 +4,7 @@ use super::browser::{Browser, Counts, Jitter};
 use super::inside::{self, Fronts};
 use super::page::{Kind, Page};
 use super::server::Servers;
+use super::trace::Trace;
 use super::way::{Opening, Way, sizes};
 use crate::certified;
 use crate::line::{End, Line, Net};
@@ -12,7 +13,7 @@ use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
 };
 use firstflight_stack::{CarrierConfig, Config, ConnectConfig, ListenConfig, ListenerId, Stack};
-use firstflight_tcp::congestion::InitialWindow;
+use firstflight_tcp::congestion::{Algorithm, InitialWindow};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -36,12 +37,13 @@ const LATER: Duration = Duration::from_secs(100);
 pub struct Setting {
     pub line: Line,
     pub window: InitialWindow,
+    pub congestion: Algorithm,
     /// Mean time that a server thinks about a resource; four times as long about the document.
     pub think: Duration,
 }
 
 /// What one load took.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Load {
     /// From the address that was typed to the `load` event.
     pub time: Duration,
@@ -52,6 +54,8 @@ pub struct Load {
     pub dropped: u64,
     /// First flights that servers got from name servers.
     pub by_lookup: usize,
+    /// What happened when.
+    pub trace: Trace,
 }
 
 /// Random times of one run. They depend on the run alone, so that all ways meet the same.
@@ -62,7 +66,8 @@ pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
     let mut times = Jitter { think: Vec::new(), work: Vec::new() };
     for resource in &page.resources {
         let factor = if resource.kind == Kind::Html { 4.0 } else { 1.0 };
-        times.think.push(think.mul_f64(factor * (0.5 + unit())));
+        let (mean, factor) = resource.think.map_or((think, factor), |measured| (measured, 1.0));
+        times.think.push(mean.mul_f64(factor * (0.5 + unit())));
         times.work.push(resource.work().mul_f64(0.9 + 0.2 * unit()));
     }
     times
@@ -71,16 +76,23 @@ pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
 /// The servers' addresses.
 fn addresses(page: &Page) -> Vec<SocketAddr> {
     (0..page.hosts)
-        .map(|host| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1 + host as u8).into(), 80))
+        .map(|host| match u8::try_from(1 + host) {
+            Ok(last @ 1..=254) => Ipv4Addr::new(198, 51, 100, last),
+            // A page of many hosts: the network for benchmarks (RFC 2544).
+            _ => Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + host as u32),
+        })
+        .map(|address| SocketAddr::new(address.into(), 80))
         .collect()
 }
 
 /// With TCP in UDP at `carrier`, if that is set.
-fn stack(addresses: Vec<IpAddr>, window: InitialWindow, secret: u8, carrier: Option<u16>) -> Stack {
+fn stack(addresses: Vec<IpAddr>, setting: &Setting, secret: u8, carrier: Option<u16>) -> Stack {
     let mut config = Config::new(addresses, [secret; 32]);
     config.carrier = carrier.map(|port| CarrierConfig::new(port).probe(false));
     config.tcp.nodelay = true;
-    config.tcp.initial_window = window;
+    config.mtu = setting.line.mtu;
+    config.tcp.initial_window = setting.window;
+    config.tcp.congestion = setting.congestion;
     let mut stack = Stack::new(config, Instant::ZERO);
     stack.handle_clock(Clock { mono: Instant::ZERO, unix_ms: UNIX_S * 1000, uncertainty: Duration::ZERO });
     stack
@@ -104,7 +116,7 @@ fn listen(server: &mut Stack, addresses: &[SocketAddr]) -> Vec<ListenerId> {
 }
 
 /// The settings of the browser's connections.
-fn connect(way: Way, certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
+fn connect(way: Way, mtu: usize, certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
     let config = match way.opening {
         Opening::Handshake | Opening::Bound => ConnectConfig::default(),
         Opening::FastOpen | Opening::ColdFastOpen => {
@@ -113,7 +125,7 @@ fn connect(way: Way, certificate: &Arc<ClientCertificate>, now: Instant) -> Conn
         Opening::Asap | Opening::AsapInside => {
             let mut config = certified::connect(certificate, now);
             if let Some(asap) = &mut config.asap {
-                asap.mss = Some(1460);
+                asap.mss = u16::try_from(mtu.saturating_sub(40)).ok();
             }
             config
         }
@@ -138,8 +150,8 @@ pub fn load_on(
     let addresses = addresses(page);
     let [client_udp, server_udp] =
         [CLIENT_UDP, SERVER_UDP].map(|port| (way.opening == Opening::AsapInside).then_some(port));
-    let client = stack(vec![CLIENT], setting.window, 1, client_udp);
-    let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting.window, 2, server_udp);
+    let client = stack(vec![CLIENT], setting, 1, client_udp);
+    let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting, 2, server_udp);
     let listeners = listen(&mut server, &addresses);
     let mut servers = Servers::new(listeners, way.multiplexed);
     let mut net = Net::new(&setting.line, seed, client, server).ok()?;
@@ -152,7 +164,7 @@ pub fn load_on(
     let certificate = Arc::new(certified::certificate(key, CLIENT, at, (certified::LASTS, 1))?);
     let began = net.now;
     let (sent, dropped) = (net.up.counters().sent, drops(&net));
-    let settings = |now| connect(way, &certificate, now);
+    let settings = |now| connect(way, setting.line.mtu, &certificate, now);
     let (mut fronts, sealer) = Fronts::new(&addresses)?;
     let mut browser = Browser::new(page, way, jitter, &addresses, settings);
     browser.seal(sealer);
@@ -186,6 +198,7 @@ pub fn load_on(
         sent: net.up.counters().sent - sent,
         dropped: drops(&net) - dropped,
         by_lookup: fronts.handed,
+        trace: browser.trace.since(began),
     })
 }
 
