@@ -46,7 +46,7 @@ class Recorder:
             before |= {"response": event["redirectResponse"], "end": event["timestamp"], "target": event["request"]["url"]}
             before["length"] = event["redirectResponse"].get("encodedDataLength", 0)
         self.requests[name] = {
-            "url": event["request"]["url"], "method": event["request"]["method"], "began": event["timestamp"],
+            "id": name, "url": event["request"]["url"], "method": event["request"]["method"], "began": event["timestamp"],
             "wall": event["wallTime"], "initiator": event["initiator"], "kind": event.get("type", "Other").lower(),
             "priority": event["request"].get("initialPriority"),
         }  # fmt: skip
@@ -91,7 +91,9 @@ def entry(request):
         "response": {
             "status": status, "redirectURL": request.get("target", ""), "headersSize": fields,
             "bodySize": max(all_of_it - fields, 0), "_transferSize": all_of_it,
-            "content": {"size": max(all_of_it - fields, 0), "mimeType": response.get("mimeType", "")},
+            "content": {
+                "size": max(all_of_it - fields, 0), "mimeType": response.get("mimeType", ""), "text": request.get("text", ""),
+            },
         },
         "cache": {},
         "timings": {
@@ -120,6 +122,11 @@ def record(chromium, url):
             raise RuntimeError(message["result"]["errorText"])
         if "method" in message:
             recorder.handle(message["method"], message["params"])
+    # Where the document names its resources.
+    document = next((request for request in recorder.order if request["kind"] == "document" and "target" not in request), None)
+    if document:
+        answer = chromium.ask("Network.getResponseBody", session, requestId=document["id"])
+        document["text"] = "" if answer["base64Encoded"] else answer["body"]
     return recorder.har()
 
 

@@ -198,20 +198,18 @@ fn parent(value: &Value, numbers: &BTreeMap<&str, usize>) -> usize {
     by.and_then(|url| numbers.get(url)).copied().unwrap_or(0)
 }
 
-/// Where in the document the resources are named that it names: by their lines, if all are known, or in order.
+/// Where in the document the resources are that it names: where its text has their addresses, if the file has its text,
+/// and otherwise in the order of the requests.
 fn places(resources: &mut [Resource], entries: &[Entry<'_>]) {
-    let lines = entries.first().and_then(|document| {
-        let text = document.value.pointer("/response/content/text").and_then(Value::as_str)?;
-        Some(text.split_inclusive('\n').scan(0, |at, line| Some(std::mem::replace(at, *at + line.len()))))
-    });
-    let starts: Vec<usize> = lines.into_iter().flatten().collect();
+    let document = entries.first().and_then(|document| document.value.pointer("/response/content/text"));
+    let text = document.and_then(Value::as_str).unwrap_or_default();
     let of_document: Vec<usize> = (1..resources.len()).filter(|n| resources[*n].parent == 0).collect();
-    let all = starts.last().copied().unwrap_or(0).max(1);
     for (order, number) in of_document.iter().enumerate() {
-        let line = entries[*number].value.pointer("/_initiator/lineNumber").and_then(Value::as_u64);
-        let start = line.and_then(|line| starts.get(line as usize)).filter(|_| starts.len() > 2);
-        resources[*number].at = match start {
-            Some(start) => *start as f64 / all as f64,
+        let url = entries[*number].url;
+        let path = host(url).and_then(|host| url.get(host.len()..)).filter(|path| path.len() > 1);
+        let named = path.and_then(|path| text.find(path));
+        resources[*number].at = match named {
+            Some(at) => at as f64 / text.len() as f64,
             None => (order as f64 + 0.5) / of_document.len() as f64,
         };
     }

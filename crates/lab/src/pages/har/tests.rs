@@ -109,6 +109,22 @@ fn without_chromiums_fields_the_document_names_everything_in_order() {
 }
 
 #[test]
+fn places_are_where_the_documents_text_has_the_addresses() {
+    let text = format!("{}<img src=/b.png>{}<img src='//c.test/d.png'>", " ".repeat(200), " ".repeat(775));
+    let mut document = entry("http://a.test/", 0, "document", 1000, &json!({}));
+    document["response"]["content"]["text"] = json!(text);
+    let entries = [
+        document,
+        entry("http://c.test/d.png", 50, "image", 10, &json!({})),
+        entry("http://a.test/b.png", 60, "image", 10, &json!({})),
+        entry("http://a.test/by-nobody.png", 70, "image", 10, &json!({})),
+    ];
+    let places: Vec<f64> = page(&har(&entries)).unwrap().page.resources.iter().map(|r| r.at).collect();
+    let at = |name: &str| text.find(name).unwrap() as f64 / text.len() as f64;
+    assert_eq!(places, [0.0, at("/d.png"), at("/b.png"), 2.5 / 3.0]);
+}
+
+#[test]
 fn a_file_without_a_page_is_refused_in_one_line() {
     let cases = [
         (json!({ "log": {} }), "log.entries"),
