@@ -62,6 +62,8 @@ pub struct Jitter {
     pub think: Vec<Duration>,
     /// For each resource.
     pub work: Vec<Duration>,
+    /// For each host, from 0 to 1: a guess that it is needed is right if this is below the share of hits.
+    pub guess: Vec<f64>,
 }
 
 /// What a page took.
@@ -87,6 +89,8 @@ pub struct Browser<'a> {
     /// Images that count against [`IMAGES`].
     admitted: Vec<bool>,
     lookups: Vec<Lookup>,
+    /// Hosts to which a connection is opened before a request.
+    guessed: Vec<bool>,
     connections: Vec<Connection>,
     main: MainThread,
     pub counts: Counts,
@@ -118,7 +122,8 @@ impl<'a> Browser<'a> {
             stages,
             received: vec![0; count],
             admitted: vec![false; count],
-            lookups: vec![Lookup::None; page.hosts],
+            lookups: vec![Lookup::None; addresses.len()],
+            guessed: vec![false; addresses.len()],
             connections: Vec::new(),
             main: MainThread::default(),
             counts: Counts::default(),
@@ -152,6 +157,9 @@ impl<'a> Browser<'a> {
             self.trace.resolved(host, net.now);
             let of_host = self.connections.iter().filter(|connection| connection.host == host);
             of_host.for_each(|connection| connection.resolved(self.addresses[host].ip(), net));
+            if self.guessed[host] {
+                self.open_idle(host, net);
+            }
         }
     }
 
@@ -269,8 +277,8 @@ impl<'a> Browser<'a> {
             // A multiplexed connection may have taken it along.
             if self.stages[number] == Stage::Known && self.admit(number) {
                 let host = self.page.resources[number].host;
-                waiting[host] += 1;
-                self.place(number, host, waiting[host], net);
+                // One that takes a free connection does not wait for another.
+                waiting[host] += usize::from(!self.place(number, host, waiting[host] + 1, net));
             }
         }
     }
@@ -301,11 +309,34 @@ impl<'a> Browser<'a> {
         self.admitted[number]
     }
 
+    /// PRECONNECT: guesses hosts from earlier visits, one for each host but the document's, and looks them up. Of the
+    /// guesses this share is right; each of the others is a host that nothing needs.
+    pub fn guess(&mut self, hits: f64, net: &mut Net) {
+        for host in 1..self.page.hosts {
+            let right = self.jitter.guess.get(host).is_some_and(|guess| *guess < hits);
+            let guess = if right { host } else { self.page.hosts + host };
+            self.guessed[guess] = true;
+            self.send_lookup(guess, LOOKUP_TIMEOUT, net);
+        }
+    }
+
+    /// Opens a connection without a request.
+    fn open_idle(&mut self, host: usize, net: &mut Net) {
+        let (config, remote) = ((self.connect)(net.now), self.addresses[host]);
+        let opened = Connection::open(net, (host, remote), &config, self.way, Vec::new(), &[]);
+        if let Some(mut connection) = opened {
+            connection.number = self.trace.connect(host, net.now);
+            self.counts.connections += 1;
+            self.connections.push(connection);
+        }
+    }
+
     /// Gives the request to a connection that is free, or opens one. `waiting` requests of the host have none,
-    /// including this one.
-    fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) {
+    /// including this one. Returns whether it took a free one.
+    fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) -> bool {
         if !matches!(self.lookups[host], Lookup::Known) {
-            return self.look_up(number, host, net);
+            self.look_up(number, host, net);
+            return false;
         }
         let multiplexed = self.way.multiplexed;
         let free = |c: &Connection| c.host == host && c.is_open() && (multiplexed || c.asked.is_empty());
@@ -316,7 +347,7 @@ impl<'a> Browser<'a> {
                 self.trace.ask(number, connection.number, net.now);
                 self.stages[number] = Stage::Asked;
             }
-            return;
+            return true;
         }
         let of_host = self.connections.iter().filter(|connection| connection.host == host);
         let (all, opening) =
@@ -324,6 +355,7 @@ impl<'a> Browser<'a> {
         if all < if multiplexed { 1 } else { CONNECTIONS } && opening < waiting {
             self.open(number, host, net);
         }
+        false
     }
 
     fn open(&mut self, number: usize, host: usize, net: &mut Net) {

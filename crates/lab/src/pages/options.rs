@@ -53,6 +53,9 @@ pub struct Pages {
     /// Initial windows of both ends, segments; the rows beyond the paper have the last
     #[arg(long, value_name = "SEGMENTS", default_value = "3,10", value_delimiter = ',', value_parser = window)]
     pub initial_window: Vec<Window>,
+    /// Share of the hosts that PRECONNECT guesses, from 0 to 1; it opens a useless connection for each of the others
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2, value_parser = share)]
+    pub hits: f64,
     /// Congestion control of both ends: newreno, cubic or bbr
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic)]
     pub congestion: Algorithm,
@@ -98,6 +101,10 @@ pub fn rtt(text: &str) -> Result<u64, &'static str> {
 
 fn loss(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|share| (0.0..=50.0).contains(share)).ok_or("a percentage from 0 to 50")
+}
+
+fn share(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or("a share from 0 to 1")
 }
 
 fn window(text: &str) -> Result<Window, &'static str> {
@@ -157,7 +164,7 @@ impl Pages {
             loss: self.loss / 100.0,
         };
         let window = window.setting();
-        world::Setting { line, window, congestion: self.congestion, think: self.think }
+        world::Setting { line, window, congestion: self.congestion, hits: self.hits, think: self.think }
     }
 
     /// The pages to load.

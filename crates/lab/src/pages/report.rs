@@ -4,7 +4,7 @@ use super::RTTS;
 use super::measure::{Case, Results};
 use super::options::{Pages, Window};
 use super::page::Page;
-use super::way::{ASAP_INSIDE, FAST_OPEN, HANDSHAKE, Way};
+use super::way::{ASAP_INSIDE, FAST_OPEN, HANDSHAKE, PRECONNECT, Way};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -48,6 +48,7 @@ pub fn text(options: &Pages, results: &Results) -> String {
             beyond(&mut out, options, results, page, &rows);
         }
     }
+    preconnect(&mut out, options, results);
     if results.cases().any(|case| case.way == ASAP_INSIDE) {
         out.push_str(
             "\nASAP inside the lookup: 80 of the 450 B of each host's first request travel in 7 names (833 B) beside the \
@@ -139,6 +140,22 @@ fn notes(out: &mut String, options: &Pages, results: &Results) {
     );
 }
 
+/// What PRECONNECT opens for nothing.
+fn preconnect(out: &mut String, options: &Pages, results: &Results) {
+    let cases: Vec<&Case> = results.cases().filter(|case| case.way == PRECONNECT).collect();
+    let Some(rtt) = cases.iter().map(|case| case.rtt).max() else { return };
+    let _ = write!(
+        out,
+        "\nPRECONNECT: {:.0} % of the guesses right; connections that carry nothing:",
+        options.hits * 100.0
+    );
+    for case in cases.into_iter().filter(|case| case.rtt == rtt) {
+        let unused = results.mean(*case, |load| load.unused() as f64).unwrap_or(f64::NAN);
+        let all = results.mean(*case, |load| load.counts.connections as f64).unwrap_or(f64::NAN);
+        let _ = write!(out, " {unused:.1} of {all:.1} ({}, {rtt} ms)", results.pages[case.page].name);
+    }
+}
+
 /// The initial window of the rows beyond the paper.
 fn last(options: &Pages) -> Window {
     options.initial_window.last().copied().unwrap_or(Window::NOW)
@@ -198,6 +215,7 @@ pub fn json(options: &Pages, results: &Results) -> Value {
             "requests": mean(|load| load.counts.requests as f64),
             "lookups": mean(|load| load.counts.lookups as f64),
             "packets_up": mean(|load| load.sent as f64),
+            "unused_connections": mean(|load| load.unused() as f64),
             "dropped": mean(|load| load.dropped as f64),
             "by_lookup": mean(|load| load.by_lookup as f64),
             "paper_s": match (paper, case.way) {

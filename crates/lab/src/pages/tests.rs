@@ -1,5 +1,5 @@
 use super::options::{Window, rtt, think};
-use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, Way};
+use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, PRECONNECT, Way};
 use super::world::{self, Load, Setting};
 use super::*;
 use firstflight_link::path::Verdict;
@@ -274,4 +274,41 @@ fn a_waterfall_has_each_request_in_order() {
     assert!(
         measure::waterfall(&all, &page::all(), Path::new("w.svg")).unwrap_err().starts_with("--waterfall")
     );
+}
+
+/// A request that took a free connection counted as one that waits, so a connection too many was opened.
+#[test]
+fn without_reuse_no_connection_is_opened_for_nothing() {
+    let once = options::row("handshake, no reuse").unwrap();
+    for page in page::all() {
+        let load = load(&page, once, &options().setting(200, Window::NOW));
+        assert_eq!((load.unused(), load.counts.connections), (0, page.resources.len()), "{}", page.name);
+    }
+}
+
+#[test]
+fn preconnect_saves_by_its_hits_and_wastes_its_misses() {
+    let page = &page::all()[0];
+    let time = |way, hits| load(page, way, &Setting { hits, ..fast(200) });
+    let plain = time(HANDSHAKE, 0.0);
+    let [none, all] = [0.0, 1.0].map(|hits| time(PRECONNECT, hits));
+    // A connection that was opened for a request can find it gone to another.
+    assert!(none.unused() >= page.hosts - 1 && all.unused() <= 1, "{} {}", none.unused(), all.unused());
+    assert_eq!(none.counts.lookups, 2 * page.hosts - 1);
+    assert!(all.time + Duration::from_millis(200) < plain.time, "{:?} {:?}", all.time, plain.time);
+    assert!(none.time >= plain.time, "{:?} {:?}", none.time, plain.time);
+}
+
+/// The thesis expects that what the lookup saves and what the handshake costs add up.
+#[test]
+fn with_names_that_are_not_cached_the_gains_add_up() {
+    let page = &page::all()[0];
+    let time = |name: &str| load(page, options::row(name).unwrap(), &fast(200)).time;
+    let [plain, fast_open] = ["handshake", "Fast Open"].map(time);
+    let (uncached, asap) = (time("handshake, names not cached"), time("ASAP, names not cached"));
+    let inside = time("inside lookup, not cached");
+    // The document's lookup alone is a round trip longer.
+    assert!(uncached >= plain + Duration::from_millis(200));
+    assert!(inside + Duration::from_millis(200) < asap, "{inside:?} {asap:?}");
+    assert!(uncached - inside > plain - fast_open, "{uncached:?} {inside:?} {plain:?} {fast_open:?}");
 }

@@ -5,7 +5,7 @@ use super::inside::{self, Fronts};
 use super::page::{Kind, Page};
 use super::server::Servers;
 use super::trace::Trace;
-use super::way::{Opening, Way, sizes};
+use super::way::{Guesses, Opening, Way, sizes};
 use crate::certified;
 use crate::line::{End, Line, Net};
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, PrivateKey};
@@ -17,6 +17,7 @@ use firstflight_tcp::congestion::{Algorithm, InitialWindow};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct Setting {
     pub line: Line,
     pub window: InitialWindow,
     pub congestion: Algorithm,
+    /// Share of PRECONNECT's guesses that are right, from 0 to 1.
+    pub hits: f64,
     /// Mean time that a server thinks about a resource; four times as long about the document.
     pub think: Duration,
 }
@@ -58,24 +61,32 @@ pub struct Load {
     pub trace: Trace,
 }
 
+impl Load {
+    /// Connections that carried no request.
+    pub fn unused(&self) -> usize {
+        self.trace.connections.iter().filter(|connection| connection.requests == 0).count()
+    }
+}
+
 /// Random times of one run. They depend on the run alone, so that all ways meet the same.
 pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
     let mut random = ChaCha20Rng::seed_from_u64(seed);
     random.set_stream(u64::from(run));
     let mut unit = || f64::from(random.next_u32()) / f64::from(u32::MAX);
-    let mut times = Jitter { think: Vec::new(), work: Vec::new() };
+    let mut times = Jitter { think: Vec::new(), work: Vec::new(), guess: Vec::new() };
     for resource in &page.resources {
         let factor = if resource.kind == Kind::Html { 4.0 } else { 1.0 };
         let (mean, factor) = resource.think.map_or((think, factor), |measured| (measured, 1.0));
         times.think.push(mean.mul_f64(factor * (0.5 + unit())));
         times.work.push(resource.work().mul_f64(0.9 + 0.2 * unit()));
     }
+    times.guess.extend((0..page.hosts).map(|_| unit()));
     times
 }
 
-/// The servers' addresses.
-fn addresses(page: &Page) -> Vec<SocketAddr> {
-    (0..page.hosts)
+/// The servers' addresses; with guesses, as many again that nothing needs.
+fn addresses(page: &Page, way: Way) -> Vec<SocketAddr> {
+    (0..page.hosts * if way.guesses == Guesses::None { 1 } else { 2 })
         .map(|host| match u8::try_from(1 + host) {
             Ok(last @ 1..=254) => Ipv4Addr::new(198, 51, 100, last),
             // A page of many hosts: the network for benchmarks (RFC 2544).
@@ -147,7 +158,7 @@ pub fn load_on(
     seed: u64,
     change: impl FnOnce(&mut Net),
 ) -> Option<Load> {
-    let addresses = addresses(page);
+    let addresses = addresses(page, way);
     let [client_udp, server_udp] =
         [CLIENT_UDP, SERVER_UDP].map(|port| (way.opening == Opening::AsapInside).then_some(port));
     let client = stack(vec![CLIENT], setting, 1, client_udp);
@@ -168,25 +179,40 @@ pub fn load_on(
     let (mut fronts, sealer) = Fronts::new(&addresses)?;
     let mut browser = Browser::new(page, way, jitter, &addresses, settings);
     browser.seal(sealer);
+    match way.guesses {
+        Guesses::None => {}
+        Guesses::Some => browser.guess(setting.hits, &mut net),
+        Guesses::All => browser.guess(1.0, &mut net),
+    }
+    // What the resolver asks the name servers, and their answers, if it has nothing cached.
+    let far = if way.uncached { setting.line.rtt / 2 } else { Duration::ZERO };
+    let (mut asked, mut answers) = (VecDeque::new(), VecDeque::new());
     loop {
         while let Some((end, message)) = net.told() {
             let host = host(&message)?;
             match end {
-                End::Server => match fronts.handle(host, &message, &mut net) {
-                    Some(len) => net.tell(End::Server, &inside::name_answer(host), len),
-                    // The resolver has every address.
-                    None => net.tell(End::Server, &message, sizes::LOOKUP.1),
-                },
+                End::Server => asked.push_back((net.now + far, host, message)),
                 End::Client if inside::has_address(&message) => browser.resolved(host, &mut net),
                 End::Client => {}
             }
+        }
+        while let Some((_, host, message)) = asked.pop_front_if(|(at, ..)| *at <= net.now) {
+            let (answer, len) = match fronts.handle(host, &message, &mut net) {
+                Some(len) => (inside::name_answer(host), len),
+                None => (message, sizes::LOOKUP.1),
+            };
+            answers.push_back((net.now + far, answer, len));
+        }
+        while let Some((_, answer, len)) = answers.pop_front_if(|(at, ..)| *at <= net.now) {
+            net.tell(End::Server, &answer, len);
         }
         browser.run(&mut net);
         servers.run(&mut net);
         if browser.has_loaded() {
             break;
         }
-        let wake = [browser.wake(), servers.wake(net.now)].into_iter().flatten().min();
+        let waits = [asked.front().map(|(at, ..)| *at), answers.front().map(|(at, ..)| *at)];
+        let wake = waits.into_iter().chain([browser.wake(), servers.wake(net.now)]).flatten().min();
         if !net.step(wake) || net.now > began + PATIENCE {
             return None;
         }
