@@ -9,12 +9,12 @@ import subprocess
 import tempfile
 import time
 
-COMMAND = "chromium-headless-shell"
+COMMAND = next(filter(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser")), "chromium-headless-shell")
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-extensions",
     "--no-default-browser-check", "--disable-features=Translate,MediaRouter,OptimizationHints,HttpsUpgrades",
-    "--disable-dev-shm-usage",
+    "--disable-dev-shm-usage", *([] if COMMAND == "chromium-headless-shell" else ["--headless=new"]),
 ]  # fmt: skip
 #: Seconds until a page counts as one that never loads.
 PATIENCE = 120
@@ -23,7 +23,7 @@ PATIENCE = 120
 class Browser:
     """A browser with an empty profile. It ends, with its profile, when the `with` block does."""
 
-    def __init__(self, ns, preload=None):
+    def __init__(self, ns=None, preload=None):
         self.profile = tempfile.mkdtemp(prefix="ff-pages-")
         self.number, self.rest = 0, b""
         to_child, self.to = os.pipe()
@@ -37,7 +37,7 @@ class Browser:
                 os.dup2(end, at)
 
         environment = os.environ | {"HOME": self.profile} | ({"LD_PRELOAD": preload} if preload else {})
-        command = ["ip", "netns", "exec", ns.name, "env"]
+        command = ["ip", "netns", "exec", ns.name, "env"] if ns else ["env"]
         if preload:
             environment.pop("LD_PRELOAD")
             command.append(f"LD_PRELOAD={preload}")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The pages of `firstflight-lab pages`, served by nginx and loaded by Chromium, with and without the kernel's Fast Open.
 
-    tests/pages/run.py [--loads N] [-k PAGE] [--rtt MS …] [--json FILE] [--write]
+    tests/pages/run.py [--loads N] [-k PAGE] [--rtt MS …] [--page FILE] [--down KBIT] [--initial-window N] … [--write]
 
 The pages are the same; the line is that of the model, emulated between two network namespaces: 4 Mbit/s down, 256 kbit/s
-up, 128 KB buffers. Lookups go over it, too. Each load is by a new browser with an empty profile, with and without Fast Open
+up, 128 KB buffers, or as the options say. Both kernels have the congestion control and the initial window of the options.
+Lookups go over the line, too. Each load is by a new browser with an empty profile, with and without Fast Open
 in turn. The client's kernel has a valid cookie of every host. The table has the model's times beside the browser's.
 
 Needs root, a C compiler, nginx and chromium-headless-shell; run `cargo build --release -p firstflight-cli -p
@@ -42,20 +43,26 @@ from wire import DEVICE, Wire, command  # noqa: E402
 PAIR = Pair(93)
 RTTS = 20, 100, 200
 LOADS = 5
+#: Settings of the line: name, default, unit.
+LINE = ("down", 4000, "KBIT"), ("up", 256, "KBIT"), ("buffer", 128, "KB"), ("mtu", 1500, "BYTES"), ("loss", 0.0, "PERCENT")
 WAYS = {False: "handshake", True: "Fast Open"}
 
 
 class World:
     """Two namespaces with the line between them, servers and lookups behind it."""
 
-    def __init__(self, context, sites, rtt, preload):
+    def __init__(self, context, sites, rtt, preload, options):
         self.preload = preload
         self.near, self.far = context.namespace(f"pages-near-{rtt}"), context.namespace(f"pages-far-{rtt}")
         for ns in (self.near, self.far):
             # No memory of windows and round-trip times from load to load. Cookies are remembered.
             ns.sysctl("net.ipv4.tcp_no_metrics_save", 1)
-        line = ("--rtt", f"{rtt}ms", "--rate-down", "4M", "--rate-up", "256k", "--queue", str(128 * 1024))
+        rates = ("--rate-down", f"{options.down}k", "--rate-up", f"{options.up}k", "--queue", str(options.buffer * 1024))
+        line = ("--rtt", f"{rtt}ms", *rates, "--loss", f"{options.loss}%", "--mtu", str(options.mtu))
         context.start(Wire(self.near, self.far, PAIR, *line, prefix=("chrt", "-f", "10")))
+        for ns, address in ((self.near, PAIR.host[4]), (self.far, PAIR.peer[4])):
+            route = ("dev", DEVICE, "proto", "kernel", "scope", "link", "src", address)
+            ns.ip("route", "replace", f"10.{PAIR.number}.0.0/24", *route, "initcwnd", str(options.initial_window), "congctl", options.congestion)
         names, root = {}, context.root()
         for number in range(max(len(site.hosts) for site in sites)):
             address = f"10.{PAIR.number}.0.{100 + number}"
@@ -72,7 +79,9 @@ class World:
         # A browser applies only styles that are called so.
         types = "types { text/html html; text/css css; text/javascript js; image/gif gif; }"
         http = f"log_format one '$status'; access_log {self.log} one; {types}"
-        nginx.start(context, self.far, root, "0.0.0.0:80", "listen 80 fastopen=256;", http, connections=1024)
+        # A browser with a window asks for an icon when the page has loaded.
+        server = "listen 80 fastopen=256; location = /favicon.ico { access_log off; return 204; }"
+        nginx.start(context, self.far, root, "0.0.0.0:80", server, http, connections=1024)
 
     def load(self, site, fast_open):
         before = len(self.answers())
@@ -117,7 +126,7 @@ def measure(options, sites, preload):
     times = {}
     for rtt in options.rtt:
         with Testbed() as context:
-            world = World(context, sites, rtt, preload)
+            world = World(context, sites, rtt, preload, options)
             for site in sites:
                 # The first visit gets the cookies, and warms the machine's caches.
                 world.load(site, True)
@@ -135,12 +144,23 @@ def measure(options, sites, preload):
 
 def model(options):
     """What `firstflight-lab pages` says, with servers that do not think."""
-    report = json.loads(run(command(), "pages", "--json", "--think", "0", timeout=600).stdout)
+    arguments = ["--rtt", ",".join(map(str, options.rtt)), "--initial-window", str(options.initial_window)]
+    for name in ("down", "up", "buffer", "mtu", "loss", "congestion"):
+        value = str(getattr(options, name))
+        arguments += [f"--{name}", "newreno" if value == "reno" else value]
+    for way in WAYS.values():
+        arguments += ["--row", way]
+    report = json.loads(run(command(), "pages", *page(options), "--json", "--think", "0", *arguments, timeout=600).stdout)
     return {
         (case["page"], case["rtt_ms"], case["way"] == WAYS[True]): case["seconds"]
         for case in report["cases"]
-        if case["initial_window"] == "standard" and case["way"] in WAYS.values()
+        if case["way"] in WAYS.values()
     }
+
+
+def page(options):
+    """Arguments of `pages` for the file with the pages, if there is one."""
+    return ("--page", options.page) if options.page else ()
 
 
 def table(options, sites, measured, modelled):
@@ -156,6 +176,7 @@ def table(options, sites, measured, modelled):
             out.append(line)
     spread = max(statistics.pstdev(loads) / statistics.mean(loads) for loads in measured.values())
     out.append(f"seconds, means of {options.loads} loads; largest standard deviation of Chromium {spread * 100:.1f} %")
+    out.append(f"congestion control {options.congestion} and initial window {options.initial_window} on both sides of the table")
     return "\n".join(out)
 
 
@@ -182,14 +203,22 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loads", type=int, default=LOADS, metavar="N", help=f"of each page in each way [{LOADS}]")
     parser.add_argument("-k", default="", metavar="PAGE", help="only pages with this in their name")
-    parser.add_argument("--rtt", type=int, nargs="+", default=list(RTTS), choices=RTTS, help="round-trip times, ms")
+    parser.add_argument("--rtt", type=int, nargs="+", default=list(RTTS), metavar="MS", help="round-trip times, ms")
+    parser.add_argument("--page", metavar="FILE", help="pages of this file, as of `firstflight-lab record`")
+    for name, default, unit in LINE:
+        parser.add_argument(f"--{name}", type=type(default), default=default, metavar=unit, help=f"of the line [{default}]")
+    parser.add_argument("--congestion", default="cubic", choices=("cubic", "bbr", "reno"), help="of both kernels [cubic]")
+    parser.add_argument("--initial-window", type=int, default=10, metavar="N", help="of both kernels, segments [10]")
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
     parser.add_argument("--write", action="store_true", help="put the table into docs/papers-pages.md")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     options = parser.parse_args()
     if options.loads < 1:
         parser.error("--loads: at least 1")
-    if options.write and (options.k or options.rtt != list(RTTS)):
+    if min(options.rtt) < 1 or not 1 <= options.initial_window <= 1000:
+        parser.error("--rtt: at least 1; --initial-window: from 1 to 1000")
+    usual = all(getattr(options, name) == default for name, default, _ in LINE) and options.congestion == "cubic"
+    if options.write and not (usual and options.initial_window == 10 and not options.page and not options.k and options.rtt == list(RTTS)):
         parser.error("--write is for the whole table")
     return options
 
@@ -201,7 +230,7 @@ def main():
     if reason := missing():
         print(f"tests/pages/run.py: {reason}", file=sys.stderr)
         return MISSING
-    described = json.loads(run(command(), "pages", "--describe").stdout)
+    described = json.loads(run(command(), "pages", *page(options), "--describe").stdout)
     sites = [site for site in map(Site, described) if options.k in site.title]
     if not sites:
         print(f"tests/pages/run.py: no page with {options.k!r} in its name", file=sys.stderr)

@@ -61,6 +61,7 @@ class Site:
     def tag(self, number, resource):
         where = self.where(number)
         return {
+            "html": f'<iframe src="{where}"></iframe>',
             "style": f'<link rel="stylesheet" href="{where}">',
             "script": f'<script src="{where}"></script>',
             "image": f'<img src="{where}" width="9" height="9">',

@@ -23,6 +23,8 @@ pub struct Line {
     pub buffer: usize,
     /// Largest packet, bytes.
     pub mtu: usize,
+    /// Share of the packets that are lost in each direction, from 0 to 1.
+    pub loss: f64,
 }
 
 impl Line {
@@ -32,6 +34,7 @@ impl Line {
                 .rate_bits_per_s(Some(rate))
                 .queue_bytes(self.buffer)
                 .mtu(self.mtu)
+                .loss(self.loss)
         };
         Ok((Path::new(path(self.up), seed)?, Path::new(path(self.down), !seed)?))
     }
@@ -70,7 +73,7 @@ impl Net {
     /// A setting of the line is invalid.
     pub fn new(line: &Line, seed: u64, client: Stack, server: Stack) -> Result<Self, PathError> {
         let (up, down) = line.paths(seed)?;
-        let packet = vec![0; 2048];
+        let packet = vec![0; line.mtu.max(2048)];
         Ok(Self { now: Instant::ZERO, client, server, up, down, arrived: Vec::new(), packet })
     }
 

@@ -20,6 +20,7 @@ mod lookup;
 mod networks;
 mod output;
 mod pages;
+mod record;
 mod room;
 mod steps;
 mod table;
@@ -74,6 +75,7 @@ enum Command {
     /// Visit servers on networks that interfere with first flights, in network namespaces.
     Networks(networks::Networks),
     Pages(pages::Pages),
+    Record(record::Record),
     Steps(steps::Steps),
     /// Visit servers by TLS, with and without a sealed first flight, and count round trips, in network namespaces.
     Tls(tls::Tls),
@@ -146,6 +148,7 @@ fn main() -> ExitCode {
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
         Command::Pages(options) => pages::run(&options).map_err(Into::into),
+        Command::Record(options) => record::run(&options),
         Command::Tls(options) => tls::run(&options),
         Command::TlsEnd(options) => tls::end(&options).map_err(|error| -> Box<dyn Error> { error }),
         Command::Traffic(options) => traffic::run(&options).map_err(Into::into),

@@ -19,7 +19,7 @@ fn one_seed_gives_one_output_with_every_row() {
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 20);
     for row in rows {
-        assert!(["run", "formula"].contains(&row["source"].as_str().unwrap()), "{row}");
+        assert!(["run", "formula", "assertion"].contains(&row["source"].as_str().unwrap()), "{row}");
         assert!(
             !row["by"].as_str().unwrap().is_empty() && !row["leaves_out"].as_str().unwrap().is_empty(),
             "{row}"

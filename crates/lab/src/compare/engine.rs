@@ -2,7 +2,7 @@
 
 use super::memory::{FLIGHTS, live};
 use super::tao::{self, Tao};
-use super::{Failed, Numbers, PATIENCE, REQUEST, RESPONSE, RTT, WATCHED, trips};
+use super::{Base, Failed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
 use crate::attack::world::spoof;
 use crate::certified;
 use crate::exchange::session::{Client, Server, Session};
@@ -37,24 +37,25 @@ pub struct Scene {
     pub world: Exchange,
     pub executed: Rc<Cell<u32>>,
     kind: Kind,
+    base: Base,
 }
 
 impl Scene {
-    pub fn new(kind: Kind, seed: u64) -> Result<Self, Failed> {
+    pub fn new(kind: Kind, base: Base) -> Result<Self, Failed> {
         let executed = Rc::new(Cell::new(0));
         let count = Rc::clone(&executed);
-        let path = PathConfig::with_delay(RTT / 2);
+        let path = PathConfig::with_delay(base.rtt / 2);
         let tcp = firstflight_tcp::Config::default().nodelay(true);
         let service =
             move || -> Box<dyn Session> { Box::new(Server::new(REQUEST.len(), RESPONSE, Rc::clone(&count))) };
-        let setting = Setting { path, tcp, seed };
+        let setting = Setting { path, tcp, seed: base.seed };
         let made = Exchange::new(&setting, Box::new(service));
         let mut world = made.map_err(|error| Failed("the path", error.to_string()))?;
         if kind == Kind::Ttcp {
             world.leave = Some(tao::client());
             world.gate = Some(Tao::gate());
         }
-        Ok(Self { world, executed, kind })
+        Ok(Self { world, executed, kind, base })
     }
 
     fn config(&self) -> ConnectConfig {
@@ -73,7 +74,7 @@ impl Scene {
         let seen = self.world.visit(&REQUEST, &config, Client::new(RESPONSE), PATIENCE);
         let first = seen.first_byte.ok_or_else(|| Failed("a visit", format!("{:?}: no byte", self.kind)))?;
         self.world.run(BETWEEN);
-        Ok(trips(first - began))
+        Ok(self.base.trips(first - began))
     }
 
     /// A second request on a connection that is open.
@@ -81,16 +82,16 @@ impl Scene {
         let none = || Failed("a visit", "no connection".into());
         let id = self.world.open(&REQUEST, &self.config()).ok_or_else(none)?;
         self.world.resume(id, Client::new(RESPONSE), PATIENCE);
-        self.world.run(RTT);
+        self.world.run(self.base.rtt);
         let began = self.world.now;
         let seen = self.world.resume(id, Client::asking(REQUEST.to_vec(), RESPONSE), PATIENCE);
-        Ok(trips(seen.first_byte.ok_or_else(none)? - began))
+        Ok(self.base.trips(seen.first_byte.ok_or_else(none)? - began))
     }
 }
 
 /// All numbers of a row.
-pub fn numbers(kind: Kind, seed: u64) -> Result<Numbers, Failed> {
-    let mut scene = Scene::new(kind, seed)?;
+pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, Failed> {
+    let mut scene = Scene::new(kind, base)?;
     let first = scene.visit(None)?;
     let later = if kind == Kind::Persistent { scene.again()? } else { scene.visit(None)? };
     let replayed = replayed(&mut scene)?;
@@ -98,12 +99,12 @@ pub fn numbers(kind: Kind, seed: u64) -> Result<Numbers, Failed> {
     Ok(Numbers {
         first: Some(first),
         later: Some(later),
-        blind: Some(reflected(kind, seed, false)?),
+        blind: Some(reflected(kind, base, false)?),
         stolen: match kind {
             Kind::Handshake | Kind::Persistent | Kind::Ttcp => None,
-            Kind::FastOpen | Kind::Asap => Some(reflected(kind, seed, true)?),
+            Kind::FastOpen | Kind::Asap => Some(reflected(kind, base, true)?),
         },
-        memory: Some(memory(kind, seed)?),
+        memory: Some(memory(kind, base)?),
         replayed: Some(replayed),
         moved: Some(moved),
     })
@@ -186,21 +187,21 @@ fn prepare(scene: &mut Scene) {
 }
 
 /// Bytes that the victim gets for each byte of a first flight in its name.
-fn reflected(kind: Kind, seed: u64, stolen: bool) -> Result<f64, Failed> {
-    let mut scene = Scene::new(kind, seed)?;
+fn reflected(kind: Kind, base: Base, stolen: bool) -> Result<f64, Failed> {
+    let mut scene = Scene::new(kind, base)?;
     prepare(&mut scene);
-    let syn = forged(kind, 4000, stolen, &mut ChaCha20Rng::seed_from_u64(seed));
+    let syn = forged(kind, 4000, stolen, &mut ChaCha20Rng::seed_from_u64(base.seed));
     scene.world.inject(&syn);
     scene.world.run(WATCHED);
     Ok(scene.world.reflected as f64 / syn.len() as f64)
 }
 
 /// Bytes that the server keeps for each of many first flights without a credential.
-fn memory(kind: Kind, seed: u64) -> Result<f64, Failed> {
+fn memory(kind: Kind, base: Base) -> Result<f64, Failed> {
     let held = |flights: u16| -> Result<f64, Failed> {
-        let mut scene = Scene::new(kind, seed)?;
+        let mut scene = Scene::new(kind, base)?;
         prepare(&mut scene);
-        let mut random = ChaCha20Rng::seed_from_u64(seed);
+        let mut random = ChaCha20Rng::seed_from_u64(base.seed);
         let syns: Vec<Vec<u8>> = (0..flights).map(|n| forged(kind, 4000 + n, false, &mut random)).collect();
         let before = live();
         for syn in &syns {
@@ -208,7 +209,7 @@ fn memory(kind: Kind, seed: u64) -> Result<f64, Failed> {
             scene.world.run(Duration::from_millis(1));
         }
         drop(syns);
-        scene.world.run(RTT);
+        scene.world.run(base.rtt);
         Ok(live() as f64 - before as f64)
     };
     // Tables grow in steps; what the first flights need once is not counted.

@@ -1,6 +1,6 @@
 //! Rows that are computed. Each formula stands in the table.
 
-use super::{Compare, Numbers, RTT};
+use super::{Base, Compare, Numbers};
 use std::time::Duration;
 
 /// PRECONNECT: with share `hits` the connection is open already.
@@ -46,8 +46,8 @@ const RSA_VERIFY: Duration = Duration::from_micros(326);
 const RSA_SIGN: Duration = Duration::from_micros(1500);
 
 /// ASAP with the thesis' certificates.
-pub fn rsa() -> Numbers {
-    let trips = 1.0 + (RSA_SIGN + RSA_VERIFY).div_duration_f64(RTT);
+pub fn rsa(base: Base) -> Numbers {
+    let trips = 1.0 + base.trips(RSA_SIGN + RSA_VERIFY);
     Numbers { first: Some(trips), later: Some(trips), replayed: Some(0), ..plain() }
 }
 

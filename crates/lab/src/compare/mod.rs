@@ -1,4 +1,4 @@
-//! All that the two papers name as ways to begin, beside what came later, in one table: how fast, how safe, how private.
+//! Ways to begin that the two papers name, beside what came later, in one table: how fast, how safe, how private.
 
 mod engine;
 mod formulas;
@@ -14,18 +14,22 @@ mod tests;
 mod tls;
 
 use crate::bench::progress;
+use crate::pages;
 use clap::Args;
 use std::time::Duration;
 
-/// Compare all that the papers name, and QUIC and TLS 1.3: round trips, amplification, memory, replays, privacy, moves.
+/// Compare ways to begin that the papers name, and QUIC and TLS 1.3: round trips, amplification, memory, replays, privacy, moves.
 ///
 /// Rows marked `run` were run in virtual time, with this project's engine, quinn, rustls, or a small model. Rows marked
-/// `formula` were computed; the formula is printed. Everything follows from the seed.
+/// `formula` were computed; the formula is printed. A row marked `assertion` says what a paper says. Everything follows from the seed.
 #[derive(Debug, Args)]
 pub struct Compare {
     /// Chooses the numbers of stacks and connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Round-trip time of all rows, up to 500 ms; a number without a unit is milliseconds
+    #[arg(long, value_name = "TIME", default_value = "100", value_parser = rtt)]
+    rtt: u64,
     /// Share of the connections for which PRECONNECT has opened one before
     #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
     hits: f64,
@@ -37,8 +41,36 @@ pub struct Compare {
     json: bool,
 }
 
-/// Round-trip time of all rows.
-pub const RTT: Duration = Duration::from_millis(100);
+/// What all rows depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Base {
+    /// Numbers of stacks and connections.
+    pub seed: u64,
+    /// Round-trip time.
+    pub rtt: Duration,
+}
+
+impl Base {
+    /// `time` in round trips.
+    pub fn trips(&self, time: Duration) -> f64 {
+        time.div_duration_f64(self.rtt)
+    }
+}
+
+impl Compare {
+    /// What all rows depend on.
+    pub fn base(&self) -> Base {
+        Base { seed: self.seed, rtt: Duration::from_millis(self.rtt) }
+    }
+}
+
+fn rtt(text: &str) -> Result<u64, &'static str> {
+    pages::rtt(text)
+        .ok()
+        .filter(|ms| *ms <= 500)
+        .ok_or("write whole milliseconds from 1ms to 500ms, as 40 or 40ms")
+}
+
 /// Bytes of a response: more than any initial window.
 pub const RESPONSE: usize = 100_000;
 /// Bytes of a request.
@@ -55,6 +87,8 @@ pub enum Source {
     Run(&'static str),
     /// Computed by this formula.
     Formula(&'static str),
+    /// Stated by a paper without a design, so there is nothing to run or to compute from.
+    Assertion(&'static str),
 }
 
 /// The numbers of a row. Where one is `None`, [`Words`] says why.
@@ -129,9 +163,4 @@ pub fn run(options: &Compare) -> Result<String, Failed> {
     }
     progress("");
     Ok(if options.json { report::json(&all, options) } else { report::table(&all, options) })
-}
-
-/// `time` in round trips.
-pub fn trips(time: Duration) -> f64 {
-    time.div_duration_f64(RTT)
 }

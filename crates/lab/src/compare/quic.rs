@@ -2,7 +2,7 @@
 
 use super::memory::{FLIGHTS, live};
 use super::tls::{Files, NAME};
-use super::{Failed, Numbers, PATIENCE, REQUEST, RESPONSE, RTT, WATCHED, trips};
+use super::{Base, Failed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
 use bytes::BytesMut;
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
@@ -55,6 +55,7 @@ struct End {
 /// Both ends and the path.
 struct World {
     kind: Kind,
+    base: Base,
     client: End,
     server: End,
     config: ClientConfig,
@@ -92,7 +93,7 @@ fn transport() -> Arc<TransportConfig> {
 }
 
 impl World {
-    fn new(kind: Kind, files: &Files, seed: u64) -> Result<Self, Failed> {
+    fn new(kind: Kind, files: &Files, base: Base) -> Result<Self, Failed> {
         // QUIC knows no other number (RFC 9001 §4.6.1).
         let mut tls = files.server(u32::MAX)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
@@ -110,8 +111,9 @@ impl World {
         config.transport_config(transport());
         Ok(Self {
             kind,
-            client: end(None, seed, 1),
-            server: end(Some(server), seed, 2),
+            base,
+            client: end(None, base.seed, 1),
+            server: end(Some(server), base.seed, 2),
             config,
             now: Instant::now(),
             wire: VecDeque::new(),
@@ -140,9 +142,9 @@ impl World {
         let began = self.now;
         let id = self.connect()?;
         let first = self.wait(id)?;
-        let took = trips(first - began);
+        let took = self.base.trips(first - began);
         // Tickets and tokens come behind the handshake; then the connection ends.
-        self.run(RTT * 5);
+        self.run(self.base.rtt * 5);
         if let Some((_, connection)) = self.client.connections.get_mut(&id) {
             connection.close(self.now, 0u8.into(), bytes::Bytes::new());
         }
@@ -237,11 +239,11 @@ impl World {
             if let Some(overheard) = &mut self.overheard {
                 overheard.push(datagram.clone());
             }
-            self.wire.push_back((self.now + RTT / 2, true, self.from, datagram));
+            self.wire.push_back((self.now + self.base.rtt / 2, true, self.from, datagram));
         } else if destination == VICTIM {
             self.reflected += HEADERS + datagram.len();
         } else if !self.silent {
-            self.wire.push_back((self.now + RTT / 2, false, destination, datagram));
+            self.wire.push_back((self.now + self.base.rtt / 2, false, destination, datagram));
         } else {
             self.reflected += HEADERS + datagram.len();
         }
@@ -383,9 +385,9 @@ fn ask(connection: &mut Connection) {
 }
 
 /// All numbers of a row.
-pub fn numbers(kind: Kind, seed: u64) -> Result<Numbers, Failed> {
+pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, Failed> {
     let files = Files::new()?;
-    let mut world = World::new(kind, &files, seed)?;
+    let mut world = World::new(kind, &files, base)?;
     let (first, later) = (world.visit()?, world.visit()?);
     world.overheard = Some(Vec::new());
     let id = world.connect()?;
@@ -396,7 +398,7 @@ pub fn numbers(kind: Kind, seed: u64) -> Result<Numbers, Failed> {
     let before = world.executed;
     for wait in [1, 100] {
         world.run(Duration::from_secs(wait));
-        let at = world.now + RTT / 2;
+        let at = world.now + base.rtt / 2;
         world.wire.extend(flight.iter().map(|datagram| (at, true, CLIENT, datagram.clone())));
     }
     world.run(Duration::from_secs(100));
@@ -406,9 +408,9 @@ pub fn numbers(kind: Kind, seed: u64) -> Result<Numbers, Failed> {
     Ok(Numbers {
         first: Some(first),
         later: Some(later),
-        blind: Some(reflected(kind, &files, seed, 0)?),
-        stolen: if kind.proved { Some(reflected(kind, &files, seed, 2)?) } else { None },
-        memory: Some(memory(kind, &files, seed)?),
+        blind: Some(reflected(kind, &files, base, 0)?),
+        stolen: if kind.proved { Some(reflected(kind, &files, base, 2)?) } else { None },
+        memory: Some(memory(kind, &files, base)?),
         replayed: Some(replayed),
         moved: Some(moved),
     })
@@ -416,8 +418,8 @@ pub fn numbers(kind: Kind, seed: u64) -> Result<Numbers, Failed> {
 
 /// Bytes that come back for each byte of a first flight to which nobody answers. Its client has made this number of
 /// visits before, so it may have a token.
-fn reflected(kind: Kind, files: &Files, seed: u64, visits: u32) -> Result<f64, Failed> {
-    let mut world = World::new(kind, files, seed)?;
+fn reflected(kind: Kind, files: &Files, base: Base, visits: u32) -> Result<f64, Failed> {
+    let mut world = World::new(kind, files, base)?;
     for _ in 0..visits {
         world.visit()?;
     }
@@ -434,9 +436,9 @@ fn reflected(kind: Kind, files: &Files, seed: u64, visits: u32) -> Result<f64, F
 }
 
 /// Bytes that the server keeps for each of many first flights.
-fn memory(kind: Kind, files: &Files, seed: u64) -> Result<f64, Failed> {
+fn memory(kind: Kind, files: &Files, base: Base) -> Result<f64, Failed> {
     let held = |flights: u16| -> Result<f64, Failed> {
-        let mut world = World::new(kind, files, seed)?;
+        let mut world = World::new(kind, files, base)?;
         let mut all = Vec::new();
         for _ in 0..flights {
             let made = world.client.endpoint.connect(world.now, world.config.clone(), SERVER, NAME);
@@ -446,7 +448,7 @@ fn memory(kind: Kind, files: &Files, seed: u64) -> Result<f64, Failed> {
                 all.push(buffer.get(..transmit.size).unwrap_or_default().to_vec());
             }
         }
-        world.client = end(None, seed, 1);
+        world.client = end(None, base.seed, 1);
         let before = live();
         for (port, datagram) in (4000..).zip(&all) {
             world.deliver(true, SocketAddr::new(VICTIM.ip(), port), datagram);

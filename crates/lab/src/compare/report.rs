@@ -13,7 +13,8 @@ fn cell(value: Option<f64>, digits: usize, word: &str) -> String {
 /// Two tables: numbers, and words.
 pub fn table(all: &[Row], options: &Compare) -> String {
     let mut out = format!(
-        "round-trip time 100 ms, request {} B, response {RESPONSE} B, seed {}, hits {}, requests {}\n\n",
+        "round-trip time {} ms, request {} B, response {RESPONSE} B, seed {}, hits {}, requests {}\n\n",
+        options.rtt,
         REQUEST.len(),
         options.seed,
         options.hits,
@@ -28,6 +29,7 @@ pub fn table(all: &[Row], options: &Compare) -> String {
         let (numbers, words) = (&row.numbers, &row.words);
         let source = match row.source {
             Source::Run(by) => format!("run: {by}"),
+            Source::Assertion(by) => format!("assertion: {by}"),
             Source::Formula(formula) => format!("formula: {formula}"),
         };
         let _ = writeln!(
@@ -84,6 +86,7 @@ pub fn json(all: &[Row], options: &Compare) -> String {
         let numbers = &row.numbers;
         let (source, by) = match row.source {
             Source::Run(by) => ("run", by),
+            Source::Assertion(by) => ("assertion", by),
             Source::Formula(formula) => ("formula", formula),
         };
         json!({
@@ -95,6 +98,6 @@ pub fn json(all: &[Row], options: &Compare) -> String {
         })
     };
     let rows: Vec<Value> = all.iter().map(one).collect();
-    json!({ "seed": options.seed, "hits": options.hits, "requests": options.requests, "rows": rows })
+    json!({ "seed": options.seed, "rtt_ms": options.rtt, "hits": options.hits, "requests": options.requests, "rows": rows })
         .to_string()
 }

@@ -38,7 +38,7 @@ fn row(name: &'static str, source: Source, numbers: super::Numbers) -> Row {
 }
 
 fn handshake(options: &Compare) -> Result<Row, Failed> {
-    let numbers = engine::numbers(Kind::Handshake, options.seed)?;
+    let numbers = engine::numbers(Kind::Handshake, options.base())?;
     Ok(Row {
         words: Words::NONE,
         leaves_out: "an attacker sends a SYN without data; its SYN-ACK is repeated",
@@ -47,7 +47,7 @@ fn handshake(options: &Compare) -> Result<Row, Failed> {
 }
 
 fn persistent(options: &Compare) -> Result<Row, Failed> {
-    let numbers = engine::numbers(Kind::Persistent, options.seed)?;
+    let numbers = engine::numbers(Kind::Persistent, options.base())?;
     Ok(Row {
         words: Words::NONE,
         links: "the connection",
@@ -79,7 +79,7 @@ fn spdy(options: &Compare) -> Result<Row, Failed> {
 }
 
 fn ttcp(options: &Compare) -> Result<Row, Failed> {
-    let numbers = engine::numbers(Kind::Ttcp, options.seed)?;
+    let numbers = engine::numbers(Kind::Ttcp, options.base())?;
     Ok(Row {
         words: Words { stolen: "as blind", ..Words::default() },
         links: "the address, and a counter over all connections",
@@ -88,9 +88,9 @@ fn ttcp(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn tcpct_row(_: &Compare) -> Result<Row, Failed> {
-    let numbers = tcpct::numbers();
-    if tcpct::rest() != Some(2.0) {
+fn tcpct_row(options: &Compare) -> Result<Row, Failed> {
+    let numbers = tcpct::numbers(options.base());
+    if tcpct::rest(options.base()) != Some(2.0) {
         return Err(Failed("TCPCT", "the rest of a response takes two round trips".into()));
     }
     Ok(Row {
@@ -110,7 +110,7 @@ fn rapid_restart(_: &Compare) -> Result<Row, Failed> {
 }
 
 fn fast_open(options: &Compare) -> Result<Row, Failed> {
-    let numbers = engine::numbers(Kind::FastOpen, options.seed)?;
+    let numbers = engine::numbers(Kind::FastOpen, options.base())?;
     Ok(Row {
         links: "the address, and a cookie for each server",
         leaves_out: "plain cookies and no response limit; one-time cookies and other policies: `attack reflection`, `attack replay`",
@@ -119,7 +119,7 @@ fn fast_open(options: &Compare) -> Result<Row, Failed> {
 }
 
 fn asap(options: &Compare) -> Result<Row, Failed> {
-    let numbers = engine::numbers(Kind::Asap, options.seed)?;
+    let numbers = engine::numbers(Kind::Asap, options.base())?;
     Ok(Row {
         links: "the address, and the key until the client changes it",
         moving: "2, until a verifier has certified the new address",
@@ -128,23 +128,27 @@ fn asap(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn asap_inside(_: &Compare) -> Result<Row, Failed> {
+fn asap_inside(options: &Compare) -> Result<Row, Failed> {
     Ok(Row {
         words: Words { copies: "as ASAP", ..Words::spoofed("attack dns") },
         links: "as ASAP; the resolver sees sealed names",
         moving: "as at first contact, until proved again",
         leaves_out: "WITH the lookup of an address that is not cached, which the other rows need before (1 RTT more each); few networks let it through; attacks: `attack dns`",
-        ..row("ASAP inside the lookup", Source::Run("engine, `lookup`"), inside::numbers()?)
+        ..row("ASAP inside the lookup", Source::Run("engine, `lookup`"), inside::numbers(options.base())?)
     })
 }
 
-fn rsa_512(_: &Compare) -> Result<Row, Failed> {
+fn rsa_512(options: &Compare) -> Result<Row, Failed> {
     Ok(Row {
         links: "the address, and the key until the client changes it",
         moving: "2, until a verifier has certified the new address",
         words: Words { blind: "as ASAP", stolen: "as TFO", memory: "as ASAP", copies: "", moved: "as ASAP" },
-        leaves_out: "the thesis' 1 to 2 ms to sign (here 1.5) and 0.326 ms to verify (7.3) as round trips of 100 ms; RSA-512 can be factored within hours today, so who has a certificate can forge: a whole window; copies: a server that remembers requests (4.2.4)",
-        ..row("ASAP with RSA-1024/512", Source::Formula("1 + (sign + verify)/RTT"), formulas::rsa())
+        leaves_out: "the thesis' 1 to 2 ms to sign (here 1.5) and 0.326 ms to verify (7.3) as round trips; RSA-512 can be factored within hours today, so who has a certificate can forge: a whole window; copies: a server that remembers requests (4.2.4)",
+        ..row(
+            "ASAP with RSA-1024/512",
+            Source::Formula("1 + (sign + verify)/RTT"),
+            formulas::rsa(options.base()),
+        )
     })
 }
 
@@ -156,7 +160,7 @@ fn dnssec(_: &Compare) -> Result<Row, Failed> {
         leaves_out: "the server's lookup of the key takes an RTT as to the client (uncached; more if the chain is not cached), later none; the thesis' ch. 8",
         ..row(
             "DNSSEC instead of a verifier",
-            Source::Formula("first = moved = 1 + lookup/RTT, later = 1"),
+            Source::Assertion("first = moved = 1 + lookup/RTT, later = 1"),
             formulas::dnssec(),
         )
     })
@@ -171,7 +175,7 @@ fn udt(_: &Compare) -> Result<Row, Failed> {
 }
 
 fn tls_plain(options: &Compare) -> Result<Row, Failed> {
-    let numbers = tls::numbers(false, options.seed)?;
+    let numbers = tls::numbers(false, options.base())?;
     Ok(Row {
         links: "the address; tickets are used once",
         words: Words { stolen: "none", memory: "as TCP", ..Words::default() },
@@ -181,7 +185,7 @@ fn tls_plain(options: &Compare) -> Result<Row, Failed> {
 }
 
 fn tls_fast_open(options: &Compare) -> Result<Row, Failed> {
-    let numbers = tls::numbers(true, options.seed)?;
+    let numbers = tls::numbers(true, options.base())?;
     Ok(Row {
         words: Words { memory: "as TFO", ..Words::default() },
         links: "the address, and the cookie; tickets are used once",
@@ -194,7 +198,7 @@ const MIGRATES: &str = "an open connection continues (RFC 9000, 9)";
 const QUIC: Source = Source::Run("quinn");
 
 fn quic_row(name: &'static str, options: &Compare, early: bool, proved: bool) -> Result<Row, Failed> {
-    let numbers = quic::numbers(quic::Kind { early, proved }, options.seed)?;
+    let numbers = quic::numbers(quic::Kind { early, proved }, options.base())?;
     Ok(Row { links: ADDRESS, moving: MIGRATES, ..row(name, QUIC, numbers) })
 }
 

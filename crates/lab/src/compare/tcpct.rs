@@ -1,7 +1,7 @@
 //! TCPCT (RFC 6013) as a small model: a server that keeps nothing until the third packet. It must answer the data of a
 //! SYN at once, in the SYN-ACK, with one packet at most (the Fast Open paper, 8).
 
-use super::{Numbers, REQUEST, RESPONSE, RTT, trips};
+use super::{Base, Numbers, REQUEST, RESPONSE};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -47,18 +47,18 @@ impl Server {
 }
 
 /// A visit: the times of the first byte and of the first byte that was not in the SYN-ACK.
-fn visit(server: &mut Server) -> (Option<Duration>, Option<Duration>) {
-    let mut wire = VecDeque::from([(RTT / 2, true, Packet::Syn)]);
+fn visit(server: &mut Server, base: Base) -> (Option<Duration>, Option<Duration>) {
+    let mut wire = VecDeque::from([(base.rtt / 2, true, Packet::Syn)]);
     let (mut first, mut rest) = (None, None);
     while let Some((at, to_server, packet)) = wire.pop_front() {
         if to_server {
-            wire.extend(server.handle(packet).into_iter().map(|packet| (at + RTT / 2, false, packet)));
+            wire.extend(server.handle(packet).into_iter().map(|packet| (at + base.rtt / 2, false, packet)));
             continue;
         }
         match packet {
             Packet::SynAck(len) => {
                 first = first.or((len > 0).then_some(at));
-                wire.push_back((at + RTT / 2, true, Packet::Ack));
+                wire.push_back((at + base.rtt / 2, true, Packet::Ack));
             }
             Packet::Data(_) => rest = rest.or(Some(at)),
             Packet::Syn | Packet::Ack => {}
@@ -68,9 +68,12 @@ fn visit(server: &mut Server) -> (Option<Duration>, Option<Duration>) {
 }
 
 /// All numbers of the row.
-pub fn numbers() -> Numbers {
+pub fn numbers(base: Base) -> Numbers {
     let mut server = Server::default();
-    let (first, later, moved) = (visit(&mut server).0, visit(&mut server).0, visit(&mut server).0);
+    let (first, later, moved) = {
+        let mut visit = || visit(&mut server, base).0.map(|time| base.trips(time));
+        (visit(), visit(), visit())
+    };
     // A copy of a SYN, soon and late: the server has no memory of either.
     let before = server.executed;
     for _ in 0..2 {
@@ -83,17 +86,17 @@ pub fn numbers() -> Numbers {
     let bytes = |answer: &Packet| if let Packet::SynAck(len) = answer { SYN + len } else { 0 };
     let reflected: usize = answers.iter().map(bytes).sum();
     Numbers {
-        first: first.map(trips),
-        later: later.map(trips),
+        first,
+        later,
         blind: Some(reflected as f64 / (SYN + REQUEST.len()) as f64),
         stolen: None,
         memory: Some(f64::from(server.connections - connections)),
         replayed: Some(replayed),
-        moved: moved.map(trips),
+        moved,
     }
 }
 
 /// Round trips until what did not fit into the SYN-ACK begins to arrive.
-pub fn rest() -> Option<f64> {
-    visit(&mut Server::default()).1.map(trips)
+pub fn rest(base: Base) -> Option<f64> {
+    visit(&mut Server::default(), base).1.map(|time| base.trips(time))
 }

@@ -1,6 +1,6 @@
 //! TLS 1.3 over TCP with and without Fast Open: rustls over the engine.
 
-use super::{Failed, Numbers, PATIENCE, REQUEST, RESPONSE, RTT, WATCHED, trips};
+use super::{Base, Failed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
 use crate::attack::world::spoof;
 use crate::exchange::session::Session;
 use crate::exchange::{CLIENT, Exchange, MOVED, SERVER, Setting, VICTIM, keys};
@@ -216,10 +216,11 @@ struct Scene {
     client: Arc<ClientConfig>,
     executed: Rc<Cell<u32>>,
     fast_open: bool,
+    base: Base,
 }
 
 impl Scene {
-    fn new(files: &Files, fast_open: bool, seed: u64) -> Result<Self, Failed> {
+    fn new(files: &Files, fast_open: bool, base: Base) -> Result<Self, Failed> {
         let executed = Rc::new(Cell::new(0));
         let count = Rc::clone(&executed);
         let config = Arc::new(files.server(16_384)?);
@@ -230,10 +231,10 @@ impl Scene {
             Box::new(Server { tls, outgoing: Vec::new(), received: 0, left: 0, executed })
         };
         let tcp = firstflight_tcp::Config::default().nodelay(true);
-        let setting = Setting { path: PathConfig::with_delay(RTT / 2), tcp, seed };
+        let setting = Setting { path: PathConfig::with_delay(base.rtt / 2), tcp, seed: base.seed };
         let world = Exchange::new(&setting, Box::new(service));
         let world = world.map_err(|error| wrong("the path")(&error))?;
-        Ok(Self { world, client: Arc::new(files.client()?), executed, fast_open })
+        Ok(Self { world, client: Arc::new(files.client()?), executed, fast_open, base })
     }
 
     /// A client with its first records: a ClientHello, and the request if there is a ticket.
@@ -258,14 +259,14 @@ impl Scene {
         let seen = self.world.visit(&hello, &config, client, PATIENCE);
         self.world.run(Duration::from_secs(2));
         let first = seen.first_byte.ok_or_else(|| Failed("a visit by TLS", "no byte".into()))?;
-        Ok(trips(first - began))
+        Ok(self.base.trips(first - began))
     }
 }
 
 /// All numbers of a row.
-pub fn numbers(fast_open: bool, seed: u64) -> Result<Numbers, Failed> {
+pub fn numbers(fast_open: bool, base: Base) -> Result<Numbers, Failed> {
     let files = Files::new()?;
-    let mut scene = Scene::new(&files, fast_open, seed)?;
+    let mut scene = Scene::new(&files, fast_open, base)?;
     let (first, later) = (scene.visit(None)?, scene.visit(None)?);
     scene.world.overheard = Some(Vec::new());
     scene.visit(None)?;
@@ -280,7 +281,7 @@ pub fn numbers(fast_open: bool, seed: u64) -> Result<Numbers, Failed> {
     scene.world.run(Duration::from_secs(100));
     let replayed = scene.executed.get() - before;
     let moved = scene.visit(Some(MOVED))?;
-    let spoofed = |stolen| reflected(&files, fast_open, stolen, seed).map(Some);
+    let spoofed = |stolen| reflected(&files, fast_open, stolen, base).map(Some);
     Ok(Numbers {
         first: Some(first),
         later: Some(later),
@@ -293,8 +294,8 @@ pub fn numbers(fast_open: bool, seed: u64) -> Result<Numbers, Failed> {
 }
 
 /// A SYN with a ClientHello in the victim's name, with its cookie or another one.
-fn reflected(files: &Files, fast_open: bool, stolen: bool, seed: u64) -> Result<f64, Failed> {
-    let mut scene = Scene::new(files, fast_open, seed)?;
+fn reflected(files: &Files, fast_open: bool, stolen: bool, base: Base) -> Result<f64, Failed> {
+    let mut scene = Scene::new(files, fast_open, base)?;
     let (_, hello) = scene.begin()?;
     let mut options = OptionsBuf::new();
     let mut fits = options.mss(1460);
@@ -305,7 +306,7 @@ fn reflected(files: &Files, fast_open: bool, stolen: bool, seed: u64) -> Result<
         data = &hello;
     }
     debug_assert!(fits);
-    let syn = spoof(SocketAddr::new(VICTIM, 4000), SERVER, seed as u32, &mut options, data);
+    let syn = spoof(SocketAddr::new(VICTIM, 4000), SERVER, base.seed as u32, &mut options, data);
     scene.world.inject(&syn);
     scene.world.run(WATCHED);
     Ok(scene.world.reflected as f64 / syn.len() as f64)

@@ -8,6 +8,7 @@ use crate::certified;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
 use firstflight_dns::{ConnectionInfo, Name};
 use firstflight_stack::{ConnId, ConnectConfig, Stack};
+use firstflight_tcp::congestion::InitialWindow;
 use firstflight_wire::Instant;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -40,13 +41,13 @@ fn remote() -> SocketAddr {
 
 impl Client {
     /// A client with a certificate. `carriage_key` is what the server publishes.
-    pub fn new(carriage_key: [u8; 32], unix_s: u64) -> Self {
+    pub fn new(carriage_key: [u8; 32], unix_s: u64, window: InitialWindow) -> Self {
         let key = PrivateKey::from_seed(&[2; 32]);
         let at = (Instant::ZERO, unix_s);
         let certificate = certified::certificate(key, CLIENT.into(), at, (certified::LASTS, 1))
             .unwrap_or_else(|| unreachable!("a certificate of constants"));
         Self {
-            stack: stack(CLIENT.into(), CLIENT_UDP, 1, firstflight_tcp::congestion::InitialWindow::Standard),
+            stack: stack(CLIENT.into(), CLIENT_UDP, 1, window),
             certificate: Arc::new(certificate),
             carriage_key,
             random: ChaCha20Rng::from_seed([31; 32]),

@@ -3,6 +3,7 @@
 //! time.
 
 mod client;
+mod matrix;
 pub mod names;
 mod nodes;
 mod plot;
@@ -15,6 +16,8 @@ pub mod world;
 
 use crate::bench::progress;
 use clap::{Args, ValueEnum};
+use firstflight_tcp::congestion::InitialWindow;
+use matrix::Matrix;
 use nodes::Nodes;
 use rough::Rough;
 use std::fmt;
@@ -34,6 +37,19 @@ pub struct Lookup {
     /// The paths between the nodes
     #[arg(long, value_enum, default_value_t = Model::Plane)]
     model: Model,
+    /// Measured round-trip times in place of a model's: a square matrix, lines of two nodes and a time, or CSV with
+    /// columns as from, to and rtt. `--model internet` still adds losses and extra delays
+    #[arg(long, value_name = "FILE")]
+    rtts: Option<PathBuf>,
+    /// Unit of the times in that file
+    #[arg(long, value_enum, default_value_t = Unit::Ms, requires = "rtts")]
+    rtt_unit: Unit,
+    /// Number of nodes that are chosen from that file at random
+    #[arg(long, value_name = "N", default_value_t = 24, requires = "rtts", value_parser = clap::value_parser!(u16).range(3..=200))]
+    nodes: u16,
+    /// Initial window of client and server, segments; like UDT: 16 packets, whatever this says
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    initial_window: u16,
     /// Mean extra delay of a packet each way, with `--model internet`
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = humantime::parse_duration)]
     jitter: Duration,
@@ -52,6 +68,15 @@ pub struct Lookup {
     /// Print every measurement as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A unit of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Unit {
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
 }
 
 /// The paths between the nodes.
@@ -222,12 +247,30 @@ impl Trial {
     }
 }
 
+impl Lookup {
+    fn nodes(&self) -> Result<Nodes, String> {
+        let Some(path) = &self.rtts else { return Ok(Nodes::new(self.seed, self.model)) };
+        let matrix = Matrix::read(path, if self.rtt_unit == Unit::Us { 1e-3 } else { 1.0 })?;
+        let wrong = |what| format!("{}: {what}", path.display());
+        let (count, rtts) = matrix.choose(self.nodes.into(), self.seed).map_err(wrong)?;
+        progress(&format!("{count} of {} nodes of {}", matrix.nodes(), path.display()));
+        Ok(Nodes::measured(count, rtts))
+    }
+
+    fn window(&self) -> InitialWindow {
+        match self.initial_window {
+            10 => InitialWindow::Standard,
+            segments => InitialWindow::segments(segments).unwrap_or_default(),
+        }
+    }
+}
+
 /// Runs the experiments.
 pub fn run(options: &Lookup) -> Result<String, String> {
     if !(0.0..=50.0).contains(&options.loss) || options.jitter > Duration::from_secs(1) {
         return Err("--loss is a percentage from 0 to 50, and --jitter at most 1s".into());
     }
-    let nodes = Nodes::new(options.seed, options.model);
+    let nodes = options.nodes()?;
     let mut trials = Vec::new();
     for case in Case::ALL {
         let pairs = nodes.pairs(case, options.seed);
@@ -256,6 +299,7 @@ fn trial(case: Case, distances: Distances, number: u64, options: &Lookup) -> Res
     let pages = Way::ALL.map(|way| {
         let mut setting = Setting::new(case, distances, options.size, way);
         setting.resolving = options.resolver;
+        setting.window = options.window();
         if options.model == Model::Internet {
             let seed = options.seed.wrapping_mul(1_000_003) ^ number << 2 ^ case as u64;
             setting.rough = Some(Rough::new(seed, options.jitter, options.loss / 100.0));

@@ -29,6 +29,9 @@ pub struct Nodes {
     longest: f64,
     /// By what each path is longer, for each pair with the smaller number first.
     inflation: Vec<f64>,
+    /// Measured round-trip times in place of all that, ms, row by row; and of how many nodes.
+    measured: Vec<f64>,
+    count: usize,
 }
 
 fn uniform(random: &mut ChaCha20Rng) -> f64 {
@@ -71,13 +74,34 @@ impl Nodes {
                 (0..places.len() * places.len()).map(|_| (INFLATION * normal(&mut random)).exp()).collect()
             }
         };
-        Self { places, shortest, longest, inflation }
+        let count = places.len();
+        Self { places, shortest, longest, inflation, measured: Vec::new(), count }
+    }
+
+    /// Nodes with measured round-trip times, ms, row by row.
+    pub fn measured(count: usize, rtts: Vec<f64>) -> Self {
+        let (places, inflation) = (Vec::new(), Vec::new());
+        Self { places, shortest: 0.0, longest: 0.0, inflation, measured: rtts, count }
+    }
+
+    /// Number of nodes.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Shortest and longest round-trip time, ms: the bounds of the model, or what was measured.
+    pub fn range(&self) -> (f64, f64) {
+        if self.measured.is_empty() {
+            return RTTS;
+        }
+        let between = self.measured.iter().copied().filter(|rtt| *rtt > 0.0);
+        between.fold((f64::MAX, 0.0), |(least, most), rtt| (rtt.min(least), rtt.max(most)))
     }
 
     /// The share of the pairs with a detour over a third node that is shorter than the direct path, and the share with a
     /// detour that is shorter by a fifth or more.
     pub fn detours(&self) -> (f64, f64) {
-        let count = self.places.len();
+        let count = self.count;
         let mut shares = (0.0, 0.0);
         let mut pairs = 0.0;
         for a in 0..count {
@@ -95,6 +119,9 @@ impl Nodes {
 
     /// Round-trip time between two nodes.
     fn rtt(&self, a: usize, b: usize) -> Duration {
+        if let Some(ms) = self.measured.get(a * self.count + b) {
+            return Duration::from_secs_f64(ms / 1e3);
+        }
         let pair = a.min(b) * self.places.len() + a.max(b);
         let inflation = self.inflation.get(pair).copied().unwrap_or(1.0);
         let (Some(a), Some(b)) = (self.places.get(a), self.places.get(b)) else { return SITE };
@@ -106,7 +133,7 @@ impl Nodes {
     /// Every node as a client of every other node.
     pub fn pairs(&self, case: Case, seed: u64) -> Vec<Distances> {
         let mut random = ChaCha20Rng::seed_from_u64(seed ^ 0xd15);
-        let count = self.places.len();
+        let count = self.count;
         let mut all = Vec::new();
         for client in 0..count {
             for server in (0..count).filter(|server| *server != client) {

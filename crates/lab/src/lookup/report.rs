@@ -15,9 +15,14 @@ pub fn ratios(trials: &[Trial], case: Case, way: Way, time: Time) -> Figure {
 pub fn table(trials: &[Trial], options: &Lookup, nodes: &Nodes) -> String {
     let mut out = String::new();
     let Lookup { seed, size, loss, .. } = options;
+    let (count, (least, most)) = (nodes.count(), nodes.range());
+    let window = match options.initial_window {
+        10 => String::new(),
+        segments => format!(", initial window {segments}"),
+    };
     let _ = writeln!(
         out,
-        "a page of {size} B, 24 nodes with round-trip times of 3 to 440 ms, seed {seed}; {}",
+        "a page of {size} B, {count} nodes with round-trip times of {least:.0} to {most:.0} ms{window}, seed {seed}; {}",
         match options.resolver {
             Resolving::Honest => "an honest resolver",
             Resolving::Strips => "a resolver that takes requests out of names",
@@ -118,7 +123,8 @@ pub fn json(trials: &[Trial], options: &Lookup) -> String {
     let internet = (options.model == Model::Internet)
         .then(|| json!({ "jitter_ms": ms(options.jitter), "loss_percent": options.loss }));
     json!({
-        "seed": options.seed, "size": options.size, "internet": internet,
+        "seed": options.seed, "size": options.size, "initial_window": options.initial_window,
+        "rtts": options.rtts.as_ref().map(|path| path.display().to_string()), "internet": internet,
         "resolver": format!("{:?}", options.resolver).to_lowercase(), "trials": trials,
     })
     .to_string()

@@ -1,5 +1,6 @@
 //! What the experiment shows must also hold for single pages.
 
+use super::Unit;
 use super::nodes::Nodes;
 use super::rough::Rough;
 use super::world::{Setting, World};
@@ -184,6 +185,10 @@ fn one_seed_gives_one_output() {
         seed,
         size: PAGE,
         model: Model::Internet,
+        rtts: None,
+        rtt_unit: Unit::Ms,
+        nodes: 24,
+        initial_window: 10,
         jitter: ms(1),
         loss: 0.42,
         resolver: Resolving::Honest,

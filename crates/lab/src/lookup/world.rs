@@ -77,6 +77,8 @@ pub struct Setting {
     pub size: usize,
     pub way: Way,
     pub resolving: Resolving,
+    /// Initial window of both ends; [`Way::UdtLike`] has its own.
+    pub window: InitialWindow,
     /// Losses and extra delays.
     pub rough: Option<Rough>,
 }
@@ -84,7 +86,8 @@ pub struct Setting {
 impl Setting {
     /// Nothing is lost, and the resolver is honest.
     pub const fn new(case: Case, distances: Distances, size: usize, way: Way) -> Self {
-        Self { case, distances, size, way, resolving: Resolving::Honest, rough: None }
+        let (resolving, window) = (Resolving::Honest, InitialWindow::Standard);
+        Self { case, distances, size, way, resolving, window, rough: None }
     }
 }
 
@@ -151,7 +154,7 @@ impl World {
         let published = carriage.public();
         let window = match setting.way {
             Way::UdtLike => InitialWindow::segments(UDT_WINDOW).unwrap_or_default(),
-            _ => InitialWindow::Standard,
+            _ => setting.window,
         };
         let mut server = stack(SERVER.into(), SERVER_UDP, 2, window);
         let keys = Arc::new(KeyRing::new(Scheme::default(), CookieKey::from_bytes([5; 16])));
@@ -177,7 +180,7 @@ impl World {
         let rough = setting.rough.take();
         let mut world = Self {
             now: Instant::ZERO,
-            client: Client::new(published, UNIX_S),
+            client: Client::new(published, UNIX_S, setting.window),
             complete: 0,
             server,
             listener,

@@ -11,6 +11,7 @@ mod main_thread;
 use super::inside::Sealer;
 use super::page::{Kind, Page};
 use super::server::Question;
+use super::trace::Trace;
 use super::way::{Opening, Way, sizes};
 use crate::line::{End, Net};
 use connection::{Arrived, Connection};
@@ -61,6 +62,8 @@ pub struct Jitter {
     pub think: Vec<Duration>,
     /// For each resource.
     pub work: Vec<Duration>,
+    /// For each host, from 0 to 1: a guess that it is needed is right if this is below the share of hits.
+    pub guess: Vec<f64>,
 }
 
 /// What a page took.
@@ -86,9 +89,12 @@ pub struct Browser<'a> {
     /// Images that count against [`IMAGES`].
     admitted: Vec<bool>,
     lookups: Vec<Lookup>,
+    /// Hosts to which a connection is opened before a request.
+    guessed: Vec<bool>,
     connections: Vec<Connection>,
     main: MainThread,
     pub counts: Counts,
+    pub trace: Trace,
 }
 
 impl<'a> Browser<'a> {
@@ -102,6 +108,7 @@ impl<'a> Browser<'a> {
     ) -> Self {
         let count = page.resources.len();
         let mut stages = vec![Stage::Hidden; count];
+        let trace = Trace::new(page.hosts, count);
         if let Some(document) = stages.first_mut() {
             *document = Stage::Known;
         }
@@ -115,10 +122,12 @@ impl<'a> Browser<'a> {
             stages,
             received: vec![0; count],
             admitted: vec![false; count],
-            lookups: vec![Lookup::None; page.hosts],
+            lookups: vec![Lookup::None; addresses.len()],
+            guessed: vec![false; addresses.len()],
             connections: Vec::new(),
             main: MainThread::default(),
             counts: Counts::default(),
+            trace,
         }
     }
 
@@ -145,8 +154,12 @@ impl<'a> Browser<'a> {
     pub fn resolved(&mut self, host: usize, net: &mut Net) {
         let Some(lookup) = self.lookups.get_mut(host) else { return };
         if !matches!(std::mem::replace(lookup, Lookup::Known), Lookup::Known) {
+            self.trace.resolved(host, net.now);
             let of_host = self.connections.iter().filter(|connection| connection.host == host);
             of_host.for_each(|connection| connection.resolved(self.addresses[host].ip(), net));
+            if self.guessed[host] {
+                self.open_idle(host, net);
+            }
         }
     }
 
@@ -162,9 +175,14 @@ impl<'a> Browser<'a> {
 
     fn read(&mut self, net: &mut Net) {
         let mut connections = std::mem::take(&mut self.connections);
+        let now = net.now;
         connections.retain_mut(|connection| {
-            let gone = connection.poll(net, self.way, |arrived| self.arrived(arrived));
+            let gone = connection.poll(net, self.way, |arrived| self.arrived(arrived, now));
+            if connection.is_open() {
+                self.trace.open(connection.number, now);
+            }
             if gone {
+                self.trace.close(connection.number, now);
                 for number in connection.asked.drain(..) {
                     if let Some(stage) = self.stages.get_mut(number).filter(|stage| **stage == Stage::Asked) {
                         *stage = Stage::Known;
@@ -180,31 +198,41 @@ impl<'a> Browser<'a> {
     }
 
     /// Takes a piece of a body. Returns whether that was all of it.
-    fn arrived(&mut self, arrived: Arrived) -> bool {
+    fn arrived(&mut self, arrived: Arrived, now: Instant) -> bool {
         let Arrived { number, bytes } = arrived;
         let Some(resource) = self.page.resources.get(number) else { return false };
         self.received[number] += bytes;
+        self.trace.note(number, |request| _ = request.first.get_or_insert(now));
         if resource.kind == Kind::Html {
             let share = self.received[number] as f64 / resource.size as f64;
-            self.reveal(number, share);
+            self.reveal(number, share, now);
         }
         if self.received[number] < resource.size {
             return false;
         }
+        self.trace.note(number, |request| request.loaded = Some(now));
         if resource.kind == Kind::Image {
-            self.stages[number] = Stage::Done;
+            self.done(number, now);
         } else {
             self.stages[number] = Stage::Loaded;
         }
         true
     }
 
+    /// Nothing is left to do for a resource.
+    fn done(&mut self, number: usize, now: Instant) {
+        self.stages[number] = Stage::Done;
+        self.trace.note(number, |request| request.done = Some(now));
+        self.reveal(number, 1.0, now);
+    }
+
     /// Everything that `parent` names in its first part becomes known.
-    fn reveal(&mut self, parent: usize, share: f64) {
+    fn reveal(&mut self, parent: usize, share: f64, now: Instant) {
         for (number, resource) in self.page.resources.iter().enumerate().skip(1) {
             let named = resource.parent == parent && resource.at <= share;
             if named && self.stages[number] == Stage::Hidden {
                 self.stages[number] = Stage::Known;
+                self.trace.note(number, |request| request.known = Some(now));
             }
         }
     }
@@ -212,14 +240,14 @@ impl<'a> Browser<'a> {
     fn process(&mut self, now: Instant) {
         loop {
             while let Some(number) = self.main.finished(now) {
-                self.stages[number] = Stage::Done;
-                self.reveal(number, 1.0);
+                self.done(number, now);
             }
             if self.main.busy_until().is_some() {
                 return;
             }
             let Some(next) = (0..self.stages.len()).find(|number| self.may_run(*number)) else { return };
             self.main.begin(next, now + self.jitter.work[next]);
+            self.trace.note(next, |request| request.work = Some(now));
         }
     }
 
@@ -249,8 +277,8 @@ impl<'a> Browser<'a> {
             // A multiplexed connection may have taken it along.
             if self.stages[number] == Stage::Known && self.admit(number) {
                 let host = self.page.resources[number].host;
-                waiting[host] += 1;
-                self.place(number, host, waiting[host], net);
+                // One that takes a free connection does not wait for another.
+                waiting[host] += usize::from(!self.place(number, host, waiting[host] + 1, net));
             }
         }
     }
@@ -281,11 +309,34 @@ impl<'a> Browser<'a> {
         self.admitted[number]
     }
 
+    /// PRECONNECT: guesses hosts from earlier visits, one for each host but the document's, and looks them up. Of the
+    /// guesses this share is right; each of the others is a host that nothing needs.
+    pub fn guess(&mut self, hits: f64, net: &mut Net) {
+        for host in 1..self.page.hosts {
+            let right = self.jitter.guess.get(host).is_some_and(|guess| *guess < hits);
+            let guess = if right { host } else { self.page.hosts + host };
+            self.guessed[guess] = true;
+            self.send_lookup(guess, LOOKUP_TIMEOUT, net);
+        }
+    }
+
+    /// Opens a connection without a request.
+    fn open_idle(&mut self, host: usize, net: &mut Net) {
+        let (config, remote) = ((self.connect)(net.now), self.addresses[host]);
+        let opened = Connection::open(net, (host, remote), &config, self.way, Vec::new(), &[]);
+        if let Some(mut connection) = opened {
+            connection.number = self.trace.connect(host, net.now);
+            self.counts.connections += 1;
+            self.connections.push(connection);
+        }
+    }
+
     /// Gives the request to a connection that is free, or opens one. `waiting` requests of the host have none,
-    /// including this one.
-    fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) {
+    /// including this one. Returns whether it took a free one.
+    fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) -> bool {
         if !matches!(self.lookups[host], Lookup::Known) {
-            return self.look_up(number, host, net);
+            self.look_up(number, host, net);
+            return false;
         }
         let multiplexed = self.way.multiplexed;
         let free = |c: &Connection| c.host == host && c.is_open() && (multiplexed || c.asked.is_empty());
@@ -293,9 +344,10 @@ impl<'a> Browser<'a> {
             let question = self.question(number, usize::MAX);
             if let Some(connection) = self.connections.get_mut(at) {
                 connection.ask(number, &question, net);
+                self.trace.ask(number, connection.number, net.now);
                 self.stages[number] = Stage::Asked;
             }
-            return;
+            return true;
         }
         let of_host = self.connections.iter().filter(|connection| connection.host == host);
         let (all, opening) =
@@ -303,6 +355,7 @@ impl<'a> Browser<'a> {
         if all < if multiplexed { 1 } else { CONNECTIONS } && opening < waiting {
             self.open(number, host, net);
         }
+        false
     }
 
     fn open(&mut self, number: usize, host: usize, net: &mut Net) {
@@ -324,8 +377,10 @@ impl<'a> Browser<'a> {
         let opened = Connection::open(net, (host, remote), &config, self.way, hello, &questions);
         // Without a port or memory the request waits for another connection.
         let Some(mut connection) = opened else { return };
+        connection.number = self.trace.connect(host, net.now);
         for number in &requests {
             self.stages[*number] = Stage::Asked;
+            self.trace.ask(*number, connection.number, net.now);
         }
         connection.asked = requests;
         self.counts.connections += 1;
@@ -383,7 +438,10 @@ impl<'a> Browser<'a> {
         let Some(id) = id else { return };
         self.stages[number] = Stage::Asked;
         self.counts.connections += 1;
-        self.connections.push(Connection::armed(net, host, id, number, rest));
+        let mut connection = Connection::armed(net, host, id, number, rest);
+        connection.number = self.trace.connect(host, net.now);
+        self.trace.ask(number, connection.number, net.now);
+        self.connections.push(connection);
     }
 
     fn look_up_again(&mut self, net: &mut Net) {
@@ -398,6 +456,7 @@ impl<'a> Browser<'a> {
 
     fn send_lookup(&mut self, host: usize, waits: Duration, net: &mut Net) {
         self.counts.lookups += 1;
+        self.trace.look_up(host, net.now);
         self.lookups[host] = Lookup::Asked { again: net.now + waits, waits };
         net.tell(End::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
     }

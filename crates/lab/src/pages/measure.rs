@@ -1,9 +1,11 @@
 //! All loads of a run, on all processors.
 
+use super::options::{Pages, Window};
 use super::page::Page;
-use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
+use super::waterfall;
+use super::way::Way;
 use super::world::{self, Load};
-use super::{Pages, RTTS, Window};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -54,37 +56,52 @@ impl Results {
     pub fn cases(&self) -> impl Iterator<Item = &Case> {
         self.cases.iter().map(|(case, _)| case)
     }
-
-    /// Whether the rows beyond the paper were measured for this page.
-    pub fn goes_beyond(&self, page: usize) -> bool {
-        self.cases().any(|case| case.page == page && case.way == BEYOND[0].0)
-    }
 }
 
-/// The cases of a run: the paper's for all pages, and those beyond it for the first page or for all.
+/// The cases of a run: those of the first table for all pages, and the rows of the tables after it.
 fn cases(options: &Pages, pages: &[Page]) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for page in 0..pages.len() {
-        for rtt in RTTS {
+        for rtt in options.rtt.iter().copied() {
             let mut add = |window, way| {
                 let case = Case { page, rtt, window, way };
                 if !cases.contains(&case) {
                     cases.push(case);
                 }
             };
-            for window in [Window::Then, Window::Now] {
-                add(window, HANDSHAKE);
-                add(window, FAST_OPEN);
+            for window in &options.initial_window {
+                options.columns().iter().for_each(|way| add(*window, *way));
             }
-            if options.full || page == 0 {
-                for (way, over) in BEYOND {
-                    add(Window::Now, over);
-                    add(Window::Now, way);
-                }
+            let last = options.initial_window.last().copied().unwrap_or(Window::NOW);
+            for (way, over) in options.rows(page) {
+                add(last, over);
+                add(last, way);
             }
         }
     }
     cases
+}
+
+/// Draws the first load of the only page by the only row.
+///
+/// # Errors
+/// One line: there are several, or the page never loads, or the file's name does not say what it is.
+pub fn waterfall(options: &Pages, pages: &[Page], path: &Path) -> Result<String, String> {
+    let ([page], [row], [rtt]) = (pages, options.row.as_slice(), options.rtt.as_slice()) else {
+        return Err("--waterfall draws one load: give one --row, one --rtt and, with --only, one page".into());
+    };
+    let window = options.initial_window.last().copied().unwrap_or(Window::NOW);
+    let case = Case { page: 0, rtt: *rtt, window, way: *row };
+    let load = load(options, page, case, 0).ok_or_else(|| never(page, case))?;
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("svg") => waterfall::svg(page, case, &load),
+        Some("json") => Ok(waterfall::json(page, case, &load).to_string()),
+        _ => Err("--waterfall: the file's name must end with .svg or .json".into()),
+    }
+}
+
+fn never(page: &Page, case: Case) -> String {
+    format!("\"{}\" never loads by \"{}\" at {} ms", page.name, case.way.name, case.rtt)
 }
 
 /// Loads everything.
@@ -110,19 +127,19 @@ pub fn measure(options: &Pages, pages: &[Page]) -> Result<Results, String> {
         }
     });
     let done = done.into_inner().map_err(|_| "a load failed with a panic".to_owned())?;
-    let loaded = cases.into_iter().zip(done).map(|(case, loads)| {
-        let name = pages[case.page].name;
-        let failed = || format!("\"{name}\" never loads by \"{}\" at {} ms", case.way.name, case.rtt);
-        loads.map(|loads| (case, loads)).ok_or_else(failed)
-    });
+    let loaded = cases
+        .into_iter()
+        .zip(done)
+        .map(|(case, loads)| loads.map(|loads| (case, loads)).ok_or_else(|| never(&pages[case.page], case)));
     Ok(Results { pages: pages.to_vec(), cases: loaded.collect::<Result<_, _>>()? })
 }
 
 fn loads(options: &Pages, page: &Page, case: Case) -> Option<Vec<Load>> {
+    (0..options.loads()).map(|run| load(options, page, case, run)).collect()
+}
+
+fn load(options: &Pages, page: &Page, case: Case, run: u32) -> Option<Load> {
     let setting = options.setting(case.rtt, case.window);
-    let load = |run| {
-        let jitter = world::jitter(page, setting.think, options.seed, run);
-        world::load(page, case.way, &setting, &jitter, options.seed.wrapping_add(run.into()))
-    };
-    (0..options.loads()).map(load).collect()
+    let jitter = world::jitter(page, setting.think, options.seed, run);
+    world::load(page, case.way, &setting, &jitter, options.seed.wrapping_add(run.into()))
 }

@@ -17,6 +17,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Html, Self::Style, Self::Script, Self::Image];
+
     /// Its name in `--describe`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,11 +45,25 @@ pub struct Resource {
     pub at: f64,
     /// In the document's head: it holds rendering up.
     pub blocks: bool,
+    /// Time that the browser's main thread works on it, if it was measured.
+    pub work: Option<Duration>,
+    /// Mean time that the server thinks about it, if it was measured.
+    pub think: Option<Duration>,
+    /// Its address, if it has one.
+    pub url: Option<String>,
 }
 
 impl Resource {
+    /// A resource without measured times.
+    pub const fn new(host: usize, kind: Kind, size: usize) -> Self {
+        Self { host, kind, size, parent: 0, at: 0.0, blocks: false, work: None, think: None, url: None }
+    }
+
     /// Time that the browser's main thread works on it.
     pub fn work(&self) -> Duration {
+        if let Some(work) = self.work {
+            return work;
+        }
         let (fixed, per_kilobyte) = match self.kind {
             Kind::Html => (2_000, 150),
             Style => (500, 60),
@@ -60,9 +77,10 @@ impl Resource {
 /// A page.
 #[derive(Debug, Clone)]
 pub struct Page {
-    pub name: &'static str,
+    pub name: String,
     /// The page of the paper that it stands for.
-    pub stands_for: &'static str,
+    pub stands_for: Option<&'static str>,
+    /// Number of hosts.
     pub hosts: usize,
     pub resources: Vec<Resource>,
 }
@@ -181,20 +199,15 @@ pub fn all() -> Vec<Page> {
 
 impl Plan {
     fn page(&self) -> Page {
-        let root =
-            Resource { host: 0, kind: Kind::Html, size: self.document, parent: 0, at: 0.0, blocks: false };
-        let mut resources = vec![root];
+        let mut resources = vec![Resource::new(0, Kind::Html, self.document)];
         let of_document = self.groups.iter().filter(|group| matches!(group.by, Head | Body(..)));
         for group in of_document {
             let (from, to) = if let Body(from, to) = group.by { (from, to) } else { (1, 5) };
             let (from, to) = (f64::from(from) / 100.0, f64::from(to) / 100.0);
             resources.extend((0..group.count).map(|n| Resource {
-                host: group.hosts[n % group.hosts.len()],
-                kind: group.kind,
-                size: 0,
-                parent: 0,
                 at: from + (to - from) * (n as f64 + 0.5) / group.count as f64,
                 blocks: matches!(group.by, Head),
+                ..Resource::new(group.hosts[n % group.hosts.len()], group.kind, 0)
             }));
         }
         resources.sort_by(|a, b| a.at.total_cmp(&b.at));
@@ -205,16 +218,13 @@ impl Plan {
                 Head | Body(..) => continue,
             };
             resources.extend((0..group.count).map(|n| Resource {
-                host: group.hosts[n % group.hosts.len()],
-                kind: group.kind,
-                size: 0,
                 parent: parents[n % parents.len()],
                 at: 1.0,
-                blocks: false,
+                ..Resource::new(group.hosts[n % group.hosts.len()], group.kind, 0)
             }));
         }
         self.give_sizes(&mut resources);
-        Page { name: self.name, stands_for: self.stands_for, hosts: self.hosts, resources }
+        Page { name: self.name.into(), stands_for: Some(self.stands_for), hosts: self.hosts, resources }
     }
 
     /// Gives every resource but the document a size: the quantiles of a lognormal distribution, in an order without
@@ -276,7 +286,7 @@ impl Page {
 }
 
 fn describe(resource: &Resource) -> Value {
-    json!({
+    let mut described = json!({
         "host": resource.host,
         "kind": resource.kind.as_str(),
         "size": resource.size,
@@ -284,7 +294,14 @@ fn describe(resource: &Resource) -> Value {
         "at": resource.at,
         "blocks": resource.blocks,
         "work_us": resource.work().as_micros() as u64,
-    })
+    });
+    if let Some(think) = resource.think {
+        described["think_us"] = json!(think.as_micros() as u64);
+    }
+    if let Some(url) = &resource.url {
+        described["url"] = json!(url);
+    }
+    described
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The drawings (SVG).
 
+use super::RTTS;
 use super::measure::{Case, Results};
+use super::options::Window;
 use super::report::{paper, saved};
-use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
-use super::{RTTS, Window};
+use super::way::{self, FAST_OPEN, HANDSHAKE};
 use crate::curves::{self, Area, Curve, DrawError, Frame};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -37,13 +38,13 @@ fn draw_gains<'a>(out: &'a mut String, results: &Results) -> Result<(), DrawErro
 fn draw_page<'a>(area: &Area<'a>, results: &Results, page: usize) -> Result<(), DrawError<'a>> {
     let Some(described) = results.pages.get(page) else { return Ok(()) };
     let frame = Frame {
-        caption: format!("{} ({})", described.name, described.stands_for),
+        caption: format!("{} ({})", described.name, described.stands_for.unwrap_or("not in the paper")),
         x: ("round-trip time, ms", 0.0..220.0),
         y: ("% of the load time saved", -5.0..45.0),
     };
     let theirs = |rtt| paper(described.stands_for, rtt).map(saved);
     let ours = |window, rtt| results.gain(Case { page, rtt, window, way: FAST_OPEN }, HANDSHAKE);
-    let gains = RTTS.map(|rtt| [theirs(rtt), ours(Window::Then, rtt), ours(Window::Now, rtt)]);
+    let gains = RTTS.map(|rtt| [theirs(rtt), ours(Window::THEN, rtt), ours(Window::NOW, rtt)]);
     let lines = LINES.iter().enumerate().map(|(line, (style, _))| {
         let points = RTTS.iter().zip(&gains).filter_map(|(rtt, gains)| Some((*rtt as f64, gains[line]?)));
         Curve { style: *style, points: points.collect(), marks: true }
@@ -62,25 +63,14 @@ pub fn ways(results: &Results) -> Result<String, String> {
     Ok(out)
 }
 
-/// Every way once, each after the way that it is compared with.
-fn order() -> Vec<Way> {
-    let mut ways = vec![HANDSHAKE, FAST_OPEN];
-    for way in BEYOND.iter().flat_map(|(way, over)| [*over, *way]) {
-        if !ways.contains(&way) {
-            ways.push(way);
-        }
-    }
-    ways
-}
-
 fn draw_ways<'a>(out: &'a mut String, results: &Results) -> Result<(), DrawError<'a>> {
-    let ways = order();
+    let ways = way::all();
     let group = BAR * RTTS.len() as u32 + 10;
     let (width, top) = (NAMES + BARS + 70, 44);
     let height = top + group * ways.len() as u32 + 12;
     let root = SVGBackend::with_string(out, (width, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    let seconds = |way, rtt| results.seconds(Case { page: 0, rtt, window: Window::Now, way }).unwrap_or(0.0);
+    let seconds = |way, rtt| results.seconds(Case { page: 0, rtt, window: Window::NOW, way }).unwrap_or(0.0);
     let most = ways.iter().flat_map(|way| RTTS.map(|rtt| seconds(*way, rtt))).fold(0.1, f64::max);
     let title = format!("load time of the page \"{}\", seconds; round-trip time:", results.pages[0].name);
     root.draw(&Text::new(title, (12, 12), ("sans-serif", 15)))?;

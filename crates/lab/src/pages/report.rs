@@ -1,8 +1,10 @@
 //! The tables, as text and as JSON.
 
+use super::RTTS;
 use super::measure::{Case, Results};
-use super::way::{BEYOND, FAST_OPEN, HANDSHAKE, Way};
-use super::{Pages, RTTS, Window};
+use super::options::{Pages, Window};
+use super::page::Page;
+use super::way::{ASAP_INSIDE, FAST_OPEN, HANDSHAKE, PRECONNECT, Way};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -15,8 +17,8 @@ const PAPER: [(&str, [(f64, f64); 3]); 4] = [
 ];
 
 /// The paper's two times, seconds.
-pub fn paper(stands_for: &str, rtt: u64) -> Option<(f64, f64)> {
-    let (_, times) = PAPER.iter().find(|(name, _)| *name == stands_for)?;
+pub fn paper(stands_for: Option<&str>, rtt: u64) -> Option<(f64, f64)> {
+    let (_, times) = PAPER.iter().find(|(name, _)| Some(*name) == stands_for)?;
     times.get(RTTS.iter().position(|other| *other == rtt)?).copied()
 }
 
@@ -30,68 +32,96 @@ pub fn text(options: &Pages, results: &Results) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "page load times, seconds: 4 Mbit/s down, {} kbit/s up, 128 KB buffers, MTU 1500; {} loads, seed {}",
-        options.up,
+        "page load times, seconds: {}, {}; {} loads, seed {}",
+        options.line(),
+        options.congestion,
         options.loads(),
         options.seed,
     );
-    table(&mut out, results);
-    notes(&mut out, results);
-    for page in (0..results.pages.len()).filter(|page| results.goes_beyond(*page)) {
-        beyond(&mut out, results, page);
+    if !options.columns().is_empty() {
+        table(&mut out, options, results);
+    }
+    notes(&mut out, options, results);
+    for page in 0..results.pages.len() {
+        let rows = options.rows(page);
+        if !rows.is_empty() {
+            beyond(&mut out, options, results, page, &rows);
+        }
+    }
+    preconnect(&mut out, options, results);
+    if results.cases().any(|case| case.way == ASAP_INSIDE) {
+        out.push_str(
+            "\nASAP inside the lookup: 80 of the 450 B of each host's first request travel in 7 names (833 B) beside the \
+             question for the address;\nthe server acts on them, and the others follow its answer; resolver and name \
+             servers are at the servers",
+        );
     }
     out.push_str(
-        "\nASAP inside the lookup: 80 of the 450 B of each host's first request travel in 7 names (833 B) beside the \
-         question for the address;\nthe server acts on them, and the others follow its answer; resolver and name \
-         servers are at the servers\ngain: what is saved of the time without; in the last tables, of the time of the \
-         row that a row is compared with",
+        "\ngain: what is saved of the time without; in the last tables, of the time of the row that a row is compared \
+         with",
     );
     out
 }
 
-fn table(out: &mut String, results: &Results) {
-    let _ = writeln!(
-        out,
-        "\n{:<39}{:>22}{:>24}{:>24}\n{:<34}{:>5}{}",
-        "",
-        "the paper",
-        "ours, 3 segments",
-        "ours, 10 segments",
-        "page",
-        "RTT",
-        "   plain    TFO   gain".repeat(3).replacen("   plain", "  plain", 1),
-    );
-    for (page, described) in results.pages.iter().enumerate() {
-        for rtt in RTTS {
-            let name = if rtt == RTTS[0] {
-                format!("{}; {}", described.name, described.stands_for)
-            } else {
-                String::new()
-            };
-            let _ = write!(out, "{name:<34}{rtt:>5}");
-            let ours = |window| {
-                let case = |way| results.seconds(Case { page, rtt, window, way });
+fn table(out: &mut String, options: &Pages, results: &Results) {
+    let paper_has = |page: &Page| options.rtt.iter().any(|rtt| paper(page.stands_for, *rtt).is_some());
+    let with_paper = results.pages.iter().any(paper_has);
+    let names: Vec<String> = results.pages.iter().map(title).collect();
+    let width = names.iter().map(|name| name.chars().count()).fold(34, usize::max);
+    let _ = write!(out, "\n{:<width$}{:5}", "", "");
+    let mut gap = 22;
+    let mut head = |out: &mut String, name: &str| {
+        let _ = write!(out, "{name:>gap$}");
+        gap = 24;
+    };
+    if with_paper {
+        head(out, "the paper");
+    }
+    options.initial_window.iter().for_each(|window| head(out, &format!("ours, {window}")));
+    let columns = options.initial_window.len() + usize::from(with_paper);
+    let titles = "   plain    TFO   gain".repeat(columns).replacen("   plain", "  plain", 1);
+    let _ = writeln!(out, "\n{:<width$}{:>5}{titles}", "page", "RTT");
+    for (page, (described, name)) in results.pages.iter().zip(&names).enumerate() {
+        for (line, rtt) in options.rtt.iter().copied().enumerate() {
+            let _ = write!(out, "{:<width$}{rtt:>5}", if line == 0 { name.as_str() } else { "" });
+            let ours = |window: &Window| {
+                let case = |way| results.seconds(Case { page, rtt, window: *window, way });
                 case(HANDSHAKE).zip(case(FAST_OPEN))
             };
-            let columns = [paper(described.stands_for, rtt), ours(Window::Then), ours(Window::Now)];
-            for (at, times) in columns.into_iter().enumerate() {
-                let (plain, fast) = times.unwrap_or((f64::NAN, f64::NAN));
+            let papers = with_paper.then(|| paper(described.stands_for, rtt));
+            let columns = papers.into_iter().chain(options.initial_window.iter().map(ours));
+            for (at, times) in columns.enumerate() {
                 let width = if at == 0 { 7 } else { 8 };
-                let _ = write!(out, "{plain:>width$.2}{fast:>7.2}{:>5.1} %", saved((plain, fast)));
+                let _ = match times {
+                    Some((plain, fast)) => {
+                        write!(out, "{plain:>width$.2}{fast:>7.2}{:>5.1} %", saved((plain, fast)))
+                    }
+                    None => write!(out, "{:>width$}{:>7}{:>7}", "-", "-", "-"),
+                };
             }
             out.push('\n');
         }
     }
 }
 
-fn notes(out: &mut String, results: &Results) {
+fn title(page: &Page) -> String {
+    match page.stands_for {
+        Some(other) => format!("{}; {other}", page.name),
+        None => page.name.clone(),
+    }
+}
+
+fn notes(out: &mut String, options: &Pages, results: &Results) {
     out.push('\n');
+    let rtt = options.rtt.iter().copied().find(|rtt| *rtt == 100).or(options.rtt.last().copied());
+    let (rtt, window) = (rtt.unwrap_or(100), last(options));
     for (page, described) in results.pages.iter().enumerate() {
-        let case = Case { page, rtt: 100, window: Window::Now, way: HANDSHAKE };
+        let way = options.rows(page).first().map_or(HANDSHAKE, |(_, over)| *over);
+        let case = Case { page, rtt, window, way };
         let connections = results.mean(case, |load| load.counts.connections as f64).unwrap_or(f64::NAN);
         let _ = writeln!(
             out,
-            "{}: {} resources on {} hosts, {} KB; at 100 ms {:.1} connections with {:.1} requests each",
+            "{}: {} resources on {} hosts, {} KB; at {rtt} ms {:.1} connections with {:.1} requests each",
             described.name,
             described.resources.len(),
             described.hosts,
@@ -110,19 +140,43 @@ fn notes(out: &mut String, results: &Results) {
     );
 }
 
-fn beyond(out: &mut String, results: &Results, page: usize) {
+/// What PRECONNECT opens for nothing.
+fn preconnect(out: &mut String, options: &Pages, results: &Results) {
+    let cases: Vec<&Case> = results.cases().filter(|case| case.way == PRECONNECT).collect();
+    let Some(rtt) = cases.iter().map(|case| case.rtt).max() else { return };
+    let _ = write!(
+        out,
+        "\nPRECONNECT: {:.0} % of the guesses right; connections that carry nothing:",
+        options.hits * 100.0
+    );
+    for case in cases.into_iter().filter(|case| case.rtt == rtt) {
+        let unused = results.mean(*case, |load| load.unused() as f64).unwrap_or(f64::NAN);
+        let all = results.mean(*case, |load| load.counts.connections as f64).unwrap_or(f64::NAN);
+        let _ = write!(out, " {unused:.1} of {all:.1} ({}, {rtt} ms)", results.pages[case.page].name);
+    }
+}
+
+/// The initial window of the rows beyond the paper.
+fn last(options: &Pages) -> Window {
+    options.initial_window.last().copied().unwrap_or(Window::NOW)
+}
+
+fn beyond(out: &mut String, options: &Pages, results: &Results, page: usize, rows: &[(Way, Way)]) {
+    let window = last(options);
+    let heads = options.rtt.iter().map(|rtt| format!("{:>18}", format!("{rtt} ms: s   gain")));
     let _ = writeln!(
         out,
-        "\n{}, beyond the paper, 10 segments\n{:<31}{}  compared with",
+        "\n{}, {}{window}\n{:<31}{}  compared with",
         results.pages[page].name,
+        if options.row.is_empty() { "beyond the paper, " } else { "" },
         "",
-        RTTS.map(|rtt| format!("{:>18}", format!("{rtt} ms: s   gain"))).concat(),
+        heads.collect::<String>(),
     );
     let mut before = None;
     let line = |out: &mut String, way: Way, over: Option<Way>| {
         let _ = write!(out, "{:<31}", way.name);
-        for rtt in RTTS {
-            let case = Case { page, rtt, window: Window::Now, way };
+        for rtt in options.rtt.iter().copied() {
+            let case = Case { page, rtt, window, way };
             let seconds = results.seconds(case).unwrap_or(f64::NAN);
             let gain = over.and_then(|over| results.gain(case, over));
             let gain = gain.map_or_else(String::new, |gain| format!("{gain:.1} %"));
@@ -130,15 +184,17 @@ fn beyond(out: &mut String, results: &Results, page: usize) {
         }
         let _ = writeln!(out, "{}", over.map_or_else(String::new, |over| format!("  {}", over.name)));
     };
-    for (way, over) in BEYOND {
+    for (way, over) in rows.iter().copied() {
         if before != Some(over) {
             line(out, over, None);
-            if over == HANDSHAKE {
+            if over == HANDSHAKE && options.row.is_empty() {
                 line(out, FAST_OPEN, Some(HANDSHAKE));
             }
             before = Some(over);
         }
-        line(out, way, Some(over));
+        if way != over {
+            line(out, way, Some(over));
+        }
     }
 }
 
@@ -159,6 +215,7 @@ pub fn json(options: &Pages, results: &Results) -> Value {
             "requests": mean(|load| load.counts.requests as f64),
             "lookups": mean(|load| load.counts.lookups as f64),
             "packets_up": mean(|load| load.sent as f64),
+            "unused_connections": mean(|load| load.unused() as f64),
             "dropped": mean(|load| load.dropped as f64),
             "by_lookup": mean(|load| load.by_lookup as f64),
             "paper_s": match (paper, case.way) {
@@ -168,5 +225,15 @@ pub fn json(options: &Pages, results: &Results) -> Value {
             },
         })
     });
-    json!({ "seed": options.seed, "loads": options.loads(), "up_kbit": options.up, "cases": cases.collect::<Vec<_>>() })
+    json!({
+        "seed": options.seed,
+        "loads": options.loads(),
+        "down_kbit": options.down,
+        "up_kbit": options.up,
+        "buffer_bytes": options.buffer * 1024,
+        "mtu": options.mtu,
+        "loss_percent": options.loss,
+        "congestion": options.congestion.name(),
+        "cases": cases.collect::<Vec<_>>(),
+    })
 }

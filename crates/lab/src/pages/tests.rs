@@ -1,27 +1,30 @@
-use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, Way};
+use super::options::{Window, rtt, think};
+use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, PRECONNECT, Way};
 use super::world::{self, Load, Setting};
 use super::*;
 use firstflight_link::path::Verdict;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+#[derive(Debug, clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    pages: Pages,
+}
+
+fn parse(arguments: &[&str]) -> Result<Pages, clap::Error> {
+    let arguments = ["pages", "--seed", "7"].iter().chain(arguments);
+    <Command as clap::Parser>::try_parse_from(arguments).map(|command| command.pages)
+}
 
 fn options() -> Pages {
-    Pages {
-        full: false,
-        seed: 7,
-        up: 256,
-        think: Duration::from_millis(3),
-        write: false,
-        json: false,
-        describe: false,
-    }
+    parse(&[]).unwrap()
 }
 
 /// A line on which bytes cost next to nothing.
 fn fast(rtt: u64) -> Setting {
-    let mut setting = Pages { up: 100_000, ..options() }.setting(rtt, Window::Now);
-    setting.line.down = 100_000_000;
-    setting
+    Pages { up: 100_000, down: 100_000, ..options() }.setting(rtt, Window::NOW)
 }
 
 fn load(page: &page::Page, way: Way, setting: &Setting) -> Load {
@@ -34,7 +37,7 @@ fn load(page: &page::Page, way: Way, setting: &Setting) -> Load {
 #[test]
 fn the_longer_the_path_the_more_fast_open_saves() {
     for page in page::all() {
-        for window in [Window::Then, Window::Now] {
+        for window in [Window::THEN, Window::NOW] {
             let gain = |rtt| {
                 let setting = options().setting(rtt, window);
                 let time = |way| load(&page, way, &setting).time.as_secs_f64();
@@ -55,7 +58,7 @@ fn the_longer_the_path_the_more_fast_open_saves() {
 #[test]
 fn a_connection_of_the_average_page_has_the_papers_number_of_requests() {
     let page = &page::all()[0];
-    let counts = load(page, HANDSHAKE, &options().setting(100, Window::Now)).counts;
+    let counts = load(page, HANDSHAKE, &options().setting(100, Window::NOW)).counts;
     assert_eq!((counts.requests, counts.lookups), (page.resources.len(), page.hosts));
     let each = counts.requests as f64 / counts.connections as f64;
     assert!((1.8..3.0).contains(&each), "{each}");
@@ -64,7 +67,7 @@ fn a_connection_of_the_average_page_has_the_papers_number_of_requests() {
 #[test]
 fn every_way_loads_the_average_page() {
     let page = &page::all()[0];
-    let setting = options().setting(100, Window::Now);
+    let setting = options().setting(100, Window::NOW);
     for (way, over) in BEYOND {
         let (with, without) = (load(page, way, &setting), load(page, over, &setting));
         assert_eq!(with.counts.requests, page.resources.len(), "{}", way.name);
@@ -129,7 +132,7 @@ fn without_the_names_asap_inside_the_lookup_is_asap() {
 #[test]
 fn a_lost_answer_of_the_resolver_is_asked_for_again() {
     let page = &page::all()[0];
-    let setting = options().setting(100, Window::Now);
+    let setting = options().setting(100, Window::NOW);
     let jitter = world::jitter(page, setting.think, 7, 0);
     let undisturbed = load(page, HANDSHAKE, &setting);
     let mut lost = 0;
@@ -179,4 +182,133 @@ fn a_bare_number_is_milliseconds() {
     for text in ["1001", "2s", "-1", "soon"] {
         assert!(think(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_round_trip_time_is_whole_milliseconds() {
+    assert_eq!((rtt("40"), rtt("40ms"), rtt("1s")), (Ok(40), Ok(40), Ok(1000)));
+    for text in ["0", "11s", "1500us", "-1", ""] {
+        assert!(rtt(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let bad: [&[&str]; 9] = [
+        &["--loss", "51"],
+        &["--loss", "NaN"],
+        &["--mtu", "1279"],
+        &["--initial-window", "0"],
+        &["--congestion", "vegas"],
+        &["--row", "fast"],
+        &["--rtt", "20,x"],
+        &["--waterfall", "w.svg"],
+        &["--write", "--rtt", "20"],
+    ];
+    for arguments in bad {
+        assert!(parse(arguments).is_err(), "{arguments:?}");
+    }
+}
+
+/// Every setting of the line reaches the model: with each changed in turn the load takes another time.
+#[test]
+fn each_setting_changes_the_load() {
+    let time = |arguments: &[&str]| {
+        let options = parse(&[&["--rtt", "40"], arguments].concat()).unwrap();
+        let window = *options.initial_window.last().unwrap();
+        load(&page::all()[1], HANDSHAKE, &options.setting(options.rtt[0], window)).time
+    };
+    let before = time(&[]);
+    for (change, slower) in [
+        (&["--down", "2000"], true),
+        (&["--up", "1000"], false),
+        (&["--mtu", "1280"], true),
+        (&["--loss", "3"], true),
+        (&["--initial-window", "1"], true),
+    ] {
+        let after = time(change);
+        assert_eq!(after > before, slower, "{change:?}: {before:?} {after:?}");
+    }
+    assert_ne!(time(&["--buffer", "8"]), before);
+    assert_ne!(time(&["--congestion", "bbr", "--buffer", "16"]), time(&["--buffer", "16"]));
+}
+
+/// One row alone is what it is in the whole table.
+#[test]
+fn a_row_alone_has_the_times_of_the_table() {
+    let pages: Vec<_> = page::all().into_iter().take(1).collect();
+    let whole = measure::measure(&options(), &pages).unwrap();
+    let alone = parse(&["--row", "Sealed + asap", "--rtt", "100"]).unwrap();
+    let results = measure::measure(&alone, &pages).unwrap();
+    let cases: Vec<_> = results.cases().copied().collect();
+    assert_eq!(cases.iter().map(|case| case.way.name).collect::<Vec<_>>(), ["TLS 1.3", "sealed + ASAP"]);
+    for case in cases {
+        assert_eq!(results.seconds(case), whole.seconds(case));
+    }
+    let text = report::text(&alone, &results);
+    assert!(text.contains("\naverage, 10 segments\n") && !text.contains("the paper"), "{text}");
+}
+
+#[test]
+fn a_waterfall_has_each_request_in_order() {
+    let options = parse(&["--row", "handshake", "--rtt", "100", "--only", "average"]).unwrap();
+    let pages = options.pages().unwrap();
+    let file = |name: &str| measure::waterfall(&options, &pages, Path::new(name));
+    let drawn: serde_json::Value = serde_json::from_str(&file("w.json").unwrap()).unwrap();
+    let requests = drawn["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 44);
+    for request in requests {
+        let times =
+            ["known_ms", "asked_ms", "first_ms", "loaded_ms", "done_ms"].map(|name| request[name].as_f64());
+        assert!(times.iter().all(Option::is_some) && times.is_sorted(), "{request}");
+    }
+    let carried = |of: &serde_json::Value| of["requests"].as_u64().unwrap();
+    assert_eq!(drawn["connections"].as_array().unwrap().iter().map(carried).sum::<u64>(), 44);
+    // Everything is there and processed when the page has loaded.
+    let last = requests.iter().filter_map(|request| request["done_ms"].as_f64()).fold(0.0, f64::max);
+    assert_eq!(Some(last), drawn["load_ms"].as_f64());
+    let svg = file("w.svg").unwrap();
+    assert!(svg.starts_with("<svg") && svg == file("w.svg").unwrap());
+    assert!(file("w.png").unwrap_err().contains(".svg or .json"));
+    let all = parse(&["--row", "handshake", "--rtt", "100"]).unwrap();
+    assert!(
+        measure::waterfall(&all, &page::all(), Path::new("w.svg")).unwrap_err().starts_with("--waterfall")
+    );
+}
+
+/// A request that took a free connection counted as one that waits, so a connection too many was opened.
+#[test]
+fn without_reuse_no_connection_is_opened_for_nothing() {
+    let once = options::row("handshake, no reuse").unwrap();
+    for page in page::all() {
+        let load = load(&page, once, &options().setting(200, Window::NOW));
+        assert_eq!((load.unused(), load.counts.connections), (0, page.resources.len()), "{}", page.name);
+    }
+}
+
+#[test]
+fn preconnect_saves_by_its_hits_and_wastes_its_misses() {
+    let page = &page::all()[0];
+    let time = |way, hits| load(page, way, &Setting { hits, ..fast(200) });
+    let plain = time(HANDSHAKE, 0.0);
+    let [none, all] = [0.0, 1.0].map(|hits| time(PRECONNECT, hits));
+    // A connection that was opened for a request can find it gone to another.
+    assert!(none.unused() >= page.hosts - 1 && all.unused() <= 1, "{} {}", none.unused(), all.unused());
+    assert_eq!(none.counts.lookups, 2 * page.hosts - 1);
+    assert!(all.time + Duration::from_millis(200) < plain.time, "{:?} {:?}", all.time, plain.time);
+    assert!(none.time >= plain.time, "{:?} {:?}", none.time, plain.time);
+}
+
+/// The thesis expects that what the lookup saves and what the handshake costs add up.
+#[test]
+fn with_names_that_are_not_cached_the_gains_add_up() {
+    let page = &page::all()[0];
+    let time = |name: &str| load(page, options::row(name).unwrap(), &fast(200)).time;
+    let [plain, fast_open] = ["handshake", "Fast Open"].map(time);
+    let (uncached, asap) = (time("handshake, names not cached"), time("ASAP, names not cached"));
+    let inside = time("inside lookup, not cached");
+    // The document's lookup alone is a round trip longer.
+    assert!(uncached >= plain + Duration::from_millis(200));
+    assert!(inside + Duration::from_millis(200) < asap, "{inside:?} {asap:?}");
+    assert!(uncached - inside > plain - fast_open, "{uncached:?} {inside:?} {plain:?} {fast_open:?}");
 }

@@ -43,10 +43,26 @@ pub struct Way {
     /// A first SYN is repeated after the time that the path was measured to need, this project's default. Otherwise after
     /// 1 s, as by Linux.
     pub measured: bool,
+    /// Which connections are open before a request.
+    pub guesses: Guesses,
+    /// The resolver has no address, and has to ask the name server, which is a round trip away from it.
+    pub uncached: bool,
+}
+
+/// What PRECONNECT guesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guesses {
+    /// Nothing.
+    None,
+    /// The share of hits that is set.
+    Some,
+    /// All hosts of the page.
+    All,
 }
 
 const fn way(name: &'static str, opening: Opening, security: Security) -> Way {
-    Way { name, opening, security, reuse: true, multiplexed: false, measured: false }
+    let (guesses, uncached) = (Guesses::None, false);
+    Way { name, opening, security, reuse: true, multiplexed: false, measured: false, guesses, uncached }
 }
 
 /// The paper's two columns.
@@ -55,13 +71,21 @@ pub const HANDSHAKE: Way = way("handshake", Opening::Handshake, Security::None);
 pub const FAST_OPEN: Way = way("Fast Open", Opening::FastOpen, Security::None);
 
 /// The rows beyond the paper, each with the row that it is compared with.
-pub const BEYOND: [(Way, Way); 15] = [
+pub const BEYOND: [(Way, Way); 20] = [
     (way("handshake, bound requests", Opening::Bound, Security::None), HANDSHAKE),
     (FAST_OPEN_MEASURED, HANDSHAKE),
     (way("Fast Open, cold cookies", Opening::ColdFastOpen, Security::None), HANDSHAKE),
     (ASAP, HANDSHAKE),
     (ASAP_INSIDE, HANDSHAKE),
+    (PRECONNECT, HANDSHAKE),
+    (
+        Way { guesses: Guesses::All, ..way("PRECONNECT, all hits", Opening::Handshake, Security::None) },
+        HANDSHAKE,
+    ),
     (FAST_OPEN_ONCE, HANDSHAKE_ONCE),
+    (uncached("Fast Open, names not cached", Opening::FastOpen), UNCACHED),
+    (uncached("ASAP, names not cached", Opening::Asap), UNCACHED),
+    (uncached("inside lookup, not cached", Opening::AsapInside), UNCACHED),
     (way("TLS 1.3 + Fast Open", Opening::FastOpen, Security::Full), TLS),
     (way("TLS 1.3, tickets", Opening::Handshake, Security::Ticket), TLS),
     (way("TLS 1.3, tickets + Fast Open", Opening::FastOpen, Security::Ticket), TLS),
@@ -79,12 +103,39 @@ pub const ASAP: Way = way("ASAP", Opening::Asap, Security::None);
 pub const ASAP_INSIDE: Way = way("ASAP inside the lookup", Opening::AsapInside, Security::None);
 const FAST_OPEN_MEASURED: Way =
     Way { measured: true, ..way("Fast Open, short SYN timeout", Opening::FastOpen, Security::None) };
+/// The row with guesses, of which some are right.
+pub const PRECONNECT: Way =
+    Way { guesses: Guesses::Some, ..way("PRECONNECT", Opening::Handshake, Security::None) };
+const UNCACHED: Way = uncached("handshake, names not cached", Opening::Handshake);
 const HANDSHAKE_ONCE: Way =
     Way { reuse: false, ..way("handshake, no reuse", Opening::Handshake, Security::None) };
 const FAST_OPEN_ONCE: Way =
     Way { reuse: false, ..way("Fast Open, no reuse", Opening::FastOpen, Security::None) };
 const TLS: Way = way("TLS 1.3", Opening::Handshake, Security::Full);
 const H2: Way = multiplexed("h2, TLS 1.3", Opening::Handshake, Security::Full);
+
+/// Every row once, each after the row that it is compared with.
+pub fn all() -> Vec<Way> {
+    let mut ways = vec![HANDSHAKE, FAST_OPEN];
+    for way in BEYOND.iter().flat_map(|(way, over)| [*over, *way]) {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    ways
+}
+
+/// The row that a row is compared with. A row without one is compared with itself.
+pub fn compared(way: Way) -> Way {
+    if way == FAST_OPEN {
+        return HANDSHAKE;
+    }
+    BEYOND.iter().find(|(row, _)| *row == way).map_or(way, |(_, over)| *over)
+}
+
+const fn uncached(name: &'static str, opening: Opening) -> Way {
+    Way { uncached: true, ..way(name, opening, Security::None) }
+}
 
 const fn multiplexed(name: &'static str, opening: Opening, security: Security) -> Way {
     Way { multiplexed: true, ..way(name, opening, security) }

@@ -4,7 +4,8 @@ use super::browser::{Browser, Counts, Jitter};
 use super::inside::{self, Fronts};
 use super::page::{Kind, Page};
 use super::server::Servers;
-use super::way::{Opening, Way, sizes};
+use super::trace::Trace;
+use super::way::{Guesses, Opening, Way, sizes};
 use crate::certified;
 use crate::line::{End, Line, Net};
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, PrivateKey};
@@ -12,10 +13,11 @@ use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
 };
 use firstflight_stack::{CarrierConfig, Config, ConnectConfig, ListenConfig, ListenerId, Stack};
-use firstflight_tcp::congestion::InitialWindow;
+use firstflight_tcp::congestion::{Algorithm, InitialWindow};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +38,15 @@ const LATER: Duration = Duration::from_secs(100);
 pub struct Setting {
     pub line: Line,
     pub window: InitialWindow,
+    pub congestion: Algorithm,
+    /// Share of PRECONNECT's guesses that are right, from 0 to 1.
+    pub hits: f64,
     /// Mean time that a server thinks about a resource; four times as long about the document.
     pub think: Duration,
 }
 
 /// What one load took.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Load {
     /// From the address that was typed to the `load` event.
     pub time: Duration,
@@ -52,6 +57,15 @@ pub struct Load {
     pub dropped: u64,
     /// First flights that servers got from name servers.
     pub by_lookup: usize,
+    /// What happened when.
+    pub trace: Trace,
+}
+
+impl Load {
+    /// Connections that carried no request.
+    pub fn unused(&self) -> usize {
+        self.trace.connections.iter().filter(|connection| connection.requests == 0).count()
+    }
 }
 
 /// Random times of one run. They depend on the run alone, so that all ways meet the same.
@@ -59,28 +73,37 @@ pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
     let mut random = ChaCha20Rng::seed_from_u64(seed);
     random.set_stream(u64::from(run));
     let mut unit = || f64::from(random.next_u32()) / f64::from(u32::MAX);
-    let mut times = Jitter { think: Vec::new(), work: Vec::new() };
+    let mut times = Jitter { think: Vec::new(), work: Vec::new(), guess: Vec::new() };
     for resource in &page.resources {
         let factor = if resource.kind == Kind::Html { 4.0 } else { 1.0 };
-        times.think.push(think.mul_f64(factor * (0.5 + unit())));
+        let (mean, factor) = resource.think.map_or((think, factor), |measured| (measured, 1.0));
+        times.think.push(mean.mul_f64(factor * (0.5 + unit())));
         times.work.push(resource.work().mul_f64(0.9 + 0.2 * unit()));
     }
+    times.guess.extend((0..page.hosts).map(|_| unit()));
     times
 }
 
-/// The servers' addresses.
-fn addresses(page: &Page) -> Vec<SocketAddr> {
-    (0..page.hosts)
-        .map(|host| SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1 + host as u8).into(), 80))
+/// The servers' addresses; with guesses, as many again that nothing needs.
+fn addresses(page: &Page, way: Way) -> Vec<SocketAddr> {
+    (0..page.hosts * if way.guesses == Guesses::None { 1 } else { 2 })
+        .map(|host| match u8::try_from(1 + host) {
+            Ok(last @ 1..=254) => Ipv4Addr::new(198, 51, 100, last),
+            // A page of many hosts: the network for benchmarks (RFC 2544).
+            _ => Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + host as u32),
+        })
+        .map(|address| SocketAddr::new(address.into(), 80))
         .collect()
 }
 
 /// With TCP in UDP at `carrier`, if that is set.
-fn stack(addresses: Vec<IpAddr>, window: InitialWindow, secret: u8, carrier: Option<u16>) -> Stack {
+fn stack(addresses: Vec<IpAddr>, setting: &Setting, secret: u8, carrier: Option<u16>) -> Stack {
     let mut config = Config::new(addresses, [secret; 32]);
     config.carrier = carrier.map(|port| CarrierConfig::new(port).probe(false));
     config.tcp.nodelay = true;
-    config.tcp.initial_window = window;
+    config.mtu = setting.line.mtu;
+    config.tcp.initial_window = setting.window;
+    config.tcp.congestion = setting.congestion;
     let mut stack = Stack::new(config, Instant::ZERO);
     stack.handle_clock(Clock { mono: Instant::ZERO, unix_ms: UNIX_S * 1000, uncertainty: Duration::ZERO });
     stack
@@ -104,7 +127,7 @@ fn listen(server: &mut Stack, addresses: &[SocketAddr]) -> Vec<ListenerId> {
 }
 
 /// The settings of the browser's connections.
-fn connect(way: Way, certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
+fn connect(way: Way, mtu: usize, certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
     let config = match way.opening {
         Opening::Handshake | Opening::Bound => ConnectConfig::default(),
         Opening::FastOpen | Opening::ColdFastOpen => {
@@ -113,7 +136,7 @@ fn connect(way: Way, certificate: &Arc<ClientCertificate>, now: Instant) -> Conn
         Opening::Asap | Opening::AsapInside => {
             let mut config = certified::connect(certificate, now);
             if let Some(asap) = &mut config.asap {
-                asap.mss = Some(1460);
+                asap.mss = u16::try_from(mtu.saturating_sub(40)).ok();
             }
             config
         }
@@ -135,11 +158,11 @@ pub fn load_on(
     seed: u64,
     change: impl FnOnce(&mut Net),
 ) -> Option<Load> {
-    let addresses = addresses(page);
+    let addresses = addresses(page, way);
     let [client_udp, server_udp] =
         [CLIENT_UDP, SERVER_UDP].map(|port| (way.opening == Opening::AsapInside).then_some(port));
-    let client = stack(vec![CLIENT], setting.window, 1, client_udp);
-    let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting.window, 2, server_udp);
+    let client = stack(vec![CLIENT], setting, 1, client_udp);
+    let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting, 2, server_udp);
     let listeners = listen(&mut server, &addresses);
     let mut servers = Servers::new(listeners, way.multiplexed);
     let mut net = Net::new(&setting.line, seed, client, server).ok()?;
@@ -152,29 +175,44 @@ pub fn load_on(
     let certificate = Arc::new(certified::certificate(key, CLIENT, at, (certified::LASTS, 1))?);
     let began = net.now;
     let (sent, dropped) = (net.up.counters().sent, drops(&net));
-    let settings = |now| connect(way, &certificate, now);
+    let settings = |now| connect(way, setting.line.mtu, &certificate, now);
     let (mut fronts, sealer) = Fronts::new(&addresses)?;
     let mut browser = Browser::new(page, way, jitter, &addresses, settings);
     browser.seal(sealer);
+    match way.guesses {
+        Guesses::None => {}
+        Guesses::Some => browser.guess(setting.hits, &mut net),
+        Guesses::All => browser.guess(1.0, &mut net),
+    }
+    // What the resolver asks the name servers, and their answers, if it has nothing cached.
+    let far = if way.uncached { setting.line.rtt / 2 } else { Duration::ZERO };
+    let (mut asked, mut answers) = (VecDeque::new(), VecDeque::new());
     loop {
         while let Some((end, message)) = net.told() {
             let host = host(&message)?;
             match end {
-                End::Server => match fronts.handle(host, &message, &mut net) {
-                    Some(len) => net.tell(End::Server, &inside::name_answer(host), len),
-                    // The resolver has every address.
-                    None => net.tell(End::Server, &message, sizes::LOOKUP.1),
-                },
+                End::Server => asked.push_back((net.now + far, host, message)),
                 End::Client if inside::has_address(&message) => browser.resolved(host, &mut net),
                 End::Client => {}
             }
+        }
+        while let Some((_, host, message)) = asked.pop_front_if(|(at, ..)| *at <= net.now) {
+            let (answer, len) = match fronts.handle(host, &message, &mut net) {
+                Some(len) => (inside::name_answer(host), len),
+                None => (message, sizes::LOOKUP.1),
+            };
+            answers.push_back((net.now + far, answer, len));
+        }
+        while let Some((_, answer, len)) = answers.pop_front_if(|(at, ..)| *at <= net.now) {
+            net.tell(End::Server, &answer, len);
         }
         browser.run(&mut net);
         servers.run(&mut net);
         if browser.has_loaded() {
             break;
         }
-        let wake = [browser.wake(), servers.wake(net.now)].into_iter().flatten().min();
+        let waits = [asked.front().map(|(at, ..)| *at), answers.front().map(|(at, ..)| *at)];
+        let wake = waits.into_iter().chain([browser.wake(), servers.wake(net.now)]).flatten().min();
         if !net.step(wake) || net.now > began + PATIENCE {
             return None;
         }
@@ -186,6 +224,7 @@ pub fn load_on(
         sent: net.up.counters().sent - sent,
         dropped: drops(&net) - dropped,
         by_lookup: fronts.handed,
+        trace: browser.trace.since(began),
     })
 }
 

@@ -3,12 +3,13 @@
 //! Paths are computed one source at a time and then dropped. Only what the sampled destinations need is kept.
 
 use super::dice::{Dice, Purpose};
-use super::graph::{Family, Graph, Node};
+use super::graph::{Graph, Node};
 use super::outcome::{Outcome, Part};
 use super::plan::{Credit, Goal, Planner, Sample};
 use super::route::{Router, Routing};
 use super::single::Single;
 use super::target::Attacker;
+use super::topology::{Place, Topology};
 
 /// The settings that are the same for all graphs.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct Setting {
     pub eavesdroppers: Vec<usize>,
     /// How often verifiers are placed.
     pub placements: u32,
+    /// Where they are placed.
+    pub place: Place,
     /// Number of destinations examined. If the graph has fewer, all of them.
     pub destinations: usize,
     /// Number of sources whose paths are used for TCP's shares. If the graph has fewer, all of them.
@@ -56,6 +59,7 @@ struct Candidate {
 struct World<'a> {
     setting: &'a Setting,
     nodes: usize,
+    graph: &'a Graph,
     destinations: Vec<Node>,
     sources: Vec<Node>,
     known_destinations: Vec<Node>,
@@ -69,13 +73,13 @@ struct World<'a> {
 /// Runs the experiment. `progress` is called with the present step.
 pub fn measure(
     setting: &Setting,
-    family: Family,
+    topology: &Topology,
     routing: Routing,
     progress: &mut dyn FnMut(&str),
 ) -> Outcome {
-    let name = format!("{} graph, {} paths", family.name(), routing.name());
+    let name = format!("{} graph, {} paths", topology.name(), routing.name());
     progress(&format!("{name}: links"));
-    let graph = family.graph(setting.nodes, setting.seed);
+    let graph = topology.graph(setting.nodes, setting.seed);
     let mut world = World::new(setting, &graph, routing);
     progress(&format!("{name}: attackers of TCP"));
     let known = world.known_paths();
@@ -87,7 +91,7 @@ pub fn measure(
     world.ask_sources(&mut |at, all| progress(&format!("{name}: source {at} of {all}")));
     world.record();
     Outcome {
-        family,
+        topology: topology.clone(),
         routing,
         nodes: graph.nodes(),
         links: graph.links(),
@@ -111,10 +115,13 @@ impl<'a> World<'a> {
         let mut dice = Dice::new(setting.seed, Purpose::Sources);
         let sources = dice.sample(nodes, setting.sources);
         let known_sources = pick(&sources, setting.known_sources, &mut dice);
-        let part = |&eavesdroppers: &usize| Part::new(eavesdroppers, setting.nodes, setting.placements);
+        let part = |&eavesdroppers: &usize| {
+            Part::new(eavesdroppers, setting.nodes, setting.placements, setting.place.most())
+        };
         Self {
             setting,
             nodes,
+            graph,
             destinations,
             sources,
             known_destinations,
@@ -153,10 +160,9 @@ impl<'a> World<'a> {
 
     /// Places verifiers, lets attackers choose, and tries their choices on all paths of the verifiers.
     fn place(&mut self, placement: u32, known: &Sample) {
-        let most = self.parts.iter().map(|part| part.bound).max().unwrap_or_default();
+        let most = self.parts.iter().map(Part::most).max().unwrap_or_default();
         let mut dice = Dice::new(self.setting.seed, Purpose::Placement(placement));
-        // The draws are independent, as in the theorem: two verifiers may be at the same node.
-        let verifiers: Vec<Node> = (0..most).map(|_| dice.below(self.nodes) as Node).collect();
+        let verifiers = self.setting.place.verifiers(self.graph, most, &mut dice);
         let mut sample = Sample::new(&self.known_destinations);
         let mut single = Single::new(&self.destinations);
         for &verifier in &verifiers {

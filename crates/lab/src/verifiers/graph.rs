@@ -44,7 +44,7 @@ impl Family {
             Self::Geometric => geometric(nodes, &mut dice),
             Self::Tree => (1..nodes).map(|node| (node as Node, dice.below(node) as Node)).collect(),
         };
-        Graph::new(nodes, &links).largest_component()
+        Graph::new(nodes, &links).largest_component().0
     }
 }
 
@@ -135,7 +135,8 @@ impl Graph {
         &self.neighbours[self.offsets[at] as usize..self.offsets[at + 1] as usize]
     }
 
-    fn largest_component(self) -> Self {
+    /// The largest component, and which node each of its nodes was.
+    pub fn largest_component(self) -> (Self, Vec<Node>) {
         const UNSEEN: u32 = u32::MAX;
         let mut component = vec![UNSEEN; self.nodes()];
         let mut sizes: Vec<usize> = Vec::new();
@@ -168,7 +169,7 @@ impl Graph {
         let ends = |&old: &Node| self.neighbours(old).iter().map(move |&to| (old, to)).collect::<Vec<_>>();
         let links: Vec<(Node, Node)> =
             kept.iter().flat_map(ends).map(|(a, b)| (renamed[a as usize], renamed[b as usize])).collect();
-        Self::new(kept.len(), &links)
+        (Self::new(kept.len(), &links), kept)
     }
 }
 
@@ -186,7 +187,8 @@ mod tests {
 
     #[test]
     fn the_largest_part_is_kept() {
-        let graph = Graph::new(7, &[(0, 1), (2, 4), (4, 6), (6, 2)]).largest_component();
+        let (graph, kept) = Graph::new(7, &[(0, 1), (2, 4), (4, 6), (6, 2)]).largest_component();
+        assert_eq!(kept, [2, 4, 6]);
         assert_eq!((graph.nodes(), graph.links()), (3, 3));
     }
 
@@ -205,7 +207,7 @@ mod tests {
             assert!(kept > 0.99 * nodes as f64, "{family:?}: {kept} of {nodes} nodes");
             let mean = 2.0 * graph.links() as f64 / kept;
             assert!((mean / degree - 1.0).abs() < 0.07, "{family:?}: {mean} neighbours");
-            assert_eq!(graph.clone().largest_component(), graph, "{family:?} is not connected");
+            assert_eq!(graph.clone().largest_component().0, graph, "{family:?} is not connected");
         }
     }
 

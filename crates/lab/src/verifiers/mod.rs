@@ -12,6 +12,7 @@ mod single;
 mod target;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 use crate::bench::progress;
 use clap::Args;
@@ -21,6 +22,8 @@ use outcome::Outcome;
 use route::Routing;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
+use std::sync::Arc;
+use topology::{Measured, Place, Source, Topology};
 
 /// How many verifiers are needed: what an attacker achieves who overhears some well-chosen nodes of a network.
 ///
@@ -35,9 +38,14 @@ pub struct Verifiers {
     /// Nodes that the attacker overhears; several numbers with commas
     #[arg(long, value_name = "K", default_value = "1,4", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
     eavesdroppers: Vec<u8>,
-    /// Only this family of graphs
-    #[arg(long, value_enum)]
-    graph: Option<Family>,
+    /// Only this family of graphs: erdos-renyi, preferential, geometric or tree; or the graph of a file with a link a line,
+    /// as CAIDA's AS relationships (1|11537|0). Its paths have no regard to who is whose customer
+    #[arg(long, value_name = "FAMILY|FILE", value_parser = Source::parse)]
+    graph: Option<Source>,
+    /// Where the verifiers are: random; hubs, at the nodes with the most links; edge, at random nodes with few links; or
+    /// nodes of the file, with commas
+    #[arg(long, value_name = "WHERE", default_value = "random")]
+    place: String,
     /// Only these paths
     #[arg(long, value_enum)]
     paths: Option<Routing>,
@@ -68,10 +76,13 @@ pub enum VerifiersError {
     /// The plot cannot be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Draw(String),
+    /// The graph's file or the places are wrong.
+    #[error("{0}")]
+    Input(String),
 }
 
 impl Verifiers {
-    fn setting(&self) -> Setting {
+    fn setting(&self, place: Place) -> Setting {
         let mut eavesdroppers: Vec<usize> = self.eavesdroppers.iter().copied().map(usize::from).collect();
         eavesdroppers.sort_unstable();
         eavesdroppers.dedup();
@@ -80,7 +91,8 @@ impl Verifiers {
             seed: self.seed,
             nodes,
             eavesdroppers,
-            placements: self.placements,
+            placements: if place.is_fixed() { 1 } else { self.placements },
+            place,
             destinations: 5000,
             sources: 500,
             known_destinations: 250,
@@ -101,20 +113,25 @@ impl Verifiers {
     }
 
     /// The graphs and paths that the options select.
-    fn cases(&self) -> Vec<(Family, Routing)> {
+    fn cases(&self, file: Option<&Arc<Measured>>) -> Vec<(Topology, Routing)> {
+        if let Some(file) = file {
+            let wanted = |routing: &Routing| self.paths.is_none_or(|only| only == *routing);
+            let all = [Routing::Shortest, Routing::Arbitrary].into_iter().filter(wanted);
+            return all.map(|routing| (Topology::Measured(Arc::clone(file)), routing)).collect();
+        }
         let families = [Family::ErdosRenyi, Family::Preferential, Family::Geometric, Family::Tree];
         let all = families
             .into_iter()
             .flat_map(|family| [Routing::Shortest, Routing::Arbitrary].map(|routing| (family, routing)));
         let wanted = |&(family, routing): &(Family, Routing)| {
-            self.graph.is_none_or(|only| only == family)
+            self.graph.as_ref().is_none_or(|only| *only == Source::Family(family))
                 && match family {
                     // There is only one path between two nodes of a tree.
                     Family::Tree => routing == Routing::Shortest,
                     _ => self.paths.is_none_or(|only| only == routing),
                 }
         };
-        all.filter(wanted).collect()
+        all.filter(wanted).map(|(family, routing)| (Topology::Random(family), routing)).collect()
     }
 }
 
@@ -125,9 +142,17 @@ pub fn run(options: &Verifiers) -> Result<String, VerifiersError> {
         let opened = OpenOptions::new().create(true).append(true).open(file);
         opened.map_err(|error| VerifiersError::Write(file.clone(), error))?;
     }
-    let setting = options.setting();
-    let measured = |(family, routing)| measure(&setting, family, routing, &mut |text| progress(text));
-    let outcomes: Vec<Outcome> = options.cases().into_iter().map(measured).collect();
+    let file = match &options.graph {
+        Some(Source::File(path)) => Some(Arc::new(Measured::read(path).map_err(VerifiersError::Input)?)),
+        _ => None,
+    };
+    let place = Place::parse(&options.place, file.as_deref()).map_err(VerifiersError::Input)?;
+    let mut setting = options.setting(place);
+    if let Some(file) = &file {
+        setting.nodes = file.nodes();
+    }
+    let measured = |(topology, routing)| measure(&setting, &topology, routing, &mut |text| progress(text));
+    let outcomes: Vec<Outcome> = options.cases(file.as_ref()).into_iter().map(measured).collect();
     progress("");
     if let Some(file) = &options.plot {
         let svg = plot::svg(&outcomes).map_err(VerifiersError::Draw)?;

@@ -1,9 +1,9 @@
 //! The results.
 
-use super::graph::Family;
 use super::route::Routing;
 use super::single::Single;
 use super::target::Attacker;
+use super::topology::Topology;
 
 /// The theorem's number of verifiers: (k + 2) log₂ n (thesis, Appendix A), rounded up.
 pub fn bound(eavesdroppers: usize, nodes: usize) -> usize {
@@ -78,13 +78,18 @@ pub struct Part {
 }
 
 impl Part {
-    /// Starts without results, for graphs of at most `nodes` nodes.
-    pub fn new(eavesdroppers: usize, nodes: usize, placements: u32) -> Self {
+    /// Starts without results, for graphs of at most `nodes` nodes with at most `most` verifiers.
+    pub fn new(eavesdroppers: usize, nodes: usize, placements: u32, most: usize) -> Self {
         let bound = bound(eavesdroppers, nodes);
         let placements = vec![Shares::default(); placements as usize];
         let row = |verifiers| Row { verifiers, placements: placements.clone() };
-        let rows = counts(bound).into_iter().map(row).collect();
+        let rows = counts(bound.min(most)).into_iter().map(row).collect();
         Self { eavesdroppers, bound, tcp: Tcp::default(), rows }
+    }
+
+    /// The largest number of verifiers that is tried.
+    pub fn most(&self) -> usize {
+        self.rows.last().map_or(0, |row| row.verifiers)
     }
 
     /// Records the result of a set that was chosen against TCP.
@@ -125,8 +130,8 @@ impl Part {
 /// The results for one graph and routing.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Its family.
-    pub family: Family,
+    /// Where it comes from.
+    pub topology: Topology,
     /// Its routing.
     pub routing: Routing,
     /// Nodes of the connected graph.
@@ -144,6 +149,6 @@ pub struct Outcome {
 impl Outcome {
     /// Graph and routing, as text.
     pub fn name(&self) -> String {
-        format!("{}, {}", self.family.name(), self.routing.name())
+        format!("{}, {}", self.topology.name(), self.routing.name())
     }
 }

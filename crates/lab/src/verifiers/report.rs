@@ -2,6 +2,7 @@
 
 use super::experiment::Setting;
 use super::outcome::{Outcome, Part, Row, Tcp, bound};
+use super::topology::Place;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -48,10 +49,15 @@ pub fn text(setting: &Setting, outcomes: &[Outcome]) -> String {
     }
     let _ = writeln!(
         out,
-        "\nSeed {}. Graphs of {} nodes; {} placements of verifiers; shares in percent of up to {} destinations, mean \
+        "\nSeed {}. Graphs of {} nodes; {} placements of verifiers{}; shares in percent of up to {} destinations, mean \
          over the placements. Half of all sources is half of a sample of up to {}: a destination near the half can \
          fall on either side. Greedy choices are lower bounds of what can be chosen.",
-        setting.seed, setting.nodes, setting.placements, setting.destinations, setting.sources
+        setting.seed,
+        setting.nodes,
+        setting.placements,
+        placed(&setting.place),
+        setting.destinations,
+        setting.sources
     );
     for (index, &eavesdroppers) in setting.eavesdroppers.iter().enumerate() {
         let parts: Vec<(&Outcome, &Part)> =
@@ -60,6 +66,16 @@ pub fn text(setting: &Setting, outcomes: &[Outcome]) -> String {
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+/// Where verifiers are, if not at random.
+fn placed(place: &Place) -> String {
+    match place {
+        Place::Random => String::new(),
+        Place::Hubs => ", at the nodes with the most links".into(),
+        Place::Edge => ", at nodes with few links".into(),
+        Place::At(nodes) => format!(", at {} nodes that were given", nodes.len()),
+    }
 }
 
 fn tables(out: &mut String, setting: &Setting, eavesdroppers: usize, parts: &[(&Outcome, &Part)]) {
@@ -119,7 +135,7 @@ pub fn json(setting: &Setting, outcomes: &[Outcome]) -> String {
 
 fn graph(outcome: &Outcome) -> Value {
     json!({
-        "graph": outcome.family.name(),
+        "graph": outcome.topology.name(),
         "paths": outcome.routing.name(),
         "nodes": outcome.nodes,
         "links": outcome.links,

@@ -9,6 +9,7 @@ use super::report;
 use super::route::{Router, Routing};
 use super::single::{Best, Single};
 use super::target::Attacker;
+use super::topology::{Place, Topology};
 
 const CASES: [(Family, Routing); 7] = [
     (Family::ErdosRenyi, Routing::Shortest),
@@ -27,6 +28,7 @@ fn setting(nodes: usize, eavesdroppers: &[usize], placements: u32, seed: u64) ->
         nodes,
         eavesdroppers: eavesdroppers.to_vec(),
         placements,
+        place: Place::Random,
         destinations: nodes,
         sources: nodes,
         known_destinations: nodes,
@@ -36,7 +38,7 @@ fn setting(nodes: usize, eavesdroppers: &[usize], placements: u32, seed: u64) ->
 }
 
 fn run(setting: &Setting, (family, routing): (Family, Routing)) -> Outcome {
-    measure(setting, family, routing, &mut |_| ())
+    measure(setting, &Topology::Random(family), routing, &mut |_| ())
 }
 
 /// The nodes on each path, as bit sets: `on[source][destination]`, computed path by path.

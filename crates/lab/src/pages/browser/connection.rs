@@ -28,6 +28,8 @@ pub struct Arrived {
 /// A connection to a host.
 pub struct Connection {
     pub host: usize,
+    /// Its number in the trace.
+    pub number: usize,
     /// The resources that were requested and are not complete.
     pub asked: Vec<usize>,
     id: ConnId,
@@ -67,7 +69,7 @@ impl Connection {
             (true, false) => State::Open,
         };
         let (asked, read) = (Vec::new(), Vec::new());
-        Some(Self { host, asked, id, state, prefix, read, part: None, greeted: 0, served: false })
+        Some(Self { host, number: 0, asked, id, state, prefix, read, part: None, greeted: 0, served: false })
     }
 
     /// A connection that begins inside the lookup of the host's address, with the first line of request `number`.
@@ -75,6 +77,7 @@ impl Connection {
         let (prefix, read) = (Vec::new(), Vec::new());
         let armed = Self {
             host,
+            number: 0,
             asked: vec![number],
             id,
             state: State::Open,
