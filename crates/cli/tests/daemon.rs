@@ -1,11 +1,8 @@
 //! What all commands that stay running do alike.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, command, fails, prints, until};
+use crate::dir::Dir;
+use crate::program::{Running, command, fails, prints, until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;

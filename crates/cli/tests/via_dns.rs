@@ -2,11 +2,8 @@
 //! device.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, fails, prints, run};
+use crate::dir::Dir;
+use crate::program::{Running, fails, prints, run};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
