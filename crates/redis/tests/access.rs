@@ -1,14 +1,16 @@
 //! How a member reaches its store: TLS, certificates of both sides, IPv6, and a user whose password comes from a file.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-use crate::questions::{ACCEPTED, refused};
-use crate::server;
-use crate::server::Redis;
-use crate::server::tap::Tap;
+mod questions;
+mod server;
+
 use firstflight::SharedStore;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight_redis::{Access, AccessError, ConnectError, Options, RedisStore};
+use questions::{ACCEPTED, refused};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use server::Redis;
+use server::tap::Tap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,6 @@
 mod questions;
 mod server;
 
-mod access;
 mod attacks;
 mod cluster;
 mod conformance;
