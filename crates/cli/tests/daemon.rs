@@ -151,20 +151,9 @@ fn an_address_that_comes_later_is_no_mistake() {
         &["--front-id", "1"],
     ];
     fails(&front.concat(), 1, "cannot listen on 192.0.2.1:9 for other fronts");
-    // What another process has.
+    // What another process has: the file is in use as long as the server listens on UDP.
     let (root, state) = (files.0.path(""), files.0.path("state"));
-    let once = [
-        "serve",
-        "--root",
-        &root,
-        "--listen",
-        LOCAL,
-        "--udp-port",
-        "0",
-        "--one-time",
-        "--one-time-state",
-        &state,
-    ];
+    let once = ["serve", "--root", &root, "--listen", LOCAL, "--one-time", "--one-time-state", &state];
     let mut running = Running::start(&once);
     serves(&mut running);
     fails(&once, 1, "another process uses it");
