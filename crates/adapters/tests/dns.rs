@@ -3,23 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "main of the example")]
 
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-
-#[path = "common/mod.rs"]
-mod common;
-
 #[path = "../examples/hickory_resolver.rs"]
 mod hickory_resolver;
 
+use crate::common::{Ca, client};
+use crate::namespace::in_namespace;
 use ::hickory_resolver::Resolver;
 use ::hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use ::hickory_resolver::proto::rr::{RData, RecordType};
-use common::{Ca, client};
 use firstflight::{Server, Stream};
 use firstflight_adapters::HickoryProvider;
 use firstflight_tls::{Acceptor, rustls};
-use namespace::in_namespace;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

@@ -3,20 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "main of the examples")]
 
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-
 #[path = "../examples/axum_server.rs"]
 mod axum_server;
 #[path = "../examples/hyper_client.rs"]
 mod hyper_client;
 #[path = "../examples/incoming.rs"]
 mod incoming;
-#[path = "../examples/tonic_both.rs"]
-mod tonic_both;
 #[path = "../examples/too_early.rs"]
 mod too_early;
 
+use crate::namespace::{in_namespace, nft};
+use crate::tonic_both;
 use bytes::Bytes;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{Authority, Client, FirstFlight, ReplaySafety, Server, Way};
@@ -24,7 +21,6 @@ use firstflight_adapters::{Connector, FirstFlightInfo, TooEarlyLayer};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use namespace::{in_namespace, nft};
 use tokio::io::AsyncReadExt;
 use tower_service::Service;
 

@@ -4,19 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "main of the examples")]
 
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-
-#[path = "common/mod.rs"]
-mod common;
-
 #[path = "../examples/https_client.rs"]
 mod https_client;
-#[path = "../examples/tonic_both.rs"]
-mod tonic_both;
 
+use crate::common::{Ca, client};
+use crate::namespace::in_namespace;
+use crate::tonic_both;
 use bytes::Bytes;
-use common::{Ca, client};
 use firstflight::credential::Outcome;
 use firstflight::{Authority, ReplaySafety, Server, Stream};
 use firstflight_adapters::{ConnectorError, HttpsConnector};
@@ -26,7 +20,6 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use namespace::in_namespace;
 use std::convert::Infallible;
 use tonic::transport::Endpoint;
 use tower_service::Service;

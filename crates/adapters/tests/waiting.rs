@@ -2,13 +2,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-
+use crate::namespace::{in_namespace, nft};
 use firstflight::credential::Outcome;
 use firstflight::{Authority, Client, FirstFlight, Server};
 use firstflight_adapters::Incoming;
-use namespace::{in_namespace, nft};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// More than fits into any buffer.

@@ -1,11 +1,9 @@
 //! `firstflight asap inspect` as a person or a script uses it, on the vectors of `docs/spec/asap.md`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
+use crate::dir::TempFile;
+use crate::program;
 use data_encoding::HEXLOWER;
-use dir::TempFile;
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Output, Stdio};

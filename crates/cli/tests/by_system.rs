@@ -1,11 +1,8 @@
 //! `serve` and `get` on the system's sockets: the kernel's TCP and UDP, without options.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, fails, prints, run};
+use crate::dir::Dir;
+use crate::program::{Running, fails, prints, run};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;

@@ -2,11 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::TempFile;
-use program::{command, fails, run};
+use crate::dir::TempFile;
+use crate::program::{command, fails, run};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

@@ -1,11 +1,8 @@
 //! What all commands that stay running do alike.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, command, fails, prints, until};
+use crate::dir::Dir;
+use crate::program::{Running, command, fails, prints, until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
@@ -154,20 +151,9 @@ fn an_address_that_comes_later_is_no_mistake() {
         &["--front-id", "1"],
     ];
     fails(&front.concat(), 1, "cannot listen on 192.0.2.1:9 for other fronts");
-    // What another process has.
+    // What another process has: the file is in use as long as the server listens on UDP.
     let (root, state) = (files.0.path(""), files.0.path("state"));
-    let once = [
-        "serve",
-        "--root",
-        &root,
-        "--listen",
-        LOCAL,
-        "--udp-port",
-        "0",
-        "--one-time",
-        "--one-time-state",
-        &state,
-    ];
+    let once = ["serve", "--root", &root, "--listen", LOCAL, "--one-time", "--one-time-state", &state];
     let mut running = Running::start(&once);
     serves(&mut running);
     fails(&once, 1, "another process uses it");

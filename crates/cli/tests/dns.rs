@@ -1,11 +1,9 @@
 //! `firstflight dns` as an operator uses it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, fails, prints};
+use crate::dir::Dir;
+use crate::program;
+use crate::program::{Running, fails, prints};
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;

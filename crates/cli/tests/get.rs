@@ -2,35 +2,17 @@
 //! device.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, fails, prints, run, until};
+use crate::dir::Dir;
+use crate::program::{Running, fails, prints, run, sockets, until};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Output;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const NETWORK: [&str; 2] = ["--network-id", "00000000000000000000000000000001"];
-
-/// UDP and TCP sockets at one port of these addresses. The port is below the range that the system assigns to
-/// clients.
-fn sockets(ips: &[&str]) -> (u16, Vec<(UdpSocket, TcpListener)>) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = 20_000 + (number % 12_000) as u16;
-        let bind =
-            |ip: &&str| Some((UdpSocket::bind((*ip, port)).ok()?, TcpListener::bind((*ip, port)).ok()?));
-        if let Some(all) = ips.iter().map(bind).collect() {
-            return (port, all);
-        }
-    }
-}
 
 /// An address of this host that was free a moment ago.
 fn free(ip: &str) -> String {

@@ -1,10 +1,8 @@
 //! `firstflight keys` as an operator or a script uses it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
+use crate::dir::Dir;
+use crate::program;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,11 +1,8 @@
 //! What the command prints, and on which stream.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, command, fails, run};
+use crate::dir::Dir;
+use crate::program::{Running, command, fails, run};
 use serde_json::Value;
 use std::net::UdpSocket;
 

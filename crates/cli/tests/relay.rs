@@ -3,10 +3,9 @@
 //! inside the web server does this, too.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
+use crate::dir::Dir;
+use crate::program;
+use crate::program::{Running, fails};
 use firstflight_credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::service::secure_rng;
@@ -18,7 +17,6 @@ use firstflight_wire::asap::{Carriage, CertificateFlags, Hint, Reply, Zone};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
-use program::{Running, fails};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::num::{NonZeroU8, NonZeroU16};

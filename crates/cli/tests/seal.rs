@@ -1,11 +1,8 @@
 //! Mistakes in the options of sealed first flights: one line that says what to do, and exit code 2.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{fails, prints};
+use crate::dir::Dir;
+use crate::program::{fails, prints};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

@@ -2,11 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::TempFile;
-use program::{fails, prints};
+use crate::dir::TempFile;
+use crate::program::{fails, prints};
 use serde_json::Value;
 
 /// The picture of README.md.

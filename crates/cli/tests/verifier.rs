@@ -1,11 +1,8 @@
 //! `firstflight verifier` and `firstflight certificate` as an operator uses them.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, fails, prints};
+use crate::dir::Dir;
+use crate::program::{Running, fails, prints};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 

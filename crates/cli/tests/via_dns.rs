@@ -2,28 +2,16 @@
 //! device.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
-mod dir;
-mod program;
-
-use dir::Dir;
-use program::{Running, fails, prints, run};
+use crate::dir::Dir;
+use crate::program::{self, Running, fails, prints, run};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Output;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// UDP and TCP sockets at one address of this host. The port is below the range that the system assigns to clients,
-/// so that it stays free between its release here and a server's start.
+/// UDP and TCP sockets at one address of this host.
 fn sockets(ip: &str) -> (UdpSocket, TcpListener) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = 20_000 + (number % 12_000) as u16;
-        if let (Ok(udp), Ok(tcp)) = (UdpSocket::bind((ip, port)), TcpListener::bind((ip, port))) {
-            return (udp, tcp);
-        }
-    }
+    program::sockets(&[ip]).1.remove(0)
 }
 
 /// An address of this host that was free a moment ago.

@@ -3,9 +3,7 @@
 //! time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-
-use certified::{LOCAL, PORT, certificate, connect_config, policy};
+use crate::certified::{LOCAL, PORT, certificate, connect_config, policy};
 use firstflight::carriage::{DnsPath, Exchange, HeldBack, Manners, Proof, Report, Restraint, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};

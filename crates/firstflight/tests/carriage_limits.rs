@@ -2,12 +2,10 @@
 //! what the client learns. Runs in virtual time on an emulated path. The resolver and the front are in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-mod limits;
-
+use crate::limits;
+use crate::limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, run};
 use firstflight::carriage::{HeldBack, Restraint, Way};
 use firstflight::link::VirtualTime;
-use limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, run};
 use std::io::ErrorKind;
 use std::time::Duration;
 

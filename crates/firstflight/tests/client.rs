@@ -2,19 +2,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[allow(dead_code, reason = "the tests of firstflight::kernel use all of it")]
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-mod site;
-
+use crate::namespace::{in_namespace, nft};
+use crate::site;
+use crate::site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
 use firstflight::{
     Authority, Carriage, Client, ClientError, ConnectAnyError, FirstFlight, MakeFlight, Server, Way,
 };
-use namespace::{in_namespace, nft};
-use site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;

@@ -2,19 +2,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[allow(dead_code, reason = "the tests of firstflight::kernel use all of it")]
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-mod site;
-
+use crate::namespace::{in_namespace, nft};
+use crate::site;
+use crate::site::{Certified, NETWORK, REQUEST, answer, block, once, policy, ready, safely, verifier};
 use firstflight::credential::asap::{Identity, PrivateKey};
 use firstflight::credential::{NetworkId, Outcome, Reason};
 use firstflight::kernel::{Kernel, ListenConfig};
 use firstflight::record::Published;
 use firstflight::{Authority, Client, FirstFlight, Server, Stream, Way};
 use firstflight::{CachedCookie, CachedServer, CredentialCache, LazyStream, ReplaySafety};
-use namespace::{in_namespace, nft};
-use site::{Certified, NETWORK, REQUEST, answer, block, once, policy, ready, safely, verifier};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -323,7 +319,7 @@ fn a_udp_port_without_permission_leaves_tcp_alone() {
         let listener = std::net::TcpListener::bind("127.0.0.1:443").unwrap();
         let exe = std::env::current_exe().unwrap();
         let script = "exec 3<&0; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" --exact \
-                      a_udp_port_without_permission_leaves_tcp_alone --nocapture";
+                      client_attacks::a_udp_port_without_permission_leaves_tcp_alone --nocapture";
         let output = std::process::Command::new("setpriv")
             .args([
                 "--reuid=65534",
@@ -340,7 +336,7 @@ fn a_udp_port_without_permission_leaves_tcp_alone() {
             .unwrap();
         let text =
             String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{text}");
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
     });
 }
 
@@ -1091,7 +1087,7 @@ fn sockets_as_systemd_passes_them_by_default() {
         let port = tcp.local_addr().unwrap().port();
         let udp = std::net::UdpSocket::bind(format!("[::]:{port}")).unwrap();
         let script = "exec 3<&0 4<&1 1>&2; export LISTEN_PID=$$ LISTEN_FDS=2; exec \"$0\" --exact \
-                      sockets_as_systemd_passes_them_by_default --nocapture";
+                      client_attacks::sockets_as_systemd_passes_them_by_default --nocapture";
         let output = std::process::Command::new("sh")
             .args(["-c", script])
             .arg(std::env::current_exe().unwrap())
@@ -1101,7 +1097,8 @@ fn sockets_as_systemd_passes_them_by_default() {
             .stderr(std::process::Stdio::piped())
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
     });
 }
 
@@ -1136,14 +1133,16 @@ fn a_drain_without_descriptors_does_not_lose_what_waits_silently() {
         return;
     }
     let script = "ulimit -n 64; exec \"$0\" --exact \
-                  a_drain_without_descriptors_does_not_lose_what_waits_silently --nocapture";
+                  client_attacks::a_drain_without_descriptors_does_not_lose_what_waits_silently --nocapture";
     let output = std::process::Command::new("sh")
         .args(["-c", script])
         .arg(std::env::current_exe().unwrap())
         .env(WHO, "1")
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 /// The private mode: nothing is asked of the kernel, nothing is read from or written to a file.

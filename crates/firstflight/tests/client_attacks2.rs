@@ -2,16 +2,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[allow(dead_code, reason = "the tests of firstflight::kernel use all of it")]
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-mod site;
-
+use crate::namespace::{in_namespace, nft};
+use crate::site::{NETWORK, REQUEST, ready, safely, verifier};
 use firstflight::credential::asap::PrivateKey;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{Authority, Client, FirstFlight, ReplaySafety, Server};
-use namespace::{in_namespace, nft};
-use site::{NETWORK, REQUEST, ready, safely, verifier};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::pin;

@@ -2,13 +2,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-
+use crate::namespace::{in_namespace, nft};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::kernel::{Connected, Connecting, Kernel, ListenConfig};
 use firstflight::{ConnectAnyError, FirstFlight, Listener};
-use namespace::{in_namespace, nft};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -2,13 +2,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-
+use crate::namespace::{in_namespace, nft};
 use firstflight::credential::{CookieKey, KeyRing, NetworkId, Outcome, Reason, Scheme};
 use firstflight::kernel::{Kernel, ListenConfig};
 use firstflight::{CredentialCache, FirstFlight, Listener, Stream};
-use namespace::{in_namespace, nft};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

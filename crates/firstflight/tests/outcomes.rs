@@ -1,9 +1,7 @@
 //! The outcomes that a client reports for first flights with a certificate, through the public interface only.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod certified;
-
-use certified::{LOCAL, PORT, certificate, identity, policy};
+use crate::certified::{LOCAL, PORT, certificate, identity, policy};
 use firstflight::credential::asap::PrivateKey;
 use firstflight::credential::{FastOpenPolicy, KeyRing, Outcome, PendingLimit, Reason, Scheme};
 use firstflight::link::UdpLink;

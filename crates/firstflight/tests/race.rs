@@ -1,8 +1,7 @@
 //! Connecting to one of several addresses: which attempt wins, and where the data goes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod certified;
-
+use crate::certified;
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight::credential::{FastOpenPolicy, KeyRing, NetworkId, Outcome, PendingLimit, Reason, Scheme};
 use firstflight::link::path::Verdict;

@@ -2,12 +2,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[path = "../../kernel/tests/namespace/mod.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod namespace;
-
+use crate::namespace::in_namespace;
 use firstflight::{Client, Server, Stream};
-use namespace::in_namespace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -3,9 +3,7 @@
 //! and real time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod certified;
-
-use certified::{LOCAL, PORT, certificate, identity, policy};
+use crate::certified::{LOCAL, PORT, certificate, identity, policy};
 use firstflight::credential::asap::PrivateKey;
 use firstflight::link::UdpLink;
 use firstflight::wire::asap::{BLOCK_LEN, Carriage, Hint, Reply, Status, Zone};

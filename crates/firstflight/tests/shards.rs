@@ -3,8 +3,7 @@
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds of the random test instead of the default, `FIRSTFLIGHT_SEED=n` one of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod queues;
-
+use crate::queues::{Deal, Dice, Queues, from_port, is_first_flight};
 use firstflight::credential::{
     FastOpenPolicy, KeyRing, OneTimeCookies, OneTimeKeys, PendingLimit, Reason, Replays, Scheme, SerialTable,
 };
@@ -13,7 +12,6 @@ use firstflight::{
     Config, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Sharding, Stream, Time, Workers,
     block_on_virtual,
 };
-use queues::{Deal, Dice, Queues, from_port, is_first_flight};
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};

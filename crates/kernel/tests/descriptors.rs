@@ -2,11 +2,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod namespace;
-
+use crate::namespace::in_namespace;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_kernel::{Carry, begin, descriptor};
-use namespace::in_namespace;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;

@@ -2,11 +2,10 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod namespace;
-
+use crate::namespace;
+use crate::namespace::in_namespace;
 use firstflight_credential::Outcome;
 use firstflight_kernel::{Carry, ListenConfig, Listener, connect};
-use namespace::in_namespace;
 use std::io::Write;
 
 /// A service manager's socket has connections that wait since before this program adopted it.

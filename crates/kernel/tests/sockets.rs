@@ -2,15 +2,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod namespace;
-
+use crate::namespace::{in_namespace, nft};
 use firstflight_credential::{CookieKey, KeyRing, Outcome, Reason, Scheme};
 use firstflight_kernel::{
     Carry, ClientFail, ListenConfig, Listener, Quoted, Setting, Stream, SystemClock, Trip, connect,
     has_cookie, send_through,
 };
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
-use namespace::{in_namespace, nft};
 use std::io;
 use std::net::SocketAddr;
 use std::process::Command;

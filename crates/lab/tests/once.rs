@@ -6,7 +6,7 @@
 
 #[allow(unreachable_pub, reason = "public in the library of the fuzz targets")]
 #[path = "../../../fuzz/src/once/mod.rs"]
-mod once;
+mod target;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -30,7 +30,7 @@ fn the_corpus_of_the_fuzz_target() {
     assert!(files.len() > 20, "{} has only {} files", folder.display(), files.len());
     for file in files {
         let bytes = std::fs::read(&file).unwrap();
-        if let Err(panic) = std::panic::catch_unwind(|| once::run(&bytes)) {
+        if let Err(panic) = std::panic::catch_unwind(|| target::run(&bytes)) {
             eprintln!("the file is {}", file.display());
             std::panic::resume_unwind(panic);
         }
@@ -44,7 +44,7 @@ fn no_request_is_executed_twice_whichever_ways_it_comes() {
     let seeds = one.map_or(0..count, |seed| seed..seed + 1);
     let (mut early, mut ordinary) = (0, 0);
     for seed in seeds.clone() {
-        match std::panic::catch_unwind(|| once::run(&bytes(seed))) {
+        match std::panic::catch_unwind(|| target::run(&bytes(seed))) {
             Ok(executed) => (early, ordinary) = (early + executed.0, ordinary + executed.1),
             Err(panic) => {
                 eprintln!("the seed is {seed}");

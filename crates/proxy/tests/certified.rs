@@ -2,22 +2,16 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-#[allow(dead_code, reason = "the tests of firstflight use all of it")]
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-#[path = "../../firstflight/tests/site/mod.rs"]
-mod site;
-mod world;
-
+use crate::namespace::in_namespace;
+use crate::site;
+use crate::world::{head, hello};
 use firstflight::credential::asap::{Identity, PrivateKey};
 use firstflight::record::Published;
 use firstflight_proxy::{EarlyData, Event, Proxy};
-use namespace::in_namespace;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use world::{head, hello};
 
 /// A server that takes certificates, and a proxy whose client has one.
 struct Certified {

@@ -2,8 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod world;
-
+use crate::world::{PUBLIC, World, head, in_world, read};
 use firstflight_proxy::Limits;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use world::{PUBLIC, World, head, in_world, read};
 
 /// What a server has got, in order.
 type Seen = Arc<Mutex<Vec<String>>>;

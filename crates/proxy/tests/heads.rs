@@ -2,13 +2,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod world;
-
+use crate::world::{PUBLIC, World, head, in_world};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use world::{PUBLIC, World, head, in_world};
 
 /// A server that answers each connection once, and the heads that it got.
 async fn origin() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {

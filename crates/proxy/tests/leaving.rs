@@ -2,14 +2,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod world;
-
+use crate::world::{OTHER, PUBLIC, SILENT, World, echo, head, hello, in_world, ip, read};
 use firstflight_proxy::{Event, Limits, Protocol};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use world::{OTHER, PUBLIC, SILENT, World, echo, head, hello, in_world, ip, read};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

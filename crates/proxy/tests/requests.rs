@@ -2,15 +2,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod world;
-
+use crate::world;
+use crate::world::{OTHER, PRIVATE, PUBLIC, World, echo, head, in_world};
 use firstflight_proxy::{BindError, Event, Proxy};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use world::{OTHER, PRIVATE, PUBLIC, World, echo, head, in_world};
 
 /// Answers each connection's request once with `response`, and tells what came, and whether it was early.
 async fn origin(ip: [u8; 4], response: &'static str) -> (SocketAddr, UnboundedReceiver<(String, bool)>) {

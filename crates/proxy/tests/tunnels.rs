@@ -2,15 +2,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod world;
-
+use crate::world::{OTHER, PUBLIC, World, echo, head, hello, in_world, read};
 use firstflight_proxy::{EarlyData, Event};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use world::{OTHER, PUBLIC, World, echo, head, hello, in_world, read};
 
 fn connected(event: &Event) -> (&'static str, bool, u32) {
     match event {

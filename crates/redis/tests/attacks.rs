@@ -2,15 +2,13 @@
 //! arrives. The counts are printed with `--nocapture`, as in `docs/farm-store.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::{ACCEPTED, activate, redeem};
+use crate::server;
+use crate::server::farm::{Farm, ask, runtime};
 use firstflight::SharedStore;
 use firstflight::credential::{JobRequest, JobResult};
 use firstflight_redis::RedisStore;
 use nix::sys::signal::Signal;
-use questions::{ACCEPTED, activate, redeem};
-use server::farm::{Farm, ask, runtime};
 
 /// What happens between the first flight with cookie 1 and its copy.
 #[derive(Debug, Clone, Copy)]

@@ -1,18 +1,16 @@
 //! A Redis Cluster whose masters fail and whose slots move: `docs/farm-masters.md`. Real servers.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::{ACCEPTED, activate, redeem, refused};
+use crate::server;
+use crate::server::Redis;
+use crate::server::cluster::Cluster;
+use crate::server::shown::{Shown, member, options};
 use firstflight::SharedStore;
 use firstflight::credential::Reason;
 use firstflight_redis::{ConnectError, RedisStore};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use questions::{ACCEPTED, activate, redeem, refused};
-use server::Redis;
-use server::cluster::Cluster;
-use server::shown::{Shown, member, options};
 
 /// Two members of a farm with a cluster of three masters.
 async fn farm() -> Option<(Cluster, RedisStore, RedisStore)> {

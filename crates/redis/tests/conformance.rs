@@ -1,21 +1,18 @@
 //! What every store must do, for any server that speaks Redis' protocol:
 //!
 //!     FIRSTFLIGHT_STORE=rediss://HOST FIRSTFLIGHT_STORE_LOGIN=FILE FIRSTFLIGHT_STORE_CA=FILE \
-//!         cargo test -p firstflight-redis --test conformance
+//!         cargo test -p firstflight-redis --test redis conformance::
 //!
 //! The keys begin with a random prefix, and expire within an hour. Without `FIRSTFLIGHT_STORE` each test starts a Redis.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::{ACCEPTED, activate, redeem, refused};
+use crate::server::Redis;
+use crate::server::farm::ask;
 use firstflight::SharedStore;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight_redis::{Access, Options, RedisSessions, RedisStore};
 use firstflight_seal::{Question, Rid, TableAnswer};
-use questions::{ACCEPTED, activate, redeem, refused};
-use server::Redis;
-use server::farm::ask;
 use std::collections::HashMap;
 use std::env;
 use std::sync::Arc;

@@ -1,19 +1,16 @@
 //! Masters that are replaced by their replicas: `docs/farm-masters.md`. Real servers and sentinels.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::{ACCEPTED, activate, redeem, refused};
+use crate::server::Redis;
+use crate::server::process::free_port;
+use crate::server::sentinel::{Liar, Sentinel, followed, replicated};
+use crate::server::shown::{Shown, connected, member, options};
 use firstflight::SharedStore;
 use firstflight::credential::Reason;
 use firstflight_redis::{ConnectError, RedisStore};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use questions::{ACCEPTED, activate, redeem, refused};
-use server::Redis;
-use server::process::free_port;
-use server::sentinel::{Liar, Sentinel, followed, replicated};
-use server::shown::{Shown, connected, member, options};
 use std::time::Duration;
 use tokio::time::sleep;
 

@@ -1,14 +1,11 @@
 //! The requirements on Redis: its clock agrees with the members', and it keeps all keys.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::{ACCEPTED, activate, redeem, refused};
+use crate::server::Redis;
 use firstflight::credential::{GuardKey, Guarded, JobRequest, Reason, RemoteGuard, ReplayGuard, Window};
 use firstflight::{SharedStore, StoreError};
 use firstflight_redis::{Options, RedisStore};
-use questions::{ACCEPTED, activate, redeem, refused};
-use server::Redis;
 use std::time::Duration;
 
 async fn member(redis: &Redis) -> RedisStore {

@@ -1,16 +1,13 @@
 //! Members that are killed, or stop and start again, and refusals that they did not report.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::{ACCEPTED, activate, redeem, refused};
+use crate::server::Redis;
+use crate::server::farm::{Farm, ask, member, options, runtime};
 use firstflight::SharedStore;
 use firstflight::credential::{JobRequest, Reason};
 use firstflight_redis::{ConnectError, RedisStore, StateError};
 use nix::sys::signal::Signal;
-use questions::{ACCEPTED, activate, redeem, refused};
-use server::Redis;
-use server::farm::{Farm, ask, member, options, runtime};
 
 /// The data of the refused first flight came by the ordinary handshake. A copy of its SYN is not accepted afterwards,
 /// although the member that refused it has forgotten that.

@@ -1,15 +1,13 @@
 //! Questions that are missed while a member connects again. A proxy in front of Redis holds requests up.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::redeem;
+use crate::server;
+use crate::server::Redis;
+use crate::server::proxy::Proxy;
 use firstflight::SharedStore;
 use firstflight::credential::JobRequest;
 use firstflight_redis::{Options, RedisStore};
-use questions::redeem;
-use server::Redis;
-use server::proxy::Proxy;
 use std::sync::mpsc;
 use std::time::Duration;
 

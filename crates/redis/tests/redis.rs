@@ -1,16 +1,13 @@
 //! The rules of a shared store, with a real Redis that is killed, emptied, stopped and replaced.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::{activate, redeem};
+use crate::server::Redis;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight::{SharedStore, StoreError};
 use firstflight_redis::{ConnectError, Options, RedisStore};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use questions::{activate, redeem};
-use server::Redis;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

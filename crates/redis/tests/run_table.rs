@@ -1,16 +1,13 @@
 //! The run table of sealed first flights, with a real Redis that is killed, emptied and stopped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
-mod questions;
-mod server;
-
+use crate::questions::activate;
+use crate::server::Redis;
 use firstflight::SharedStore;
 use firstflight_redis::{Options, RedisStore};
 use firstflight_seal::{Question, Rid, TableAnswer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use questions::activate;
-use server::Redis;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;

@@ -2,10 +2,7 @@
 //! choices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[allow(unreachable_pub, reason = "public in the library of the fuzz targets")]
-#[path = "../../../fuzz/src/actions/mod.rs"]
-mod actions;
-
+use crate::targets::actions;
 use proptest::prelude::*;
 
 proptest! {

@@ -3,10 +3,7 @@
 //! The targets have the same bodies as those that the fuzzer runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[allow(unreachable_pub, reason = "public in the library of the fuzz targets")]
-#[path = "../../../fuzz/src/lib.rs"]
-mod targets;
-
+use crate::targets;
 use std::path::Path;
 
 /// Runs `target` on each file of its corpus. A panic names the file.

@@ -2,10 +2,7 @@
 //! time. The fuzz target `model` does this with a fuzzer's choices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[allow(unreachable_pub, reason = "public in the library of the fuzz targets")]
-#[path = "../../../fuzz/src/model/mod.rs"]
-mod model;
-
+use crate::targets::model;
 use proptest::prelude::*;
 
 proptest! {

@@ -7,9 +7,7 @@ use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 use firstflight_wire::{Instant, SeqNum};
 use std::sync::Arc;
 
-mod common;
-
-use common::{ends, ms};
+use crate::common::{ends, ms};
 
 const PREAMBLE: &[u8] = b"credential";
 const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";

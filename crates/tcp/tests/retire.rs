@@ -7,9 +7,7 @@ use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
 use std::sync::Arc;
 
-mod common;
-
-use common::ms;
+use crate::common::{self, ms};
 
 fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
     Endpoints { probe: [1200, 1400, 1500], ..common::ends(local_port, remote_port, isn) }

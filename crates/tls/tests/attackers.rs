@@ -1,9 +1,7 @@
 //! Peers that send what no TLS end sends: no panic, bounded memory, an error that names them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{ANSWER, REQUEST, World, safe, site};
+use crate::common::{ANSWER, REQUEST, World, safe, site};
 use firstflight::credential::NetworkId;
 use firstflight_tls::{AcceptError, ConnectError, Departure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};

@@ -1,12 +1,9 @@
 //! A farm with a real Redis: two acceptors, each with its own connection to the store.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
-#[path = "../../redis/tests/server/process.rs"]
-mod process;
-
-use common::sealed::{ONCE, PROTOCOL, Parts, SAFE, Sealed, acceptor, finishes, keys, send};
-use common::{Ca, NAME, exchange, first_write, safe, site, wire};
+use crate::common::sealed::{ONCE, PROTOCOL, Parts, SAFE, Sealed, acceptor, finishes, keys, send};
+use crate::common::{Ca, NAME, exchange, first_write, safe, site, wire};
+use crate::process::Redis;
 use firstflight::Time;
 use firstflight::link::VirtualTime;
 use firstflight_redis::{Options, RedisSessions, RedisStore};
@@ -14,7 +11,6 @@ use firstflight_tls::seal::{Flags, Why};
 use firstflight_tls::{
     AcceptError, Acceptor, Connector, Early, SealServer, SealedInfo, SessionStore, Tickets,
 };
-use process::Redis;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;

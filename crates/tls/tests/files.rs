@@ -1,9 +1,7 @@
 //! Certificates in files, and how they are followed.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Ca, Made, NAME, site, wire};
+use crate::common::{Ca, Made, NAME, site, wire};
 use firstflight::FirstFlight;
 use firstflight_tls::{Acceptor, ConfigError, Connector};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

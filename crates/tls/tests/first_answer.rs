@@ -1,10 +1,9 @@
 //! How long the server's first answer to a ClientHello with X25519 is, with certificates that are compressed (RFC 8879) and without.
-//! `cargo test -p firstflight-tls --test first_answer -- --nocapture` prints the sizes.
+//! `cargo test -p firstflight-tls --test tls first_answer:: -- --nocapture` prints the sizes.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{NAME, Recorded, safe, site, wire};
+use crate::common;
+use crate::common::{NAME, Recorded, safe, site, wire};
 use firstflight_tls::rustls::crypto::{CryptoProvider, aws_lc_rs};
 use firstflight_tls::rustls::pki_types::CertificateDer;
 use firstflight_tls::rustls::{ClientConfig, ClientConnection, RootCertStore, version};

@@ -1,9 +1,7 @@
 //! Streams for libraries that ask for a connection before they have a request.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{ANSWER, Ca, client};
+use crate::common::{ANSWER, Ca, client};
 use firstflight::{Authority, ReplaySafety, Server};
 use firstflight_tls::{Acceptor, ConnectError, Early, H2, HTTP_1_1, LazyTlsStream, SealClient};
 use std::io;

@@ -1,10 +1,8 @@
 //! Round trips in virtual time, on a path of 100 ms.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::emulated::{AT, Path, RTT};
-use common::{ANSWER, Ca, NAME, once, safe, site};
+use crate::common::emulated::{AT, Path, RTT};
+use crate::common::{ANSWER, Ca, NAME, once, safe, site};
 use firstflight::credential::NetworkId;
 use firstflight::link::VirtualTime;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Time, block_on_virtual};

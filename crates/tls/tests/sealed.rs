@@ -1,12 +1,10 @@
 //! Sealed first flights over streams in memory: what becomes of them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{
+use crate::common::sealed::{
     ONCE, PROTOCOL, SAFE, Sealed, acceptor, keys, record, seal_client, seal_server, send, until_finished,
 };
-use common::{ANSWER, Ca, NAME, REQUEST, Recorded, exchange, first_write, once, safe, site, wire};
+use crate::common::{ANSWER, Ca, NAME, REQUEST, Recorded, exchange, first_write, once, safe, site, wire};
 use firstflight::FirstFlight;
 use firstflight_tls::seal::{KeySource, Outcome, REJECT, Record, Trust, Why};
 use firstflight_tls::{

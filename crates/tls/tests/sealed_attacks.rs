@@ -3,13 +3,12 @@
 //! the end without the defence.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{
+use crate::common;
+use crate::common::sealed::{
     ONCE, PROTOCOL, Parts, SAFE, Sealed, acceptor, forward, hello, name, read_flight, record, seal_server,
     send, until_finished,
 };
-use common::{Ca, NAME, REQUEST, once, safe, site, wire};
+use crate::common::{Ca, NAME, REQUEST, once, safe, site, wire};
 use firstflight_tls::rustls::crypto::aws_lc_rs;
 use firstflight_tls::rustls::{self, ClientConfig, ServerConfig, ServerConnection};
 use firstflight_tls::seal::{Inner, PROTOCOL_PREFIX, REJECT, Rid, Target, seal};

@@ -1,10 +1,9 @@
 //! Seal keys from a name server in this process, over the loopback device.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{PROTOCOL, keys, unix};
-use common::{ANSWER, Ca, REQUEST, safe, site};
+use crate::common;
+use crate::common::sealed::{PROTOCOL, keys, unix};
+use crate::common::{ANSWER, Ca, REQUEST, safe, site};
 use firstflight::record::Names;
 use firstflight_tls::seal::{KeySet, Reason, Trust};
 use firstflight_tls::{Acceptor, Connector, DnsKeys, SealClient, SealReport, SealServer};

@@ -1,10 +1,9 @@
 //! What a client remembers of flights that failed (`docs/spec/sealed.md` 7.4), and what it takes along to another network.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{PROTOCOL, keys, keys_of, name, unix};
-use common::{ANSWER, Ca, safe};
+use crate::common;
+use crate::common::sealed::{PROTOCOL, keys, keys_of, name, unix};
+use crate::common::{ANSWER, Ca, safe};
 use firstflight::credential::NetworkId;
 use firstflight::{Authority, Client};
 use firstflight_tls::seal::{KeySet, KeySource, Outcome};

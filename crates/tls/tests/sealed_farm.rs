@@ -1,10 +1,9 @@
 //! A farm whose members share a run table: each sealed request runs at one of them, whatever the table does.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{ONCE, Parts, SAFE, Sealed, acceptor, finishes, keys, rng, send};
-use common::wire;
+use crate::common;
+use crate::common::sealed::{ONCE, Parts, SAFE, Sealed, acceptor, finishes, keys, rng, send};
+use crate::common::wire;
 use firstflight::Time;
 use firstflight::credential::asap::Identity;
 use firstflight::wire::Clock;

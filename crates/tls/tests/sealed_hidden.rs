@@ -2,10 +2,8 @@
 //! server's name is never sent in clear.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{PROTOCOL, acceptor, forward_of, keys_of, name, read_flight, unix};
-use common::{Ca, NAME, REQUEST, Recorded, Writes, exchange, once, safe, site, wire};
+use crate::common::sealed::{PROTOCOL, acceptor, forward_of, keys_of, name, read_flight, unix};
+use crate::common::{Ca, NAME, REQUEST, Recorded, Writes, exchange, once, safe, site, wire};
 use firstflight::FirstFlight;
 use firstflight::credential::NetworkId;
 use firstflight_tls::rustls::crypto::aws_lc_rs;

@@ -2,11 +2,9 @@
 //! overheard, and neither names the server nor confirms a guess of its name.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::emulated::{AT, Packets, Path, certified};
-use common::sealed::{PROTOCOL, keys_of, name};
-use common::{Ca, NAME, REQUEST, once, safe, site};
+use crate::common::emulated::{AT, Packets, Path, certified};
+use crate::common::sealed::{PROTOCOL, keys_of, name};
+use crate::common::{Ca, NAME, REQUEST, once, safe, site};
 use firstflight::credential::asap::Identity;
 use firstflight::link::VirtualTime;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Time, block_on_virtual};

@@ -2,10 +2,9 @@
 //! flight, by DNS or by routing, to the listener of another site. It must not run there.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{PROTOCOL, SAFE, Sealed, keys_of, name, unix};
-use common::{Ca, Made, NAME, exchange, safe, wire};
+use crate::common;
+use crate::common::sealed::{PROTOCOL, SAFE, Sealed, keys_of, name, unix};
+use crate::common::{Ca, Made, NAME, exchange, safe, wire};
 use firstflight::Authority;
 use firstflight_tls::seal::{KeySource, Outcome, REJECT};
 use firstflight_tls::{Acceptor, ConnectError, MemorySessions, SealClient, SealServer, Tickets};

@@ -1,10 +1,8 @@
 //! One listener with the keys of several public names: each name is served with its own keys only.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::sealed::{PROTOCOL, keys_of, name, unix};
-use common::{Ca, exchange, safe, wire};
+use crate::common::sealed::{PROTOCOL, keys_of, name, unix};
+use crate::common::{Ca, exchange, safe, wire};
 use firstflight::credential::asap::Identity;
 use firstflight::link::VirtualTime;
 use firstflight::{Authority, Time};

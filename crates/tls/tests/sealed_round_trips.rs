@@ -1,11 +1,9 @@
 //! Sealed first flights in virtual time, on a path of 100 ms.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::emulated::{AT, Path, RTT, certified};
-use common::sealed::{PROTOCOL, keys_at};
-use common::{Ca, NAME, once, safe, site};
+use crate::common::emulated::{AT, Path, RTT, certified};
+use crate::common::sealed::{PROTOCOL, keys_at};
+use crate::common::{Ca, NAME, once, safe, site};
 use firstflight::link::VirtualTime;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Time, block_on_virtual};
 use firstflight_tls::seal::{KeySet, KeySource, Outcome};

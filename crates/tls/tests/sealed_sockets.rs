@@ -3,15 +3,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod common;
-#[allow(dead_code, reason = "the tests of firstflight::kernel use all of it")]
-#[path = "../../kernel/tests/namespace/mod.rs"]
-mod namespace;
-#[path = "../../firstflight/tests/site/mod.rs"]
-mod site;
-
-use common::Ca;
-use common::sealed::{SAFE, rng, unix};
+use crate::common;
+use crate::common::Ca;
+use crate::common::sealed::{SAFE, rng, unix};
+use crate::namespace::{in_namespace, nft};
+use crate::site;
+use crate::site::{NETWORK, REQUEST, block, once, ready, safely};
 use firstflight::credential::asap::{AcceptedBlock, Identity, PrivateKey};
 use firstflight::record::Published;
 use firstflight::{Authority, Carriage, Client, ClientBuilder, FirstFlight, MakeFlight, Server, Way};
@@ -20,8 +17,6 @@ use firstflight_tls::seal::{
     Bind, Draft, HostName, KeySet, KeySource, Outcome, REJECT, Record, Rid, Room, SealKey, Target, Why,
 };
 use firstflight_tls::{ConnectError, Connector, SealClient, SealServer, SealedInfo};
-use namespace::{in_namespace, nft};
-use site::{NETWORK, REQUEST, block, once, ready, safely};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;

@@ -1,9 +1,7 @@
 //! Both ends over the streams of `firstflight`, on loopback.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{ANSWER, Ca, REQUEST, client, once, safe};
+use crate::common::{ANSWER, Ca, REQUEST, client, once, safe};
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use firstflight::link::UdpLink;
 use firstflight::{

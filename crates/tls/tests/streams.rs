@@ -1,9 +1,10 @@
 //! Both ends, over streams in memory.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{ANSWER, Ca, NAME, REQUEST, World, exchange, first_write, once, record_types, safe, site, wire};
+use crate::common;
+use crate::common::{
+    ANSWER, Ca, NAME, REQUEST, World, exchange, first_write, once, record_types, safe, site, wire,
+};
 use firstflight::credential::NetworkId;
 use firstflight::{FirstFlight, Time};
 use firstflight_tls::{

@@ -4,15 +4,22 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A path that no other test has, which ends with `name`.
+fn unique(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("firstflight-cli-{}-{number}-{name}", std::process::id()))
+}
 
 /// A directory.
 pub(crate) struct Dir(PathBuf);
 
 impl Dir {
-    /// A new directory for each name of a test file.
+    /// A new directory.
     pub(crate) fn new(name: &str) -> Self {
-        let name = format!("firstflight-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = unique(name);
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -41,8 +48,7 @@ pub(crate) struct TempFile(pub PathBuf);
 
 impl TempFile {
     pub(crate) fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
-        let name = format!("firstflight-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = unique(name);
         std::fs::write(&path, content).unwrap();
         Self(path)
     }

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub(crate) fn command(args: &[&str]) -> Command {
@@ -44,6 +46,21 @@ pub(crate) fn until(mut happened: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(20));
     }
     panic!("it never happened");
+}
+
+/// UDP and TCP sockets at one port of these addresses. The port is below the range that the system assigns to clients, so
+/// that it stays free between its release here and a server's start. No other test gets it soon.
+pub(crate) fn sockets(ips: &[&str]) -> (u16, Vec<(UdpSocket, TcpListener)>) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 20_000 + (number % 12_000) as u16;
+        let bind =
+            |ip: &&str| Some((UdpSocket::bind((*ip, port)).ok()?, TcpListener::bind((*ip, port)).ok()?));
+        if let Some(all) = ips.iter().map(bind).collect() {
+            return (port, all);
+        }
+    }
 }
 
 /// A service that is running. Dropping it kills the service.

@@ -2,8 +2,10 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,10 +15,16 @@ pub(crate) struct Redis {
     options: Vec<String>,
 }
 
-/// A TCP port that nobody uses at this moment.
+/// A TCP port that nobody uses at this moment. No other test of this process gets it.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("localhost:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = std::net::TcpListener::bind("localhost:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
+    }
 }
 
 /// The program to test with: `FIRSTFLIGHT_REDIS_SERVER`, `valkey-server` for example, or `redis-server`.
