@@ -49,7 +49,8 @@ fn the_ack_of_the_syn_ack_leaves_before_a_reset() {
     type Leave = fn(&mut Peer, ConnId);
     let release: Leave = |p, id| p.stack.release(id, p.now);
     let abort: Leave = |p, id| p.stack.abort(id, p.now);
-    let cases: [(Leave, &[u8], &[&[u8]]); 5] = [
+    type Case = (Leave, &'static [u8], &'static [&'static [u8]]);
+    let cases: [Case; 5] = [
         (release, b"response", &[]),
         (abort, b"", &[]),
         (abort, b"", &[b"response"]),
