@@ -26,6 +26,7 @@ use firstflight::credential::NetworkId;
 use firstflight::link::UdpLink;
 use firstflight::record::Names;
 use firstflight::{Authority, Client, ClientBuilder, Endpoint, InsideLookups};
+use firstflight_verifier::IssuerAddress;
 use memory::Memory;
 use report::{Begun, Print};
 use std::net::{IpAddr, SocketAddr};
@@ -147,7 +148,12 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if !by_engine && args.network.records() {
         return Err(crate::network::NetworkError::NothingToRecord.into());
     }
+    // What is wrong with the options is said before there is a device.
     args.check_files().await?;
+    args.memory.check()?;
+    let issuer = args.certificates.issuer()?;
+    #[cfg(feature = "tls")]
+    let tls = args.tls(&targets)?;
     let mut builder = Client::builder();
     let mut engine = None;
     if by_engine {
@@ -162,7 +168,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         builder = args.memory.configure(builder, network);
     }
     let servers: Vec<_> = targets.iter().map(|target| target.server.clone()).collect();
-    builder = args.certificates.configure(builder.fast_open(!args.no_fast_open), &servers, args.carrier())?;
+    builder = builder.fast_open(!args.no_fast_open);
+    if let Some(issuer) = issuer.clone() {
+        builder = args.certificates.configure(builder, issuer, &servers, args.carrier());
+    }
     match args.dns.filter(|_| !args.via.wanted()) {
         Some(at) => {
             let names = Names::at(at).map_err(|error| GetError::Resolver(at, error))?;
@@ -172,8 +181,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         None => {}
     }
     let client = builder.build().map_err(Error::Cache)?;
-    #[cfg(feature = "tls")]
-    let tls = args.tls(&targets)?;
     if args.certificates.verify_first() {
         args.prepare(&client, &servers).await;
     }
@@ -187,7 +194,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         output: args.output.clone(),
         upload: args.upload.clone(),
         timeout: args.timeout,
-        told: Told::new(args.certificates.issuer()?.map(|issuer| issuer.id())),
+        told: Told::new(issuer.as_ref().map(IssuerAddress::id)),
     });
     let all = Arc::new(args.queue(targets.into(), asked));
     args.fetch_all(&all, &errand).await;

@@ -56,7 +56,6 @@ fn get_says_what_is_wrong_with_its_key() {
     let record = dir.path("record");
     fs::write(&record, prints(&["asap", "record", "--seal-key", &key])).unwrap();
     fails(&["get", "http://127.0.0.1:9/", "--seal", &record], 2, "https://");
-    fails(&["get", URL, "--seal", &record, "--udp"], 2, "--udp");
     fails(&["get", URL, "--seal-any"], 2, "--seal <FILE|dns>");
     fails(&["get", URL, "--seal-hide"], 2, "--seal <FILE|dns>");
     fails(&["get", URL, "--seal", "dns", "--trust-ad"], 2, "--dns <ADDR:PORT>");

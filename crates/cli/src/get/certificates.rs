@@ -64,17 +64,14 @@ impl Certificates {
         u32::try_from(self.certificate_for.as_secs()).unwrap_or(u32::MAX)
     }
 
-    /// Gives a client the options. `servers` are those of the URLs.
-    ///
-    /// # Errors
-    /// When the options contradict each other.
+    /// Gives a client the options and the verifier ([`Certificates::issuer`]). `servers` are those of the URLs.
     pub fn configure(
         &self,
         builder: ClientBuilder,
+        issuer: IssuerAddress,
         servers: &[Authority],
         carrier: Carrier,
-    ) -> Result<ClientBuilder, GetError> {
-        let Some(issuer) = self.issuer()? else { return Ok(builder) };
+    ) -> ClientBuilder {
         let id = issuer.id();
         let sites: HashSet<_> = servers.iter().map(|server| server.host().to_string()).collect();
         let fresh = sites.len().clamp(1, PoolConfig::default().fresh);
@@ -91,7 +88,7 @@ impl Certificates {
                 builder = builder.record(server.clone(), record);
             }
         }
-        Ok(builder)
+        builder
     }
 
     /// The verifier, if there is one.

@@ -1,8 +1,9 @@
 //! What `get` remembers about servers, and for which network.
 
+use crate::error::Error;
 use crate::output;
-use firstflight::ClientBuilder;
 use firstflight::credential::NetworkId;
+use firstflight::{ClientBuilder, CredentialCache};
 use firstflight_files::from_hex;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -53,6 +54,14 @@ impl Memory {
                 found.ok().flatten().unwrap_or(NetworkId::UNKNOWN)
             }
         }
+    }
+
+    /// Whether the file can be used, if there is one.
+    ///
+    /// # Errors
+    /// As [`CredentialCache::open`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.cache.as_ref().map(CredentialCache::open).transpose().map(drop).map_err(Error::Cache)
     }
 
     /// Gives a client the options, for a host on `network`.
