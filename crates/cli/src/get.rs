@@ -188,6 +188,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         client: client.clone(),
         #[cfg(feature = "tls")]
         tls,
+        by_engine,
         udp: (args.udp && !args.via.wanted()).then_some(args.udp_port),
         // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
         replay_safe: args.replay_safe || args.upload.is_none(),

@@ -33,6 +33,8 @@ pub struct Errand {
     /// Set if a URL needs it.
     #[cfg(feature = "tls")]
     pub tls: Option<firstflight_tls::Connector>,
+    /// The options name the engine that carries everything.
+    pub by_engine: bool,
     /// `Some` if only TCP in UDP is used, to this port or, if `None`, to the one that the server publishes, or that of the URL.
     /// A request that also travels inside a lookup may wait for the resolver, so then it is `None`.
     pub udp: Option<Option<u16>>,
@@ -132,7 +134,10 @@ pub async fn fetch(errand: &Errand, target: &Target, begun: Begun) -> Report {
     if retry {
         visit = self::visit(errand, target, false, begun.at).await;
     }
-    report(target, visit, begun, first_syn.unwrap_or(connecting), retry)
+    let report = report(target, visit, begun, first_syn.unwrap_or(connecting), retry);
+    // Of an engine's ways a person has named one.
+    let told = !errand.by_engine || !matches!(report.way, Some("ip" | "udp"));
+    Report { way_told: told, ..report }
 }
 
 /// When the first SYN left, if the client knows.
@@ -253,6 +258,7 @@ fn report(
         cookie_age_s: info.and_then(|info| info.cookie_age).map(seconds),
         retried_after_425,
         way,
+        way_told: true,
         held_back,
         raced: data_left_twice.is_some(),
         data_left_twice: data_left_twice.unwrap_or_default(),

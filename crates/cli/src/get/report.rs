@@ -67,6 +67,9 @@ pub struct Report {
     pub retried_after_425: bool,
     /// Which way the request took: `kernel`, `udp` or `ip`; with `--via-dns` `lookup`, `direct` or `ordinary`.
     pub way: Option<&'static str>,
+    /// Whether the text report mentions it.
+    #[serde(skip)]
+    pub way_told: bool,
     /// Why the request did not travel inside the lookup.
     pub held_back: Option<&'static str>,
     /// The connection won a race against an attempt with Fast Open, or in UDP.
@@ -125,7 +128,7 @@ impl fmt::Display for Report {
         if let Some(rtt) = self.rtt_ms {
             write!(f, ", rtt {rtt:.1} ms")?;
         }
-        match (self.way, self.held_back) {
+        match (self.way.filter(|_| self.way_told), self.held_back) {
             (Some(way), Some(why)) => write!(f, ", way {way} ({why})")?,
             (Some(way), None) => write!(f, ", way {way}")?,
             (None, _) => {}

@@ -15,6 +15,7 @@ fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand
         client: Client::builder().engine(site.client.clone()).build().unwrap(),
         #[cfg(feature = "tls")]
         tls: None,
+        by_engine: true,
         udp: None,
         replay_safe,
         output: None,
