@@ -37,7 +37,7 @@ pub fn info(socket: &impl sys::Handle) -> io::Result<TcpInfo> {
     Ok(TcpInfo::parse(&sys::tcp_info(socket)?))
 }
 
-/// The outcome at a client, whoever made the connect: with `MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT`, or without both.
+/// The outcome at a client. Any code may have made the connect, with `MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT` or neither.
 ///
 /// Only who made the connect knows what it asked for. So an accepted part is [`Outcome::Accepted`], and without any trace of
 /// Fast Open the reason is [`Reason::SystemDisabled`] if the namespace switches it off ([`Setting::client`]), or else

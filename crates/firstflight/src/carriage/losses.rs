@@ -61,6 +61,12 @@ impl DnsPath {
         }
     }
 
+    /// Forgets what was lost, for another network.
+    #[cfg(feature = "asap")]
+    pub(crate) fn forget_losses(&self) {
+        *self.0.losses() = Losses::default();
+    }
+
     /// Waits until the outcome of every first flight inside a lookup is known. That takes a few milliseconds after
     /// its connection is established, or 5 s if the resolver does not answer. Returns at once if none is under way.
     pub async fn settled(&self) {

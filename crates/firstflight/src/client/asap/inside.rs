@@ -255,7 +255,8 @@ impl Prover {
         loop {
             if self.remembered.is_closed() {
                 self.verified.store(true, Ordering::Relaxed);
-                self.rest(PROVED_FOR).await;
+                // It is looked up again, not asked.
+                self.rest(STRANGER_AGAIN).await;
                 continue;
             }
             let epoch = self.epoch.load(Ordering::Relaxed);
