@@ -62,6 +62,7 @@ mod cluster;
 mod connection;
 mod dial;
 mod error;
+mod farm_keys;
 mod left;
 mod map;
 mod memory;
@@ -77,6 +78,7 @@ mod share;
 pub use address::has_password;
 pub use dial::Access;
 pub use error::{AccessError, ConnectError, StateError};
+pub use farm_keys::{FarmKeys, FarmKeysError};
 pub use sessions::RedisSessions;
 
 use address::{Address, Target};
