@@ -5,7 +5,7 @@
 //! no process starts below a count derived from the clock. So a file that was lost or restored from a backup repeats
 //! serials only if the clock was set back as well.
 
-use crate::credential::{OneTimeKeys, SerialTable};
+use crate::credential::{Farm, OneTimeCookies, OneTimeKeys, SerialTable};
 use firstflight_files::{LockError, OpenMode, OtherOwner, ReadError, StateFile, from_hex, to_hex};
 use std::fmt;
 use std::io;
@@ -21,6 +21,8 @@ const LONGEST: usize = 4096;
 /// Serials that one write reserves. The next write happens when at most half of them are left, so about two thirds of
 /// a million serials per second can be issued.
 const RESERVE: u64 = 1 << 17;
+/// Serials whose cookies are remembered as used or unused. They take 256 KiB, and the latest million are valid.
+const REMEMBERED: usize = 1 << 20;
 /// How often the reserve is checked.
 const EVERY: Duration = Duration::from_millis(100);
 /// Serials per millisecond for the count derived from the clock. 48 bits of them last until the year 2109.
@@ -58,6 +60,8 @@ pub struct SerialFile {
     keys: Zeroizing<[u8; 32]>,
     issuer: u16,
     mark: u64,
+    /// The keys are a farm's.
+    is_shared: bool,
 }
 
 impl SerialFile {
@@ -80,8 +84,9 @@ impl SerialFile {
                 (keys, 1)
             }
         };
+        let is_shared = shared.is_some();
         let keys = shared.map_or(keys, |shared| Zeroizing::new(*shared));
-        let mut file = Self { file, keys, issuer, mark };
+        let mut file = Self { file, keys, issuer, mark, is_shared };
         // Write now, to find out whether the file can be written.
         file.write(file.mark.max(from_clock()))?;
         Ok(file)
@@ -110,6 +115,20 @@ impl SerialFile {
         let table = Arc::new(table);
         tokio::spawn(keep_ahead(self, Arc::downgrade(&table)));
         Ok(table)
+    }
+
+    /// The cookies, with a window of a million. The members of a farm, which gave their shared keys, ask its store. As
+    /// [`SerialFile::start`] otherwise.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn cookies(self) -> Result<OneTimeCookies, SerialFileError> {
+        let (keys, is_shared) = (self.keys(), self.is_shared);
+        let cookies = OneTimeCookies::new(keys, self.start(REMEMBERED)?);
+        Ok(if is_shared { cookies.with_farm(Farm::Shared) } else { cookies })
     }
 
     /// Replaces the whole file, and returns when it is on the disk.
