@@ -2,6 +2,7 @@
 
 use crate::config::Listener;
 use crate::connection::{self, Phases};
+use crate::farm::{Farm, Sealing};
 use crate::gateway::GatewayError;
 use crate::limits::Clients;
 use crate::site::Site;
@@ -87,7 +88,10 @@ impl Bound {
     ///
     /// # Errors
     /// When an address cannot be used, or a file is not right.
-    pub(crate) async fn bind(config: &Listener) -> Result<Self, GatewayError> {
+    pub(crate) async fn bind(
+        config: &Listener,
+        farm: &Farm,
+    ) -> Result<(Self, Option<Arc<Sealing>>), GatewayError> {
         let name = config.name.get_ref();
         let (key_file, trust_file) = read_files(config).await?;
         let pending = if config.fast_open { config.pending } else { 0 };
@@ -107,14 +111,29 @@ impl Bound {
             Some(port) => builder.udp_port(port),
             None => builder,
         };
+        builder = builder.replays(farm.replays(config)?);
+        if let Some(cookies) = farm.cookies(config) {
+            builder = builder.one_time(cookies);
+        }
+        if let Some(store) = farm.store().filter(|_| config.asks_store()) {
+            builder = builder.store(Arc::clone(store) as _);
+        }
+        let port = config.address.get_ref().first().map_or(0, SocketAddr::port);
+        let (sealing, sealed) = Sealing::open(config, port, farm)?.unzip();
         if let Some(file) = &trust_file {
-            builder = builder.trust(file.store());
-            for identity in &config.identity {
+            builder = builder.trust(file.store()).per_site(config.per_site).first_start(config.first_start);
+            let mut identities = config.identity.clone();
+            if identities.is_empty() {
+                let own = config.address.get_ref().iter().filter(|at| !at.ip().is_unspecified());
+                identities.extend(own.map(|at| at.ip().to_string()));
+            }
+            identities.extend(sealed.into_iter().flatten());
+            for identity in identities {
                 builder = builder.identity(identity);
             }
         }
         let server = builder.bind().map_err(|error| GatewayError::Bind(name.clone(), error))?;
-        Ok(Self { server, key_file, trust_file })
+        Ok((Self { server, key_file, trust_file }, sealing.map(Arc::new)))
     }
 
     /// Begins to accept. `places` are those of the whole gateway.

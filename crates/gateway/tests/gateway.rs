@@ -1,6 +1,9 @@
 //! The life of a gateway on loopback: start, reload, end.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "gateway/once.rs"]
+mod once;
+
 use firstflight_gateway::{Config, Gateway, GatewayError};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

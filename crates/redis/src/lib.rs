@@ -189,6 +189,15 @@ impl RedisStore {
         Ok(Self { shares, options, left, quota: Mutex::default() })
     }
 
+    /// Whether `url` and these files can be used, without asking anybody.
+    ///
+    /// # Errors
+    /// When the URL is invalid, or a file cannot be used.
+    pub async fn check(url: &str, access: Access) -> Result<(), ConnectError> {
+        let address = Address::parse(url).map_err(ConnectError::Url)?;
+        Dialer::new(&address, access).check().await
+    }
+
     /// Whether the store can be asked at this moment.
     #[must_use]
     pub fn is_connected(&self) -> bool {

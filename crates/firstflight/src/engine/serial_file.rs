@@ -54,6 +54,17 @@ pub enum SerialFileError {
     Locked,
 }
 
+impl From<ReadError> for SerialFileError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => Self::Io(error),
+            ReadError::Open(mode) => Self::Readable(mode),
+            ReadError::Foreign(owner) => Self::Foreign(owner),
+            ReadError::TooLong(_) | ReadError::NotText => Self::Damaged,
+        }
+    }
+}
+
 /// An open state file that this process owns.
 pub struct SerialFile {
     file: StateFile,
@@ -90,6 +101,22 @@ impl SerialFile {
         // Write now, to find out whether the file can be written.
         file.write(file.mark.max(from_clock()))?;
         Ok(file)
+    }
+
+    /// Whether [`SerialFile::open`] would do, while another process may use the file. It changes nothing.
+    ///
+    /// # Errors
+    /// As [`SerialFile::open`], but for [`SerialFileError::Locked`].
+    pub fn check(path: &Path, issuer: u16) -> Result<(), SerialFileError> {
+        match firstflight_files::read_secret(path, LONGEST) {
+            Ok(text) => match parse(&text).ok_or(SerialFileError::Damaged)? {
+                state if state.issuer != issuer => return Err(SerialFileError::Issuer(state.issuer)),
+                _ => {}
+            },
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(firstflight_files::check_writable(path)?)
     }
 
     /// The keys of its cookies.
@@ -179,12 +206,7 @@ struct State {
 }
 
 fn read(file: &StateFile) -> Result<Option<State>, SerialFileError> {
-    let text = file.read_secret(LONGEST).map_err(|error| match error {
-        ReadError::Io(error) => SerialFileError::Io(error),
-        ReadError::Open(mode) => SerialFileError::Readable(mode),
-        ReadError::Foreign(owner) => SerialFileError::Foreign(owner),
-        ReadError::TooLong(_) | ReadError::NotText => SerialFileError::Damaged,
-    })?;
+    let text = file.read_secret(LONGEST)?;
     text.map(|text| parse(&text).ok_or(SerialFileError::Damaged)).transpose()
 }
 

@@ -145,10 +145,24 @@ impl ServerBuilder {
         self
     }
 
-    /// A name that clients use for this server, as `www.example.com`; call it again for further ones. The default are
+    /// A name that clients use for this server, as `www.example.com`, or `www.example.com:8443` where they see another port;
+    /// call it again for further ones. The default are
     /// the server's addresses.
     pub fn identity(mut self, name: impl Into<String>) -> Self {
         self.first_flights.identities.push(name.into());
+        self
+    }
+
+    /// Says that other servers answer to the same names and do not know what this one took: a request may be executed once at
+    /// each.
+    pub const fn per_site(mut self, per_site: bool) -> Self {
+        self.first_flights.per_site = per_site;
+        self
+    }
+
+    /// Says that no server of these names has run within the last two minutes: certificates are taken at once.
+    pub const fn first_start(mut self, first_start: bool) -> Self {
+        self.first_flights.first_start = first_start;
         self
     }
 

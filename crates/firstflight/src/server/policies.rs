@@ -2,6 +2,7 @@
 
 use super::ServerBuilder;
 use crate::ListenConfig;
+use crate::client::{Authority, Host};
 use crate::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore};
 use crate::credential::{
     FastOpenPolicy, KeyRing, OneTimeCookies, PendingLimit, Quarantine, ReplayTable, Replays, Scheme, Window,
@@ -15,6 +16,9 @@ use std::sync::Arc;
 /// Memory for the requests of the last 70 seconds, bytes: for some 12,000 first flights a second.
 const REQUEST_MEMORY: usize = 8 << 20;
 
+/// No server accepts a request older than this, milliseconds: the sum of the window and the possible difference of clocks.
+const FORGOTTEN_MS: u64 = 120_000;
+
 /// What a server does with first flights.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
@@ -24,6 +28,8 @@ pub(super) struct Settings {
     pub listen: Option<ListenConfig>,
     pub replays: Replays,
     pub one_time: Option<Arc<OneTimeCookies>>,
+    pub per_site: bool,
+    pub first_start: bool,
 }
 
 impl Settings {
@@ -61,7 +67,7 @@ impl Policies {
             (Some(policy), _) => Some(policy.clone()),
             (None, Some(trust)) => {
                 let identities = identities(&settings.identities, addresses)?;
-                Some(policy(trust, identities, &pending)?)
+                Some(policy(settings, trust, identities, &pending)?)
             }
             (None, None) => None,
         };
@@ -79,40 +85,38 @@ impl Policies {
 }
 
 fn policy(
+    settings: &Settings,
     trust: &Arc<TrustStore>,
     identities: Vec<Identity>,
     pending: &Arc<PendingLimit>,
 ) -> io::Result<AsapPolicy> {
-    let guard = ReplayTable::new(
-        crate::random_guard_key()?,
-        Window::REQUESTS,
-        REQUEST_MEMORY,
-        // It does not know what was taken before.
-        crate::unix_ms(),
-    );
+    // It does not know what was taken before it began.
+    let began = crate::unix_ms().saturating_sub(if settings.first_start { FORGOTTEN_MS } else { 0 });
+    let guard = ReplayTable::new(crate::random_guard_key()?, Window::REQUESTS, REQUEST_MEMORY, began);
     Ok(AsapPolicy {
         trust: Arc::clone(trust),
         identities: identities.into(),
         guard: Arc::new(guard),
-        domain: GuardDomain::All,
+        domain: if settings.per_site { GuardDomain::Site } else { GuardDomain::All },
         pending: Arc::clone(pending),
         relayed: None,
         quarantine: Quarantine::default(),
     })
 }
 
-/// The names, or else the addresses, with the port.
+/// The names, or else the addresses, with the port where they have none.
 fn identities(names: &[String], addresses: &[SocketAddr]) -> io::Result<Vec<Identity>> {
     let wrong = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let port = addresses.first().map_or(0, SocketAddr::port);
     let own = addresses.iter().filter(|address| names.is_empty() && !address.ip().is_unspecified());
     let mut all: Vec<_> = own.map(|address| Identity::address(address.ip(), port)).collect();
-    for name in names {
-        match crate::client::Authority::new(name, port).map(|authority| authority.host().clone()) {
-            Ok(crate::client::Host::Name(name)) => all.push(Identity::name(&name, port)),
-            Ok(crate::client::Host::Ip(ip)) => all.push(Identity::address(ip, port)),
-            Err(_) => return Err(wrong(format!("{name:?} is not a host name"))),
-        }
+    for text in names {
+        let whole = text.parse().or_else(|_| Authority::new(text, port));
+        let one = whole.map_err(|_| wrong(format!("{text:?} is not a host name")))?;
+        all.push(match one.host() {
+            Host::Name(name) => Identity::name(name, one.port()),
+            Host::Ip(ip) => Identity::address(*ip, one.port()),
+        });
     }
     match all.is_empty() {
         true => Err(wrong("a server at all addresses that takes certificates needs an identity".to_owned())),

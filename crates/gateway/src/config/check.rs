@@ -1,6 +1,6 @@
 //! What one part of a configuration demands of another.
 
-use super::{Address, BackendProtocol, Config, Listener, Mode, Route, Service};
+use super::{Address, BackendProtocol, Config, Listener, Mode, Replays, Route, Service};
 use firstflight::Authority;
 use std::collections::HashMap;
 use std::fmt;
@@ -85,6 +85,72 @@ impl Config {
                 return Err(Mistake::at(text, &listener.address.span(), problem));
             }
             checker.listener(listener)?;
+        }
+        self.check_farm(text)
+    }
+
+    /// What must fit together so that a first flight runs as often as it may.
+    fn check_farm(&self, text: &str) -> Result<(), Mistake> {
+        for listener in &self.listeners {
+            self.check_once(text, listener)?;
+        }
+        if let Some(one_time) = &self.one_time
+            && !self.listeners.iter().any(|listener| *listener.one_time.get_ref())
+        {
+            return Err(Mistake::at(text, &one_time.span(), "no listener has one_time = true"));
+        }
+        let Some(store) = &self.store else { return Ok(()) };
+        let settings = store.get_ref();
+        let at = |span: &Range<usize>, problem: &str| Err(Mistake::at(text, span, problem));
+        if firstflight_redis::has_password(settings.redis.get_ref()) {
+            return at(&settings.redis.span(), "has a password: put it into a file, login = FILE");
+        }
+        if settings.chain.is_some() != settings.key.is_some() {
+            return at(&store.span(), "a certificate needs both chain and key");
+        }
+        if !self.listeners.iter().any(Listener::asks_store) {
+            let problem = "no listener asks it anything: give one one_time, replays = \"no-duplicates\" or [listener.seal]";
+            return at(&store.span(), problem);
+        }
+        match &self.one_time {
+            Some(one_time) if one_time.get_ref().issuer.is_none() => at(
+                &one_time.span(),
+                "with [store] it needs issuer: another number on every member of the farm",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// How often a first flight of this listener runs.
+    fn check_once(&self, text: &str, listener: &Listener) -> Result<(), Mistake> {
+        let (replays, one_time) = (&listener.replays, &listener.one_time);
+        let is_limited = *replays.get_ref() != Replays::Allow;
+        let span = if *one_time.get_ref() { one_time.span() } else { replays.span() };
+        let at = |problem: &str| Err(Mistake::at(text, &span, problem));
+        if *one_time.get_ref() && self.one_time.is_none() {
+            return at("needs [one_time] with state = FILE");
+        }
+        if *replays.get_ref() == Replays::AtMostOnce && !*one_time.get_ref() {
+            return at(
+                "at-most-once needs one_time = true: a plain cookie can be replayed for as long as its key lives",
+            );
+        }
+        if (is_limited || *one_time.get_ref()) && !listener.fast_open {
+            return at("needs fast_open");
+        }
+        if (is_limited || *one_time.get_ref()) && in_udp(listener).is_empty() {
+            return at("needs UDP (udp_port): the kernel's TCP has no memory of first flights");
+        }
+        let Some(seal) = &listener.seal else { return Ok(()) };
+        if listener.tls.is_none() {
+            return Err(Mistake::at(
+                text,
+                &seal.span(),
+                "sealed first flights are inside TLS: needs [listener.tls]",
+            ));
+        }
+        if seal.get_ref().keys.get_ref().is_empty() {
+            return Err(Mistake::at(text, &seal.get_ref().keys.span(), "name a file with seal keys"));
         }
         Ok(())
     }

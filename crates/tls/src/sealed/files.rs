@@ -150,12 +150,22 @@ fn now() -> u64 {
     firstflight::unix_ms() / 1000
 }
 
-/// The keys in a file. The secret of a farm goes forward, so that the earlier ones are destroyed.
-fn read(path: &Path, now: u64) -> Result<(KeyFile, KeySet), SealFileError> {
+/// Whether a file with a farm's secret is replaced when its period has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Forward {
+    /// The secret goes forward in the file, so that the earlier ones are destroyed.
+    File,
+    /// In memory only.
+    Memory,
+}
+
+/// The keys in a file.
+fn read(path: &Path, now: u64, forward: Forward) -> Result<(KeyFile, KeySet), SealFileError> {
     let mut file = KeyFile::read(path).map_err(|error| SealFileError::Unusable(path.to_owned(), error))?;
     let chain = |fault| SealFileError::Chain(path.to_owned(), fault);
     if let KeyFile::Farm(farm) = &mut file
         && farm.advance(now).map_err(chain)?
+        && forward == Forward::File
     {
         file.replace(path).map_err(|error| SealFileError::Stays(path.to_owned(), error))?;
     }
@@ -172,9 +182,24 @@ impl SealFiles {
     /// # Errors
     /// When one of them cannot be used, or two have the same public name. The file of a farm's secret must be writable.
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, SealFileError> {
+        Self::read(paths, Forward::File)
+    }
+
+    /// Like [`SealFiles::open`], to see whether that would do: it changes no file.
+    ///
+    /// # Errors
+    /// As [`SealFiles::open`].
+    pub fn look<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, SealFileError> {
+        Self::read(paths, Forward::Memory)
+    }
+
+    fn read<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        forward: Forward,
+    ) -> Result<Self, SealFileError> {
         let mut sources: Vec<Source> = Vec::new();
         for path in paths {
-            let source = Source::open(path.as_ref())?;
+            let source = Source::open(path.as_ref(), forward)?;
             if sources.iter().any(|other| other.public == source.public) {
                 return Err(SealFileError::Twice(source.public));
             }
@@ -208,8 +233,12 @@ impl SealFiles {
 
     /// The identities that the credential blocks in front of flights may be signed for, at this TCP port.
     pub fn identities(&self, port: u16) -> impl Iterator<Item = Identity> + '_ {
-        let names = self.sources.iter().flat_map(|source| &source.names);
-        names.map(move |name| Identity::name(name.as_str(), port))
+        self.names().map(move |name| Identity::name(name.as_str(), port))
+    }
+
+    /// All names that are served.
+    pub fn names(&self) -> impl Iterator<Item = &HostName> {
+        self.sources.iter().flat_map(|source| &source.names)
     }
 
     /// The server's side, and what follows the files.
@@ -245,10 +274,10 @@ impl SealFiles {
 }
 
 impl Source {
-    fn open(path: &Path) -> Result<Self, SealFileError> {
+    fn open(path: &Path, forward: Forward) -> Result<Self, SealFileError> {
         // Before the file is read, so that no change is missed.
         let seen = Seen::at(path);
-        let (file, keys) = read(path, now())?;
+        let (file, keys) = read(path, now(), forward)?;
         let is_farm = matches!(file, KeyFile::Farm(_));
         if is_farm {
             // Found now, and not when the first period ends.
@@ -318,7 +347,7 @@ impl Source {
     }
 
     fn read_again(&mut self, server: &SealServer, news: bool) -> Result<Read, SealFileError> {
-        let (file, keys) = read(&self.path, now())?;
+        let (file, keys) = read(&self.path, now(), Forward::File)?;
         if *file.name() != self.public {
             return Err(SealFileError::OtherName(self.path.clone(), self.public.clone()));
         }

@@ -15,8 +15,8 @@ pub(crate) use client::{Considered, Ended, Looked, Ordinary, SealedHello, Sealed
 pub use dns_keys::DnsKeys;
 pub use files::{FollowedSeals, SealFileError, SealFiles, SealFollower, SealSettings, ServedName};
 pub use report::{Rejection, SealReport, ServedSeal};
-pub(crate) use server::{Arrival, Decline};
-pub use server::{SealServer, SealServerBuilder};
+pub(crate) use server::Decline;
+pub use server::{Arrival, SealServer, SealServerBuilder};
 
 use firstflight_seal::{PROTOCOL_PREFIX, Why};
 use rand_chacha::ChaCha20Rng;
