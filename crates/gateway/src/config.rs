@@ -9,7 +9,7 @@ mod service;
 pub use check::Mistake;
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
-pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent};
+pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 

@@ -9,8 +9,10 @@ use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
 use firstflight::Endpoint;
+use firstflight::link::TunError;
 use firstflight::serial_file::SerialFileError;
 use firstflight_daemon::{Admin, ExitKind};
+use firstflight_http::directory::RootError;
 use firstflight_redis::{AccessError, ConnectError as StoreError, FarmKeysError, StateError};
 use firstflight_tls::metrics::CertificatePublisher;
 use firstflight_tls::{
@@ -36,6 +38,9 @@ pub enum GatewayError {
     /// An address cannot be used.
     #[error("listener {0}: cannot listen: {1}")]
     Bind(String, io::Error),
+    /// The device of an engine cannot be made.
+    #[error("listener {0}: tun: {1}")]
+    Tun(String, TunError),
     /// A certificate cannot be used.
     #[error("{0}: {1}")]
     Tls(String, ConfigError),
@@ -45,6 +50,9 @@ pub enum GatewayError {
          [service.tls], or install the system's (Debian: ca-certificates)"
     )]
     NoAuthorities(String),
+    /// The directory of a service cannot be served.
+    #[error("service {0}: root {path}: {2}", path = .1.display())]
+    Root(String, PathBuf, RootError),
     /// A file with keys or verifiers cannot be used.
     #[error("listener {0}: {1}")]
     Files(String, String),
@@ -77,6 +85,17 @@ impl GatewayError {
     pub fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Bind(_, error) => ExitKind::of_address(error),
+            Self::Tun(
+                _,
+                TunError::DeviceMissing
+                | TunError::NameTaken(_)
+                | TunError::AddressInUse { .. }
+                | TunError::Ipv6Disabled
+                | TunError::System { .. },
+            ) => ExitKind::Failure,
+            Self::Tun(..) => ExitKind::Mistake,
+            Self::Root(_, _, RootError::Unreadable(error)) => ExitKind::of_file(error),
+            Self::Root(..) => ExitKind::Mistake,
             Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_) => {
                 ExitKind::Mistake
             }
@@ -227,7 +246,7 @@ impl Gateway {
     }
 
     async fn prepare(&self, config: &Config) -> Result<Prepared, GatewayError> {
-        let services = services(config, &self.services)?;
+        let services = services(config, &self.services).await?;
         let (mut kept, mut new) = (Vec::new(), Vec::new());
         for listener in &config.listeners {
             let name = listener.name.get_ref().clone();
@@ -278,7 +297,7 @@ impl Gateway {
             let name = site.name().to_owned();
             begun.push(name.clone());
             let listening = bound.accept(site, Arc::clone(&self.places));
-            if let Some(endpoint) = listening.endpoint.clone() {
+            for endpoint in listening.endpoints.iter().cloned() {
                 let publisher = firstflight::metrics::Publisher::new(endpoint);
                 self.shown.with(|view| view.publishers.push((name.clone(), publisher)));
             }
@@ -305,7 +324,7 @@ impl Gateway {
     /// Whether a part of a listener has stopped for good.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.listening.values().filter_map(|listening| listening.endpoint.as_ref()).any(Endpoint::has_stopped)
+        self.listening.values().flat_map(|listening| &listening.endpoints).any(Endpoint::has_stopped)
     }
 
     fn say_listening(&self, name: &str, listening: &Listening) {
@@ -313,6 +332,12 @@ impl Gateway {
         let udp = listening.udp_port.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
         for address in &listening.addresses {
             self.log.status(&format!("listening on {address} for {name} (TCP {fast_open} Fast Open, {udp})"));
+        }
+        let site = listening.site.load();
+        if let Some(tun) = site.config.tun.as_ref().map(Spanned::get_ref) {
+            for address in site.config.engine_addresses() {
+                self.log.status(&format!("listening on {address} for {name} (an engine on {})", tun.device));
+            }
         }
     }
 
@@ -370,15 +395,21 @@ impl Drop for Gateway {
 }
 
 /// The services of a configuration. What is known of backends is kept from `former`.
-fn services(config: &Config, former: &Services) -> Result<Services, GatewayError> {
-    let made = config.services.iter().map(|service| {
+async fn services(config: &Config, former: &Services) -> Result<Services, GatewayError> {
+    let mut services = Services::new();
+    for service in &config.services {
         let name = service.name.get_ref();
-        match Service::new(service, former.get(name).map(|former| &**former)) {
-            Ok(service) => Ok((name.clone(), Arc::new(service))),
-            Err(error) => Err(of_service(service, error)),
-        }
-    });
-    made.collect()
+        let made = open(service, former.get(name).map(|former| &**former)).await?;
+        services.insert(name.clone(), Arc::new(made));
+    }
+    Ok(services)
+}
+
+async fn open(service: &config::Service, former: Option<&Service>) -> Result<Service, GatewayError> {
+    let made = Service::new(service, former).map_err(|error| of_service(service, error))?;
+    let root = || service.root.clone().unwrap_or_default();
+    let opened = made.open_root(former).await;
+    opened.map_err(|error| GatewayError::Root(service.name.get_ref().clone(), root(), error))
 }
 
 /// An error of the TLS of a service, with what to do about it.
@@ -412,8 +443,7 @@ pub(crate) struct Found {
 pub(crate) async fn read_all(config: &Config) -> Found {
     let mut found = Found { errors: farm::check(config).await, ..Found::default() };
     for service in &config.services {
-        let made = Service::new(service, None).map_err(|error| of_service(service, error));
-        found.errors.extend(made.err());
+        found.errors.extend(open(service, None).await.err());
         found.certificates.extend(client_certificate_problem(service));
     }
     let log = match Log::new(config.gateway.log, io::sink()) {
@@ -480,7 +510,7 @@ mod tests {
                     [[service]]\nname = \"b\"\nbackend = [\"127.0.0.1:9\"]\n";
         std::fs::write(&file, text).unwrap();
         let gateway = Gateway::start(Config::read(&file).unwrap(), Vec::new()).await.unwrap();
-        let endpoints: Vec<_> = gateway.listening.values().filter_map(|one| one.endpoint.clone()).collect();
+        let endpoints: Vec<_> = gateway.listening.values().flat_map(|one| one.endpoints.clone()).collect();
         assert!(!gateway.has_failed());
         for endpoint in &endpoints {
             endpoint.shutdown(Duration::ZERO).await;

@@ -3,6 +3,8 @@
 
 #[path = "gateway/once.rs"]
 mod once;
+#[path = "gateway/root.rs"]
+mod root;
 
 use firstflight_gateway::{Config, Gateway, GatewayError};
 use std::net::SocketAddr;

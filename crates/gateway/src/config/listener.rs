@@ -17,6 +17,7 @@ pub struct Listener {
     /// Its name in the log and the metrics.
     pub name: Spanned<String>,
     /// Addresses, all with one port.
+    #[serde(default = "no_address")]
     pub address: Spanned<Vec<SocketAddr>>,
     /// What it does with connections.
     pub mode: Spanned<Mode>,
@@ -86,6 +87,8 @@ pub struct Listener {
     pub early: Early,
     /// TLS is terminated.
     pub tls: Option<Spanned<TlsSettings>>,
+    /// An engine on a TUN device serves the port, too.
+    pub tun: Option<Spanned<Tun>>,
     /// Sealed first flights are taken.
     pub seal: Option<Spanned<Seal>>,
     /// Which service takes what.
@@ -127,6 +130,9 @@ pub struct Listener {
 
 fn yes() -> bool {
     true
+}
+fn no_address() -> Spanned<Vec<SocketAddr>> {
+    Spanned::new(0..0, Vec::new())
 }
 fn no() -> Spanned<bool> {
     Spanned::new(0..0, false)
@@ -220,6 +226,28 @@ pub enum Early {
     Any,
 }
 
+/// An engine on a TUN device of its own, beside the kernel's sockets or alone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Tun {
+    /// Name of the device, which is made.
+    pub device: String,
+    /// The kernel's addresses on it with their prefixes, as `10.9.0.1/24`.
+    pub host: Vec<IpNet>,
+    /// The engine's addresses, in the same networks.
+    pub address: Vec<IpAddr>,
+    /// Its port. The default is the listener's.
+    pub port: Option<u16>,
+    /// Largest IP packet on the device, bytes.
+    #[serde(default = "mtu")]
+    pub mtu: u16,
+}
+
+fn mtu() -> u16 {
+    1500
+}
+
 /// TLS at a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -283,6 +311,13 @@ impl Route {
 }
 
 impl Listener {
+    /// Where an engine on a device serves it.
+    pub(crate) fn engine_addresses(&self) -> Vec<SocketAddr> {
+        let Some(tun) = self.tun.as_ref().map(Spanned::get_ref) else { return Vec::new() };
+        let port = tun.port.or(self.address.get_ref().first().map(SocketAddr::port)).unwrap_or_default();
+        tun.address.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+    }
+
     /// Whether the memory of a farm is asked about its first flights.
     pub(crate) fn asks_store(&self) -> bool {
         *self.one_time.get_ref() || self.replays.get_ref() == &Replays::NoDuplicates || self.seal.is_some()
@@ -318,7 +353,17 @@ impl Listener {
             let keys = (l.key_file.clone(), l.trust.clone(), l.identity.clone());
             let once = (*l.replays.get_ref(), l.replay_memory, *l.one_time.get_ref(), l.per_site);
             let seal = l.seal.as_ref().map(|seal| seal.get_ref().clone());
-            (l.address.get_ref().clone(), l.udp_port, l.reuse_port, l.fast_open, l.pending, keys, once, seal)
+            let tun = l.tun.as_ref().map(|tun| tun.get_ref().clone());
+            (
+                l.address.get_ref().clone(),
+                l.udp_port,
+                l.reuse_port,
+                l.fast_open,
+                l.pending,
+                keys,
+                once,
+                (seal, tun),
+            )
         };
         of(self) == of(other)
     }

@@ -254,3 +254,13 @@ fn sealed_flights_need_tls_and_keys() {
     );
     assert!(mistake(&clear).contains("needs [listener.tls]"));
 }
+
+#[test]
+fn a_directory_has_no_settings_of_backends() {
+    let files = "backend = [\"[2001:db8::1]:80\"]";
+    assert!(changed(files, "").contains("needs backend"));
+    assert!(changed(files, "root = \"d\"\nbackend = [\"a:1\"]").contains("one of them"));
+    assert!(changed(files, "root = \"d\"\nprotocol = \"h2\"").contains("no settings of them"));
+    assert!(changed(files, &format!("{files}\nhidden = true")).contains("files of root"));
+    assert!(Config::parse(&GOOD.replace(files, "root = \"d\"\nhidden = true")).is_ok());
+}
