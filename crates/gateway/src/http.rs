@@ -15,12 +15,13 @@ use crate::client::{About, Client};
 use crate::config::Listener;
 use crate::connection::Guards;
 use crate::limits::{Clients, Place};
+use crate::log::{Entry, Event};
 use crate::site::Site;
 use arc_swap::ArcSwap;
 use conn::{Fresh, Io, Watch};
 use firstflight_http::body::RequestBody;
 use firstflight_http::{forwarded, framing, http2};
-use firstflight_tls::H2;
+use firstflight_tls::{H2, ServedSeal};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -135,6 +136,12 @@ pub(crate) async fn serve(
             Err(error) => {
                 tracing::debug!(listener = now.name(), peer = %about.peer, %error, "no TLS");
                 crate::metrics::refused(now.name(), "tls");
+                if let Some(seal) = ServedSeal::failed(&error) {
+                    // Its request has run, or may have. There is no other line about it.
+                    let mut entry = Entry::new(&now, Event::Connection, about);
+                    entry.seal = Some((seal.outcome.name(), seal.reason));
+                    entry.end = Some("stopped");
+                }
                 return;
             }
         },

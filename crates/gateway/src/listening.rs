@@ -277,7 +277,8 @@ fn device(config: &Listener, farm: &Farm) -> Result<Option<Endpoint>, GatewayErr
         .name(tun.device.clone())
         .host(tun.host.iter().map(|host| (host.addr(), host.prefix_len())).collect())
         .mtu(tun.mtu)
-        .queue(QUEUE);
+        .queue(QUEUE)
+        .offload(tun.offload);
     let mut engine = firstflight::config(tun.address.clone()).map_err(GatewayError::Random)?;
     // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
     engine.tcp.nodelay = true;

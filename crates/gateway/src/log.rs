@@ -120,6 +120,8 @@ pub(crate) struct Entry {
     began: Instant,
     /// Bytes that came before the client was confirmed: of the first flight, and of TLS early data.
     pub(crate) early_bytes: u64,
+    /// What became of the sealed first flight that the connection began with, and why.
+    pub(crate) seal: Option<(&'static str, &'static str)>,
     /// What became of a request or a connection that began early: `forwarded`, `waited` or `refused`.
     pub(crate) early: Option<&'static str>,
     pub(crate) method: Option<Method>,
@@ -158,6 +160,10 @@ struct Line<'a> {
     early_bytes: u64,
     early: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    seal: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seal_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
@@ -186,6 +192,7 @@ impl Entry {
             at: SystemTime::now(),
             began: Instant::now(),
             early_bytes: u64::from(about.early_bytes),
+            seal: None,
             early: None,
             method: None,
             host: None,
@@ -217,6 +224,8 @@ impl Entry {
             reason: self.about.outcome.reason().map(|reason| reason.as_str()),
             early_bytes: self.early_bytes,
             early: self.early,
+            seal: self.seal.map(|(outcome, _)| outcome),
+            seal_reason: self.seal.map(|(_, reason)| reason),
             method: self.method.as_ref().map(Method::as_str),
             host: self.host.as_deref(),
             path: is_request.then(|| self.path.as_ref().map_or("*", PathAndQuery::as_str)),
@@ -265,6 +274,9 @@ impl fmt::Display for Line<'_> {
         write!(f, ", {} B early", self.early_bytes)?;
         if let Some(early) = self.early {
             write!(f, " {early}")?;
+        }
+        if let (Some(seal), Some(reason)) = (self.seal, self.seal_reason) {
+            write!(f, ", seal {seal} ({reason})")?;
         }
         if let Some(end) = self.end {
             write!(f, ", {end}")?;

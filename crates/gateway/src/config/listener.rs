@@ -242,6 +242,9 @@ pub struct Tun {
     /// Largest IP packet on the device, bytes.
     #[serde(default = "mtu")]
     pub mtu: u16,
+    /// Whether the kernel and the engine hand over many segments in one call. Without it a capture sees single packets.
+    #[serde(default = "yes")]
+    pub offload: bool,
 }
 
 fn mtu() -> u16 {

@@ -205,6 +205,14 @@ impl Watch {
         }
     }
 
+    /// What became of the sealed first flight that the connection began with, and why. `None` if it began in clear.
+    pub(super) fn seal(&self) -> Option<(&'static str, &'static str)> {
+        match lock(&self.inner).io.get_ref() {
+            Io::Plain(_) => None,
+            Io::Tls(stream) => stream.served_seal().map(|seal| (seal.outcome.name(), seal.reason)),
+        }
+    }
+
     /// Waits until the client is confirmed. `by_task` says that the caller runs in the task that drives the connection, as
     /// requests of HTTP/1.1 do: hyper does not read then, so the caller has to. Requests of HTTP/2 have tasks of their own,
     /// and must leave the connection to its task.

@@ -174,6 +174,7 @@ fn ends_connection(status: StatusCode) -> bool {
 fn begin(site: &Arc<Site>, context: &Context, request: &Request<RequestBody>) -> Entry {
     let mut entry = Entry::new(site, Event::Request, context.about);
     entry.early_bytes = context.watch.early_bytes();
+    entry.seal = context.watch.seal();
     entry.method = Some(request.method().clone());
     entry.path = request.uri().path_and_query().cloned();
     entry.protocol = Some(match request.version() {
