@@ -52,6 +52,8 @@ pub struct Args {
 enum Command {
     Check(Check),
     Health(Health),
+    /// Print the JSON Schema of FILE, with which editors complete and check it
+    Schema,
 }
 
 /// Ask a gateway on this machine whether it lives: 0 if it does
@@ -120,6 +122,7 @@ pub fn threads(args: &Args) -> Option<NonZeroUsize> {
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.file) {
         (Some(Command::Check(check)), _) => return Ok(self::check(&check).await),
+        (Some(Command::Schema), _) => output::json(&firstflight_gateway::Config::schema()),
         (Some(Command::Health(health)), _) => firstflight_gateway::is_alive(&health.file).await?,
         (None, Some(file)) => firstflight_gateway::run(&file).await?,
         (None, None) if args.quick.prints() => output::line(&args.quick.config().trim_end()),

@@ -4,6 +4,7 @@ mod check;
 mod farm;
 mod listener;
 mod period;
+mod schema;
 mod service;
 
 pub use check::Mistake;
@@ -15,6 +16,7 @@ pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthK
 
 use firstflight_daemon::ExitKind;
 use firstflight_files::ReadError;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -26,7 +28,7 @@ use toml::Spanned;
 const LONGEST: usize = 4 << 20;
 
 /// The configuration of a gateway.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
@@ -34,8 +36,10 @@ pub struct Config {
     #[serde(default)]
     pub gateway: Global,
     /// The memory that all members of a farm share.
+    #[schemars(with = "Option<Store>")]
     pub store: Option<Spanned<Store>>,
     /// Cookies that are valid for one connection each.
+    #[schemars(with = "Option<OneTime>")]
     pub one_time: Option<Spanned<OneTime>>,
     /// Where clients connect.
     #[serde(default, rename = "listener")]
@@ -46,13 +50,14 @@ pub struct Config {
 }
 
 /// What concerns the process.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Global {
     /// The user to become after the ports are bound, if the process starts as root.
     pub user: Option<String>,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
+    #[schemars(with = "Option<String>")]
     pub admin: Option<SocketAddr>,
     /// Hosts that questions there may name, besides IP addresses and names that nobody else can have.
     pub admin_hosts: Vec<String>,
@@ -84,7 +89,7 @@ impl Default for Global {
 }
 
 /// Format of the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LogFormat {
@@ -145,6 +150,12 @@ impl Config {
         let text = firstflight_files::read(path, LONGEST)
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Self::parse(&text).map_err(|mistake| ConfigError::Mistake { path: path.to_owned(), mistake })
+    }
+
+    /// The JSON Schema of a file, for editors.
+    #[must_use]
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Self).into()
     }
 
     /// Reads a text.

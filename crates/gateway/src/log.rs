@@ -359,6 +359,8 @@ mod tests {
             reason: None,
             early_bytes: 0,
             early: None,
+            seal: None,
+            seal_reason: None,
             method: (event == "request").then_some(""),
             host: Some(""),
             path: (event == "request").then_some(""),

@@ -1,18 +1,20 @@
 //! Settings of what outlives a connection: how often a first flight runs, sealed first flights, and the memory of a farm.
 
 use firstflight_tls::ServedName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use toml::Spanned;
 
 /// The memory that all members of a farm share.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Store {
     /// Its address: `redis://HOST[:PORT][/DATABASE]`, and what else
     /// [`RedisStore::connect`](firstflight_redis::RedisStore::connect) takes.
+    #[schemars(with = "String")]
     pub redis: Spanned<String>,
     /// File with the keys that the farm shares with it: 96 hexadecimal digits.
     pub keys: PathBuf,
@@ -36,7 +38,7 @@ fn prefix() -> String {
 }
 
 /// Cookies that are valid for one connection each.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OneTime {
@@ -47,7 +49,7 @@ pub struct OneTime {
 }
 
 /// How often the data of one SYN may be executed before its client is confirmed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Replays {
@@ -61,14 +63,16 @@ pub enum Replays {
 }
 
 /// Sealed first flights.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Seal {
     /// Files of seal keys, one for each public name.
+    #[schemars(with = "Vec<PathBuf>")]
     pub keys: Spanned<Vec<PathBuf>>,
     /// Names that are served with them, beside their public names: `NAME`, or `NAME@PUBLIC` where there are several files.
     #[serde(default, deserialize_with = "names")]
+    #[schemars(with = "Vec<String>")]
     pub names: Vec<ServedName>,
     /// TCP port as clients see it, if it is not the listener's.
     pub port: Option<u16>,

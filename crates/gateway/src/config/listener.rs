@@ -1,8 +1,10 @@
 //! Settings of listeners.
 
+use super::schema::ForwardedNames;
 use super::{Period, Replays, Seal};
 use firstflight_http::forwarded::Forwarded;
 use ipnet::IpNet;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
@@ -10,18 +12,22 @@ use std::path::PathBuf;
 use toml::Spanned;
 
 /// A port at which clients connect.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Listener {
     /// Its name in the log and the metrics.
+    #[schemars(with = "String")]
     pub name: Spanned<String>,
     /// Addresses, all with one port.
     #[serde(default = "no_address")]
+    #[schemars(with = "Vec<String>")]
     pub address: Spanned<Vec<SocketAddr>>,
     /// What it does with connections.
+    #[schemars(with = "Mode")]
     pub mode: Spanned<Mode>,
     /// The service of what no route takes.
+    #[schemars(with = "Option<String>")]
     pub service: Option<Spanned<String>>,
     /// UDP port of ASAP; 0 serves none. The default is the port of TCP, if it is free.
     pub udp_port: Option<u16>,
@@ -38,12 +44,14 @@ pub struct Listener {
     pub key_file: Option<PathBuf>,
     /// How often the data of one SYN may be executed before its client is confirmed.
     #[serde(default = "replays")]
+    #[schemars(with = "Replays")]
     pub replays: Spanned<Replays>,
     /// Memory of `no-duplicates` without a store, MiB.
     #[serde(default = "replay_memory")]
     pub replay_memory: NonZeroU16,
     /// Whether cookies are valid for one connection each.
     #[serde(default = "no")]
+    #[schemars(with = "bool")]
     pub one_time: Spanned<bool>,
     /// File with the verifiers whose certificates are taken in UDP.
     pub trust: Option<PathBuf>,
@@ -68,12 +76,15 @@ pub struct Listener {
     pub max_buffered_per_client: u64,
     /// Networks whose connections begin with a header of the PROXY protocol, version 2.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     pub proxy_protocol_from: Vec<IpNet>,
     /// Networks whose `Forwarded` and `X-Forwarded-*` headers are kept.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     pub trusted: Vec<IpNet>,
     /// Which of these headers backends get.
     #[serde(default)]
+    #[schemars(with = "ForwardedNames")]
     pub forwarded: Forwarded,
     /// Whether fields pass whose names have other characters than letters, digits and hyphens. CGI and WSGI make the same
     /// variables of `X_Real_IP` and of `X-Real-IP`.
@@ -86,13 +97,17 @@ pub struct Listener {
     #[serde(default)]
     pub early: Early,
     /// TLS is terminated.
+    #[schemars(with = "Option<TlsSettings>")]
     pub tls: Option<Spanned<TlsSettings>>,
     /// An engine on a TUN device serves the port, too.
+    #[schemars(with = "Option<Tun>")]
     pub tun: Option<Spanned<Tun>>,
     /// Sealed first flights are taken.
+    #[schemars(with = "Option<Seal>")]
     pub seal: Option<Spanned<Seal>>,
     /// Which service takes what.
     #[serde(default, rename = "route")]
+    #[schemars(with = "Vec<Route>")]
     pub routes: Vec<Spanned<Route>>,
     /// Nothing in either direction for this long ends a connection.
     pub idle_timeout: Option<Period>,
@@ -112,6 +127,7 @@ pub struct Listener {
     pub max_body: Option<u64>,
     /// Size of the head of a request, bytes.
     #[serde(default = "max_header_bytes")]
+    #[schemars(with = "u32")]
     pub max_header_bytes: Spanned<u32>,
     /// Header lines of a request (HTTP/1.1).
     #[serde(default = "max_headers")]
@@ -122,9 +138,11 @@ pub struct Listener {
     /// How much of one request's body may wait for a slow backend, bytes (HTTP/2). One upload is not faster than this
     /// in a round trip.
     #[serde(default = "stream_window")]
+    #[schemars(with = "u32")]
     pub stream_window: Spanned<u32>,
     /// How much of all bodies of one HTTP/2 connection may wait for slow backends, bytes.
     #[serde(default = "connection_window")]
+    #[schemars(with = "u32")]
     pub connection_window: Spanned<u32>,
 }
 
@@ -184,7 +202,7 @@ fn connection_window() -> Spanned<u32> {
 }
 
 /// What becomes of the field `traceparent` of a request (W3C Trace Context).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Traceparent {
@@ -198,7 +216,7 @@ pub enum Traceparent {
 }
 
 /// What a listener does with connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Mode {
@@ -211,7 +229,7 @@ pub enum Mode {
 }
 
 /// What runs before the client is confirmed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Early {
@@ -227,13 +245,14 @@ pub enum Early {
 }
 
 /// An engine on a TUN device of its own, beside the kernel's sockets or alone.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Tun {
     /// Name of the device, which is made.
     pub device: String,
     /// The kernel's addresses on it with their prefixes, as `10.9.0.1/24`.
+    #[schemars(with = "Vec<String>")]
     pub host: Vec<IpNet>,
     /// The engine's addresses, in the same networks.
     pub address: Vec<IpAddr>,
@@ -252,11 +271,12 @@ fn mtu() -> u16 {
 }
 
 /// TLS at a listener.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TlsSettings {
     /// Certificates, in the order in which they are tried for a name.
+    #[schemars(with = "Vec<Certificate>")]
     pub certificate: Spanned<Vec<Certificate>>,
     /// Whether HTTP/2 is offered.
     #[serde(default = "yes")]
@@ -269,7 +289,7 @@ pub struct TlsSettings {
 }
 
 /// A certificate in files.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Certificate {
@@ -280,7 +300,7 @@ pub struct Certificate {
 }
 
 /// Which requests or connections go to a service. All that it names must match.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Route {
@@ -293,6 +313,7 @@ pub struct Route {
     #[serde(default)]
     pub method: Vec<String>,
     /// The service.
+    #[schemars(with = "String")]
     pub service: Spanned<String>,
     /// What runs before the client is confirmed.
     pub early: Option<Early>,

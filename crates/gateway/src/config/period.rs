@@ -1,7 +1,9 @@
 //! Spans of time, written as `30s`, `10m` or `250ms`.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,6 +14,16 @@ pub struct Period(pub Duration);
 impl Period {
     pub(crate) const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
+    }
+}
+
+impl JsonSchema for Period {
+    fn schema_name() -> Cow<'static, str> {
+        "Period".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": "A span of time with its unit, as \"30s\" or \"250ms\"." })
     }
 }
 

@@ -1,20 +1,23 @@
 //! Settings of services.
 
 use super::Period;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error};
 use std::fmt;
 use std::path::PathBuf;
 use toml::Spanned;
 
 /// A service, on one or more backends.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Service {
     /// Its name.
+    #[schemars(with = "String")]
     pub name: Spanned<String>,
     /// Backends: `192.0.2.1:8080`, `[2001:db8::1]:8080`, `name:8080` or `unix:/run/app.sock`.
     #[serde(default = "no_backend")]
+    #[schemars(with = "Vec<String>")]
     pub backend: Spanned<Vec<Address>>,
     /// HTTP mode: a directory whose files the gateway serves itself, in place of backends.
     pub root: Option<PathBuf>,
@@ -34,6 +37,7 @@ pub struct Service {
     #[serde(default)]
     pub proxy_protocol: bool,
     /// Connections to backends are encrypted.
+    #[schemars(with = "Option<BackendTls>")]
     pub tls: Option<Spanned<BackendTls>>,
     /// HTTP mode: what backends speak.
     #[serde(default)]
@@ -58,6 +62,7 @@ pub struct Service {
     pub max_streams: u32,
     /// HTTP/2: bytes of one response that may wait for its client, the window of a stream.
     #[serde(default = "stream_window")]
+    #[schemars(with = "u32")]
     pub stream_window: Spanned<u32>,
     /// Active checks.
     pub health: Option<Health>,
@@ -95,7 +100,7 @@ fn pool_idle() -> Period {
 }
 
 /// How a backend is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Balance {
@@ -107,7 +112,7 @@ pub enum Balance {
 }
 
 /// What backends speak.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum BackendProtocol {
@@ -119,7 +124,7 @@ pub enum BackendProtocol {
 }
 
 /// TLS to backends.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BackendTls {
@@ -137,7 +142,7 @@ pub struct BackendTls {
 }
 
 /// Active checks.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Health {
@@ -177,7 +182,7 @@ fn rise() -> u32 {
 }
 
 /// What a check does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum HealthKind {
@@ -189,7 +194,7 @@ pub enum HealthKind {
 }
 
 /// Passive checks: connects and requests that fail.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Passive {
