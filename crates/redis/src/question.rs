@@ -1,6 +1,6 @@
 //! Questions as Redis commands.
 
-use crate::connection::Connection;
+use crate::connection::Names;
 use crate::node::{Reply, millis, set};
 use firstflight::credential::{JobRequest, JobResult, Reason, RemoteGuard};
 use redis::Cmd;
@@ -28,16 +28,12 @@ struct Stamp {
 
 impl Question {
     /// `None` if the store cannot answer such a question.
-    pub(crate) fn new(
-        request: JobRequest,
-        connection: &Connection,
-        cookie_lifetime: Duration,
-    ) -> Option<Self> {
+    pub(crate) fn new(request: JobRequest, names: &Names, cookie_lifetime: Duration) -> Option<Self> {
         Some(match request {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
-                let overlap_ms = if reach_ms > 0 { millis(connection.overlap) } else { 0 };
+                let overlap_ms = if reach_ms > 0 { millis(names.overlap) } else { 0 };
                 let reach_ms = reach_ms.saturating_add(overlap_ms);
-                let key = connection.seen(key);
+                let key = names.seen(key);
                 let mut command = match unix_ms {
                     // The key expires by Redis' clock, so the time does not depend on the member that asks.
                     Some(unix_ms) => until(key, "1", unix_ms.saturating_add(keep_ms)),
@@ -52,7 +48,7 @@ impl Question {
             }
             JobRequest::Redeem { serial } => {
                 // Set `used` whatever the value was: see the rules of `SharedStore`.
-                let mut command = set(connection.cookie(serial.get()), "used", millis(USED_LIVES));
+                let mut command = set(names.cookie(serial.get()), "used", millis(USED_LIVES));
                 command.arg("GET");
                 let read = |reply: Option<&str>| match reply {
                     Some("active") => JobResult::Accept,
@@ -62,7 +58,7 @@ impl Question {
                 Self { command, read, stamp: None }
             }
             JobRequest::Activate { serial } => {
-                let mut command = set(connection.cookie(serial.get()), "active", millis(cookie_lifetime));
+                let mut command = set(names.cookie(serial.get()), "active", millis(cookie_lifetime));
                 command.arg("NX");
                 Self { command, read: |_| JobResult::Accept, stamp: None }
             }

@@ -234,13 +234,13 @@ impl Share {
         if state.connecting || !state.owed.is_empty() || state.connection.is_none() {
             return None;
         }
-        met.since = state.memories.met(&met.identity, Instant::now());
+        met.since = state.memories.met(&met.names.identity, Instant::now());
         state.connection = Some(met.clone());
         Some(met)
     }
 
     fn question(&self, request: JobRequest, connection: &Connection) -> Option<Question> {
-        Question::new(request, connection, self.options.cookie_lifetime)
+        Question::new(request, &connection.names, self.options.cookie_lifetime)
     }
 
     /// One attempt to connect.
@@ -258,7 +258,7 @@ impl Share {
                 // Too many were added since the check in `open`. The next attempt begins a new memory.
                 return Err(Failure::TimedOut);
             }
-            connection.since = state.memories.met(&connection.identity, Instant::now());
+            connection.since = state.memories.met(&connection.names.identity, Instant::now());
             state.connection = Some(connection.clone());
             state.owed.clone()
         };
