@@ -61,6 +61,7 @@ mod cells;
 mod cluster;
 mod connection;
 mod dial;
+mod doubtful;
 mod error;
 mod left;
 mod map;

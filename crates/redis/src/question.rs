@@ -17,6 +17,8 @@ pub(crate) struct Question {
     read: fn(Option<&str>) -> JobResult,
     /// The first flight's stamp, if a memory that has just begun must not accept it.
     stamp: Option<Stamp>,
+    /// Whether a cookie is to be used.
+    is_cookie: bool,
 }
 
 /// See [`JobRequest::GuardSet`].
@@ -44,7 +46,7 @@ impl Question {
                     Some(_) => JobResult::Accept,
                     None => JobResult::Refuse(Reason::Replay),
                 };
-                Self { command, read, stamp: Some(Stamp { ahead_ms, reach_ms, unix_ms }) }
+                Self { command, read, stamp: Some(Stamp { ahead_ms, reach_ms, unix_ms }), is_cookie: false }
             }
             JobRequest::Redeem { serial } => {
                 // Set `used` whatever the value was: see the rules of `SharedStore`.
@@ -55,12 +57,12 @@ impl Question {
                     Some(_) => JobResult::Refuse(Reason::Replay),
                     None => JobResult::Refuse(Reason::NotActive),
                 };
-                Self { command, read, stamp: None }
+                Self { command, read, stamp: None, is_cookie: true }
             }
             JobRequest::Activate { serial } => {
                 let mut command = set(names.cookie(serial.get()), "active", millis(cookie_lifetime));
                 command.arg("NX");
-                Self { command, read: |_| JobResult::Accept, stamp: None }
+                Self { command, read: |_| JobResult::Accept, stamp: None, is_cookie: false }
             }
             _ => return None,
         })
@@ -86,6 +88,11 @@ impl Question {
 }
 
 impl Question {
+    /// Whether a cookie was not valid in this memory.
+    pub(crate) fn was_not_active(&self, reply: &Reply) -> bool {
+        self.is_cookie && reply.value.is_none()
+    }
+
     /// Whether the id of a guard question was not there before.
     pub(crate) fn was_new(reply: &Reply) -> bool {
         reply.value.is_some()

@@ -5,6 +5,7 @@ use crate::address::Place;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::dial::{CONNECT_WITHIN, Dialer, Server};
+use crate::doubtful::Doubtful;
 use crate::error::Failure;
 use crate::memory::Memories;
 use crate::node::{Node, Reply};
@@ -57,6 +58,7 @@ struct State {
     connection: Option<Connection>,
     memories: Memories,
     owed: Owed,
+    doubtful: Doubtful,
     past: Past,
     /// A task is connecting.
     connecting: bool,
@@ -206,7 +208,7 @@ impl Share {
 
     /// Asks by `connection`. `None` if the store cannot answer such a question.
     async fn try_to_hear<T>(
-        &self,
+        self: &Arc<Self>,
         request: JobRequest,
         connection: &Connection,
         read: impl Fn(&Question, &Reply, Instant, Instant) -> Option<T>,
@@ -219,7 +221,26 @@ impl Share {
             _ => Ok(reply),
         });
         let reply = reply?;
+        self.learn(&request, &question, &reply, connection);
         read(&question, &reply, asked, connection.since).map(Some).ok_or(Failure::NoInfo)
+    }
+
+    /// Notes what `reply` says beyond the answer.
+    fn learn(self: &Arc<Self>, request: &JobRequest, question: &Question, reply: &Reply, of: &Connection) {
+        let is_doubtful = question.was_not_active(reply) && !of.names.overlap.is_zero();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if !state.is_current(of) {
+            // The connection was lost meanwhile, and with it what was doubtful.
+            drop(guard);
+            if is_doubtful {
+                self.missed(*request);
+            }
+            return;
+        }
+        if is_doubtful {
+            state.doubtful.add(*request, Instant::now(), of.names.overlap, state.owed.most());
+        }
     }
 
     /// Meets the memory of a cell that another member has begun anew, without giving up the connection: a farm with few
@@ -351,6 +372,9 @@ impl Share {
         }
         state.connection = None;
         state.connecting = true;
+        for request in state.doubtful.take() {
+            state.owed.add(request);
+        }
         drop(state);
         if let Some(connection) = which
             && failure.is_of_server()
