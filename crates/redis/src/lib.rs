@@ -63,6 +63,7 @@ mod connection;
 mod dial;
 mod doubtful;
 mod error;
+mod known;
 mod left;
 mod map;
 mod memory;

@@ -17,8 +17,8 @@ pub(crate) struct Question {
     read: fn(Option<&str>) -> JobResult,
     /// The first flight's stamp, if a memory that has just begun must not accept it.
     stamp: Option<Stamp>,
-    /// Whether a cookie is to be used.
-    is_cookie: bool,
+    /// How long the store keeps the id or the used cookie from now on, if it was new.
+    keeps: Option<Duration>,
 }
 
 /// See [`JobRequest::GuardSet`].
@@ -46,7 +46,8 @@ impl Question {
                     Some(_) => JobResult::Accept,
                     None => JobResult::Refuse(Reason::Replay),
                 };
-                Self { command, read, stamp: Some(Stamp { ahead_ms, reach_ms, unix_ms }), is_cookie: false }
+                let stamp = Some(Stamp { ahead_ms, reach_ms, unix_ms });
+                Self { command, read, stamp, keeps: Some(Duration::from_millis(keep_ms)) }
             }
             JobRequest::Redeem { serial } => {
                 // Set `used` whatever the value was: see the rules of `SharedStore`.
@@ -57,12 +58,12 @@ impl Question {
                     Some(_) => JobResult::Refuse(Reason::Replay),
                     None => JobResult::Refuse(Reason::NotActive),
                 };
-                Self { command, read, stamp: None, is_cookie: true }
+                Self { command, read, stamp: None, keeps: Some(USED_LIVES) }
             }
             JobRequest::Activate { serial } => {
                 let mut command = set(names.cookie(serial.get()), "active", millis(cookie_lifetime));
                 command.arg("NX");
-                Self { command, read: |_| JobResult::Accept, stamp: None, is_cookie: false }
+                Self { command, read: |_| JobResult::Accept, stamp: None, keeps: None }
             }
             _ => return None,
         })
@@ -75,9 +76,7 @@ impl Question {
     /// copies of the SYN may arrive later.
     pub(crate) fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
         let Some(stamp) = &self.stamp else { return Some((self.read)(reply.value.as_deref())) };
-        if let Some(unix_ms) = stamp.unix_ms
-            && reply.store_ms?.abs_diff(unix_ms) > millis(RemoteGuard::CLOCKS_APART)
-        {
+        if stamp.unix_ms.is_some() && !stamp.is_of_clock(reply.store_ms?) {
             return Some(JobResult::Refuse(Reason::ClockSkew));
         }
         if stamp.is_below_floor(asked, since) {
@@ -88,9 +87,22 @@ impl Question {
 }
 
 impl Question {
+    /// For how long after the question it is certain from `reply` that the memory refuses the same id or cookie.
+    pub(crate) fn is_used_up_for(&self, reply: &Reply) -> Option<Duration> {
+        match &self.stamp {
+            // Set by this question. Redis' clock must not have passed the end already.
+            Some(stamp) if Self::was_new(reply) => self.keeps.filter(|_| {
+                stamp.unix_ms.is_none() || reply.store_ms.is_some_and(|ms| stamp.is_of_clock(ms))
+            }),
+            // Set by another one. Without a signed stamp it may end sooner than if this one had set it.
+            Some(stamp) => self.keeps.filter(|_| reply.store_ms.is_some_and(|ms| stamp.is_of_clock(ms))),
+            None => self.keeps,
+        }
+    }
+
     /// Whether a cookie was not valid in this memory.
     pub(crate) fn was_not_active(&self, reply: &Reply) -> bool {
-        self.is_cookie && reply.value.is_none()
+        self.stamp.is_none() && self.keeps.is_some() && reply.value.is_none()
     }
 
     /// Whether the id of a guard question was not there before.
@@ -105,6 +117,11 @@ impl Question {
 }
 
 impl Stamp {
+    /// Whether the stamp was compared with a clock that agrees with Redis' own.
+    fn is_of_clock(&self, store_ms: u64) -> bool {
+        self.unix_ms.is_some_and(|unix_ms| store_ms.abs_diff(unix_ms) <= millis(RemoteGuard::CLOCKS_APART))
+    }
+
     fn is_below_floor(&self, asked: Instant, since: Instant) -> bool {
         let age_ms = millis(asked.saturating_duration_since(since)) as i64;
         self.reach_ms > 0 && age_ms.saturating_add(self.ahead_ms) <= self.reach_ms as i64

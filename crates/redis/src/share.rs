@@ -7,6 +7,7 @@ use crate::connection::Connection;
 use crate::dial::{CONNECT_WITHIN, Dialer, Server};
 use crate::doubtful::Doubtful;
 use crate::error::Failure;
+use crate::known::{self, Known};
 use crate::memory::Memories;
 use crate::node::{Node, Reply};
 use crate::owed::MOST_OF_MANY;
@@ -58,6 +59,7 @@ struct State {
     connection: Option<Connection>,
     memories: Memories,
     owed: Owed,
+    known: Known,
     doubtful: Doubtful,
     past: Past,
     /// A task is connecting.
@@ -83,6 +85,7 @@ impl Share {
         let mut state = State { past, ..State::default() };
         if matches!(source, Source::Cell(..)) {
             state.owed = Owed::with_room(MOST_OF_MANY);
+            state.known = Known::with_room(known::MOST_OF_MANY);
         }
         Self { source, scope, options, state: Mutex::new(state) }
     }
@@ -161,7 +164,8 @@ impl Share {
         Ok(self.hear(request, read).await?.unwrap_or(JobResult::Refuse(Reason::Replay)))
     }
 
-    /// Asks, and returns what `read` makes of the reply. `None` if the question is owed: then its id is used up.
+    /// Asks, and returns what `read` makes of the reply. `None` if the id is used up: the question is owed, or the member
+    /// knows the answer.
     pub(crate) async fn hear<T>(
         self: &Arc<Self>,
         request: JobRequest,
@@ -179,7 +183,7 @@ impl Share {
                 self.lost(Some(&connection), &Failure::Failed);
                 return Err(StoreError::Unreachable);
             }
-            if state.owed.holds(&request) {
+            if state.owed.holds(&request) || state.known.holds(connection.number, &request, Instant::now()) {
                 return Ok(None);
             }
             connection
@@ -221,12 +225,19 @@ impl Share {
             _ => Ok(reply),
         });
         let reply = reply?;
-        self.learn(&request, &question, &reply, connection);
+        self.learn(&request, &question, &reply, connection, asked);
         read(&question, &reply, asked, connection.since).map(Some).ok_or(Failure::NoInfo)
     }
 
     /// Notes what `reply` says beyond the answer.
-    fn learn(self: &Arc<Self>, request: &JobRequest, question: &Question, reply: &Reply, of: &Connection) {
+    fn learn(
+        self: &Arc<Self>,
+        request: &JobRequest,
+        question: &Question,
+        reply: &Reply,
+        of: &Connection,
+        asked: Instant,
+    ) {
         let is_doubtful = question.was_not_active(reply) && !of.names.overlap.is_zero();
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -237,6 +248,9 @@ impl Share {
                 self.missed(*request);
             }
             return;
+        }
+        if let Some(lasts) = question.is_used_up_for(reply) {
+            state.known.add(of.number, request, asked, lasts);
         }
         if is_doubtful {
             state.doubtful.add(*request, Instant::now(), of.names.overlap, state.owed.most());
