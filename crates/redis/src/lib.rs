@@ -72,6 +72,8 @@ mod owed;
 mod question;
 mod quorum;
 mod run;
+#[cfg(test)]
+mod scale;
 mod sentinel;
 mod sessions;
 mod share;

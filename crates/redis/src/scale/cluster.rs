@@ -14,8 +14,8 @@ const ELECTION: u64 = 3_000_000;
 /// Until a map has reached all servers, and for how long a slot is on its way.
 const GOSSIP: usize = 1_000_000;
 const MOVES: u64 = 50_000;
-/// What a replica lacks of its master's last writes, microseconds.
-const LAG: u64 = 1_000;
+/// What a replica lacks of its master's last writes when it takes over, microseconds: far more than usual.
+const LAG: u64 = 1_000_000;
 
 /// What happens next to a server or a cell.
 #[derive(Debug, Clone, Copy)]
