@@ -106,7 +106,7 @@ impl Cluster {
             };
             match timeout(CONNECT_WITHIN, asked).await.unwrap_or(Err(Failure::TimedOut)) {
                 Ok((_, report)) => {
-                    self.watch_all(report.masters);
+                    self.watch_all(HashMap::clone(&report.masters));
                     return Ok(());
                 }
                 Err(failure) => last = failure,

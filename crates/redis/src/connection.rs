@@ -16,23 +16,42 @@ const LEFT_LASTS: Duration = Duration::from_secs(30 * 86_400);
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub node: Arc<Node>,
-    pub identity: Identity,
+    pub names: Names,
     /// Since when the memory is known to remember everything.
     pub since: Instant,
     /// A number that distinguishes connections.
     pub number: u64,
     /// Whether this connection began the memory, so that nothing earlier is valid in it.
     pub is_fresh: bool,
-    /// How much later the memory's floor is, because another server may have answered for that time.
-    pub overlap: Duration,
-    /// How the names of its keys begin.
-    scope: String,
     /// The key of the mark.
     mark: String,
 }
 
+/// What the questions to a memory need to know of it.
+#[derive(Clone)]
+pub(crate) struct Names {
+    pub identity: Identity,
+    /// How much later the memory's floor is, because another server may have answered for that time.
+    pub overlap: Duration,
+    /// How the names of its keys begin.
+    pub scope: String,
+}
+
+impl Names {
+    /// The name of a replay guard's id.
+    pub(crate) fn seen(&self, key: [u8; 16]) -> String {
+        format!("{}:seen:{:032x}", self.scope, u128::from_be_bytes(key))
+    }
+
+    /// The name of a one-time cookie. A cookie of another memory has another name, so data that came back from a disk or a
+    /// replica is not valid.
+    pub(crate) fn cookie(&self, serial: u64) -> String {
+        format!("{}:{}:cookie:{serial:016x}", self.scope, self.identity)
+    }
+}
+
 impl Connection {
-    /// Meets the memory at `node` whose keys begin with `scope`. See [`Self::overlap`].
+    /// Meets the memory at `node` whose keys begin with `scope`. See [`Names::overlap`].
     pub(crate) async fn meet(node: Arc<Node>, scope: &str, overlap: Duration) -> Result<Self, Failure> {
         let (ours, mark) = (new_mark(&node.process)?, format!("{scope}:memory"));
         let (_, found): (Option<String>, Option<String>) = redis::pipe()
@@ -49,11 +68,9 @@ impl Connection {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut connection = Self {
             is_fresh: found == ours,
-            identity: Identity::new(found.clone()),
+            names: Names { identity: Identity::new(found.clone()), overlap, scope: scope.to_owned() },
             since: Instant::now(),
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            overlap,
-            scope: scope.to_owned(),
             mark,
             node,
         };
@@ -70,7 +87,7 @@ impl Connection {
         let mark = new_mark(&self.node.process)?;
         let mut command = redis::cmd("SET");
         let () = command.arg(&self.mark).arg(&mark).query_async(&mut self.node.link.clone()).await?;
-        self.identity = Identity::new(mark);
+        self.names.identity = Identity::new(mark);
         Ok(())
     }
 
@@ -89,23 +106,12 @@ impl Connection {
     }
 
     fn left(&self, ticket: &str) -> String {
-        format!("{}:{}:left:{ticket}", self.scope, self.node.process)
-    }
-
-    /// The name of a replay guard's id.
-    pub(crate) fn seen(&self, key: [u8; 16]) -> String {
-        format!("{}:seen:{:032x}", self.scope, u128::from_be_bytes(key))
-    }
-
-    /// The name of a one-time cookie. A cookie of another memory has another name, so data that came back from a disk or a
-    /// replica is not valid.
-    pub(crate) fn cookie(&self, serial: u64) -> String {
-        format!("{}:{}:cookie:{serial:016x}", self.scope, self.identity)
+        format!("{}:{}:left:{ticket}", self.names.scope, self.node.process)
     }
 
     /// The name of a TLS session. It contains the process, so that a session in data that came back is not valid.
     pub(crate) fn session(&self, id: &[u8]) -> String {
-        format!("{}:{}:session:{}", self.scope, self.node.process, *firstflight_files::to_hex(id))
+        format!("{}:{}:session:{}", self.names.scope, self.node.process, *firstflight_files::to_hex(id))
     }
 
     /// Executes `commands`, and ignores their replies.
@@ -122,7 +128,7 @@ impl Connection {
 
     /// The reply to `command`, if the memory is still the same and has lost nothing.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<Reply<T>, Failure> {
-        self.node.ask(Some((&self.mark, self.identity.mark())), command).await
+        self.node.ask(Some((&self.mark, self.names.identity.mark())), command).await
     }
 }
 

@@ -23,6 +23,10 @@
 //! a member that starts begins a new memory for the whole farm, unless its predecessor stopped in order:
 //! [`RedisStore::close`], [`Options::state`].
 //!
+//! # What a member knows
+//! A repeat of a first flight that the store has answered to this member is refused without a question. Everything else is
+//! asked: `docs/farm-limits.md` says why.
+//!
 //! # When a master is replaced
 //! With Redis Sentinel and in Redis Cluster there can be two masters for a while. A member accepts nothing unless the replicas
 //! have confirmed a moment ago that they follow the master which answers. In a cluster the keys are in 1,024 cells, each of which is a
@@ -61,8 +65,10 @@ mod cells;
 mod cluster;
 mod connection;
 mod dial;
+mod doubtful;
 mod error;
 mod farm_keys;
+mod known;
 mod left;
 mod map;
 mod memory;
@@ -71,6 +77,8 @@ mod owed;
 mod question;
 mod quorum;
 mod run;
+#[cfg(test)]
+mod scale;
 mod sentinel;
 mod sessions;
 mod share;

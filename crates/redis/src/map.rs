@@ -21,13 +21,15 @@ pub(crate) struct Master {
     pub replicas: usize,
 }
 
-/// What one node says: the answer to `CLUSTER NODES`.
+/// What one node says: the answer to `CLUSTER NODES`. Clones share the data.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
-    pub masters: HashMap<Id, Master>,
-    /// The owner of each cell. No owner while the slot is being moved.
-    owners: Vec<Option<Id>>,
+    pub masters: Arc<HashMap<Id, Master>>,
+    owners: Owners,
 }
+
+/// The owner of each cell. No owner while the slot is being moved.
+type Owners = Arc<[Option<Id>]>;
 
 impl Report {
     /// `asked` is the place of the node that answers, which may not know its own address.
@@ -71,9 +73,10 @@ impl Report {
             *slots.get_mut(slot)? = None;
         }
         let owner = |&slot: &u16| slots.get(usize::from(slot)).cloned().flatten();
-        Some(Self { masters, owners: cell_slots().iter().map(owner).collect() })
+        Some(Self { masters: Arc::new(masters), owners: cell_slots().iter().map(owner).collect() })
     }
 
+    #[cfg(test)]
     pub(crate) fn owner(&self, cell: usize) -> Option<&Id> {
         self.owners.get(cell)?.as_ref()
     }
@@ -109,8 +112,10 @@ fn place(address: &str, asked: &Place, is_asked: bool) -> Option<Place> {
 pub(crate) struct Map {
     /// What each master said last, and when it was asked.
     reports: HashMap<Id, (Instant, Report)>,
-    /// The master of each cell by a majority, and until when that is known.
-    cells: Vec<Option<(Id, Instant)>>,
+    /// Who has the cells, and when each master was asked that says so, the latest first. As a rule all masters say the same.
+    opinions: Vec<(Owners, Vec<Instant>)>,
+    /// How many masters have to agree.
+    majority: usize,
 }
 
 impl Map {
@@ -126,37 +131,53 @@ impl Map {
         self.count(now);
     }
 
-    /// The master of `cell`, if most masters say so, and did a moment ago.
+    /// The master of `cell`, if most masters say so, and each was asked at most [`LEASE`] ago.
     pub(crate) fn owner(&self, cell: usize, now: Instant) -> Option<&Id> {
-        let (owner, until) = self.cells.get(cell)?.as_ref()?;
-        (now <= *until).then_some(owner)
+        let valid = |times: &[Instant]| times.partition_point(|asked| now <= *asked + LEASE);
+        self.opinions.iter().filter_map(|(all, _)| all.get(cell)?.as_ref()).find(|owner| {
+            let agree = self
+                .opinions
+                .iter()
+                .filter(|(all, _)| all.get(cell).is_some_and(|said| said.as_ref() == Some(owner)));
+            agree.map(|(_, times)| valid(times)).sum::<usize>() >= self.majority
+        })
     }
 
     /// The masters that the last reports name.
     pub(crate) fn masters(&self) -> HashMap<Id, Master> {
         let mut latest: Vec<_> = self.reports.values().collect();
         latest.sort_by_key(|(asked, _)| *asked);
-        latest.into_iter().flat_map(|(_, report)| report.masters.clone()).collect()
+        let mut masters = HashMap::new();
+        let mut last: Option<&Arc<HashMap<Id, Master>>> = None;
+        for (_, Report { masters: named, .. }) in latest {
+            if last.is_none_or(|last| last != named) {
+                masters.extend(named.iter().map(|(id, master)| (Id::clone(id), master.clone())));
+            }
+            last = Some(named);
+        }
+        masters
     }
 
-    /// Finds for each cell the master that most masters name. A vote counts for [`LEASE`] after the master was asked.
+    /// Sorts the reports by what they say. A report counts for [`LEASE`] after the master was asked.
     fn count(&mut self, now: Instant) {
         self.reports.retain(|_, (asked, _)| now.saturating_duration_since(*asked) <= LEASE);
         let all = self.reports.values().map(|(_, report)| report.masters.len()).max().unwrap_or_default();
-        let majority = all / 2 + 1;
-        self.cells = (0..CELLS).map(|cell| self.vote(cell, majority)).collect();
-    }
-
-    fn vote(&self, cell: usize, majority: usize) -> Option<(Id, Instant)> {
-        let mut votes: HashMap<&Id, Vec<Instant>> = HashMap::new();
-        for (asked, report) in self.reports.values() {
-            if let Some(owner) = report.owner(cell) {
-                votes.entry(owner).or_default().push(*asked);
+        self.majority = all / 2 + 1;
+        self.opinions.clear();
+        for (asked, report) in self.reports.values_mut() {
+            let said = |owners: &Owners| Arc::ptr_eq(owners, &report.owners) || *owners == report.owners;
+            match self.opinions.iter_mut().find(|(owners, _)| said(owners)) {
+                Some((owners, times)) => {
+                    // From now on a look at the pointer tells that they say the same.
+                    report.owners = Arc::clone(owners);
+                    times.push(*asked);
+                }
+                None => self.opinions.push((Arc::clone(&report.owners), vec![*asked])),
             }
         }
-        let (owner, mut times) = votes.into_iter().find(|(_, times)| times.len() >= majority)?;
-        times.sort_unstable_by(|one, two| two.cmp(one));
-        Some((Id::clone(owner), *times.get(majority - 1)? + LEASE))
+        for (_, times) in &mut self.opinions {
+            times.sort_unstable_by(|one, two| two.cmp(one));
+        }
     }
 }
 

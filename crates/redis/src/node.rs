@@ -78,11 +78,6 @@ impl Node {
         })
     }
 
-    /// Whether replicas may replace the master. Then [`Self::beat`] keeps the lease.
-    pub(crate) const fn has_lease(&self) -> bool {
-        self.quorum.is_some()
-    }
-
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
@@ -150,15 +145,10 @@ impl Node {
         if policy {
             check_policy(&info)?;
         }
-        if self.process != process(&info, self.has_lease())? {
-            return Err(Failure::OtherMemory);
-        }
-        if let Some(quorum) = &self.quorum {
-            let mut quorum = quorum.lock().unwrap_or_else(PoisonError::into_inner);
-            quorum.heard(&info, sent, Instant::now())?;
-        }
-        let time_us = field(&info, "server_time_usec").and_then(|us| us.parse::<u64>().ok());
-        Ok(Reply { value, store_ms: time_us.map(|us| us / 1000) })
+        let mut quorum =
+            self.quorum.as_ref().map(|quorum| quorum.lock().unwrap_or_else(PoisonError::into_inner));
+        let store_ms = check(&info, &self.process, quorum.as_deref_mut(), sent, Instant::now())?;
+        Ok(Reply { value, store_ms })
     }
 
     /// Whether this question reads the policy too: one in each [`POLICY_EVERY`].
@@ -172,8 +162,27 @@ impl Node {
     }
 }
 
+/// Checks the answer `info` to a question that was sent at `sent`: the process is still `expected`, and its replicas follow it.
+/// Returns Redis' clock, Unix milliseconds.
+pub(crate) fn check(
+    info: &str,
+    expected: &str,
+    quorum: Option<&mut Quorum>,
+    sent: Instant,
+    now: Instant,
+) -> Result<Option<u64>, Failure> {
+    if expected != process(info, quorum.is_some())? {
+        return Err(Failure::OtherMemory);
+    }
+    if let Some(quorum) = quorum {
+        quorum.heard(info, sent, now)?;
+    }
+    let time_us = field(info, "server_time_usec").and_then(|us| us.parse::<u64>().ok());
+    Ok(time_us.map(|us| us / 1000))
+}
+
 /// The process that answered. If replicas may replace it, it is another one after a replica began to follow it.
-fn process(info: &str, with_joins: bool) -> Result<String, Failure> {
+pub(crate) fn process(info: &str, with_joins: bool) -> Result<String, Failure> {
     let mut process = Identity::process(info)?;
     if with_joins {
         process += &quorum::joins(info).ok_or(Failure::NoInfo)?;

@@ -38,6 +38,11 @@ impl Owed {
         Self { most, requests: Vec::new(), settled: 0, dropped: 0, begun: 0 }
     }
 
+    /// How many are kept at most.
+    pub(crate) const fn most(&self) -> usize {
+        self.most
+    }
+
     /// Remembers a question, if it must be reported later.
     pub(crate) fn add(&mut self, request: JobRequest) {
         if !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {

@@ -1,6 +1,6 @@
 //! Questions as Redis commands.
 
-use crate::connection::Connection;
+use crate::connection::Names;
 use crate::node::{Reply, millis, set};
 use firstflight::credential::{JobRequest, JobResult, Reason, RemoteGuard};
 use redis::Cmd;
@@ -17,6 +17,8 @@ pub(crate) struct Question {
     read: fn(Option<&str>) -> JobResult,
     /// The first flight's stamp, if a memory that has just begun must not accept it.
     stamp: Option<Stamp>,
+    /// How long the store keeps the id or the used cookie from now on, if it was new.
+    keeps: Option<Duration>,
 }
 
 /// See [`JobRequest::GuardSet`].
@@ -28,16 +30,12 @@ struct Stamp {
 
 impl Question {
     /// `None` if the store cannot answer such a question.
-    pub(crate) fn new(
-        request: JobRequest,
-        connection: &Connection,
-        cookie_lifetime: Duration,
-    ) -> Option<Self> {
+    pub(crate) fn new(request: JobRequest, names: &Names, cookie_lifetime: Duration) -> Option<Self> {
         Some(match request {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
-                let overlap_ms = if reach_ms > 0 { millis(connection.overlap) } else { 0 };
+                let overlap_ms = if reach_ms > 0 { millis(names.overlap) } else { 0 };
                 let reach_ms = reach_ms.saturating_add(overlap_ms);
-                let key = connection.seen(key);
+                let key = names.seen(key);
                 let mut command = match unix_ms {
                     // The key expires by Redis' clock, so the time does not depend on the member that asks.
                     Some(unix_ms) => until(key, "1", unix_ms.saturating_add(keep_ms)),
@@ -48,23 +46,24 @@ impl Question {
                     Some(_) => JobResult::Accept,
                     None => JobResult::Refuse(Reason::Replay),
                 };
-                Self { command, read, stamp: Some(Stamp { ahead_ms, reach_ms, unix_ms }) }
+                let stamp = Some(Stamp { ahead_ms, reach_ms, unix_ms });
+                Self { command, read, stamp, keeps: Some(Duration::from_millis(keep_ms)) }
             }
             JobRequest::Redeem { serial } => {
                 // Set `used` whatever the value was: see the rules of `SharedStore`.
-                let mut command = set(connection.cookie(serial.get()), "used", millis(USED_LIVES));
+                let mut command = set(names.cookie(serial.get()), "used", millis(USED_LIVES));
                 command.arg("GET");
                 let read = |reply: Option<&str>| match reply {
                     Some("active") => JobResult::Accept,
                     Some(_) => JobResult::Refuse(Reason::Replay),
                     None => JobResult::Refuse(Reason::NotActive),
                 };
-                Self { command, read, stamp: None }
+                Self { command, read, stamp: None, keeps: Some(USED_LIVES) }
             }
             JobRequest::Activate { serial } => {
-                let mut command = set(connection.cookie(serial.get()), "active", millis(cookie_lifetime));
+                let mut command = set(names.cookie(serial.get()), "active", millis(cookie_lifetime));
                 command.arg("NX");
-                Self { command, read: |_| JobResult::Accept, stamp: None }
+                Self { command, read: |_| JobResult::Accept, stamp: None, keeps: None }
             }
             _ => return None,
         })
@@ -77,9 +76,7 @@ impl Question {
     /// copies of the SYN may arrive later.
     pub(crate) fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
         let Some(stamp) = &self.stamp else { return Some((self.read)(reply.value.as_deref())) };
-        if let Some(unix_ms) = stamp.unix_ms
-            && reply.store_ms?.abs_diff(unix_ms) > millis(RemoteGuard::CLOCKS_APART)
-        {
+        if stamp.unix_ms.is_some() && !stamp.is_of_clock(reply.store_ms?) {
             return Some(JobResult::Refuse(Reason::ClockSkew));
         }
         if stamp.is_below_floor(asked, since) {
@@ -90,6 +87,24 @@ impl Question {
 }
 
 impl Question {
+    /// For how long after the question it is certain from `reply` that the memory refuses the same id or cookie.
+    pub(crate) fn is_used_up_for(&self, reply: &Reply) -> Option<Duration> {
+        match &self.stamp {
+            // Set by this question. Redis' clock must not have passed the end already.
+            Some(stamp) if Self::was_new(reply) => self.keeps.filter(|_| {
+                stamp.unix_ms.is_none() || reply.store_ms.is_some_and(|ms| stamp.is_of_clock(ms))
+            }),
+            // Set by another one. Without a signed stamp it may end sooner than if this one had set it.
+            Some(stamp) => self.keeps.filter(|_| reply.store_ms.is_some_and(|ms| stamp.is_of_clock(ms))),
+            None => self.keeps,
+        }
+    }
+
+    /// Whether a cookie was not valid in this memory.
+    pub(crate) fn was_not_active(&self, reply: &Reply) -> bool {
+        self.stamp.is_none() && self.keeps.is_some() && reply.value.is_none()
+    }
+
     /// Whether the id of a guard question was not there before.
     pub(crate) fn was_new(reply: &Reply) -> bool {
         reply.value.is_some()
@@ -102,6 +117,11 @@ impl Question {
 }
 
 impl Stamp {
+    /// Whether the stamp was compared with a clock that agrees with Redis' own.
+    fn is_of_clock(&self, store_ms: u64) -> bool {
+        self.unix_ms.is_some_and(|unix_ms| store_ms.abs_diff(unix_ms) <= millis(RemoteGuard::CLOCKS_APART))
+    }
+
     fn is_below_floor(&self, asked: Instant, since: Instant) -> bool {
         let age_ms = millis(asked.saturating_duration_since(since)) as i64;
         self.reach_ms > 0 && age_ms.saturating_add(self.ahead_ms) <= self.reach_ms as i64

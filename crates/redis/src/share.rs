@@ -5,7 +5,9 @@ use crate::address::Place;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::dial::{CONNECT_WITHIN, Dialer, Server};
+use crate::doubtful::Doubtful;
 use crate::error::Failure;
+use crate::known::{self, Known};
 use crate::memory::Memories;
 use crate::node::{Node, Reply};
 use crate::owed::MOST_OF_MANY;
@@ -57,6 +59,8 @@ struct State {
     connection: Option<Connection>,
     memories: Memories,
     owed: Owed,
+    known: Known,
+    doubtful: Doubtful,
     past: Past,
     /// A task is connecting.
     connecting: bool,
@@ -81,6 +85,7 @@ impl Share {
         let mut state = State { past, ..State::default() };
         if matches!(source, Source::Cell(..)) {
             state.owed = Owed::with_room(MOST_OF_MANY);
+            state.known = Known::with_room(known::MOST_OF_MANY);
         }
         Self { source, scope, options, state: Mutex::new(state) }
     }
@@ -159,7 +164,8 @@ impl Share {
         Ok(self.hear(request, read).await?.unwrap_or(JobResult::Refuse(Reason::Replay)))
     }
 
-    /// Asks, and returns what `read` makes of the reply. `None` if the question is owed: then its id is used up.
+    /// Asks, and returns what `read` makes of the reply. `None` if the id is used up: the question is owed, or the member
+    /// knows the answer.
     pub(crate) async fn hear<T>(
         self: &Arc<Self>,
         request: JobRequest,
@@ -177,7 +183,7 @@ impl Share {
                 self.lost(Some(&connection), &Failure::Failed);
                 return Err(StoreError::Unreachable);
             }
-            if state.owed.holds(&request) {
+            if state.owed.holds(&request) || state.known.holds(connection.number, &request, Instant::now()) {
                 return Ok(None);
             }
             connection
@@ -206,7 +212,7 @@ impl Share {
 
     /// Asks by `connection`. `None` if the store cannot answer such a question.
     async fn try_to_hear<T>(
-        &self,
+        self: &Arc<Self>,
         request: JobRequest,
         connection: &Connection,
         read: impl Fn(&Question, &Reply, Instant, Instant) -> Option<T>,
@@ -219,7 +225,36 @@ impl Share {
             _ => Ok(reply),
         });
         let reply = reply?;
+        self.learn(&request, &question, &reply, connection, asked);
         read(&question, &reply, asked, connection.since).map(Some).ok_or(Failure::NoInfo)
+    }
+
+    /// Notes what `reply` says beyond the answer.
+    fn learn(
+        self: &Arc<Self>,
+        request: &JobRequest,
+        question: &Question,
+        reply: &Reply,
+        of: &Connection,
+        asked: Instant,
+    ) {
+        let is_doubtful = question.was_not_active(reply) && !of.names.overlap.is_zero();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if !state.is_current(of) {
+            // The connection was lost meanwhile, and with it what was doubtful.
+            drop(guard);
+            if is_doubtful {
+                self.missed(*request);
+            }
+            return;
+        }
+        if let Some(lasts) = question.is_used_up_for(reply) {
+            state.known.add(of.number, request, asked, lasts);
+        }
+        if is_doubtful {
+            state.doubtful.add(*request, Instant::now(), of.names.overlap, state.owed.most());
+        }
     }
 
     /// Meets the memory of a cell that another member has begun anew, without giving up the connection: a farm with few
@@ -234,13 +269,13 @@ impl Share {
         if state.connecting || !state.owed.is_empty() || state.connection.is_none() {
             return None;
         }
-        met.since = state.memories.met(&met.identity, Instant::now());
+        met.since = state.memories.met(&met.names.identity, Instant::now());
         state.connection = Some(met.clone());
         Some(met)
     }
 
     fn question(&self, request: JobRequest, connection: &Connection) -> Option<Question> {
-        Question::new(request, connection, self.options.cookie_lifetime)
+        Question::new(request, &connection.names, self.options.cookie_lifetime)
     }
 
     /// One attempt to connect.
@@ -258,7 +293,7 @@ impl Share {
                 // Too many were added since the check in `open`. The next attempt begins a new memory.
                 return Err(Failure::TimedOut);
             }
-            connection.since = state.memories.met(&connection.identity, Instant::now());
+            connection.since = state.memories.met(&connection.names.identity, Instant::now());
             state.connection = Some(connection.clone());
             state.owed.clone()
         };
@@ -351,6 +386,9 @@ impl Share {
         }
         state.connection = None;
         state.connecting = true;
+        for request in state.doubtful.take() {
+            state.owed.add(request);
+        }
         drop(state);
         if let Some(connection) = which
             && failure.is_of_server()

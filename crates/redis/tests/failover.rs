@@ -67,6 +67,37 @@ async fn two_masters_do_not_both_accept() {
     assert!(!stays.is_connected(), "the old master alone");
 }
 
+/// A cookie of the new memory is shown to a member that still asks the old one, and is refused there. Its data is sent by the
+/// ordinary handshake, so a copy of the SYN must not be accepted in the new memory.
+#[tokio::test]
+async fn a_cookie_that_the_old_memory_did_not_know_is_used_up_in_the_new_one() {
+    let Some(servers) = Servers::start() else { return };
+    let (old, new) = (Liar::start(servers.ports[0]), Liar::start(servers.ports[0]));
+    let stays = member(&old.url()).await;
+    // The old master no longer refuses by itself. Its lease goes on for three seconds.
+    servers.all[0].cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    servers.all[1].cli(&["REPLICAOF", "NO", "ONE"]);
+    servers.follow(2, 1);
+    followed(&servers.all[1], 1);
+    new.name(servers.ports[1]);
+    let moves = member(&new.url()).await;
+    assert_eq!(moves.ask(activate(1)).await, ACCEPTED);
+    // Within the old master's lease, or later without a connection: it is owed in both cases.
+    let early = stays.ask(redeem(1)).await;
+    assert!(early == refused(Reason::NotActive) || early.is_err(), "{early:?}");
+    old.name(servers.ports[1]);
+    // Until it asks the new master.
+    for counter in 2.. {
+        assert_eq!(moves.ask(activate(counter)).await, ACCEPTED);
+        if stays.ask(redeem(counter)).await == ACCEPTED && !stays.owes() {
+            break;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    println!("refused early: {early:?}");
+    assert_eq!(moves.ask(redeem(1)).await, refused(Reason::Replay));
+}
+
 /// The member that stays is alone with the old master and one replica of three, as its configuration allows.
 #[tokio::test]
 async fn more_replicas_than_the_configuration_excludes_are_refused() {

@@ -71,6 +71,32 @@ async fn an_id_is_new_to_one_member_of_the_farm() {
     assert_eq!(a.ask(JobRequest::Verify { key: 1 }).await, Err(StoreError::Unsupported));
 }
 
+/// A recorded SYN that is sent again and again costs the store one question for each member.
+#[tokio::test]
+async fn a_repeat_at_the_same_member_is_refused_without_a_question() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = members(&redis).await;
+    ask(&b, activate(1)).await;
+    assert_eq!((ask(&a, guard(1)).await, ask(&a, redeem(1)).await), (JobResult::Accept, JobResult::Accept));
+    let asked = |redis: &Redis| {
+        redis.info("commandstats", "cmdstat_exec:").split([':', '=', ',']).nth(2).unwrap().to_owned()
+    };
+    let before = asked(&redis);
+    for _ in 0..100 {
+        for request in [guard(1), redeem(1)] {
+            assert_eq!(ask(&a, request).await, refused(Reason::Replay));
+        }
+    }
+    assert_eq!(asked(&redis), before, "it knows");
+    assert_eq!(ask(&b, guard(1)).await, refused(Reason::Replay));
+    assert_ne!(asked(&redis), before, "the other one asks");
+    // Whatever the member knows, another memory is another matter.
+    redis.cli(&["FLUSHALL"]);
+    assert_eq!(ask(&a, guard(1)).await, refused(Reason::Replay));
+    noticed(&a).await;
+    assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
+}
+
 #[tokio::test]
 async fn an_id_is_asked_for_by_many_at_once_and_new_to_one() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -178,7 +204,7 @@ async fn emptied_data_is_a_new_memory_for_every_member() {
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
     redis.cli(&["FLUSHALL"]);
     for store in [&a, &b] {
-        assert_eq!(store.ask(guard(1)).await, Err(StoreError::Unreachable));
+        assert_eq!(store.ask(guard(2)).await, Err(StoreError::Unreachable));
         connected(store).await;
         assert_eq!(ask(store, network(1)).await, refused(Reason::GuardFloor));
     }
