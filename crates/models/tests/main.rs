@@ -12,6 +12,8 @@
 )]
 
 mod asap;
+mod farm;
+mod network;
 mod requests;
 
 use firstflight_models::{Explored, World, explore};
