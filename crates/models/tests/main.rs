@@ -14,6 +14,7 @@
 mod asap;
 mod farm;
 mod network;
+mod one_time;
 mod requests;
 
 use firstflight_models::{Explored, World, explore};
