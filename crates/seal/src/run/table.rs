@@ -129,6 +129,7 @@ impl MemoryTable {
 
     /// All that its answers depend on: the floor, and each entry's id, end, and t.
     #[cfg(test)]
+    #[allow(clippy::type_complexity, reason = "for one test")]
     pub(crate) fn contents(&self) -> (u64, Vec<([u8; 16], Instant, u64, bool)>) {
         let entries = self.order.iter().map(|entry| (entry.rid, entry.ends, entry.t_ms, entry.in_time));
         (self.floor_ms, entries.collect())
