@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Clients that ask without a pause, and know of each request what became of it.
 
-    visitors.py ADDRESS:PORT [--gets N] [--posts N] [--h2 N] [--streams N] [--once]
+    visitors.py ADDRESS:PORT [--gets N] [--posts N] [--h2 N] [--streams N] [--once] [--resets]
 
 So many connections at one time of HTTP/1.1 with GETs, with POSTs, and of HTTP/2 with both. They end when standard input
 does, and all requests under way have their time. Lines of JSON say how many were answered; the last one has everything.
@@ -14,6 +14,7 @@ does, and all requests under way have their time. Lines of JSON say how many wer
 | `refused` | HTTP/2: a request that the server says it did not run, and that the client sent again |
 | `reset` | the connection ended without an answer; in parentheses after how many answers |
 | `wrong` | the body of another request, or half of one |
+| `cut` | with `--resets`: half of an answer, because the connection ended |
 | `hung` | neither within the time of PATIENCE |
 """
 
@@ -35,6 +36,7 @@ class Visitors:
     def __init__(self, options):
         host, port = options.at.rsplit(":", 1)
         self.at, self.options = (host, int(port)), options
+        self.cut = "cut" if options.resets else "wrong"
         self.stopped = asyncio.Event()
         self.counts = {"GET": collections.Counter(), "POST": collections.Counter()}
         self.goaways = collections.Counter()
@@ -102,7 +104,7 @@ class Visitors:
             await writer.drain()
             head = await self.patiently(reader.readuntil(b"\r\n\r\n"))
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            return "reset" if not getattr(error, "partial", b"") else "wrong", b"", False
+            return "reset" if not getattr(error, "partial", b"") else self.cut, b"", False
         if head[0] == "hung":
             return "hung", b"", False
         text = head.decode("latin-1").lower()
@@ -110,7 +112,7 @@ class Visitors:
         try:
             body = await self.patiently(reader.readexactly(int(fields.get("content-length", 0))))
         except (asyncio.IncompleteReadError, ConnectionError):
-            return "wrong", b"", False
+            return self.cut, b"", False
         if body and body[0] == "hung":
             return "hung", b"", False
         return int(text.split(" ")[1]), body, fields.get("connection") != "close"
@@ -185,6 +187,7 @@ def main():
     for name in ("gets", "posts", "h2"):
         parser.add_argument(f"--{name}", type=int, default=0)
     parser.add_argument("--streams", type=int, default=8)
+    parser.add_argument("--resets", action="store_true", help="the path resets connections: an answer may be `cut`")
     parser.add_argument("--once", action="store_true", help="a connection for each request of HTTP/1.1")
     options = parser.parse_args()
 

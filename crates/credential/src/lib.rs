@@ -43,6 +43,8 @@ mod flight;
 mod identity;
 #[cfg(feature = "server")]
 mod key;
+#[cfg(all(test, loom, feature = "server"))]
+mod loom_tests;
 mod lru;
 #[cfg(feature = "server")]
 mod one_time;
@@ -61,6 +63,8 @@ mod serial;
 #[cfg(feature = "server")]
 mod source;
 pub mod store;
+#[cfg(feature = "server")]
+mod sync;
 
 #[cfg(feature = "asap")]
 pub use admission::{Admission, Policies, Work, admit, spoil};

@@ -17,6 +17,8 @@ mod site;
 mod as_tokio;
 mod by_engine;
 mod cache;
+#[cfg(feature = "asap")]
+mod cancelled;
 #[cfg(feature = "dns")]
 mod carriage;
 #[cfg(feature = "dns")]

@@ -67,4 +67,6 @@ mod attacks;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
+mod reader_tests;
+#[cfg(test)]
 mod vector_tests;

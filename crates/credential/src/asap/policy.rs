@@ -311,6 +311,11 @@ impl AsapPolicy {
             return refuse(Status::BadSignature);
         }
         candidate.stands(shard, clock)?;
+        // The clock may have become uncertain in the meantime. Copies are refused then, and their clients send the data again.
+        self.guard.observe(clock);
+        if clock.uncertainty > Window::REQUESTS.future {
+            return refuse(Status::OutsideWindow);
+        }
         if !shard.within_rate(candidate.verifier_id, candidate.per_second, clock.mono) {
             return refuse(Status::Overloaded);
         }

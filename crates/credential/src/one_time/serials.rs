@@ -2,8 +2,8 @@
 //! bits.
 
 use crate::serial::{COUNTER, Serial};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop};
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Serials for each word of bits.
 const PER_WORD: u64 = 32;
@@ -137,7 +137,7 @@ impl SerialTable {
     /// serial of another issuer.
     fn window(&self) -> WindowLock<'_> {
         while self.lock.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            core::hint::spin_loop();
+            spin_loop();
         }
         WindowLock(&self.lock)
     }

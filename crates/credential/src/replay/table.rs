@@ -3,18 +3,19 @@
 use super::guard::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
 use super::time::GuardTime;
 use crate::flight::FirstFlight;
+use crate::sync::{AtomicU64, Ordering, spin_loop};
 use alloc::boxed::Box;
+use core::fmt;
 use core::net::IpAddr;
-use core::sync::atomic::{AtomicU64, Ordering};
 use firstflight_wire::Clock;
 
 /// Entries of a bucket. With its lock a bucket is four cache lines.
-const WAYS: usize = 31;
+const WAYS: usize = if cfg!(loom) { 2 } else { 31 };
 /// Number of partitions of the client prefixes. Each partition has its own floor.
-const PARTITIONS: usize = 1024;
+const PARTITIONS: usize = if cfg!(loom) { 2 } else { 1024 };
 /// The entries of a partition lie within one part in `SHARE` of the buckets, so it cannot fill more than
 /// that.
-const SHARE: usize = 64;
+const SHARE: usize = if cfg!(loom) { 2 } else { 64 };
 /// The length of a window is divided into this number of steps, the unit of an entry's stamp.
 const STEPS: u64 = 4096;
 
@@ -46,7 +47,6 @@ struct Bucket {
 ///
 /// The table's own time does not go back with the clock: an entry is forgotten when its stamp is too old by the
 /// latest time that the table has seen, and from then on its copies are too old as well.
-#[derive(Debug)]
 pub struct ReplayTable {
     key: GuardKey,
     window: Window,
@@ -198,6 +198,14 @@ impl ReplayTable {
     }
 }
 
+/// Without the entries, of which there may be millions.
+impl fmt::Debug for ReplayTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("ReplayTable");
+        shown.field("bytes", &self.bytes()).field("time", &self.time).finish_non_exhaustive()
+    }
+}
+
 impl ReplayGuard for ReplayTable {
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
         let (one, two) = self.places(id);
@@ -256,14 +264,14 @@ fn mark_of(id: ReplayId) -> u64 {
 
 impl Bucket {
     fn new() -> Self {
-        Self { lock: AtomicU64::new(0), entries: [const { AtomicU64::new(0) }; WAYS] }
+        Self { lock: AtomicU64::new(0), entries: core::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
     /// Locks the bucket. The wait is short: the holder reads only a few cache lines.
     fn lock(&self) -> Locked<'_> {
         // The entries are read after this and written before the release in `drop`.
         while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            core::hint::spin_loop();
+            spin_loop();
         }
         Locked(&self.lock)
     }

@@ -1,6 +1,7 @@
 //! A guard's time, which does not go back when the wall clock does.
 
 use super::guard::{Window, millis};
+// Not those of `sync`: they are made in constants. Each is read and written by itself.
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use firstflight_wire::Clock;
 

@@ -3,6 +3,7 @@
 
 mod client;
 mod flights;
+mod model;
 mod replay;
 
 use crate::bind::Bind;

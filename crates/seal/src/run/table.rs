@@ -82,6 +82,7 @@ struct Entry {
 }
 
 /// A run table in memory.
+#[cfg_attr(test, derive(Clone))]
 pub struct MemoryTable {
     seen: HashMap<[u8; 16], (), Keyed>,
     /// In the order of their ends, since all live equally long.
@@ -124,6 +125,14 @@ impl MemoryTable {
     #[must_use]
     pub const fn floor_ms(&self) -> u64 {
         self.floor_ms
+    }
+
+    /// All that its answers depend on: the floor, and each entry's id, end, and t.
+    #[cfg(test)]
+    #[allow(clippy::type_complexity, reason = "for one test")]
+    pub(crate) fn contents(&self) -> (u64, Vec<([u8; 16], Instant, u64, bool)>) {
+        let entries = self.order.iter().map(|entry| (entry.rid, entry.ends, entry.t_ms, entry.in_time));
+        (self.floor_ms, entries.collect())
     }
 
     #[cfg(test)]

@@ -207,3 +207,18 @@ fn a_new_trust_store_forgets_what_was_verified() {
     assert_eq!(decided.unwrap_err().status, Status::UnknownVerifier);
     assert_eq!(flight.examine(&policy, &block, &mut shard, NOW).unwrap().signatures(), 2);
 }
+
+/// A copy is refused while the clock is uncertain, and its client sends the data again. So what was being verified then is
+/// refused too, also when the clock is certain again.
+#[test]
+fn a_clock_that_becomes_uncertain_stops_what_is_being_verified() {
+    let (policy, mut shard) = (policy(), shard());
+    let flight = Flight::of(1);
+    let candidate = flight.examine(&policy, &flight.block(), &mut shard, NOW).unwrap();
+    let mut clock = clock_at(NOW);
+    for (seconds, status) in [(11, Status::OutsideWindow), (0, Status::GuardFloor)] {
+        clock.uncertainty = Duration::from_secs(seconds);
+        let decided = policy.decide(&candidate, Verified::Good, &mut shard, &clock);
+        assert_eq!(decided.unwrap_err().status, status);
+    }
+}
