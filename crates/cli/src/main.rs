@@ -34,6 +34,8 @@ mod seal;
 mod serve;
 mod span;
 mod subnet;
+#[cfg(feature = "tls")]
+mod test_certificate;
 #[cfg(test)]
 mod test_site;
 mod utc;
@@ -90,6 +92,8 @@ enum Command {
     Reach(reach::Args),
     Dns(dns::Args),
     Seal(seal::Args),
+    #[cfg(feature = "tls")]
+    TestCertificate(test_certificate::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -131,6 +135,8 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
         Command::Seal(args) => seal::run(&args),
+        #[cfg(feature = "tls")]
+        Command::TestCertificate(args) => test_certificate::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => man::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
