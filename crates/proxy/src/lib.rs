@@ -34,7 +34,7 @@ mod shared;
 pub mod socks;
 mod tunnel;
 
-pub use board::Contact;
+pub use board::{Contact, Tally, Total};
 pub use event::{Event, Protocol};
 pub use failure::Failure;
 pub use policy::Forbidden;
