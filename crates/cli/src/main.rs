@@ -66,7 +66,7 @@ Examples:
   sudo firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
   sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
-  firstflight doctor www.example.com:80  what this machine, this network and a server do with first flights
+  firstflight doctor https://www.example.com/  whether first flights help there, and what to change
   firstflight run -- curl http://www.example.com/  a program's connections through a proxy of its own
 
 Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has \

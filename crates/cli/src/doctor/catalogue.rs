@@ -56,7 +56,7 @@ macro_rules! findings {
 
         impl Finding {
             #[cfg(test)]
-            const ALL: &[Self] = &[$(Self::$name,)*];
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             pub const fn entry(self) -> Entry {
                 match self {

@@ -1,6 +1,7 @@
 //! The report, for people and as JSON.
 
 use super::catalogue::{Entry, Finding, Verdict};
+use super::gain::Gain;
 use serde::Serialize;
 use std::fmt;
 
@@ -31,6 +32,8 @@ pub enum Subject {
 pub struct Group {
     pub subject: Subject,
     pub lines: Vec<Line>,
+    /// What first flights gain there. `None` for what is no server.
+    pub gain: Option<Gain>,
 }
 
 /// Everything that was found.
@@ -64,7 +67,34 @@ pub struct Document<'a> {
     verdict: Verdict,
     root: bool,
     root_would_see: Option<&'static str>,
+    /// What first flights gain at each server.
+    gains: Vec<Gained<'a>>,
     checks: Vec<Record<'a>>,
+}
+
+/// What first flights gain at one address of a server, as JSON.
+#[derive(Serialize)]
+struct Gained<'a> {
+    server: &'a str,
+    address: Option<&'a str>,
+    #[serde(flatten)]
+    gain: &'a Gain,
+}
+
+impl Group {
+    /// Of a machine, a network, or a server that was not visited.
+    pub const fn new(subject: Subject, lines: Vec<Line>) -> Self {
+        Self { subject, lines, gain: None }
+    }
+
+    fn gained(&self) -> Option<Gained<'_>> {
+        match (&self.subject, &self.gain) {
+            (Subject::Server(server, address), Some(gain)) => {
+                Some(Gained { server, address: address.as_deref(), gain })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Report {
@@ -104,6 +134,7 @@ impl Report {
             verdict: self.verdict(),
             root: self.root,
             root_would_see: (!self.root).then_some(ROOT_WOULD_SEE),
+            gains: self.groups.iter().filter_map(Group::gained).collect(),
             checks: checks.collect(),
         }
     }
@@ -134,6 +165,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for group in &self.groups {
             writeln!(f, "{}", group.subject)?;
+            if let Some(gain) = &group.gain {
+                writeln!(f, "  gain: {}", gain.text)?;
+            }
             for line in &group.lines {
                 let Entry { check, verdict, advice, .. } = line.finding.entry();
                 writeln!(f, "  {} {verdict:<8} {check:<24} {}", mark(verdict), line.detail)?;
@@ -178,8 +212,8 @@ mod tests {
         Report {
             root: false,
             groups: vec![
-                Group { subject: Subject::Machine, lines: machine },
-                Group { subject, lines: server },
+                Group::new(Subject::Machine, machine),
+                Group { gain: Some(Gain::of(&server, None)), subject, lines: server },
             ],
         }
     }
@@ -202,7 +236,8 @@ mod tests {
         assert_eq!(lines[1], "  ✓ ok       fast-open-client         net.ipv4.tcp_fastopen = 3");
         assert!(lines[3].starts_with(&format!("{:37}to find out: Run it as root", "")), "{text}");
         assert_eq!(lines[5], "www.example.com:80 (192.0.2.1:80)");
-        assert!(lines[7].trim_start().starts_with("what to do: "), "{text}");
+        assert!(lines[6].starts_with("  gain: none today; it could be one round trip"), "{text}");
+        assert!(lines[8].trim_start().starts_with("what to do: "), "{text}");
         assert!(
             text.ends_with(ROOT_WOULD_SEE) && text.contains("1 problem, no warnings, 1 unknown"),
             "{text}"
@@ -224,6 +259,10 @@ mod tests {
         assert_eq!((&last["check"], &last["finding"]), (&json!("cookie"), &json!("not-granted")));
         assert_eq!((&last["verdict"], &last["detail"]), (&json!("problem"), &json!("none after 2 requests")));
         assert!(last["advice"].is_string());
+        assert_eq!(
+            (&document["gains"][0]["server"], &document["gains"][0]["saves_ms"]),
+            (&json!("www.example.com:80"), &Value::Null)
+        );
         assert_eq!(document["checks"][0]["advice"], Value::Null);
         assert_eq!(document["checks"][0]["server"], Value::Null);
     }
