@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/first-steps.md, in order, in one shell in an empty directory. Each of them must work
+"""The commands of README.md and docs/guide/first-steps.md, in order, in one shell in an empty directory. Each of them must work
 and print what is shown there. `firstflight` is the command under test, however the pages call it; `sudo` changes
 nothing."""
 
@@ -20,7 +20,7 @@ from net import Pair
 from process import Process, run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-PAGES = ("README.md", "docs/first-steps.md")
+PAGES = ("README.md", "docs/guide/first-steps.md")
 
 #: Commands that are not run, with the reason.
 NOT_RUN = {

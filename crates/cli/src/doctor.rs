@@ -57,7 +57,7 @@ Examples:
   firstflight doctor --json 192.0.2.1:6379 --no-data      JSON, and no data to the server
 
 Exit code 0 if there is no problem (there may be warnings), 1 if there is one, 2 if an option or argument is wrong.
-docs/doctor.md explains each finding.")]
+docs/guide/doctor.md explains each finding.")]
 pub struct Args {
     /// Servers to visit: an address or a name, and a port; or a URL
     #[arg(value_name = "HOST:PORT|URL", value_parser = server)]

@@ -23,7 +23,7 @@ pub struct Contact {
     pub way: &'static str,
     /// `accepted`, `handshake` or `unknown`.
     pub outcome: &'static str,
-    /// Why the first flight was not accepted; see `docs/outcomes.md`.
+    /// Why the first flight was not accepted; see `docs/guide/outcomes.md`.
     pub reason: Option<&'static str>,
     /// The client was told yes before the connect.
     pub early_yes: bool,

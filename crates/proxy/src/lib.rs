@@ -7,7 +7,7 @@
 //! if the name resolved, a credential is at hand, and the last connect to this server succeeded. Otherwise it connects
 //! first, and answers truthfully. If the connect fails after an early yes, the client's connection is reset.
 //!
-//! `docs/proxy.md` describes the command `firstflight proxy`.
+//! `docs/guide/proxy.md` describes the command `firstflight proxy`.
 #![forbid(unsafe_code)]
 
 mod board;
