@@ -185,7 +185,7 @@ def test_doctor_says_in_a_line_what_a_url_gains(testbed):
     place = Place(testbed)
     place.serve()
     url = f"http://{SERVER}/anything"
-    gain = lambda text: [line for line in text.splitlines() if line.startswith("  gain: ")]  # noqa: E731
+    gain = lambda text: [line for line in text.splitlines() if line.startswith("gain at ")]  # noqa: E731
     (line,) = gain(said(place, "doctor", url))
     assert "one round trip (" in line and line.endswith("nothing to change here"), line
     document = json.loads(said(place, "doctor", "--json", url))
