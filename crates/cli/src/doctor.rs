@@ -39,7 +39,7 @@ use tokio::sync::Mutex;
 
 /// Find out what this machine, this network and servers do with first flights
 ///
-/// A server's first line says what first flights gain there, and what to change. Each other line has a verdict, and if it is not
+/// The last line about a server says what first flights gain there, and what to change. Each other line has a verdict, and if it is not
 /// ok, what to do about it. Everything works without root; the firewall's
 /// rules show to root only. Nothing is changed on this machine, but the kernel keeps the cookies that servers grant.
 ///

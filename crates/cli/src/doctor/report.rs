@@ -165,9 +165,6 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for group in &self.groups {
             writeln!(f, "{}", group.subject)?;
-            if let Some(gain) = &group.gain {
-                writeln!(f, "  gain: {}", gain.text)?;
-            }
             for line in &group.lines {
                 let Entry { check, verdict, advice, .. } = line.finding.entry();
                 writeln!(f, "  {} {verdict:<8} {check:<24} {}", mark(verdict), line.detail)?;
@@ -192,6 +189,12 @@ impl fmt::Display for Report {
         )?;
         if !self.root {
             write!(f, "; as root, doctor also sees {ROOT_WOULD_SEE}")?;
+        }
+        // The answer that most people want is where they look first: in the last line.
+        for group in &self.groups {
+            if let Some(gain) = &group.gain {
+                write!(f, "\ngain at {}: {}", group.subject, gain.text)?;
+            }
         }
         Ok(())
     }
@@ -236,10 +239,11 @@ mod tests {
         assert_eq!(lines[1], "  ✓ ok       fast-open-client         net.ipv4.tcp_fastopen = 3");
         assert!(lines[3].starts_with(&format!("{:37}to find out: Run it as root", "")), "{text}");
         assert_eq!(lines[5], "www.example.com:80 (192.0.2.1:80)");
-        assert!(lines[6].starts_with("  gain: none today; it could be one round trip"), "{text}");
-        assert!(lines[8].trim_start().starts_with("what to do: "), "{text}");
+        assert!(lines[7].trim_start().starts_with("what to do: "), "{text}");
+        let last = "gain at www.example.com:80 (192.0.2.1:80): none today; it could be one round trip";
+        assert!(lines.last().is_some_and(|line| line.starts_with(last)), "{text}");
         assert!(
-            text.ends_with(ROOT_WOULD_SEE) && text.contains("1 problem, no warnings, 1 unknown"),
+            text.contains(ROOT_WOULD_SEE) && text.contains("1 problem, no warnings, 1 unknown"),
             "{text}"
         );
     }
