@@ -31,6 +31,7 @@ use firstflight::{Authority, Client, ClientBuilder, Endpoint, InsideLookups};
 use firstflight_verifier::IssuerAddress;
 use memory::Memory;
 use report::{Begun, Print};
+use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -208,6 +209,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     });
     let all = Arc::new(args.queue(targets.into(), asked));
     args.fetch_all(&all, &errand).await;
+    // Who knows curl waits for the body.
+    if std::io::stdout().is_terminal() && args.output.is_none() && !args.print().aside && !args.json {
+        output::aside(&"(get measures; -o - prints the body)");
+    }
     drop(errand);
     client.close().await;
     if let Some((endpoint, capture)) = engine {
