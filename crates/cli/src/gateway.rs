@@ -1,9 +1,12 @@
 //! `firstflight gateway`: a reverse proxy that accepts connections in one round trip.
 
+mod quick;
+
 use crate::error::{Error, one_line};
 use crate::output;
 use clap::Subcommand;
 use firstflight_daemon::ExitKind;
+use quick::Quick;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -21,6 +24,9 @@ use std::process::ExitCode;
 Examples:
   firstflight gateway check gateway.toml
   firstflight gateway gateway.toml
+  firstflight gateway --from 0.0.0.0:8080 --to 127.0.0.1:8000
+  firstflight gateway --from 0.0.0.0:443 --root ./site --tls-cert chain.pem --tls-key key.pem
+  firstflight gateway --from 0.0.0.0:8080 --to 127.0.0.1:8000 --print-config > gateway.toml
 
 A gateway in front of an HTTP server on port 8000:
   [[listener]]
@@ -34,8 +40,10 @@ A gateway in front of an HTTP server on port 8000:
   backend = [\"127.0.0.1:8000\"]")]
 pub struct Args {
     /// Configuration, in TOML
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "from", conflicts_with = "from")]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    quick: Quick,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -114,8 +122,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         (Some(Command::Check(check)), _) => return Ok(self::check(&check).await),
         (Some(Command::Health(health)), _) => firstflight_gateway::is_alive(&health.file).await?,
         (None, Some(file)) => firstflight_gateway::run(&file).await?,
+        (None, None) if args.quick.prints() => output::line(&args.quick.config().trim_end()),
         // clap demands one of them.
-        (None, None) => return Ok(ExitCode::from(2)),
+        (None, None) => firstflight_gateway::run_text(&args.quick.config()).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

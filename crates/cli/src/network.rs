@@ -16,7 +16,7 @@ use firstflight_daemon::ExitKind;
 use ipnet::IpNet;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -221,9 +221,7 @@ impl Network {
             }
             (Some(name), None) if !udp => {
                 let mut config = engine_config(self.ip.clone())?;
-                config.broadcasts = self.host_ip.iter().filter_map(broadcast).collect();
-                config.mtu = usize::from(self.mtu);
-                config.tcp.mss = self.mtu.saturating_sub(40);
+                Endpoint::prepare_tun(&mut config, &self.device(name));
                 (config, name.as_str())
             }
             _ => (engine_config(Vec::new())?, "udp"),
@@ -240,14 +238,6 @@ impl Network {
             .mtu(self.mtu)
             .queue(QUEUE)
             .offload(!self.no_offload)
-    }
-}
-
-/// The address that means all hosts of an IPv4 network. Networks with two addresses or one have none (RFC 3021).
-fn broadcast(net: &IpNet) -> Option<Ipv4Addr> {
-    match net {
-        IpNet::V4(net) if net.prefix_len() < 31 => Some(net.broadcast()),
-        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ mod inherited;
 #[cfg(not(feature = "activation"))]
 #[path = "server/no_inherited.rs"]
 mod inherited;
+mod policies;
 #[cfg(feature = "udp")]
 mod udp;
 #[cfg(not(feature = "udp"))]
@@ -15,6 +16,7 @@ mod udp;
 
 pub use address::ToLocalAddrs;
 pub use builder::ServerBuilder;
+use policies::Policies;
 
 use crate::endpoint::Endpoint;
 use crate::keys::KeyHandle;
@@ -77,15 +79,23 @@ pub struct Server {
 }
 
 impl Server {
-    fn new(kernels: Vec<firstflight_kernel::Listener>, served: Option<Served>, stages: bool) -> Self {
+    fn new(
+        kernels: Vec<firstflight_kernel::Listener>,
+        served: Option<Served>,
+        engines: Vec<Listener>,
+        stages: bool,
+    ) -> Self {
         let grants_cookies = kernels.iter().all(firstflight_kernel::Listener::grants_cookies);
-        crate::metrics::kernel_grants(grants_cookies);
+        if !kernels.is_empty() {
+            crate::metrics::kernel_grants(grants_cookies);
+        }
         let mut listeners: Vec<_> = kernels.into_iter().map(Listener::from).collect();
         let (mut endpoint, mut udp_port) = (None, None);
         if let Some(served) = served {
             (endpoint, udp_port) = (Some(served.endpoint), Some(served.port));
             listeners.extend(served.listeners);
         }
+        listeners.extend(engines);
         Self {
             listeners,
             endpoint,

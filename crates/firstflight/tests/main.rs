@@ -38,6 +38,7 @@ mod outcomes;
 mod race;
 mod readme;
 mod relayed;
+mod server_engines;
 mod shards;
 mod shards_sockets;
 mod store;

@@ -14,6 +14,7 @@ pub(crate) use pool::{Answered, Open, Opened, Sender};
 
 use crate::config::{self, Address, Balance};
 use crate::metrics;
+use firstflight_http::directory::{Files, RootError};
 use firstflight_tls::{ConfigError, Connector};
 use health::{Known, State};
 use pool::Pool;
@@ -31,6 +32,8 @@ pub(crate) struct Service {
     turn: AtomicUsize,
     /// TLS to the backends.
     connector: Option<Connector>,
+    /// The files that it serves itself, in place of backends.
+    files: Option<Arc<Files>>,
     response_times: ::metrics::Histogram,
 }
 
@@ -98,6 +101,27 @@ impl Service {
         Self::over(&Reach::of_process(), config, former)
     }
 
+    /// Opens the directory that it serves, if it has one. That of `former` is kept with the files that it holds open.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) async fn open_root(mut self, former: Option<&Self>) -> Result<Self, RootError> {
+        let Some(root) = &self.config.root else { return Ok(self) };
+        let same = |former: &&Self| {
+            former.config.root == self.config.root && former.config.hidden == self.config.hidden
+        };
+        self.files = match former.filter(same).and_then(|former| former.files.clone()) {
+            Some(files) => Some(files),
+            None => Some(Arc::new(Files::below(root).await?.hidden(self.config.hidden))),
+        };
+        Ok(self)
+    }
+
+    /// The files that it serves itself.
+    pub(crate) const fn files(&self) -> Option<&Arc<Files>> {
+        self.files.as_ref()
+    }
+
     fn over(reach: &Reach, config: &config::Service, former: Option<&Self>) -> Result<Self, ConfigError> {
         let connector = dial::connector(config)?;
         // Connections that are kept are encrypted as they were.
@@ -116,7 +140,8 @@ impl Service {
             .map(|address| kept(address).unwrap_or_else(|| Arc::new(Backend::new(name, address, reach))))
             .collect();
         let response_times = metrics::response_times(name);
-        Ok(Self { config: config.clone(), backends, turn: AtomicUsize::new(0), connector, response_times })
+        let (config, turn) = (config.clone(), AtomicUsize::new(0));
+        Ok(Self { config, backends, turn, connector, files: None, response_times })
     }
 
     /// The service is in use from now on.
@@ -149,7 +174,7 @@ impl Service {
 
     /// Whether any backend may work.
     pub(crate) fn is_available(&self) -> bool {
-        self.backends.iter().any(|backend| self.known(backend) != Known::Down)
+        self.files.is_some() || self.backends.iter().any(|backend| self.known(backend) != Known::Down)
     }
 
     /// The next backend that is not in `tried`. Backends that failed lately are used only if there is no other one; one

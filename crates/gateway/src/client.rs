@@ -3,6 +3,7 @@
 use firstflight::{Stream, Way};
 use firstflight_credential::Outcome;
 use firstflight_http::proxy_header::{self, NoHeader};
+use firstflight_tls::Arrival;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -92,6 +93,14 @@ impl Client {
                 Ok(0) | Err(_) => return,
                 Ok(count) => self.ahead.extend_from_slice(piece.get(..count).unwrap_or_default()),
             }
+        }
+    }
+
+    /// Where its first flight came from. A proxy in front has opened none.
+    pub(crate) fn arrival(&self) -> Arrival {
+        match self.about.peer == self.about.hop {
+            true => Arrival::of(&self.stream),
+            false => Arrival::at(self.about.peer.ip()),
         }
     }
 

@@ -1,13 +1,15 @@
 //! The configuration: one TOML file. Every mistake names its line and its key.
 
 mod check;
+mod farm;
 mod listener;
 mod period;
 mod service;
 
 pub use check::Mistake;
+pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
-pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent};
+pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 
@@ -18,6 +20,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toml::Spanned;
 
 /// The longest configuration, bytes.
 const LONGEST: usize = 4 << 20;
@@ -30,6 +33,10 @@ pub struct Config {
     /// What concerns the process.
     #[serde(default)]
     pub gateway: Global,
+    /// The memory that all members of a farm share.
+    pub store: Option<Spanned<Store>>,
+    /// Cookies that are valid for one connection each.
+    pub one_time: Option<Spanned<OneTime>>,
     /// Where clients connect.
     #[serde(default, rename = "listener")]
     pub listeners: Vec<Listener>,

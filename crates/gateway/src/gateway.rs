@@ -3,21 +3,30 @@
 use crate::backend::{Service, health};
 use crate::budget;
 use crate::config::{self, Config};
+use crate::farm::{self, Farm, Sealing};
 use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
 use firstflight::Endpoint;
+use firstflight::link::TunError;
+use firstflight::serial_file::SerialFileError;
 use firstflight_daemon::{Admin, ExitKind};
+use firstflight_http::directory::RootError;
+use firstflight_redis::{AccessError, ConnectError as StoreError, FarmKeysError, StateError};
 use firstflight_tls::metrics::CertificatePublisher;
-use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServedCertificate, ServerCertificates};
+use firstflight_tls::{
+    Acceptor, ConfigError, NewCertificates, SealFileError, ServedCertificate, ServerCertificates,
+};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
+use toml::Spanned;
 
 /// How often connections to backends that nobody uses are closed.
 const TIDY: Duration = Duration::from_secs(5);
@@ -29,6 +38,9 @@ pub enum GatewayError {
     /// An address cannot be used.
     #[error("listener {0}: cannot listen: {1}")]
     Bind(String, io::Error),
+    /// The device of an engine cannot be made.
+    #[error("listener {0}: tun: {1}")]
+    Tun(String, TunError),
     /// A certificate cannot be used.
     #[error("{0}: {1}")]
     Tls(String, ConfigError),
@@ -38,9 +50,27 @@ pub enum GatewayError {
          [service.tls], or install the system's (Debian: ca-certificates)"
     )]
     NoAuthorities(String),
+    /// The directory of a service cannot be served.
+    #[error("service {0}: root {path}: {2}", path = .1.display())]
+    Root(String, PathBuf, RootError),
     /// A file with keys or verifiers cannot be used.
     #[error("listener {0}: {1}")]
     Files(String, String),
+    /// A file with seal keys cannot be used.
+    #[error("listener {0}: seal: {1}")]
+    Seal(String, SealFileError),
+    /// The state file of one-time cookies cannot be used.
+    #[error("one_time: state {0}: {1}")]
+    OneTime(PathBuf, SerialFileError),
+    /// The keys of the farm cannot be read.
+    #[error("store: keys {0} {1}")]
+    FarmKeys(PathBuf, FarmKeysError),
+    /// There can be no store at that address.
+    #[error("store: {0}")]
+    Store(StoreError),
+    /// The system's random source failed.
+    #[error("the system gives no random numbers: {0}")]
+    Random(io::Error),
     /// The system refuses a thread.
     #[error("cannot start the access log: {0}")]
     Log(io::Error),
@@ -55,10 +85,39 @@ impl GatewayError {
     pub fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Bind(_, error) => ExitKind::of_address(error),
+            Self::Tun(
+                _,
+                TunError::DeviceMissing
+                | TunError::NameTaken(_)
+                | TunError::AddressInUse { .. }
+                | TunError::Ipv6Disabled
+                | TunError::System { .. },
+            ) => ExitKind::Failure,
+            Self::Tun(..) => ExitKind::Mistake,
+            Self::Root(_, _, RootError::Unreadable(error)) => ExitKind::of_file(error),
+            Self::Root(..) => ExitKind::Mistake,
             Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_) => {
                 ExitKind::Mistake
             }
-            Self::Log(_) => ExitKind::Failure,
+            Self::Seal(_, SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
+            Self::Seal(..) => ExitKind::Mistake,
+            Self::OneTime(_, SerialFileError::Io(error))
+            | Self::Store(StoreError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
+            Self::FarmKeys(_, FarmKeysError::Unreadable(error))
+            | Self::Store(StoreError::Access(AccessError::Unreadable(_, error))) => {
+                ExitKind::of_reading(error)
+            }
+            // A store that refuses, and a process that has the file, may change their minds.
+            Self::OneTime(_, SerialFileError::Locked)
+            | Self::Store(
+                StoreError::Refused(_)
+                | StoreError::Evicts(_)
+                | StoreError::Replicas(_)
+                | StoreError::State(_, StateError::Locked),
+            )
+            | Self::Random(_)
+            | Self::Log(_) => ExitKind::Failure,
+            Self::OneTime(..) | Self::FarmKeys(..) | Self::Store(_) => ExitKind::Mistake,
         }
     }
 }
@@ -86,6 +145,7 @@ impl Shown {
 pub struct Gateway {
     config: Config,
     services: Services,
+    farm: Farm,
     listening: HashMap<String, Listening>,
     checks: Vec<JoinSet<()>>,
     places: Arc<Semaphore>,
@@ -123,6 +183,7 @@ impl Gateway {
         let mut gateway = Self {
             config: config.clone(),
             services: Services::new(),
+            farm: Farm::open(&config).await?,
             listening: HashMap::new(),
             checks: Vec::new(),
             places: Arc::new(Semaphore::new(places)),
@@ -131,9 +192,17 @@ impl Gateway {
             shown,
             admin,
         };
-        let prepared = gateway.prepare(&config).await?;
-        gateway.commit(config, prepared);
-        Ok(gateway)
+        match gateway.prepare(&config).await {
+            Ok(prepared) => {
+                gateway.commit(config, prepared);
+                Ok(gateway)
+            }
+            Err(error) => {
+                // The store got no questions, so this member owes it nothing.
+                std::mem::take(&mut gateway.farm).close().await;
+                Err(error)
+            }
+        }
     }
 
     /// Replaces the configuration. On an error nothing changes.
@@ -164,30 +233,40 @@ impl Gateway {
         if old.max_connections != new.max_connections {
             return restart("max_connections");
         }
+        if self.config.store.as_ref().map(Spanned::get_ref) != config.store.as_ref().map(Spanned::get_ref) {
+            return Err(GatewayError::NeedsRestart("store".to_owned()));
+        }
+        let cookies = |config: &Config| config.one_time.as_ref().map(|one_time| one_time.get_ref().clone());
+        if cookies(&self.config) != cookies(&config) {
+            return Err(GatewayError::NeedsRestart("one_time".to_owned()));
+        }
         let prepared = self.prepare(&config).await?;
         self.commit(config, prepared);
         Ok(())
     }
 
     async fn prepare(&self, config: &Config) -> Result<Prepared, GatewayError> {
-        let services = services(config, &self.services)?;
+        let services = services(config, &self.services).await?;
         let (mut kept, mut new) = (Vec::new(), Vec::new());
         for listener in &config.listeners {
             let name = listener.name.get_ref().clone();
             let former = self.listening.get(&name).map(|listening| listening.site.load_full());
-            let site = |former: Option<&Site>| {
-                let made = Site::new(listener, &services, &self.log, former);
+            let site = |former: Option<&Site>, sealing: Option<Arc<Sealing>>| {
+                let made = Site::new(listener, &services, &self.log, former, sealing);
                 made.map_err(|error| GatewayError::Tls(format!("listener {name}"), error))
             };
             match former {
                 Some(former) if former.config.same_sockets(listener) => {
                     // They are followed; here they are only looked at.
                     read_files(listener).await?;
-                    let (site, certificates) = site(Some(&former))?;
+                    let (site, certificates) = site(Some(&former), former.sealing.clone())?;
                     kept.push((name.clone(), site, certificates));
                 }
                 Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
-                None => new.push((Bound::bind(listener).await?, site(None)?.0)),
+                None => {
+                    let (bound, sealing) = Bound::bind(listener, &self.farm).await?;
+                    new.push((bound, site(None, sealing)?.0));
+                }
             }
         }
         Ok(Prepared { services, kept, new })
@@ -199,6 +278,7 @@ impl Gateway {
         services.values().for_each(|service| service.begin());
         for (name, site, certificates) in kept {
             certificates.into_iter().for_each(NewCertificates::commit);
+            site.sealing.iter().for_each(|sealing| sealing.followed.read_again());
             if let Some(listening) = self.listening.get(&name) {
                 listening.site.store(Arc::new(site));
             }
@@ -217,7 +297,7 @@ impl Gateway {
             let name = site.name().to_owned();
             begun.push(name.clone());
             let listening = bound.accept(site, Arc::clone(&self.places));
-            if let Some(endpoint) = listening.endpoint.clone() {
+            for endpoint in listening.endpoints.iter().cloned() {
                 let publisher = firstflight::metrics::Publisher::new(endpoint);
                 self.shown.with(|view| view.publishers.push((name.clone(), publisher)));
             }
@@ -244,7 +324,7 @@ impl Gateway {
     /// Whether a part of a listener has stopped for good.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.listening.values().filter_map(|listening| listening.endpoint.as_ref()).any(Endpoint::has_stopped)
+        self.listening.values().flat_map(|listening| &listening.endpoints).any(Endpoint::has_stopped)
     }
 
     fn say_listening(&self, name: &str, listening: &Listening) {
@@ -252,6 +332,12 @@ impl Gateway {
         let udp = listening.udp_port.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
         for address in &listening.addresses {
             self.log.status(&format!("listening on {address} for {name} (TCP {fast_open} Fast Open, {udp})"));
+        }
+        let site = listening.site.load();
+        if let Some(tun) = site.config.tun.as_ref().map(Spanned::get_ref) {
+            for address in site.config.engine_addresses() {
+                self.log.status(&format!("listening on {address} for {name} (an engine on {})", tun.device));
+            }
         }
     }
 
@@ -295,6 +381,9 @@ impl Gateway {
         let mut ending: JoinSet<()> =
             self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
         while ending.join_next().await.is_some() {}
+        self.shown.with(|view| view.publishers.clear());
+        // From here on no first flight is refused, so no further debt to the store can arise.
+        std::mem::take(&mut self.farm).close().await;
         self.log.flush().await;
     }
 }
@@ -306,15 +395,21 @@ impl Drop for Gateway {
 }
 
 /// The services of a configuration. What is known of backends is kept from `former`.
-fn services(config: &Config, former: &Services) -> Result<Services, GatewayError> {
-    let made = config.services.iter().map(|service| {
+async fn services(config: &Config, former: &Services) -> Result<Services, GatewayError> {
+    let mut services = Services::new();
+    for service in &config.services {
         let name = service.name.get_ref();
-        match Service::new(service, former.get(name).map(|former| &**former)) {
-            Ok(service) => Ok((name.clone(), Arc::new(service))),
-            Err(error) => Err(of_service(service, error)),
-        }
-    });
-    made.collect()
+        let made = open(service, former.get(name).map(|former| &**former)).await?;
+        services.insert(name.clone(), Arc::new(made));
+    }
+    Ok(services)
+}
+
+async fn open(service: &config::Service, former: Option<&Service>) -> Result<Service, GatewayError> {
+    let made = Service::new(service, former).map_err(|error| of_service(service, error))?;
+    let root = || service.root.clone().unwrap_or_default();
+    let opened = made.open_root(former).await;
+    opened.map_err(|error| GatewayError::Root(service.name.get_ref().clone(), root(), error))
 }
 
 /// An error of the TLS of a service, with what to do about it.
@@ -346,10 +441,9 @@ pub(crate) struct Found {
 
 /// Reads everything that a configuration names, without binding a port.
 pub(crate) async fn read_all(config: &Config) -> Found {
-    let mut found = Found::default();
+    let mut found = Found { errors: farm::check(config).await, ..Found::default() };
     for service in &config.services {
-        let made = Service::new(service, None).map_err(|error| of_service(service, error));
-        found.errors.extend(made.err());
+        found.errors.extend(open(service, None).await.err());
         found.certificates.extend(client_certificate_problem(service));
     }
     let log = match Log::new(config.gateway.log, io::sink()) {
@@ -361,7 +455,7 @@ pub(crate) async fn read_all(config: &Config) -> Found {
     };
     for listener in &config.listeners {
         let name = format!("listener {}", listener.name.get_ref());
-        match Site::new(listener, &Services::new(), &log, None) {
+        match Site::new(listener, &Services::new(), &log, None, None) {
             Ok((site, _)) => found.certificates.extend(site.problems()),
             Err(error) => found.errors.push(GatewayError::Tls(name, error)),
         }
@@ -416,7 +510,7 @@ mod tests {
                     [[service]]\nname = \"b\"\nbackend = [\"127.0.0.1:9\"]\n";
         std::fs::write(&file, text).unwrap();
         let gateway = Gateway::start(Config::read(&file).unwrap(), Vec::new()).await.unwrap();
-        let endpoints: Vec<_> = gateway.listening.values().filter_map(|one| one.endpoint.clone()).collect();
+        let endpoints: Vec<_> = gateway.listening.values().flat_map(|one| one.endpoints.clone()).collect();
         assert!(!gateway.has_failed());
         for endpoint in &endpoints {
             endpoint.shutdown(Duration::ZERO).await;

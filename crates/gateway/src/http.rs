@@ -127,10 +127,10 @@ pub(crate) async fn serve(
     shared: Shared,
 ) {
     let now = site.load_full();
-    let about = client.about();
+    let (about, from) = (client.about(), client.arrival());
     let io = match &now.acceptor {
         None => Io::Plain(Box::new(client)),
-        Some(acceptor) => match acceptor.accept_behind(client, Vec::new()).await {
+        Some(acceptor) => match acceptor.accept_from(client, from).await {
             Ok(stream) => Io::Tls(Box::new(stream)),
             Err(error) => {
                 tracing::debug!(listener = now.name(), peer = %about.peer, %error, "no TLS");

@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! [`run`] is the whole life of the command, with signals and privileges.
+//! [`run`] and [`run_text`] are the whole life of the command, with signals and privileges.
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -25,6 +25,7 @@ mod budget;
 mod client;
 pub mod config;
 mod connection;
+mod farm;
 mod gateway;
 mod health_check;
 mod http;
@@ -44,4 +45,4 @@ pub use config::{Config, ConfigError};
 pub use firstflight_daemon::ExitKind;
 pub use gateway::{Gateway, GatewayError};
 pub use health_check::{HealthError, is_alive};
-pub use run::{Checked, RunError, check, run};
+pub use run::{Checked, RunError, check, run, run_text};

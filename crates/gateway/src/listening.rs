@@ -2,11 +2,13 @@
 
 use crate::config::Listener;
 use crate::connection::{self, Phases};
+use crate::farm::{Farm, Sealing};
 use crate::gateway::GatewayError;
 use crate::limits::Clients;
 use crate::site::Site;
 use arc_swap::ArcSwap;
 use firstflight::keys::{self, Form, KeyFile};
+use firstflight::link::{Tun, TunConfig};
 use firstflight::trust::{self, TrustFile};
 use firstflight::{Endpoint, Server, Stream};
 use firstflight_credential::{ClockError, Current, Scheme};
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
+use toml::Spanned;
 
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -25,9 +28,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long connections in UDP may take to close in order, after everything else has ended.
 const LAST: Duration = Duration::from_secs(2);
 
+/// Packets that the kernel keeps for an engine on a device: a SYN, an ACK, a request and a FIN for each connection of a full
+/// backlog.
+const QUEUE: u32 = 4 * firstflight::ListenConfig::BACKLOG as u32;
+
 /// Sockets that are bound, and do not accept yet.
 pub(crate) struct Bound {
     server: Server,
+    /// The engine on a device.
+    device: Option<Endpoint>,
     key_file: Option<KeyFile>,
     trust_file: Option<TrustFile>,
 }
@@ -38,7 +47,8 @@ pub(crate) struct Listening {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) udp_port: Option<u16>,
     pub(crate) grants_cookies: bool,
-    pub(crate) endpoint: Option<Endpoint>,
+    /// The engines: in UDP, and on a device.
+    pub(crate) endpoints: Vec<Endpoint>,
     accepting: watch::Sender<bool>,
     killed: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -87,7 +97,10 @@ impl Bound {
     ///
     /// # Errors
     /// When an address cannot be used, or a file is not right.
-    pub(crate) async fn bind(config: &Listener) -> Result<Self, GatewayError> {
+    pub(crate) async fn bind(
+        config: &Listener,
+        farm: &Farm,
+    ) -> Result<(Self, Option<Arc<Sealing>>), GatewayError> {
         let name = config.name.get_ref();
         let (key_file, trust_file) = read_files(config).await?;
         let pending = if config.fast_open { config.pending } else { 0 };
@@ -107,19 +120,40 @@ impl Bound {
             Some(port) => builder.udp_port(port),
             None => builder,
         };
+        builder = builder.replays(farm.replays(config)?);
+        if let Some(cookies) = farm.cookies(config) {
+            builder = builder.one_time(cookies);
+        }
+        if let Some(store) = farm.store().filter(|_| config.asks_store()) {
+            builder = builder.store(Arc::clone(store) as _);
+        }
+        let device = device(config, farm)?;
+        let engines = config.engine_addresses();
+        for address in device.iter().flat_map(|_| &engines) {
+            builder = device.iter().fold(builder, |builder, device| builder.engine_at(device, *address));
+        }
+        let addresses = config.address.get_ref().iter().chain(&engines);
+        let port = addresses.clone().next().map_or(0, SocketAddr::port);
+        let (sealing, sealed) = Sealing::open(config, port, farm)?.unzip();
         if let Some(file) = &trust_file {
-            builder = builder.trust(file.store());
-            for identity in &config.identity {
+            builder = builder.trust(file.store()).per_site(config.per_site).first_start(config.first_start);
+            let mut identities = config.identity.clone();
+            if identities.is_empty() {
+                let own = addresses.filter(|at| !at.ip().is_unspecified());
+                identities.extend(own.map(|at| at.ip().to_string()));
+            }
+            identities.extend(sealed.into_iter().flatten());
+            for identity in identities {
                 builder = builder.identity(identity);
             }
         }
         let server = builder.bind().map_err(|error| GatewayError::Bind(name.clone(), error))?;
-        Ok(Self { server, key_file, trust_file })
+        Ok((Self { server, device, key_file, trust_file }, sealing.map(Arc::new)))
     }
 
     /// Begins to accept. `places` are those of the whole gateway.
     pub(crate) fn accept(self, site: Site, places: Arc<Semaphore>) -> Listening {
-        let Self { server, key_file, trust_file } = self;
+        let Self { server, device, key_file, trust_file } = self;
         if let Some(file) = key_file {
             tokio::spawn(keys::follow_file(server.keys(), file));
         }
@@ -131,7 +165,8 @@ impl Bound {
         let (draining, drains) = watch::channel(false);
         let (killed, kills) = watch::channel(false);
         let (addresses, udp_port) = (server.local_addrs(), server.udp_port());
-        let (grants_cookies, endpoint) = (server.grants_cookies(), server.endpoint().cloned());
+        let grants_cookies = server.grants_cookies();
+        let endpoints = server.endpoint().into_iter().chain(&device).cloned().collect();
         let (alive, gone) = mpsc::channel(1);
         let door = Door {
             site: Arc::clone(&site),
@@ -140,8 +175,8 @@ impl Bound {
             alive,
             phases: Phases { draining: drains, killed: kills },
         };
-        let task = tokio::spawn(run(server, door, draining, gone, stopped));
-        Listening { site, addresses, udp_port, grants_cookies, endpoint, accepting, killed, task }
+        let task = tokio::spawn(run((server, device), door, draining, gone, stopped));
+        Listening { site, addresses, udp_port, grants_cookies, endpoints, accepting, killed, task }
     }
 }
 
@@ -187,7 +222,7 @@ impl Door {
 
 /// Accepts until it is to stop, and then waits until all connections have ended.
 async fn run(
-    mut server: Server,
+    (mut server, device): (Server, Option<Endpoint>),
     door: Door,
     draining: watch::Sender<bool>,
     mut gone: mpsc::Receiver<()>,
@@ -230,4 +265,27 @@ async fn run(
     // It ends when the last sender is gone.
     let _ = gone.recv().await;
     server.shutdown(LAST).await;
+    if let Some(device) = device {
+        device.shutdown(LAST).await;
+    }
+}
+
+/// Starts the engine on the listener's device, if it has one.
+fn device(config: &Listener, farm: &Farm) -> Result<Option<Endpoint>, GatewayError> {
+    let Some(tun) = config.tun.as_ref().map(Spanned::get_ref) else { return Ok(None) };
+    let device = TunConfig::default()
+        .name(tun.device.clone())
+        .host(tun.host.iter().map(|host| (host.addr(), host.prefix_len())).collect())
+        .mtu(tun.mtu)
+        .queue(QUEUE);
+    let mut engine = firstflight::config(tun.address.clone()).map_err(GatewayError::Random)?;
+    // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
+    engine.tcp.nodelay = true;
+    Endpoint::prepare_tun(&mut engine, &device);
+    let fail = |error| GatewayError::Tun(config.name.get_ref().clone(), error);
+    let link = Tun::create(device).map_err(fail)?;
+    Ok(Some(match farm.store().filter(|_| config.asks_store()) {
+        Some(store) => Endpoint::with_store(engine, link, Arc::clone(store) as _),
+        None => Endpoint::new(engine, link),
+    }))
 }

@@ -80,7 +80,7 @@ pub async fn check(path: &Path) -> Checked {
     checked.warnings = found.certificates;
     if checked.errors.is_empty() {
         match drop_privileges(config.gateway.user.as_deref(), USER) {
-            Ok(_) => checked.warnings.extend(not_readable(path, &config).await),
+            Ok(_) => checked.warnings.extend(not_readable(Source::File(path), &config).await),
             Err(error) => checked.errors.push(error.into()),
         }
     }
@@ -88,9 +88,9 @@ pub async fn check(path: &Path) -> Checked {
 }
 
 /// Opens every file again, as the user that the process is now. A file that only root can read is used, but never again.
-async fn not_readable(path: &Path, config: &Config) -> Vec<String> {
+async fn not_readable(source: Source<'_>, config: &Config) -> Vec<String> {
     let Some(user) = config.gateway.user.as_deref() else { return Vec::new() };
-    let again = Config::read(path).err().map(|error| error.to_string());
+    let again = source.read().err().map(|error| error.to_string());
     let found = gateway::read_all(config).await;
     let found = found.errors.iter().map(ToString::to_string);
     again
@@ -109,6 +109,24 @@ fn announce_user(config: &Config) -> Result<(), UserError> {
     config.gateway.user.as_deref().map_or(Ok(()), will_become)
 }
 
+/// Where a configuration is.
+#[derive(Debug, Clone, Copy)]
+enum Source<'a> {
+    File(&'a Path),
+    /// It cannot change, but the files that it names can.
+    Text(&'a str),
+}
+
+impl Source<'_> {
+    fn read(self) -> Result<Config, ConfigError> {
+        match self {
+            Self::File(path) => Config::read(path),
+            Self::Text(text) => Config::parse(text)
+                .map_err(|mistake| ConfigError::Mistake { path: "the configuration".into(), mistake }),
+        }
+    }
+}
+
 /// Runs a gateway until SIGTERM or SIGINT. SIGHUP reads the configuration again.
 ///
 /// # Errors
@@ -117,8 +135,23 @@ fn announce_user(config: &Config) -> Result<(), UserError> {
 /// # Panics
 /// Outside a tokio runtime with I/O and time.
 pub async fn run(path: &Path) -> Result<(), RunError> {
+    run_source(Source::File(path)).await
+}
+
+/// Runs a gateway with the configuration in `text`. SIGHUP reads the files again that it names.
+///
+/// # Errors
+/// When it does not start.
+///
+/// # Panics
+/// Outside a tokio runtime with I/O and time.
+pub async fn run_text(text: &str) -> Result<(), RunError> {
+    run_source(Source::Text(text)).await
+}
+
+async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     let mut signals = Signals::new().map_err(RunError::Signals)?;
-    let config = Config::read(path)?;
+    let config = source.read()?;
     let user = config.gateway.user.clone();
     announce_user(&config)?;
     let limit = open_files::raise_limit(config.gateway.max_connections);
@@ -127,7 +160,7 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
     let mut wrong = gateway.certificate_problems();
     if let Some(said) = drop_privileges(user.as_deref(), USER)? {
         gateway.say(&said);
-        wrong.extend(not_readable(path, gateway.config()).await);
+        wrong.extend(not_readable(source, gateway.config()).await);
     }
     wrong.iter().for_each(|problem| tracing::warn!("{problem}"));
     manager::ready();
@@ -135,7 +168,7 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
     let failed = loop {
         tokio::select! {
             asked = signals.next() => match asked {
-                Asked::Reload => reload(&mut gateway, path).await,
+                Asked::Reload => reload(&mut gateway, source).await,
                 Asked::End => break false,
             },
             () = tokio::time::sleep(LOOK) => {
@@ -161,9 +194,9 @@ pub async fn run(path: &Path) -> Result<(), RunError> {
     if failed { Err(RunError::Stopped) } else { Ok(()) }
 }
 
-async fn reload(gateway: &mut Gateway, path: &Path) {
+async fn reload(gateway: &mut Gateway, source: Source<'_>) {
     manager::reloading();
-    let result = match Config::read(path) {
+    let result = match source.read() {
         Ok(config) => gateway.reload(config).await.map_err(RunError::from),
         Err(error) => Err(error.into()),
     };

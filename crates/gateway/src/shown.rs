@@ -23,6 +23,10 @@ fn ready(shown: &Shown) -> Ready {
     let (stopping, services) = shown.with(|view| (view.stopping, view.services.clone()));
     let mut text = String::new();
     for service in &services {
+        if service.files().is_some() {
+            let _ = writeln!(text, "{}: a directory", service.name());
+            continue;
+        }
         let all = service.backends();
         let count = |known| all.iter().filter(|backend| service.known(backend) == known).count();
         let (up, unknown) = (count(Known::Up), count(Known::Unknown));

@@ -2,6 +2,7 @@
 
 use crate::backend::Service;
 use crate::config::{Certificate, Early, Listener, Route};
+use crate::farm::Sealing;
 use crate::log::Log;
 use crate::metrics::Series;
 use firstflight_tls::{Acceptor, ConfigError, H2, HTTP_1_1, NewCertificates};
@@ -16,6 +17,7 @@ pub(crate) struct Site {
     pub(crate) log: Log,
     pub(crate) series: Series,
     pub(crate) acceptor: Option<Acceptor>,
+    pub(crate) sealing: Option<Arc<Sealing>>,
     service: Option<Arc<Service>>,
     routes: Vec<(Route, Arc<Service>)>,
     /// Places for connections.
@@ -33,6 +35,7 @@ impl Site {
         services: &Services,
         log: &Log,
         former: Option<&Self>,
+        sealing: Option<Arc<Sealing>>,
     ) -> Result<(Self, Option<NewCertificates>), ConfigError> {
         let service = |name: &String| services.get(name).cloned();
         let same = |former: &&Self| {
@@ -47,7 +50,7 @@ impl Site {
                 let read = former.acceptor.as_ref().map(|tls| tls.certificates().read_again()).transpose()?;
                 (former.acceptor.clone(), read)
             }
-            None => (acceptor(config)?, None),
+            None => (acceptor(config, sealing.as_deref())?, None),
         };
         let places = match former.filter(|former| former.config.max_connections == config.max_connections) {
             Some(former) => Arc::clone(&former.places),
@@ -64,7 +67,7 @@ impl Site {
         let named = routes.iter().map(|(_, service)| service).chain(&default).map(|service| service.name());
         let series = Series::new(config.name.get_ref(), named);
         let (config, log) = (config.clone(), log.clone());
-        Ok((Self { config, log, series, acceptor, service: default, routes, places }, new))
+        Ok((Self { config, log, series, acceptor, sealing, service: default, routes, places }, new))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -109,7 +112,7 @@ impl Site {
     }
 }
 
-fn acceptor(config: &Listener) -> Result<Option<Acceptor>, ConfigError> {
+fn acceptor(config: &Listener, sealing: Option<&Sealing>) -> Result<Option<Acceptor>, ConfigError> {
     let Some(tls) = config.tls.as_ref().map(toml::Spanned::get_ref) else { return Ok(None) };
     let protocols: &[&[u8]] = if tls.http2 { &[H2, HTTP_1_1] } else { &[HTTP_1_1] };
     let mut builder = Acceptor::builder().alpn(protocols.iter().copied()).timeout(config.header_timeout.0);
@@ -121,6 +124,9 @@ fn acceptor(config: &Listener) -> Result<Option<Acceptor>, ConfigError> {
     }
     if let Some(file) = &tls.client_ca {
         builder = builder.client_ca_file(file)?;
+    }
+    if let Some(sealing) = sealing {
+        builder = builder.seal(sealing.server.clone());
     }
     builder.build().map(Some)
 }

@@ -94,7 +94,7 @@ impl Place {
         let services = Services::from([("s".to_owned(), service)]);
         let log = Memory::default();
         let writes = Log::new(config.gateway.log, log.clone()).unwrap();
-        let (site, _) = Site::new(&config.listeners[0], &services, &writes, None).unwrap();
+        let (site, _) = Site::new(&config.listeners[0], &services, &writes, None, None).unwrap();
         let site = Arc::new(ArcSwap::from_pointee(site));
         Self {
             site,

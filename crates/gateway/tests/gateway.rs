@@ -1,6 +1,11 @@
 //! The life of a gateway on loopback: start, reload, end.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "gateway/once.rs"]
+mod once;
+#[path = "gateway/root.rs"]
+mod root;
+
 use firstflight_gateway::{Config, Gateway, GatewayError};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -24,6 +24,7 @@ use conditions::Validators;
 use hyper::StatusCode;
 use lru::LruCache;
 use rustix::io::Errno;
+use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
 use std::num::NonZeroUsize;
@@ -95,6 +96,12 @@ struct Mark {
 impl Mark {
     fn of(metadata: &Metadata) -> Self {
         Self { changed: (metadata.ctime(), metadata.ctime_nsec()), names: metadata.nlink() }
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("hidden", &self.hidden).finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 mod tls;
 
 use crate::address::{Address, Place};
-use crate::error::{AccessError, Failure};
+use crate::error::{AccessError, ConnectError, Failure};
 use firstflight_files::read_secret;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
@@ -70,6 +70,15 @@ struct Logins {
 impl Dialer {
     pub(crate) fn new(address: &Address, access: Access) -> Self {
         Self { tls: address.tls, login: address.login.clone(), access }
+    }
+
+    /// Reads the files.
+    pub(crate) async fn check(&self) -> Result<(), ConnectError> {
+        match self.read_files(Server::Redis).await {
+            Err(Failure::Access(error)) => Err(ConnectError::Access(error)),
+            // A file that is right, or a runtime that ends.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Connects to the server at `place`, and shows the user and the password. The caller limits the time.

@@ -62,6 +62,7 @@ mod cluster;
 mod connection;
 mod dial;
 mod error;
+mod farm_keys;
 mod left;
 mod map;
 mod memory;
@@ -77,6 +78,7 @@ mod share;
 pub use address::has_password;
 pub use dial::Access;
 pub use error::{AccessError, ConnectError, StateError};
+pub use farm_keys::{FarmKeys, FarmKeysError};
 pub use sessions::RedisSessions;
 
 use address::{Address, Target};
@@ -185,6 +187,15 @@ impl RedisStore {
             }
         };
         Ok(Self { shares, options, left, quota: Mutex::default() })
+    }
+
+    /// Whether `url` and these files can be used, without asking anybody.
+    ///
+    /// # Errors
+    /// When the URL is invalid, or a file cannot be used.
+    pub async fn check(url: &str, access: Access) -> Result<(), ConnectError> {
+        let address = Address::parse(url).map_err(ConnectError::Url)?;
+        Dialer::new(&address, access).check().await
     }
 
     /// Whether the store can be asked at this moment.

@@ -180,7 +180,7 @@ impl Acceptor {
         // It fails only when the connection is over, which the handshake will say.
         let _ = stream.set_nodelay(true);
         let from = Arrival::of(&stream);
-        self.accept_from(stream, Vec::new(), from).await
+        self.accept_read(stream, Vec::new(), from).await
     }
 
     /// Accepts TLS on any stream. Turn its Nagle's algorithm off. The clients of such streams share one part of the
@@ -210,7 +210,7 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        self.accept_from(io, Vec::new(), Arrival::at(client)).await
+        self.accept_from(io, Arrival::at(client)).await
     }
 
     /// Accepts TLS on a stream of which the bytes `read` were read already, for example to see which protocol it has.
@@ -224,10 +224,26 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        self.accept_from(io, read, Arrival::UNKNOWN).await
+        self.accept_read(io, read, Arrival::UNKNOWN).await
     }
 
-    async fn accept_from<IO>(
+    /// Like [`Acceptor::accept_over`], on a stream around one that a server has accepted. What is known of that one counts,
+    /// so a sealed first flight behind a certificate (ASAP) is opened whatever [`openings`](crate::SealServerBuilder::openings)
+    /// are left.
+    ///
+    /// # Errors
+    /// See [`AcceptError`].
+    ///
+    /// # Panics
+    /// As [`Acceptor::accept`].
+    pub async fn accept_from<IO>(&self, io: IO, from: Arrival) -> Result<TlsStream<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.accept_read(io, Vec::new(), from).await
+    }
+
+    async fn accept_read<IO>(
         &self,
         io: IO,
         read: Vec<u8>,

@@ -82,6 +82,7 @@ pub use lazy::LazyTlsStream;
 pub use rustls;
 #[cfg(feature = "dns")]
 pub use sealed::DnsKeys;
+pub use sealed::{Arrival, FollowedSeals, SealFileError, SealFiles, SealFollower, SealSettings, ServedName};
 pub use sealed::{Rejection, SealClient, SealReport, SealServer, SealServerBuilder, SealedInfo, ServedSeal};
 pub use store::{MemorySessions, SESSION_ID, SessionId, SessionStore, StoreFuture};
 pub use stream::{Confirmation, Early, Handshake, TlsStream};

@@ -1,7 +1,7 @@
 //! Why there are no seal keys.
 
 use firstflight_daemon::{ExitKind, unusable};
-use firstflight_seal::{ChainFault, FarmError, HostName, KeyFileError};
+use firstflight_seal::{ChainFault, FarmError, KeyFileError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,6 @@ pub enum SealError {
         path = .0.display()
     )]
     Over(PathBuf),
-    /// The file has keys of another public name than before.
-    #[error("{path} has keys of another public name than {name}: start the server again", path = .0.display(), name = .1)]
-    OtherName(PathBuf, HostName),
     /// Its keys follow the clock.
     #[error("{path} is a farm's secret, whose keys follow the clock: leave --after out", path = .0.display())]
     Farm(PathBuf),
@@ -38,14 +35,6 @@ pub enum SealError {
     /// The new file cannot be written.
     #[error("cannot write {path}: {error}; choose a file in a directory of yours", path = .0.display(), error = .1)]
     Write(PathBuf, io::Error),
-    /// The file of a farm's secret cannot be replaced.
-    #[error(
-        "cannot replace {path}: {error}; a farm's secret is replaced in each period, so its directory needs to be writable \
-         for the server, as /var/lib/firstflight-serve is for the service",
-        path = .0.display(),
-        error = .1
-    )]
-    Stays(PathBuf, io::Error),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),

@@ -171,11 +171,10 @@ fn bind(
     for address in addresses {
         builder = builder.address(*address);
     }
-    let store = store.map(|store| store as Arc<dyn firstflight::SharedStore>);
-    let server = builder.bind_with(|config, link| match store {
-        Some(store) => Endpoint::with_store(config, link, store),
-        None => Endpoint::new(config, link),
-    });
+    if let Some(store) = store {
+        builder = builder.store(store);
+    }
+    let server = builder.bind();
     let first = addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT)));
     server.map_err(|error: io::Error| ServeError::Listen(first, error).into())
 }

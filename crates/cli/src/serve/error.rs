@@ -35,8 +35,8 @@ pub enum ServeError {
     TlsPairs,
     /// Options of sealed first flights.
     #[cfg(feature = "tls")]
-    #[error("{0}")]
-    Seal(super::seal::SealOptions),
+    #[error("--seal: {0}")]
+    Seal(firstflight_tls::SealFileError),
     /// `--root` is a file.
     #[error("--root {0} is not a directory: name the one that holds the files")]
     RootNotDirectory(PathBuf),
@@ -84,6 +84,8 @@ impl ServeError {
                 TrustFileError::Read(error) => ExitKind::of_file(error),
                 _ => ExitKind::Mistake,
             },
+            #[cfg(feature = "tls")]
+            Self::Seal(firstflight_tls::SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
             Self::RelayKey(_, error) => ExitKind::of_key_file(error),
             _ => ExitKind::Mistake,
         }

@@ -3,24 +3,16 @@
 use clap::ValueEnum;
 use firstflight::Endpoint;
 use firstflight::credential::{
-    self, Farm, FastOpenPolicy, GuardKey, OneTimeCookies, OneTimeKeys, PolicyError, RemoteGuard, ReplayGuard,
-    ReplayTable, Window,
+    self, FastOpenPolicy, OneTimeCookies, PolicyError, ReplayGuard, ReplayTable, Window,
 };
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_daemon::ExitKind;
-use firstflight_files::{ReadError, from_hex};
-use firstflight_redis::{Access, AccessError, ConnectError, Options, RedisStore, StateError};
+use firstflight_redis::{
+    Access, AccessError, ConnectError, FarmKeys, FarmKeysError, Options, RedisStore, StateError,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use zeroize::Zeroizing;
-
-/// Number of serials whose cookies are remembered as used or unused. They take 256 KiB, and the latest million are
-/// valid.
-const REMEMBERED: usize = 1 << 20;
-
-/// Longest file of shared keys, bytes. The keys take 96 bytes and a line break.
-const LONGEST_KEYS: usize = 4096;
 
 /// How often one first flight may be executed.
 #[derive(clap::Args)]
@@ -112,14 +104,9 @@ pub enum ReplayError {
     /// The state file of one-time cookies cannot be used.
     #[error("--one-time-state {0}: {1}")]
     State(PathBuf, SerialFileError),
-    /// The shared keys cannot be read, or other users can read them.
+    /// The shared keys cannot be read, or other users can read them, or the file has something else.
     #[error("--store-keys {0} {1}")]
-    KeysUnreadable(PathBuf, ReadError),
-    /// The file does not contain valid keys.
-    #[error(
-        "--store-keys {0}: not 96 hexadecimal digits; make them with openssl rand -hex 48, once for the farm"
-    )]
-    KeysMalformed(PathBuf),
+    Keys(PathBuf, FarmKeysError),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),
@@ -142,7 +129,7 @@ impl ReplayError {
             ) => ExitKind::Failure,
             Self::State(_, SerialFileError::Io(error))
             | Self::Store(ConnectError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
-            Self::KeysUnreadable(_, error)
+            Self::Keys(_, FarmKeysError::Unreadable(error))
             | Self::Store(ConnectError::Access(AccessError::Unreadable(_, error))) => {
                 ExitKind::of_reading(error)
             }
@@ -151,18 +138,14 @@ impl ReplayError {
     }
 }
 
-/// What the members of a farm share with each other: the keys of one-time cookies and of the guard.
-struct FarmKeys {
-    one_time: Zeroizing<[u8; 32]>,
-    guard: Zeroizing<[u8; 16]>,
-}
-
 impl Replays {
     /// Completes `policy`. Does nothing without Fast Open. `sealing`: the store has the run table of sealed first flights.
     pub fn prepare(&self, policy: Option<&mut FastOpenPolicy>, sealing: bool) -> Result<(), ReplayError> {
         self.check(sealing)?;
         let Some(policy) = policy else { return Ok(()) };
-        let farm = self.store_keys.as_deref().map(FarmKeys::read).transpose()?;
+        let read =
+            |path: &PathBuf| FarmKeys::read(path).map_err(|error| ReplayError::Keys(path.clone(), error));
+        let farm = self.store_keys.as_ref().map(read).transpose()?;
         if self.one_time {
             policy.verifier = Some(Arc::new(self.cookies(farm.as_ref())?));
         }
@@ -225,37 +208,19 @@ impl Replays {
     fn cookies(&self, farm: Option<&FarmKeys>) -> Result<OneTimeCookies, ReplayError> {
         let path = self.one_time_state.as_deref().unwrap_or(Path::new(""));
         let fail = |error| ReplayError::State(path.to_owned(), error);
-        let shared = farm.map(|farm| &*farm.one_time);
+        let shared = farm.map(FarmKeys::one_time);
         let file = SerialFile::open(path, self.issuer.unwrap_or_default(), shared).map_err(fail)?;
-        let keys: OneTimeKeys = file.keys();
-        let cookies = OneTimeCookies::new(keys, file.start(REMEMBERED).map_err(fail)?);
-        Ok(if farm.is_some() { cookies.with_farm(Farm::Shared) } else { cookies })
+        file.cookies().map_err(fail)
     }
 
     fn guard(&self, farm: Option<&FarmKeys>) -> Result<Arc<dyn ReplayGuard>, ReplayError> {
         if let Some(farm) = farm {
-            return Ok(Arc::new(RemoteGuard::new(GuardKey::from_bytes(*farm.guard), Window::NETWORK)));
+            return Ok(Arc::new(farm.guard()));
         }
-        let mut key = Zeroizing::new([0; 16]);
-        getrandom::fill(&mut *key).map_err(|error| ReplayError::Random(error.into()))?;
+        let key = firstflight::random_guard_key().map_err(ReplayError::Random)?;
         let bytes = usize::from(self.replay_memory) << 20;
         // The engine's clock starts at this value, later than this moment.
         let start = Endpoint::BEGINNING_MS;
-        Ok(Arc::new(ReplayTable::new(GuardKey::from_bytes(*key), Window::NETWORK, bytes, start)))
-    }
-}
-
-impl FarmKeys {
-    fn read(path: &Path) -> Result<Self, ReplayError> {
-        let malformed = || ReplayError::KeysMalformed(path.to_owned());
-        let text = firstflight_files::read_secret(path, LONGEST_KEYS).map_err(|error| match error {
-            ReadError::TooLong(_) | ReadError::NotText => malformed(),
-            error => ReplayError::KeysUnreadable(path.to_owned(), error),
-        })?;
-        let keys = || {
-            let (one_time, guard) = text.trim().split_at_checked(64)?;
-            Some(Self { one_time: from_hex(one_time)?, guard: from_hex(guard)? })
-        };
-        keys().ok_or_else(malformed)
+        Ok(Arc::new(ReplayTable::new(key, Window::NETWORK, bytes, start)))
     }
 }

@@ -35,9 +35,9 @@ impl Tls {
         store: Option<&Arc<RedisStore>>,
     ) -> Result<(Option<Acceptor>, Option<seal::Followed>), Error> {
         let Some(keys) = keys else { return Ok((plain, None)) };
-        let (server, following) = keys.server(store)?;
+        let (server, followed) = keys.server(store)?;
         let acceptor = self.acceptor(Some(server))?;
-        Ok((acceptor, Some(following.start())))
+        Ok((acceptor, Some(followed)))
     }
 
     /// The acceptor, if there is a certificate.

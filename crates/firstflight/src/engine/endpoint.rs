@@ -3,6 +3,8 @@
 pub(crate) mod ending;
 mod made;
 pub(crate) mod shards;
+#[cfg(feature = "tun")]
+mod tun;
 #[cfg(feature = "udp")]
 mod udp;
 

@@ -5,7 +5,7 @@
 //! no process starts below a count derived from the clock. So a file that was lost or restored from a backup repeats
 //! serials only if the clock was set back as well.
 
-use crate::credential::{OneTimeKeys, SerialTable};
+use crate::credential::{Farm, OneTimeCookies, OneTimeKeys, SerialTable};
 use firstflight_files::{LockError, OpenMode, OtherOwner, ReadError, StateFile, from_hex, to_hex};
 use std::fmt;
 use std::io;
@@ -21,6 +21,8 @@ const LONGEST: usize = 4096;
 /// Serials that one write reserves. The next write happens when at most half of them are left, so about two thirds of
 /// a million serials per second can be issued.
 const RESERVE: u64 = 1 << 17;
+/// Serials whose cookies are remembered as used or unused. They take 256 KiB, and the latest million are valid.
+const REMEMBERED: usize = 1 << 20;
 /// How often the reserve is checked.
 const EVERY: Duration = Duration::from_millis(100);
 /// Serials per millisecond for the count derived from the clock. 48 bits of them last until the year 2109.
@@ -52,12 +54,25 @@ pub enum SerialFileError {
     Locked,
 }
 
+impl From<ReadError> for SerialFileError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => Self::Io(error),
+            ReadError::Open(mode) => Self::Readable(mode),
+            ReadError::Foreign(owner) => Self::Foreign(owner),
+            ReadError::TooLong(_) | ReadError::NotText => Self::Damaged,
+        }
+    }
+}
+
 /// An open state file that this process owns.
 pub struct SerialFile {
     file: StateFile,
     keys: Zeroizing<[u8; 32]>,
     issuer: u16,
     mark: u64,
+    /// The keys are a farm's.
+    is_shared: bool,
 }
 
 impl SerialFile {
@@ -80,11 +95,28 @@ impl SerialFile {
                 (keys, 1)
             }
         };
+        let is_shared = shared.is_some();
         let keys = shared.map_or(keys, |shared| Zeroizing::new(*shared));
-        let mut file = Self { file, keys, issuer, mark };
+        let mut file = Self { file, keys, issuer, mark, is_shared };
         // Write now, to find out whether the file can be written.
         file.write(file.mark.max(from_clock()))?;
         Ok(file)
+    }
+
+    /// Whether [`SerialFile::open`] would do, while another process may use the file. It changes nothing.
+    ///
+    /// # Errors
+    /// As [`SerialFile::open`], but for [`SerialFileError::Locked`].
+    pub fn check(path: &Path, issuer: u16) -> Result<(), SerialFileError> {
+        match firstflight_files::read_secret(path, LONGEST) {
+            Ok(text) => match parse(&text).ok_or(SerialFileError::Damaged)? {
+                state if state.issuer != issuer => return Err(SerialFileError::Issuer(state.issuer)),
+                _ => {}
+            },
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(firstflight_files::check_writable(path)?)
     }
 
     /// The keys of its cookies.
@@ -110,6 +142,20 @@ impl SerialFile {
         let table = Arc::new(table);
         tokio::spawn(keep_ahead(self, Arc::downgrade(&table)));
         Ok(table)
+    }
+
+    /// The cookies, with a window of a million. The members of a farm, which gave their shared keys, ask its store. As
+    /// [`SerialFile::start`] otherwise.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn cookies(self) -> Result<OneTimeCookies, SerialFileError> {
+        let (keys, is_shared) = (self.keys(), self.is_shared);
+        let cookies = OneTimeCookies::new(keys, self.start(REMEMBERED)?);
+        Ok(if is_shared { cookies.with_farm(Farm::Shared) } else { cookies })
     }
 
     /// Replaces the whole file, and returns when it is on the disk.
@@ -160,12 +206,7 @@ struct State {
 }
 
 fn read(file: &StateFile) -> Result<Option<State>, SerialFileError> {
-    let text = file.read_secret(LONGEST).map_err(|error| match error {
-        ReadError::Io(error) => SerialFileError::Io(error),
-        ReadError::Open(mode) => SerialFileError::Readable(mode),
-        ReadError::Foreign(owner) => SerialFileError::Foreign(owner),
-        ReadError::TooLong(_) | ReadError::NotText => SerialFileError::Damaged,
-    })?;
+    let text = file.read_secret(LONGEST)?;
     text.map(|text| parse(&text).ok_or(SerialFileError::Damaged)).transpose()
 }
 

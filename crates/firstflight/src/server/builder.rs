@@ -1,8 +1,13 @@
 //! Settings of a server.
 
+use super::policies::{self, Policies};
 use super::{Server, inherited, udp};
-use crate::credential::KeyRing;
+use crate::credential::asap::{AsapPolicy, TrustStore};
+use crate::credential::{KeyRing, OneTimeCookies, Replays};
+use crate::endpoint::Endpoint;
 use crate::kernel::Kernel;
+use crate::store::SharedStore;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +29,6 @@ const PENDING: u32 = 256;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use]
 pub struct ServerBuilder {
     addresses: Vec<SocketAddr>,
@@ -36,6 +40,21 @@ pub struct ServerBuilder {
     keep_alive: Option<Duration>,
     in_stages: bool,
     pub(super) udp: udp::Settings,
+    pub(super) first_flights: policies::Settings,
+    pub(super) store: Option<Arc<dyn SharedStore>>,
+    engines: Vec<(Endpoint, SocketAddr)>,
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { addresses, udp, first_flights, engines, .. } = self;
+        f.debug_struct("ServerBuilder")
+            .field("addresses", addresses)
+            .field("udp", udp)
+            .field("first_flights", first_flights)
+            .field("engines", engines)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ServerBuilder {
@@ -50,6 +69,9 @@ impl Default for ServerBuilder {
             keep_alive: None,
             in_stages: true,
             udp: udp::Settings::default(),
+            first_flights: policies::Settings::default(),
+            store: None,
+            engines: Vec::new(),
         }
     }
 }
@@ -115,6 +137,76 @@ impl ServerBuilder {
         self
     }
 
+    /// Takes certificates of these verifiers in UDP and at engines, and executes each request once. For ten seconds after the start,
+    /// and some twenty more for certificates that began before they were made, none is taken: the server does not know
+    /// what it took before.
+    pub fn trust(mut self, trust: Arc<TrustStore>) -> Self {
+        self.first_flights.trust = Some(trust);
+        self
+    }
+
+    /// A name that clients use for this server, as `www.example.com`, or `www.example.com:8443` where they see another port;
+    /// call it again for further ones. The default are
+    /// the server's addresses.
+    pub fn identity(mut self, name: impl Into<String>) -> Self {
+        self.first_flights.identities.push(name.into());
+        self
+    }
+
+    /// Says that other servers answer to the same names and do not know what this one took: a request may be executed once at
+    /// each.
+    pub const fn per_site(mut self, per_site: bool) -> Self {
+        self.first_flights.per_site = per_site;
+        self
+    }
+
+    /// Says that no server of these names has run within the last two minutes: certificates are taken at once.
+    pub const fn first_start(mut self, first_start: bool) -> Self {
+        self.first_flights.first_start = first_start;
+        self
+    }
+
+    /// How certificates are treated, in place of [`ServerBuilder::trust`] and [`ServerBuilder::identity`].
+    pub fn asap(mut self, policy: AsapPolicy) -> Self {
+        self.first_flights.policy = Some(policy);
+        self
+    }
+
+    /// The settings of the listeners of engines, in UDP or on a device. Their address is set by [`ServerBuilder::address`]. Policies in it have
+    /// precedence over the other settings here.
+    pub fn listen(mut self, config: crate::ListenConfig) -> Self {
+        self.first_flights.listen = Some(config);
+        self
+    }
+
+    /// Listens at this address of an engine that the program runs, too: on a TUN device, a network card, or several threads
+    /// ([`Endpoint::sharded`]). Call it again for further addresses and engines. The program ends the engine.
+    pub fn engine_at(mut self, engine: &Endpoint, address: SocketAddr) -> Self {
+        self.engines.push((engine.clone(), address));
+        self
+    }
+
+    /// How often the data of one SYN may be executed before its client is confirmed. The default is as often as it arrives.
+    /// Otherwise the kernel's TCP takes no first flights, because it remembers none; UDP and engines do.
+    pub fn replays(mut self, replays: Replays) -> Self {
+        self.first_flights.replays = replays;
+        self
+    }
+
+    /// Grants cookies that are valid for one connection each, in UDP and at engines.
+    /// [`SerialFile::cookies`](crate::serial_file::SerialFile::cookies) makes them.
+    pub fn one_time(mut self, cookies: Arc<OneTimeCookies>) -> Self {
+        self.first_flights.one_time = Some(cookies);
+        self
+    }
+
+    /// The memory that the members of a farm share, for the engine that serves UDP. Engines of
+    /// [`ServerBuilder::engine_at`] have their own.
+    pub fn store(mut self, store: Arc<dyn SharedStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// Starts to listen.
     ///
     /// If the namespace does not allow Fast Open at servers, this is logged once, and the kernel's TCP is served without
@@ -127,24 +219,28 @@ impl ServerBuilder {
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
-    pub fn bind(self) -> io::Result<Server> {
-        self.bind_by(crate::Endpoint::new)
-    }
-
-    pub(super) fn bind_by(
-        mut self,
-        start: impl FnOnce(crate::Config, Box<dyn firstflight_link::Link>) -> crate::Endpoint,
-    ) -> io::Result<Server> {
+    pub fn bind(mut self) -> io::Result<Server> {
         let listeners = self.listen_by_kernel()?;
-        let in_udp = udp::serve(&self, &self.addresses, start)?;
-        Ok(Server::new(listeners, in_udp, self.in_stages))
+        let at: Vec<_> =
+            self.addresses.iter().chain(self.engines.iter().map(|(_, at)| at)).copied().collect();
+        let policies = Policies::new(&self, &at)?;
+        let mut engines = Vec::with_capacity(self.engines.len());
+        for (engine, address) in &self.engines {
+            engines.push(policies.listen(engine, *address)?);
+        }
+        let in_udp = udp::serve(&self, &self.addresses, &policies)?;
+        Ok(Server::new(listeners, in_udp, engines, self.in_stages))
     }
 
     /// The kernel's listeners. Their addresses then have the port that the system chose.
     fn listen_by_kernel(&mut self) -> io::Result<Vec<firstflight_kernel::Listener>> {
         let Some(&first) = self.addresses.first() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "name an address to listen at"));
+            return match self.engines.is_empty() {
+                true => Err(io::Error::new(io::ErrorKind::InvalidInput, "name an address to listen at")),
+                false => Ok(Vec::new()),
+            };
         };
+        let pending = if self.first_flights.allows_copies() { self.pending } else { 0 };
         let mut listeners = Vec::new();
         let mut port = first.port();
         for address in &mut self.addresses {
@@ -157,7 +253,7 @@ impl ServerBuilder {
             at.set_port(port);
             let named = |error: io::Error| io::Error::new(error.kind(), format!("TCP {at}: {error}"));
             let config = firstflight_kernel::ListenConfig::default()
-                .pending(self.pending)
+                .pending(pending)
                 .backlog(self.backlog)
                 .keys(self.keys.clone())
                 .share_port(self.share_port)
@@ -168,7 +264,7 @@ impl ServerBuilder {
                 None => firstflight_kernel::Listener::bind(at, config),
             };
             let listener = listener.map_err(named)?;
-            Kernel::report(&listener, self.pending > 0);
+            Kernel::report(&listener, pending > 0);
             port = listener.local_addr().port();
             *address = listener.local_addr();
             listeners.push(listener);

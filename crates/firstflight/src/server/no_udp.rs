@@ -1,8 +1,6 @@
 //! In the place of `udp.rs` where UDP is not built in.
 
-use super::{Served, ServerBuilder};
-use crate::endpoint::Endpoint;
-use firstflight_link::Link;
+use super::{Policies, Served, ServerBuilder};
 use std::io;
 use std::net::SocketAddr;
 
@@ -10,11 +8,7 @@ use std::net::SocketAddr;
 #[derive(Debug, Default)]
 pub(super) struct Settings {}
 
-pub(super) fn serve(
-    builder: &ServerBuilder,
-    _: &[SocketAddr],
-    _: impl FnOnce(crate::Config, Box<dyn Link>) -> Endpoint,
-) -> io::Result<Option<Served>> {
+pub(super) fn serve(builder: &ServerBuilder, _: &[SocketAddr], _: &Policies) -> io::Result<Option<Served>> {
     let Settings {} = &builder.udp;
     Ok(None)
 }

@@ -2,18 +2,13 @@
 
 mod builder;
 
-use super::{Served, inherited};
-use crate::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore};
-use crate::credential::{FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window};
+use super::{Policies, Served, inherited};
 use crate::endpoint::Endpoint;
 use crate::server::ServerBuilder;
-use firstflight_link::{Link, UdpLink};
+use firstflight_link::UdpLink;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// Memory for the requests of the last 70 seconds, bytes: for some 12,000 first flights a second.
-const REQUEST_MEMORY: usize = 8 << 20;
 
 /// In which UDP port a server listens.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,18 +24,14 @@ pub(super) enum Port {
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub port: Port,
-    pub trust: Option<Arc<TrustStore>>,
-    pub policy: Option<AsapPolicy>,
-    pub identities: Vec<String>,
     pub engine: Option<crate::Config>,
-    pub listen: Option<crate::ListenConfig>,
 }
 
 /// Serves UDP as `builder` says, for listeners at `addresses`. `None` if the server is not to serve UDP, or another program has the port.
 pub(super) fn serve(
     builder: &ServerBuilder,
     addresses: &[SocketAddr],
-    start: impl FnOnce(crate::Config, Box<dyn Link>) -> Endpoint,
+    policies: &Policies,
 ) -> io::Result<Option<Served>> {
     let Some(first) = addresses.first() else { return Ok(None) };
     let (port, required) = match builder.udp.port {
@@ -70,13 +61,12 @@ pub(super) fn serve(
         None => crate::config(Vec::new())?,
     };
     Endpoint::prepare_udp(&mut config, &link);
-    let policies = Policies::new(builder, addresses)?;
-    let endpoint = start(config, Box::new(link));
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        let listener = endpoint.listen(policies.config(builder, *address));
-        listeners.push(listener.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?);
-    }
+    let endpoint = match &builder.store {
+        Some(store) => Endpoint::with_store(config, link, Arc::clone(store)),
+        None => Endpoint::new(config, link),
+    };
+    let listeners =
+        addresses.iter().map(|address| policies.listen(&endpoint, *address)).collect::<Result<_, _>>()?;
     Ok(Some(Served { endpoint, port, listeners }))
 }
 
@@ -97,83 +87,4 @@ fn link(addresses: &[SocketAddr], port: u16) -> io::Result<UdpLink> {
         });
     }
     all.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
-}
-
-/// The policies of all listeners.
-struct Policies {
-    fast_open: Option<FastOpenPolicy>,
-    asap: Option<AsapPolicy>,
-}
-
-impl Policies {
-    fn new(builder: &ServerBuilder, addresses: &[SocketAddr]) -> io::Result<Self> {
-        let pending = Arc::new(PendingLimit::new(builder.pending));
-        let fast_open = match (&builder.keys, builder.pending) {
-            (_, 0) => None,
-            (Some(keys), _) => Some(FastOpenPolicy::new(Arc::clone(keys), Arc::clone(&pending))),
-            (None, _) => {
-                let keys = Arc::new(KeyRing::new(Scheme::Linux, crate::random_key()?));
-                Some(FastOpenPolicy::new(keys, Arc::clone(&pending)))
-            }
-        };
-        let asap = match (&builder.udp.policy, &builder.udp.trust) {
-            (Some(policy), _) => Some(policy.clone()),
-            (None, Some(trust)) => {
-                let identities = identities(&builder.udp.identities, addresses)?;
-                Some(policy(trust, identities, &pending)?)
-            }
-            (None, None) => None,
-        };
-        Ok(Self { fast_open, asap })
-    }
-
-    fn config(&self, builder: &ServerBuilder, at: SocketAddr) -> crate::ListenConfig {
-        let mut config = builder.udp.listen.clone().unwrap_or_else(|| crate::ListenConfig::new(at));
-        config.local = at;
-        config.fast_open = config.fast_open.or_else(|| self.fast_open.clone());
-        config.asap = config.asap.or_else(|| self.asap.clone());
-        config
-    }
-}
-
-fn policy(
-    trust: &Arc<TrustStore>,
-    identities: Vec<Identity>,
-    pending: &Arc<PendingLimit>,
-) -> io::Result<AsapPolicy> {
-    let guard = ReplayTable::new(
-        crate::random_guard_key()?,
-        Window::REQUESTS,
-        REQUEST_MEMORY,
-        // It does not know what was taken before.
-        crate::unix_ms(),
-    );
-    Ok(AsapPolicy {
-        trust: Arc::clone(trust),
-        identities: identities.into(),
-        guard: Arc::new(guard),
-        domain: GuardDomain::All,
-        pending: Arc::clone(pending),
-        relayed: None,
-        quarantine: Quarantine::default(),
-    })
-}
-
-/// The names, or else the addresses, with the port.
-fn identities(names: &[String], addresses: &[SocketAddr]) -> io::Result<Vec<Identity>> {
-    let wrong = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-    let port = addresses.first().map_or(0, SocketAddr::port);
-    let own = addresses.iter().filter(|address| names.is_empty() && !address.ip().is_unspecified());
-    let mut all: Vec<_> = own.map(|address| Identity::address(address.ip(), port)).collect();
-    for name in names {
-        match crate::client::Authority::new(name, port).map(|authority| authority.host().clone()) {
-            Ok(crate::client::Host::Name(name)) => all.push(Identity::name(&name, port)),
-            Ok(crate::client::Host::Ip(ip)) => all.push(Identity::address(ip, port)),
-            Err(_) => return Err(wrong(format!("{name:?} is not a host name"))),
-        }
-    }
-    match all.is_empty() {
-        true => Err(wrong("a server at all addresses that takes certificates needs an identity".to_owned())),
-        false => Ok(all),
-    }
 }

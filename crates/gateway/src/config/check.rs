@@ -1,6 +1,6 @@
 //! What one part of a configuration demands of another.
 
-use super::{Address, BackendProtocol, Config, Listener, Mode, Route, Service};
+use super::{Address, BackendProtocol, Config, Listener, Mode, Replays, Route, Service, Tun};
 use firstflight::Authority;
 use std::collections::HashMap;
 use std::fmt;
@@ -86,6 +86,74 @@ impl Config {
             }
             checker.listener(listener)?;
         }
+        self.check_farm(text)
+    }
+
+    /// What must fit together so that a first flight runs as often as it may.
+    fn check_farm(&self, text: &str) -> Result<(), Mistake> {
+        for listener in &self.listeners {
+            self.check_once(text, listener)?;
+        }
+        if let Some(one_time) = &self.one_time
+            && !self.listeners.iter().any(|listener| *listener.one_time.get_ref())
+        {
+            return Err(Mistake::at(text, &one_time.span(), "no listener has one_time = true"));
+        }
+        let Some(store) = &self.store else { return Ok(()) };
+        let settings = store.get_ref();
+        let at = |span: &Range<usize>, problem: &str| Err(Mistake::at(text, span, problem));
+        if firstflight_redis::has_password(settings.redis.get_ref()) {
+            return at(&settings.redis.span(), "has a password: put it into a file, login = FILE");
+        }
+        if settings.chain.is_some() != settings.key.is_some() {
+            return at(&store.span(), "a certificate needs both chain and key");
+        }
+        if !self.listeners.iter().any(Listener::asks_store) {
+            let problem = "no listener asks it anything: give one one_time, replays = \"no-duplicates\" or [listener.seal]";
+            return at(&store.span(), problem);
+        }
+        match &self.one_time {
+            Some(one_time) if one_time.get_ref().issuer.is_none() => at(
+                &one_time.span(),
+                "with [store] it needs issuer: another number on every member of the farm",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// How often a first flight of this listener runs.
+    fn check_once(&self, text: &str, listener: &Listener) -> Result<(), Mistake> {
+        let (replays, one_time) = (&listener.replays, &listener.one_time);
+        let is_limited = *replays.get_ref() != Replays::Allow;
+        let span = if *one_time.get_ref() { one_time.span() } else { replays.span() };
+        let at = |problem: &str| Err(Mistake::at(text, &span, problem));
+        if *one_time.get_ref() && self.one_time.is_none() {
+            return at("needs [one_time] with state = FILE");
+        }
+        if *replays.get_ref() == Replays::AtMostOnce && !*one_time.get_ref() {
+            return at(
+                "at-most-once needs one_time = true: a plain cookie can be replayed for as long as its key lives",
+            );
+        }
+        if (is_limited || *one_time.get_ref()) && !listener.fast_open {
+            return at("needs fast_open");
+        }
+        if (is_limited || *one_time.get_ref()) && in_udp(listener).is_empty() && listener.tun.is_none() {
+            return at(
+                "needs UDP (udp_port) or [listener.tun]: the kernel's TCP has no memory of first flights",
+            );
+        }
+        let Some(seal) = &listener.seal else { return Ok(()) };
+        if listener.tls.is_none() {
+            return Err(Mistake::at(
+                text,
+                &seal.span(),
+                "sealed first flights are inside TLS: needs [listener.tls]",
+            ));
+        }
+        if seal.get_ref().keys.get_ref().is_empty() {
+            return Err(Mistake::at(text, &seal.get_ref().keys.span(), "name a file with seal keys"));
+        }
         Ok(())
     }
 }
@@ -139,11 +207,55 @@ fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
     one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4() && any
 }
 
-fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
-    if service.backend.get_ref().is_empty() {
-        return Err(Mistake::at(text, &service.backend.span(), "name a backend"));
+/// What is wrong with the addresses of a device.
+fn check_tun(tun: &Tun, listener: &Listener) -> Result<(), &'static str> {
+    if tun.host.is_empty() || tun.address.is_empty() {
+        return Err(
+            "needs host, the kernel's address on the device as \"10.9.0.1/24\", and address, the engine's as \"10.9.0.2\"",
+        );
     }
+    if listener.engine_addresses().iter().any(|at| at.port() == 0) {
+        return Err("needs port");
+    }
+    for ip in &tun.address {
+        let Some(net) = tun.host.iter().find(|net| net.contains(ip)) else {
+            return Err(
+                "an address is in no network of host: the kernel would not send its packets to the device",
+            );
+        };
+        if tun.host.iter().any(|host| host.addr() == *ip) {
+            return Err("an address is the kernel's: choose another one of its network");
+        }
+        let is_wide = net.prefix_len() + 1 < net.max_prefix_len();
+        if is_wide && (net.network() == *ip || (ip.is_ipv4() && net.broadcast() == *ip)) {
+            return Err(
+                "an address is its network's own or broadcast address: choose another one of the network",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
     let at = |problem: &str| Err(Mistake::at(text, &service.name.span(), problem));
+    match (&service.root, service.backend.get_ref().is_empty()) {
+        (None, true) => return at("needs backend = [\"HOST:PORT\"], or root = \"DIR\" to serve files"),
+        (Some(_), false) => return at("has root and backend: its files come from one of them"),
+        (None, false) if service.hidden => return at("hidden is about the files of root"),
+        (None, false) => {}
+        (Some(_), true) => {
+            let of_backends = service.tls.is_some()
+                || service.health.is_some()
+                || service.proxy_protocol
+                || service.server_first
+                || service.replay_safe
+                || service.protocol != BackendProtocol::Http1;
+            return match of_backends {
+                true => at("has root, so it has no backends, and no settings of them"),
+                false => Ok(()),
+            };
+        }
+    }
     if let Some(tls) = &service.tls {
         let at = |problem: &str| Err(Mistake::at(text, &tls.span(), problem));
         let settings = tls.get_ref();
@@ -187,10 +299,15 @@ impl Checker<'_> {
         let addresses = listener.address.get_ref();
         let at = |span: &Range<usize>, problem: &str| Err(Mistake::at(self.text, span, problem));
         let name = listener.name.span();
-        let Some(first) = addresses.first() else {
-            return at(&listener.address.span(), "name an address, as \"0.0.0.0:443\"");
-        };
-        if addresses.iter().any(|address| address.port() != first.port()) {
+        if let Some(tun) = &listener.tun {
+            check_tun(tun.get_ref(), listener).or_else(|problem| at(&tun.span(), problem))?;
+        } else if addresses.is_empty() {
+            return at(&name, "needs an address, as \"0.0.0.0:443\"");
+        }
+        if addresses
+            .iter()
+            .any(|address| addresses.first().is_some_and(|first| address.port() != first.port()))
+        {
             return at(
                 &listener.address.span(),
                 "all addresses of a listener need the same port: make another [[listener]] for another port",
@@ -261,6 +378,9 @@ impl Checker<'_> {
             return at(format!("there is no service {:?}", name.get_ref()));
         };
         let mode = *listener.mode.get_ref();
+        if service.root.is_some() && mode != Mode::Http {
+            return at(format!("the service {:?} has root, which is for mode \"http\"", name.get_ref()));
+        }
         if service.server_first && mode != Mode::Tcp {
             return at(format!(
                 "the service {:?} has server_first, which is for mode \"tcp\"",

@@ -1,10 +1,11 @@
 //! Settings of listeners.
 
-use super::Period;
+use super::{Period, Replays, Seal};
 use firstflight_http::forwarded::Forwarded;
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use toml::Spanned;
 
@@ -16,6 +17,7 @@ pub struct Listener {
     /// Its name in the log and the metrics.
     pub name: Spanned<String>,
     /// Addresses, all with one port.
+    #[serde(default = "no_address")]
     pub address: Spanned<Vec<SocketAddr>>,
     /// What it does with connections.
     pub mode: Spanned<Mode>,
@@ -34,11 +36,26 @@ pub struct Listener {
     pub pending: u32,
     /// File with the keys of cookies.
     pub key_file: Option<PathBuf>,
+    /// How often the data of one SYN may be executed before its client is confirmed.
+    #[serde(default = "replays")]
+    pub replays: Spanned<Replays>,
+    /// Memory of `no-duplicates` without a store, MiB.
+    #[serde(default = "replay_memory")]
+    pub replay_memory: NonZeroU16,
+    /// Whether cookies are valid for one connection each.
+    #[serde(default = "no")]
+    pub one_time: Spanned<bool>,
     /// File with the verifiers whose certificates are taken in UDP.
     pub trust: Option<PathBuf>,
     /// Names of this server in certificates.
     #[serde(default)]
     pub identity: Vec<String>,
+    /// Whether other servers answer to the same names and do not know what this one took.
+    #[serde(default)]
+    pub per_site: bool,
+    /// Whether nothing ran before at a server of these names and seal keys.
+    #[serde(default)]
+    pub first_start: bool,
     /// Connections at one time. Further ones wait in the kernel's queue.
     pub max_connections: Option<usize>,
     /// Connections of one client (IPv4 address, IPv6 /64) at one time. Further ones are reset.
@@ -70,6 +87,10 @@ pub struct Listener {
     pub early: Early,
     /// TLS is terminated.
     pub tls: Option<Spanned<TlsSettings>>,
+    /// An engine on a TUN device serves the port, too.
+    pub tun: Option<Spanned<Tun>>,
+    /// Sealed first flights are taken.
+    pub seal: Option<Spanned<Seal>>,
     /// Which service takes what.
     #[serde(default, rename = "route")]
     pub routes: Vec<Spanned<Route>>,
@@ -109,6 +130,19 @@ pub struct Listener {
 
 fn yes() -> bool {
     true
+}
+fn no_address() -> Spanned<Vec<SocketAddr>> {
+    Spanned::new(0..0, Vec::new())
+}
+fn no() -> Spanned<bool> {
+    Spanned::new(0..0, false)
+}
+fn replays() -> Spanned<Replays> {
+    Spanned::new(0..0, Replays::default())
+}
+/// For 14,000 first flights a second.
+fn replay_memory() -> NonZeroU16 {
+    NonZeroU16::MIN.saturating_add(15)
 }
 fn max_requests_per_client() -> usize {
     256
@@ -192,6 +226,28 @@ pub enum Early {
     Any,
 }
 
+/// An engine on a TUN device of its own, beside the kernel's sockets or alone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Tun {
+    /// Name of the device, which is made.
+    pub device: String,
+    /// The kernel's addresses on it with their prefixes, as `10.9.0.1/24`.
+    pub host: Vec<IpNet>,
+    /// The engine's addresses, in the same networks.
+    pub address: Vec<IpAddr>,
+    /// Its port. The default is the listener's.
+    pub port: Option<u16>,
+    /// Largest IP packet on the device, bytes.
+    #[serde(default = "mtu")]
+    pub mtu: u16,
+}
+
+fn mtu() -> u16 {
+    1500
+}
+
 /// TLS at a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -255,6 +311,18 @@ impl Route {
 }
 
 impl Listener {
+    /// Where an engine on a device serves it.
+    pub(crate) fn engine_addresses(&self) -> Vec<SocketAddr> {
+        let Some(tun) = self.tun.as_ref().map(Spanned::get_ref) else { return Vec::new() };
+        let port = tun.port.or(self.address.get_ref().first().map(SocketAddr::port)).unwrap_or_default();
+        tun.address.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+    }
+
+    /// Whether the memory of a farm is asked about its first flights.
+    pub(crate) fn asks_store(&self) -> bool {
+        *self.one_time.get_ref() || self.replays.get_ref() == &Replays::NoDuplicates || self.seal.is_some()
+    }
+
     /// Idle time of a connection: by default that of HAProxy's examples for HTTP, and that of nginx for streams.
     pub(crate) fn idle(&self) -> std::time::Duration {
         let default = match self.mode.get_ref() {
@@ -283,7 +351,19 @@ impl Listener {
     pub(crate) fn same_sockets(&self, other: &Self) -> bool {
         let of = |l: &Self| {
             let keys = (l.key_file.clone(), l.trust.clone(), l.identity.clone());
-            (l.address.get_ref().clone(), l.udp_port, l.reuse_port, l.fast_open, l.pending, keys)
+            let once = (*l.replays.get_ref(), l.replay_memory, *l.one_time.get_ref(), l.per_site);
+            let seal = l.seal.as_ref().map(|seal| seal.get_ref().clone());
+            let tun = l.tun.as_ref().map(|tun| tun.get_ref().clone());
+            (
+                l.address.get_ref().clone(),
+                l.udp_port,
+                l.reuse_port,
+                l.fast_open,
+                l.pending,
+                keys,
+                once,
+                (seal, tun),
+            )
         };
         of(self) == of(other)
     }

@@ -14,7 +14,13 @@ pub struct Service {
     /// Its name.
     pub name: Spanned<String>,
     /// Backends: `192.0.2.1:8080`, `[2001:db8::1]:8080`, `name:8080` or `unix:/run/app.sock`.
+    #[serde(default = "no_backend")]
     pub backend: Spanned<Vec<Address>>,
+    /// HTTP mode: a directory whose files the gateway serves itself, in place of backends.
+    pub root: Option<PathBuf>,
+    /// Whether names in it that begin with a dot are served, too. `/.well-known/` always is.
+    #[serde(default)]
+    pub hidden: bool,
     /// How a backend is chosen.
     #[serde(default)]
     pub balance: Balance,
@@ -62,6 +68,9 @@ pub struct Service {
 
 fn yes() -> bool {
     true
+}
+fn no_backend() -> Spanned<Vec<Address>> {
+    Spanned::new(0..0, Vec::new())
 }
 fn connect_timeout() -> Period {
     Period::seconds(5)

@@ -115,7 +115,7 @@ fn a_pattern_takes_names_below_it_only() {
         host: vec![host.to_owned()],
         path: None,
         method: Vec::new(),
-        service: toml::Spanned::new(0..0, String::new()),
+        service: Spanned::new(0..0, String::new()),
         early: None,
     };
     for (pattern, host, expected) in [
@@ -202,4 +202,65 @@ fn addresses_that_exclude_each_other_are_told() {
     );
     assert_eq!(said("", (any, "udp_port = 0"), (other, "udp_port = 443")), "right");
     assert!(said("", (any, "identity = [\"a b\"]"), (other, "")).contains("\"a b\" is no host name"));
+}
+
+/// A listener that takes first flights once, and what it needs.
+#[test]
+fn what_limits_copies_must_fit_together() {
+    let listener = "mode = \"http\"\nservice = \"app\"\n[listener.tls]";
+    let with = |keys: &str, tables: &str| {
+        let text = GOOD.replace(listener, &format!("{keys}\n{listener}")) + tables;
+        assert_ne!(text, GOOD);
+        Config::parse(&text).map(drop).map_err(|mistake| mistake.to_string())
+    };
+    let state = "[one_time]\nstate = \"serials\"\n";
+    let store = "[store]\nredis = \"redis://a\"\nkeys = \"keys\"\n";
+    let once = "one_time = true";
+    with(once, state).unwrap();
+    with("replays = \"no-duplicates\"", store).unwrap();
+    with("one_time = true\nreplays = \"at-most-once\"", &format!("{state}issuer = 1\n{store}")).unwrap();
+    for (keys, tables, expected) in [
+        (once, "", "one_time: needs [one_time]"),
+        ("replays = \"at-most-once\"", state, "replays: at-most-once needs one_time"),
+        ("one_time = true\nfast_open = false", state, "needs fast_open"),
+        ("replays = \"no-duplicates\"\nudp_port = 0", "", "needs UDP"),
+        ("", state, "no listener has one_time"),
+        ("", store, "no listener asks it anything"),
+        (once, &format!("{state}{store}"), "it needs issuer"),
+        (once, &format!("{state}issuer = 1\n{}", store.replace("://a", "://u:p@a")), "has a password"),
+        (once, &format!("{state}issuer = 1\n{store}chain = \"c\"\n"), "both chain and key"),
+        ("replay_memory = 0", "", "nonzero"),
+    ] {
+        let said = with(keys, tables).unwrap_err();
+        assert!(said.contains(expected), "{keys} {tables}: {said}");
+        assert!(!said.contains("u:p"), "{said}");
+    }
+}
+
+#[test]
+fn sealed_flights_need_tls_and_keys() {
+    let seal = |keys: &str| {
+        let text =
+            GOOD.replace("[[listener.route]]", &format!("[listener.seal]\n{keys}\n[[listener.route]]"));
+        Config::parse(&text).map_err(|mistake| mistake.to_string())
+    };
+    let config = seal("keys = [\"a\"]\nnames = [\"b.example\", \"c.example@a.example\"]").unwrap();
+    assert_eq!(config.listeners[0].seal.as_ref().unwrap().get_ref().names.len(), 2);
+    assert!(seal("keys = []").unwrap_err().contains("name a file"));
+    assert!(seal("keys = [\"a\"]\nnames = [\"a b\"]").unwrap_err().contains("a b"));
+    let clear = GOOD.replace(
+        "[listener.tls]\ncertificate = [{ chain = \"chain.pem\", key = \"key.pem\" }]",
+        "[listener.seal]\nkeys = [\"a\"]",
+    );
+    assert!(mistake(&clear).contains("needs [listener.tls]"));
+}
+
+#[test]
+fn a_directory_has_no_settings_of_backends() {
+    let files = "backend = [\"[2001:db8::1]:80\"]";
+    assert!(changed(files, "").contains("needs backend"));
+    assert!(changed(files, "root = \"d\"\nbackend = [\"a:1\"]").contains("one of them"));
+    assert!(changed(files, "root = \"d\"\nprotocol = \"h2\"").contains("no settings of them"));
+    assert!(changed(files, &format!("{files}\nhidden = true")).contains("files of root"));
+    assert!(Config::parse(&GOOD.replace(files, "root = \"d\"\nhidden = true")).is_ok());
 }

@@ -6,13 +6,14 @@ use super::reply::{Coming, Reply, patience};
 use super::send::{Answer, after, send};
 use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::Service;
-use crate::config::{BackendProtocol, Traceparent};
+use crate::config::{BackendProtocol, Early, Traceparent};
 use crate::limits::Place;
 use crate::log::{Entry, Event};
 use crate::metrics;
 use crate::site::Site;
 use firstflight_http::body::RequestBody;
 use firstflight_http::conn::Left;
+use firstflight_http::directory::FilesBody;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
 use firstflight_http::patience::timeout;
@@ -49,6 +50,14 @@ pub(super) struct Ask {
     pub(super) progress: Progress,
     /// Its place among those of its client.
     pub(super) place: Option<Arc<Place>>,
+}
+
+/// What a request gets.
+enum Given {
+    /// The response of a backend.
+    Backend(Box<Ask>, Answer),
+    /// A file of a directory that the gateway serves.
+    Files(Response<FilesBody>),
 }
 
 /// Why there is no response of a backend.
@@ -113,7 +122,8 @@ async fn handle_seen(
         },
     };
     let (mut response, mut ends) = match answered {
-        Ok((ask, response)) => (finish(ask, response, &context, entry, busy)?, false),
+        Ok(Given::Backend(ask, response)) => (finish(*ask, response, &context, entry, busy)?, false),
+        Ok(Given::Files(response)) => (Reply::of_files(response, entry, progress.clone(), busy), false),
         Err(Failure::Status(status)) => {
             (Reply::of_status(status, grpc, entry, busy), ends_connection(status))
         }
@@ -181,13 +191,18 @@ async fn answer(
     site: Arc<Site>,
     progress: Progress,
     (entry, busy): (&mut Entry, &mut Busy),
-) -> Result<(Ask, Answer), Failure> {
+) -> Result<Given, Failure> {
     let mut ask = admit(request, context, seen, site, progress, entry)?;
     busy.place = place(&ask, context).await?.map(Arc::new);
     ask.place.clone_from(&busy.place);
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
+    }
+    if let Some(files) = ask.service.files() {
+        let response = files.respond(&ask.parts.method, &ask.parts.uri, &ask.parts.headers).await;
+        ask.service.responded(entry.elapsed());
+        return Ok(Given::Files(response));
     }
     let mut add_early = ask.verdict == Verdict::Forward && !ask.marked;
     loop {
@@ -210,7 +225,7 @@ async fn answer(
         entry.status = Some(answer.response.status().as_u16());
         entry.backend = Some(Arc::clone(answer.opened.lease.backend()));
         ask.service.responded(entry.elapsed());
-        return Ok((ask, answer));
+        return Ok(Given::Backend(Box::new(ask), answer));
     }
 }
 
@@ -273,6 +288,11 @@ fn admit(
     let path = parts.uri.path();
     let found = site.service_for_request(target.host.as_deref(), path, parts.method.as_str());
     let (service, policy) = found.ok_or(StatusCode::NOT_FOUND)?;
+    let policy = match policy {
+        // Nothing happens when a file is read, however often.
+        Early::Safe | Early::Query if service.files().is_some() => Early::Any,
+        policy => policy,
+    };
     let service = Arc::clone(service);
     entry.service = Some(Arc::clone(&service));
     // Only HTTP/1.1 switches protocols.

@@ -7,6 +7,7 @@ use crate::backend::{Answered, Lease, Sender};
 use crate::log::Entry;
 use crate::metrics;
 use bytes::Bytes;
+use firstflight_http::directory::FilesBody;
 use firstflight_http::fields;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
@@ -27,6 +28,8 @@ enum Kind {
     /// Of the gateway's own.
     Text(Option<Bytes>),
     Backend(Box<Coming>),
+    /// Of a directory that the gateway serves.
+    Files(FilesBody),
 }
 
 /// What becomes of a connection when its response is complete.
@@ -97,6 +100,17 @@ impl Reply {
         Self { body: Kind::Backend(Box::new(coming)), entry, progress, _busy: busy }
     }
 
+    /// A file, or why there is none.
+    pub(super) fn of_files(
+        response: Response<FilesBody>,
+        mut entry: Entry,
+        progress: Progress,
+        busy: Busy,
+    ) -> Response<Self> {
+        entry.status = Some(response.status().as_u16());
+        response.map(|body| Self { body: Kind::Files(body), entry, progress, _busy: busy })
+    }
+
     /// No body, after a switch of protocols. The line of the log is the tunnel's.
     pub(super) fn none(entry: Entry, busy: Busy) -> Self {
         Self { body: Kind::Text(None), entry, progress: Progress::default(), _busy: busy }
@@ -127,6 +141,17 @@ impl Body for Reply {
                     None => Poll::Ready(None),
                 };
             }
+            Kind::Files(body) => match std::task::ready!(Pin::new(body).poll_frame(cx)) {
+                None => {
+                    this.entry.end = Some("closed");
+                    return Poll::Ready(None);
+                }
+                Some(Err(error)) => {
+                    this.entry.end = Some("file-error");
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Some(Ok(frame)) => frame,
+            },
             Kind::Backend(coming) => match Pin::new(&mut coming.body).poll_frame(cx) {
                 Poll::Pending => {
                     std::task::ready!(coming.patience.poll_over(cx));
@@ -171,6 +196,7 @@ impl Body for Reply {
         match &self.body {
             Kind::Text(text) => text.as_ref().is_none_or(Bytes::is_empty),
             Kind::Backend(coming) => coming.body.is_end_stream(),
+            Kind::Files(body) => body.is_end_stream(),
         }
     }
 
@@ -178,6 +204,7 @@ impl Body for Reply {
         match &self.body {
             Kind::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
             Kind::Backend(coming) => coming.body.size_hint(),
+            Kind::Files(body) => body.size_hint(),
         }
     }
 }
@@ -191,6 +218,10 @@ impl Drop for Reply {
                 coming.finish();
             }
             let end = if complete { "closed" } else { "client-left" };
+            self.entry.end.get_or_insert(end);
+        }
+        if let Kind::Files(body) = &self.body {
+            let end = if body.is_end_stream() { "closed" } else { "client-left" };
             self.entry.end.get_or_insert(end);
         }
     }

@@ -4,6 +4,7 @@
 mod client;
 #[cfg(feature = "dns")]
 mod dns_keys;
+mod files;
 mod key_sets;
 mod report;
 mod server;
@@ -12,9 +13,10 @@ pub use client::SealClient;
 pub(crate) use client::{Considered, Ended, Looked, Ordinary, SealedHello, SealedRequest, finish_over};
 #[cfg(feature = "dns")]
 pub use dns_keys::DnsKeys;
+pub use files::{FollowedSeals, SealFileError, SealFiles, SealFollower, SealSettings, ServedName};
 pub use report::{Rejection, SealReport, ServedSeal};
-pub(crate) use server::{Arrival, Decline};
-pub use server::{SealServer, SealServerBuilder};
+pub(crate) use server::Decline;
+pub use server::{Arrival, SealServer, SealServerBuilder};
 
 use firstflight_seal::{PROTOCOL_PREFIX, Why};
 use rand_chacha::ChaCha20Rng;

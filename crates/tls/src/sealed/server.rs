@@ -184,9 +184,9 @@ fn clock(time: &Time) -> Clock {
     Clock { mono: time.now(), unix_ms: time.unix().as_millis() as u64, uncertainty: UNCERTAINTY }
 }
 
-/// Where a connection comes from.
+/// Where a connection comes from, for [`Acceptor::accept_from`](crate::Acceptor::accept_from).
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub struct Arrival {
     peer: IpAddr,
     block: BlockState,
     /// The transport took its first flight.
@@ -197,12 +197,15 @@ impl Arrival {
     /// Nothing is known of it.
     pub(crate) const UNKNOWN: Self = Self::at(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// From this address.
-    pub(crate) const fn at(peer: IpAddr) -> Self {
+    /// From a client with this address, of whose first packets nothing is known.
+    #[must_use]
+    pub const fn at(peer: IpAddr) -> Self {
         Self { peer, block: BlockState::None, first: true }
     }
 
-    pub(crate) fn of(stream: &Stream) -> Self {
+    /// As this stream did. Ask before anything is read from it.
+    #[must_use]
+    pub fn of(stream: &Stream) -> Self {
         let signed = stream.signed_bytes() as usize;
         let of = |block: AcceptedBlock| BlockState::accepted(&block, signed);
         Self {

@@ -1,26 +1,27 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 use super::*;
 use firstflight_seal::{Farm, SealKey};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-
-const MEMORY: Memory = Memory { first_start: true, per_site: false };
 
 fn key_file(seed: u8, name: &str) -> KeyFile {
     let key = SealKey::from_bytes(&[seed; 32]).unwrap();
     KeyFile::new(name.parse().unwrap(), key, (now() + 3600) as u32)
 }
 
-fn options(files: &[&Path], names: &[&str]) -> Seal {
-    Seal {
-        seal: files.iter().map(|path| path.to_path_buf()).collect(),
-        seal_name: names.iter().map(|name| name.parse().unwrap()).collect(),
-        seal_port: None,
-        seal_openings: None,
-    }
+fn open(files: &[&Path], names: &[&str]) -> Result<SealFiles, SealFileError> {
+    let mut opened = SealFiles::open(files)?;
+    names.iter().try_for_each(|name| opened.serve(&name.parse().unwrap()))?;
+    Ok(opened)
 }
 
 fn refuses(files: &[&Path], names: &[&str]) -> String {
-    options(files, names).prepare(443, MEMORY).err().unwrap().to_string()
+    open(files, names).err().unwrap().to_string()
+}
+
+fn start(files: &[&Path]) -> (SealServer, SealFollower) {
+    let settings = SealSettings { first_start: true, ..SealSettings::new(443) };
+    open(files, &[]).unwrap().server(settings).unwrap()
 }
 
 #[tokio::test]
@@ -30,14 +31,14 @@ async fn each_name_is_served_with_the_keys_of_a_public_name() {
     key_file(1, "one.example").create(&one).unwrap();
     key_file(2, "two.example").create(&two).unwrap();
     key_file(3, "one.example").create(&copy).unwrap();
-    assert!(options(&[], &[]).prepare(443, MEMORY).unwrap().is_none());
-    let both = options(&[&one, &two], &["www.example@two.example"]).prepare(443, MEMORY).unwrap().unwrap();
-    assert_eq!(both.identities().len(), 3);
-    let (server, _) = both.server(None).unwrap();
+    assert!(matches!(open(&[], &[]), Err(SealFileError::None)));
+    let both = open(&[&one, &two], &["www.example@two.example"]).unwrap();
+    assert_eq!(both.identities(443).count(), 3);
+    let (server, _) = both.server(SealSettings::new(443)).unwrap();
     assert_eq!(server.records().len(), 2);
     assert!(refuses(&[&one, &copy], &[]).contains("two files have keys of one.example"));
     assert!(refuses(&[&one, &two], &["www.example"]).contains("www.example@PUBLIC"));
-    assert!(refuses(&[&one], &["a.example@b.example"]).contains("no --seal file has keys of b.example"));
+    assert!(refuses(&[&one], &["a.example@b.example"]).contains("no file has keys of b.example"));
     assert!(refuses(&[&directory.path().join("none")], &[]).contains("firstflight seal keygen"));
 }
 
@@ -47,8 +48,7 @@ async fn a_changed_file_gives_new_keys_and_a_wrong_one_none() {
     let path = directory.path().join("seal.key");
     let first = key_file(1, "one.example");
     first.create(&path).unwrap();
-    let prepared = options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
-    let (server, Following { mut sources, .. }) = prepared.server(None).unwrap();
+    let (server, SealFollower { mut sources, .. }) = start(&[&path]);
     let newest = || *server.record().unwrap().entries()[0].key().unwrap();
     let [one, two] = [1, 2].map(|seed| SealKey::from_bytes(&[seed; 32]).unwrap().public());
     let other = key_file(3, "other.example");
@@ -77,8 +77,7 @@ async fn a_change_of_keys_is_a_gauge() {
         assert!(text.contains(&line), "{line} in {text}");
     };
     metrics::with_local_recorder(&recorder, || {
-        let prepared = options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
-        let (server, Following { mut sources, .. }) = prepared.server(None).unwrap();
+        let (server, SealFollower { mut sources, .. }) = start(&[&path]);
         let number = || server.record().unwrap().entries()[0].key_id();
         let before = number();
         shows(before, 1);
@@ -105,8 +104,7 @@ async fn new_keys_of_the_same_size_and_time_are_used() {
         std::fs::metadata(path).unwrap().len()
     };
     let length = write(&path, 1);
-    let prepared = options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
-    let (server, Following { mut sources, .. }) = prepared.server(None).unwrap();
+    let (server, SealFollower { mut sources, .. }) = start(&[&path]);
     assert_eq!(write(&new, 2), length);
     std::fs::rename(&new, &path).unwrap();
     sources[0].look(&server, false);
@@ -123,7 +121,7 @@ async fn the_secret_of_a_farm_goes_forward_in_its_file() {
     let farm = Farm::generate("www.example".parse().unwrap(), 86_400, 3600, before, &mut rng).unwrap();
     let index = farm.index();
     KeyFile::Farm(farm).create(&path).unwrap();
-    options(&[&path], &[]).prepare(443, MEMORY).unwrap().unwrap();
+    open(&[&path], &[]).unwrap();
     let KeyFile::Farm(farm) = KeyFile::read(&path).unwrap() else { panic!() };
     assert!(farm.index() > index, "the old secret is still there");
 }
@@ -140,7 +138,7 @@ async fn a_farms_secret_that_cannot_be_replaced_is_found_at_the_start() {
     KeyFile::Farm(farm).create(&path).unwrap();
     let file = std::fs::File::open(&path).unwrap();
     let fixed = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let error = options(&[&fixed], &[]).prepare(443, MEMORY).err().unwrap().to_string();
+    let error = open(&[&fixed], &[]).err().unwrap().to_string();
     assert!(error.contains("its directory needs to be writable"), "{error}");
-    assert!(options(&[&path], &[]).prepare(443, MEMORY).is_ok());
+    assert!(open(&[&path], &[]).is_ok());
 }

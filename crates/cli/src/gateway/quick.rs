@@ -1,0 +1,109 @@
+//! A gateway without a file: the options are written as a configuration.
+
+use crate::at;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The options in place of a file.
+#[derive(clap::Args)]
+pub struct Quick {
+    /// Take connections at this address and port; once more for further addresses
+    #[arg(long, value_name = "ADDR:PORT", value_parser = at::address)]
+    from: Vec<SocketAddr>,
+    /// Forward to this backend, as 127.0.0.1:8000, name:8000 or unix:/run/app.sock; once more for further ones
+    #[arg(long, value_name = "BACKEND", requires = "from", conflicts_with = "root")]
+    to: Vec<String>,
+    /// Serve the files of this directory, in place of backends
+    #[arg(long, value_name = "DIR", requires = "from")]
+    root: Option<PathBuf>,
+    /// Forward bytes, of any protocol; without it requests of HTTP
+    #[arg(long, requires = "to", conflicts_with = "tls_cert")]
+    tcp: bool,
+    /// Serve https:// with the certificate in this PEM file
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "from"])]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Print the configuration that the options stand for, as a file to begin with, and end
+    #[arg(long, requires = "from")]
+    print_config: bool,
+}
+
+/// A text in TOML, which has the escapes of JSON.
+fn quoted(text: impl AsRef<str>) -> String {
+    serde_json::Value::from(text.as_ref()).to_string()
+}
+
+fn path(path: &Path) -> String {
+    quoted(path.to_string_lossy())
+}
+
+impl Quick {
+    /// Whether the configuration is only printed.
+    pub const fn prints(&self) -> bool {
+        self.print_config
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> String {
+        let from: Vec<_> = self.from.iter().map(|at| quoted(at.to_string())).collect();
+        let mode = if self.tcp { "tcp" } else { "http" };
+        let mut text = format!(
+            "[[listener]]\nname = \"from\"\naddress = [{}]\nmode = \"{mode}\"\nservice = \"to\"\n",
+            from.join(", ")
+        );
+        if let (Some(chain), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "[listener.tls]\ncertificate = [{{ chain = {}, key = {} }}]\n",
+                path(chain),
+                path(key)
+            );
+        }
+        text += "\n[[service]]\nname = \"to\"\n";
+        let to: Vec<_> = self.to.iter().map(quoted).collect();
+        let _ = match &self.root {
+            Some(root) => writeln!(text, "root = {}", path(root)),
+            None => writeln!(text, "backend = [{}]", to.join(", ")),
+        };
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use clap::Parser;
+    use firstflight_gateway::Config;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        quick: Quick,
+    }
+
+    fn config(options: &[&str]) -> Result<Config, String> {
+        let command = Command::try_parse_from([&["gateway"], options].concat());
+        let quick = command.map_err(|error| error.to_string())?.quick;
+        Config::parse(&quick.config()).map_err(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn options_are_a_configuration() {
+        let to = config(&["--from", "127.0.0.1:80", "--from", "[::1]:80", "--to", "a:1", "--to", "unix:/x"])
+            .unwrap();
+        assert_eq!((to.listeners[0].address.get_ref().len(), to.services[0].backend.get_ref().len()), (2, 2));
+        let files = ["--from", "127.0.0.1:80", "--root", "a \"b\"", "--tls-cert", "c", "--tls-key", "k"];
+        let files = config(&files).unwrap();
+        assert_eq!(files.services[0].root.as_deref(), Some(Path::new("a \"b\"")));
+        assert!(files.listeners[0].tls.is_some());
+        assert!(config(&["--from", "127.0.0.1:80", "--to", "a:1", "--tcp"]).is_ok());
+        assert!(config(&["--from", "127.0.0.1:80"]).unwrap_err().contains("needs backend"));
+        assert!(config(&["--from", "127.0.0.1:80", "--to", "a"]).unwrap_err().contains("no backend"));
+        assert!(config(&["--to", "a:1"]).unwrap_err().contains("--from"));
+    }
+}

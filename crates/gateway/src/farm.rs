@@ -1,0 +1,169 @@
+//! What outlives a connection: the store of a farm, one-time cookies, and seal keys.
+
+use crate::config::{self, Config, Listener, Store};
+use crate::gateway::GatewayError;
+use firstflight::Endpoint;
+use firstflight::credential::{OneTimeCookies, ReplayTable, Replays, Window};
+use firstflight::serial_file::{SerialFile, SerialFileError};
+use firstflight_redis::{Access, FarmKeys, Options, RedisStore};
+use firstflight_tls::{FollowedSeals, SealFileError, SealFiles, SealServer, SealSettings};
+use std::sync::Arc;
+use toml::Spanned;
+
+/// What all listeners share.
+#[derive(Debug, Default)]
+pub(crate) struct Farm {
+    store: Option<Arc<RedisStore>>,
+    keys: Option<FarmKeys>,
+    cookies: Option<Arc<OneTimeCookies>>,
+}
+
+impl Farm {
+    /// Opens the files, and connects to the store.
+    ///
+    /// # Errors
+    /// When a file cannot be used, or the store refuses.
+    pub(crate) async fn open(config: &Config) -> Result<Self, GatewayError> {
+        let keys = config.store.as_ref().map(keys).transpose()?;
+        let cookies = match &config.one_time {
+            Some(one_time) => {
+                let config::OneTime { state, issuer } = one_time.get_ref();
+                let fail = |error| GatewayError::OneTime(state.clone(), error);
+                let shared = keys.as_ref().map(FarmKeys::one_time);
+                let file = SerialFile::open(state, issuer.unwrap_or_default(), shared).map_err(fail)?;
+                Some(Arc::new(file.cookies().map_err(fail)?))
+            }
+            None => None,
+        };
+        let store = match &config.store {
+            Some(store) => Some(connect(store.get_ref(), config).await?),
+            None => None,
+        };
+        Ok(Self { store, keys, cookies })
+    }
+
+    /// How often a first flight of this listener runs.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub(crate) fn replays(&self, listener: &Listener) -> Result<Replays, GatewayError> {
+        Ok(match (listener.replays.get_ref(), &self.keys) {
+            (config::Replays::Allow, _) => Replays::Allow,
+            (config::Replays::AtMostOnce, _) => Replays::AtMostOnce,
+            (config::Replays::NoDuplicates, Some(keys)) => Replays::NoDuplicates(Arc::new(keys.guard())),
+            (config::Replays::NoDuplicates, None) => {
+                let key = firstflight::random_guard_key().map_err(GatewayError::Random)?;
+                let bytes = usize::from(listener.replay_memory.get()) << 20;
+                // The engine's clock starts at this value, later than this moment.
+                let table = ReplayTable::new(key, Window::NETWORK, bytes, Endpoint::BEGINNING_MS);
+                Replays::NoDuplicates(Arc::new(table))
+            }
+        })
+    }
+
+    /// The cookies of this listener, if it grants such ones.
+    pub(crate) fn cookies(&self, listener: &Listener) -> Option<Arc<OneTimeCookies>> {
+        self.cookies.clone().filter(|_| *listener.one_time.get_ref())
+    }
+
+    /// The memory of the farm.
+    pub(crate) const fn store(&self) -> Option<&Arc<RedisStore>> {
+        self.store.as_ref()
+    }
+
+    /// Leaves the farm in order. Call it when nobody asks any more.
+    pub(crate) async fn close(self) {
+        if let Some(store) = self.store {
+            store.close().await;
+        }
+    }
+}
+
+fn keys(store: &Spanned<Store>) -> Result<FarmKeys, GatewayError> {
+    let path = &store.get_ref().keys;
+    FarmKeys::read(path).map_err(|error| GatewayError::FarmKeys(path.clone(), error))
+}
+
+fn access(store: &Store) -> Access {
+    Access {
+        login: store.login.clone(),
+        authorities: store.ca.clone(),
+        certificate: store.chain.clone().zip(store.key.clone()),
+    }
+}
+
+async fn connect(store: &Store, config: &Config) -> Result<Arc<RedisStore>, GatewayError> {
+    let beside = || Some(config.one_time.as_ref()?.get_ref().state.with_added_extension("store"));
+    let state = store.state.clone().or_else(beside);
+    let forgets = state.is_none();
+    let options =
+        Options { prefix: store.prefix.clone(), state, access: access(store), ..Options::default() };
+    let connected = RedisStore::connect(store.redis.get_ref(), options).await.map_err(GatewayError::Store)?;
+    if forgets {
+        tracing::warn!("store: without state each start of this gateway begins a new memory in the store");
+    }
+    Ok(Arc::new(connected))
+}
+
+/// What would keep a gateway with this configuration from its farm. Nothing is asked, changed or locked.
+pub(crate) async fn check(config: &Config) -> Vec<GatewayError> {
+    let mut errors = Vec::new();
+    if let Some(store) = &config.store {
+        errors.extend(keys(store).err());
+        let store = store.get_ref();
+        let checked = RedisStore::check(store.redis.get_ref(), access(store)).await;
+        errors.extend(checked.err().map(GatewayError::Store));
+    }
+    if let Some(one_time) = config.one_time.as_ref().map(Spanned::get_ref) {
+        let checked = SerialFile::check(&one_time.state, one_time.issuer.unwrap_or_default());
+        let fail = |error: SerialFileError| GatewayError::OneTime(one_time.state.clone(), error);
+        errors.extend(checked.err().map(fail));
+    }
+    for listener in &config.listeners {
+        errors.extend(files(listener, |paths| SealFiles::look(paths)).err());
+    }
+    errors
+}
+
+/// Sealed first flights of a listener.
+#[derive(Debug)]
+pub(crate) struct Sealing {
+    pub(crate) server: SealServer,
+    pub(crate) followed: FollowedSeals,
+}
+
+/// The files of a listener's seal keys.
+fn files(
+    listener: &Listener,
+    open: impl FnOnce(&[std::path::PathBuf]) -> Result<SealFiles, SealFileError>,
+) -> Result<Option<SealFiles>, GatewayError> {
+    let Some(seal) = listener.seal.as_ref().map(Spanned::get_ref) else { return Ok(None) };
+    let fail = |error| GatewayError::Seal(listener.name.get_ref().clone(), error);
+    let mut files = open(seal.keys.get_ref()).map_err(fail)?;
+    seal.names.iter().try_for_each(|name| files.serve(name)).map_err(fail)?;
+    Ok(Some(files))
+}
+
+impl Sealing {
+    /// Reads the keys of a listener, and follows them. With them come the identities that the credential blocks in front of
+    /// flights may be signed for, as `NAME:PORT`.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub(crate) fn open(
+        listener: &Listener,
+        port: u16,
+        farm: &Farm,
+    ) -> Result<Option<(Self, Vec<String>)>, GatewayError> {
+        let Some(files) = files(listener, |paths| SealFiles::open(paths))? else { return Ok(None) };
+        let seal = listener.seal.as_ref().map(Spanned::get_ref);
+        let mut settings = SealSettings::new(seal.and_then(|seal| seal.port).unwrap_or(port));
+        settings.openings = seal.and_then(|seal| seal.openings);
+        (settings.first_start, settings.per_site) = (listener.first_start, listener.per_site);
+        settings.table = farm.store().map(|store| Arc::clone(store) as _);
+        let port = settings.port;
+        let names = files.names().map(|name| format!("{name}:{port}")).collect();
+        let (server, follower) = files.server(settings).map_err(GatewayError::Random)?;
+        Ok(Some((Self { server, followed: follower.follow() }, names)))
+    }
+}

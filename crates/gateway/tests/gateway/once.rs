@@ -1,0 +1,51 @@
+//! How often a first flight runs: the gateway's side of one-time cookies.
+
+use super::backend;
+use firstflight::link::UdpLink;
+use firstflight::{ConnectConfig, Endpoint, FirstFlight};
+use firstflight_gateway::{Config, Gateway, GatewayError};
+use std::net::SocketAddr;
+use std::path::Path;
+use tokio::io::AsyncReadExt;
+use tokio::net::UdpSocket;
+
+fn config(udp: u16, state: &Path, backend: SocketAddr) -> Config {
+    let text = format!(
+        "[gateway]\nlog = \"off\"\n[one_time]\nstate = {state:?}\n[[listener]]\nname = \"web\"\n\
+         address = [\"127.0.0.1:0\"]\nudp_port = {udp}\nmode = \"http\"\nservice = \"s\"\none_time = true\n\
+         replays = \"at-most-once\"\n[[service]]\nname = \"s\"\nbackend = [\"{backend}\"]\n"
+    );
+    Config::parse(&text).unwrap()
+}
+
+/// What became of a first flight by UDP.
+async fn visit(client: &Endpoint, (at, udp): (SocketAddr, u16)) -> &'static str {
+    let get = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+    let config = ConnectConfig::default().fast_open(true).carrier(Some(udp));
+    let mut stream = client.connect(at, get, &config).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.ends_with("once"), "{text}");
+    stream.outcome().as_str()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_cookie_is_good_for_one_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("serials");
+    let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let config = config(udp.port(), &state, backend("once").await);
+    let gateway = Gateway::start(config.clone(), std::io::sink()).await.unwrap();
+    let link = UdpLink::towards(udp).unwrap();
+    let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
+    let at = (gateway.addresses("web")[0], udp.port());
+    for expected in ["handshake", "accepted", "accepted"] {
+        assert_eq!(visit(&client, at).await, expected);
+    }
+
+    // A second process with this file would grant the same serials.
+    let error = Gateway::start(config.clone(), std::io::sink()).await.err().unwrap();
+    assert!(matches!(error, GatewayError::OneTime(..)), "{error}");
+    assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Failure, "{error}");
+    gateway.drain().await;
+}

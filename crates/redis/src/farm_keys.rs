@@ -1,0 +1,90 @@
+//! The keys that the members of a farm share, in a file.
+
+use firstflight::credential::{GuardKey, RemoteGuard, Window};
+use firstflight_files::{ReadError, from_hex, read_secret};
+use std::fmt;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// Longest file, bytes. The keys take 96 bytes and a line break.
+const LONGEST: usize = 4096;
+
+/// Why a file has no farm keys. The message continues a sentence that begins with the file's name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FarmKeysError {
+    /// It cannot be read, or other users can read it.
+    #[error(transparent)]
+    Unreadable(ReadError),
+    /// It has something else.
+    #[error("has not 96 hexadecimal digits; make them with openssl rand -hex 48, once for the farm")]
+    Malformed,
+}
+
+/// What the members of a farm share with each other: the keys of one-time cookies, and of the guard that asks the store.
+pub struct FarmKeys {
+    one_time: Zeroizing<[u8; 32]>,
+    guard: Zeroizing<[u8; 16]>,
+}
+
+impl FarmKeys {
+    /// Reads a file with 96 hexadecimal digits, mode 0600 or root's with 0640.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has something else.
+    pub fn read(path: &Path) -> Result<Self, FarmKeysError> {
+        let text = read_secret(path, LONGEST).map_err(|error| match error {
+            ReadError::TooLong(_) | ReadError::NotText => FarmKeysError::Malformed,
+            error => FarmKeysError::Unreadable(error),
+        })?;
+        let keys = || {
+            let (one_time, guard) = text.trim().split_at_checked(64)?;
+            Some(Self { one_time: from_hex(one_time)?, guard: from_hex(guard)? })
+        };
+        keys().ok_or(FarmKeysError::Malformed)
+    }
+
+    /// The keys of one-time cookies, for [`SerialFile::open`](firstflight::serial_file::SerialFile::open).
+    #[must_use]
+    pub fn one_time(&self) -> &[u8; 32] {
+        &self.one_time
+    }
+
+    /// The guard that refuses a first flight which any member has taken within two minutes.
+    #[must_use]
+    pub fn guard(&self) -> RemoteGuard {
+        RemoteGuard::new(GuardKey::from_bytes(*self.guard), Window::NETWORK)
+    }
+}
+
+impl fmt::Debug for FarmKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FarmKeys").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_of_keys_is_a_secret_of_96_digits() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        let put = |text: &str, mode| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            FarmKeys::read(&path)
+        };
+        let digits = format!("{}{}\n", "ab".repeat(32), "0c".repeat(16));
+        let keys = put(&digits, 0o600).unwrap();
+        assert_eq!(*keys.one_time(), [0xab; 32]);
+        assert!(!format!("{keys:?}").contains("ab"));
+        assert!(matches!(put(&digits, 0o644), Err(FarmKeysError::Unreadable(_))));
+        for wrong in ["", "ab", &digits.replace('c', "g"), &digits.repeat(50)] {
+            assert!(matches!(put(wrong, 0o600), Err(FarmKeysError::Malformed)), "{wrong}");
+        }
+    }
+}
