@@ -89,6 +89,8 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 #[derive(Debug, Clone, Serialize)]
 struct Bar {
     ms: f64,
+    /// By how much longer the program's first bytes would have been on their way.
+    saved_ms: f64,
     outcome: &'static str,
     /// When it was, so that the contacts of all servers can be put in order.
     unix_ms: u64,
@@ -226,7 +228,8 @@ impl Board {
             if entry.recent.len() >= RECENT {
                 entry.recent.pop_front();
             }
-            entry.recent.push_back(Bar { ms: contact.connect_ms, outcome: contact.outcome, unix_ms: now });
+            let (ms, saved_ms) = (contact.connect_ms, contact.saved_ms.unwrap_or_default());
+            entry.recent.push_back(Bar { ms, saved_ms, outcome: contact.outcome, unix_ms: now });
             entry.last = Some(contact.clone());
             total.contacts += 1;
             total.accepted += u64::from(accepted);

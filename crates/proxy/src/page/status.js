@@ -24,16 +24,16 @@ const ms = (n) => {
 
 // The height of a plot in milliseconds: one slow connection does not flatten the others.
 const scale = (recent) => {
-  const sorted = recent.map((one) => one.ms).sort((a, b) => a - b);
+  const sorted = recent.map((one) => one.ms + (one.saved_ms || 0)).sort((a, b) => a - b);
   const most = sorted.length ? sorted[sorted.length - 1] : 1;
   const usual = sorted.length ? sorted[Math.floor((sorted.length - 1) * 0.8)] : 1;
-  return Math.max(1, Math.min(most, usual * 2));
+  return Math.max(1, Math.min(most, usual * 1.25));
 };
 
 // Bars in a box of this size. A bar that is longer than `most` ends in a tip.
 const bars = (recent, width, height, most) => {
   const step = width / Math.max(recent.length, 20);
-  return recent.map((one, n) => {
+  return recent.flatMap((one, n) => {
     const [x, wide] = [n * step, step * 0.8];
     let bar;
     if (one.ms > most) {
@@ -45,7 +45,12 @@ const bars = (recent, width, height, most) => {
       bar = shape("rect", { class: one.outcome, x, y: height - tall, width: wide, height: tall });
     }
     bar.append(shape("title", {}, `${ms(one.ms)}, ${one.outcome}`));
-    return bar;
+    // What was not waited for, above the bar.
+    const ghost = Math.min((one.saved_ms / most) * height, height - Math.min(height, (one.ms / most) * height));
+    if (!(ghost > 0)) return [bar];
+    const above = shape("rect", { class: "ghost", x, y: height - (one.ms / most) * height - ghost, width: wide, height: ghost });
+    above.append(shape("title", {}, `${ms(one.saved_ms)} saved`));
+    return [bar, above];
   });
 };
 
