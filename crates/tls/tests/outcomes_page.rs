@@ -20,7 +20,10 @@ fn words(heading: &str) -> BTreeSet<String> {
             inside = true;
         } else if inside && !first.starts_with("---") {
             for word in first.split(", ") {
-                assert!(found.insert(word.trim_matches('`').to_owned()), "docs/guide/outcomes.md has {word} twice");
+                assert!(
+                    found.insert(word.trim_matches('`').to_owned()),
+                    "docs/guide/outcomes.md has {word} twice"
+                );
             }
         }
     }

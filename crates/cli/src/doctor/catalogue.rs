@@ -279,7 +279,10 @@ mod tests {
         let page = std::fs::read_to_string(page).unwrap();
         let missing: Vec<_> =
             Finding::ALL.iter().filter(|one| !is_on_the_page(&page, &one.entry())).collect();
-        assert!(missing.is_empty(), "docs/guide/doctor.md lacks {missing:?}, or says something else about them");
+        assert!(
+            missing.is_empty(),
+            "docs/guide/doctor.md lacks {missing:?}, or says something else about them"
+        );
         let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains("` | `"));
         assert_eq!(rows.count(), Finding::ALL.len());
     }
