@@ -57,8 +57,6 @@ from testbed import Testbed  # noqa: E402
 FIRST = "10.96.0.1"
 CLOSED_PORT, VERIFIER_PORT = 8081, 4433
 NAME, LABELS = "www.example.com", b"\3www\7example\3com\0"
-MARKS = ("<!-- never-slower -->", "<!-- /never-slower -->")
-
 PATHS = (
     Path("nothing"),
     Path("nothing, with certificates", asap=True),
@@ -206,13 +204,8 @@ def slower(options):
 
 
 def write(table):
-    page = os.path.join(HERE, "..", "..", "docs", "networks.md")
-    with open(page, encoding="utf-8") as file:
-        text = file.read()
-    head, rest = text.split(MARKS[0])
-    _, tail = rest.split(MARKS[1])
-    with open(page, "w", encoding="utf-8") as file:
-        file.write(f"{head}{MARKS[0]}\n{table}\n{MARKS[1]}{tail}")
+    with open(os.path.join(HERE, "..", "..", "docs", "data", "never-slower.txt"), "w", encoding="utf-8") as file:
+        file.write(f"{table}\n")
 
 
 # --- first contact -----------------------------------------------------------------------------------
@@ -301,7 +294,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--samples", type=int, default=300)
     parser.add_argument("--at-once", type=int, default=100)
-    parser.add_argument("--write", action="store_true", help="into docs/networks.md")
+    parser.add_argument("--write", action="store_true", help="into docs/data/never-slower.txt, which docs/networks.md includes")
     parser.add_argument("-k", default="", metavar="PATTERN")
     parser.add_argument("--captures", metavar="DIR")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH")

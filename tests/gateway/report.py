@@ -9,9 +9,7 @@ import time
 from matrix import MEASURES, SHOWN, SIDES
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAGE, FIGURE = (os.path.join(HERE, "..", "..", "docs", *path) for path in (("gateway.md",), ("figures", "gateway.svg")))
-#: The marks around the tables in docs/gateway.md.
-MARKS = ("<!-- measured -->", "<!-- /measured -->")
+TABLES, FIGURE = (os.path.join(HERE, "..", "..", "docs", *path) for path in (("data", "gateway.txt"), ("figures", "gateway.svg")))
 BEGAN = time.monotonic()
 
 
@@ -88,9 +86,6 @@ def draw(results, path, lab):
 
 
 def write(text):
-    """Puts the tables between their marks in the documentation."""
-    with open(PAGE, encoding="utf-8") as file:
-        before, _, rest = file.read().partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(f"{before}{MARKS[0]}\n\n{text}\n\n{MARKS[1]}{after}")
+    """Writes the tables that docs/gateway.md includes."""
+    with open(TABLES, "w", encoding="utf-8") as file:
+        file.write(f"{text}\n")

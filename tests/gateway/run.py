@@ -176,7 +176,7 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="list the rows and checks")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write what was measured as JSON, in place of the tables")
     parser.add_argument("--svg", metavar="FILE", help="draw it into this file")
-    parser.add_argument("--write", action="store_true", help="put tables and drawing into docs/gateway.md")
+    parser.add_argument("--write", action="store_true", help="write the tables and the drawing of docs/gateway.md")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     options = parser.parse_args()
     if options.write and (options.quick or options.k):

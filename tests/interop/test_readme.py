@@ -1,6 +1,7 @@
-"""The commands of README.md and docs/first-steps.md, in order, in one shell in an empty directory. Each of them must work
+"""The commands of README.md and docs/guide/first-steps.md, in order, in one shell in an empty directory. Each of them must work
 and print what is shown there. `firstflight` is the command under test, however the pages call it; `sudo` changes
-nothing."""
+nothing. With FIRSTFLIGHT_GUIDE=1 in the environment, as in `./check --full`, also the other pages of the guide, each in a shell of
+its own."""
 
 import contextlib
 import os
@@ -18,9 +19,12 @@ import firstflight
 import name_server
 from net import Pair
 from process import Process, run
+from wire import Wire
+from wire import command as wire_command
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-PAGES = ("README.md", "docs/first-steps.md")
+PAGES = ("README.md", "docs/guide/first-steps.md")
+GUIDE = ("web-server", "proxy", "doctor", "kubernetes")
 
 #: Commands that are not run, with the reason.
 NOT_RUN = {
@@ -32,10 +36,10 @@ EXACT = {
     "firstflight asap inspect": r"(?!)",
 }
 #: In other outputs these places differ from run to run: keys and cookies, the ports of clients, times, whether a
-#: round-trip time was measured, which copy reached the server first. The length of curl's requests, which contain
+#: round-trip time was measured, whether a lookup took a millisecond, whether a gateway had to wait for the handshake, which copy reached the server first. The length of curl's requests, which contain
 #: curl's version, differs between machines.
 DIFFERS = re.compile(
-    r"\b[0-9a-f]{8,}\b|(?<=:)\d{5}\b|, rtt \d+\.\d ms|\b\d+\.\d+(?= (ms|s|RTT)\b)"
+    r"\b\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{8,}\b|(?<=:)\d{5}\b|, rtt \d+\.\d ms| \(\d+\.\d ms before connecting\)|(?<=B early) forwarded|\b\d+\.\d+(?= (ms|s|RTT)\b)"
     r"|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)|\b\d+(?= B (sent|received))"
 )
 #: Lines that depend on the machine and its user, and are not shown.
@@ -63,7 +67,7 @@ PROGRAMS = {
 
 
 def hidden(match):
-    return "" if "rtt" in match[0] else "#"
+    return "" if any(word in match[0] for word in ("rtt", "before connecting", "forwarded")) else "#"
 
 
 class Block:
@@ -93,8 +97,8 @@ class Block:
         return Counter(re.sub(r" +", " ", differs.sub(hidden, line)) for line in lines if line.strip())
 
 
-def blocks():
-    for page in PAGES:
+def blocks(pages):
+    for page in pages:
         with open(os.path.join(ROOT, page), encoding="utf-8") as file:
             yield from map(Block, re.findall(r"(?ms)^```console\n(.*?)^```", file.read()))
 
@@ -182,7 +186,7 @@ def resolving(ns):
 def visited_site(testbed, ns):
     """The site that the pages visit, on another host, at an address that is not private."""
     host = testbed.namespace("site")
-    testbed.cable(ns, host, NEAR)
+    testbed.start(Wire(ns, host, NEAR, "--rtt", "100ms"))
     host.ip("addr", "add", f"{SITE_AT}/32", "dev", "lo")
     ns.ip("route", "add", f"{SITE_AT}/32", "via", NEAR.peer[4])
     labels = b"".join(bytes([len(part)]) + part.encode() for part in SITE.split(".")) + b"\0"
@@ -193,8 +197,29 @@ def visited_site(testbed, ns):
     server.wait_until(lambda: "listening on" in server.text(), "a site")
 
 
-@pytest.mark.needs("bash", "curl", "ss")
+@pytest.mark.needs("bash", "curl", "ss", wire_command())
 def test_readme_commands_work_in_order(testbed):
+    commands = follow(testbed, PAGES)
+    assert commands >= 25, f"only {commands} commands in {PAGES}"
+
+
+@pytest.mark.skipif(not os.environ.get("FIRSTFLIGHT_GUIDE"), reason="only with FIRSTFLIGHT_GUIDE=1, as in ./check --full")
+@pytest.mark.needs("bash", "curl", "ss", wire_command())
+@pytest.mark.parametrize("page", GUIDE)
+def test_guide_commands_work(testbed, page):
+    assert follow(testbed, [f"docs/guide/{page}.md"]) > 0
+
+
+def test_no_page_of_the_guide_is_forgotten():
+    with_commands = set()
+    for name in os.listdir(os.path.join(ROOT, "docs", "guide")):
+        if any(True for _ in blocks([f"docs/guide/{name}"])):
+            with_commands.add(name.removesuffix(".md"))
+    assert with_commands == {*GUIDE, "first-steps"}
+
+
+def follow(testbed, pages):
+    """Runs the commands of the pages in their order, and says how many there were."""
     ns = testbed.namespace("readme")
     visited_site(testbed, ns)
     programs, directory = testbed.root(), testbed.root()
@@ -203,9 +228,12 @@ def test_readme_commands_work_in_order(testbed):
         with open(path, "w") as file:
             file.write(f"#!/bin/sh\n{text}\n")
         os.chmod(path, 0o755)
+    if pages is not PAGES:
+        # README.md does it in its first block.
+        run("sysctl", "-qw", "net.ipv4.tcp_fastopen=3", ns=ns)
     shell = testbed.start(Shell(ns, directory, programs))
     commands = 0
-    for block in blocks():
+    for block in blocks(pages):
         shell.seen = len(shell.lines)
         for command in block.commands:
             if command.endswith(END):
@@ -216,4 +244,4 @@ def test_readme_commands_work_in_order(testbed):
         last = block.commands[-1]
         if last not in NOT_RUN and not last.endswith(END):
             compare(shell, block)
-    assert commands >= 25, f"only {commands} commands in {PAGES}"
+    return commands

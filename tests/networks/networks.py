@@ -45,7 +45,7 @@ BOTH, BOTH_KNOWN_UDP = Way("ip", "both"), Way("udp", "both", known=True)
 FIRST_TIMEOUT, TIMEOUT = 1000, 130
 #: When a second connection attempt begins in parallel with the first (RFC 8305 section 5), ms.
 ATTEMPT = 250
-#: If the handshake succeeds and nothing else does: 1.5 round trips (docs/known-limits.md), plus the granularity of
+#: If the handshake succeeds and nothing else does: 1.5 round trips (docs/guide/known-limits.md), plus the granularity of
 #: timers.
 SWALLOWED_FOR = 80
 #: How long an idle client waits before it sends a keep-alive, ms.

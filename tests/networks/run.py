@@ -49,8 +49,6 @@ UPLOADS, CHECKED_UPLOADS = 20, 1
 CROWDS = 90
 #: The number of samples after which a line's progress is printed; it is printed at its end as well.
 TELL_EVERY = 100
-#: The marks around the table in docs/networks.md.
-MARKS = ("<!-- table -->", "<!-- /table -->")
 #: Seconds within which a server's log shows what it executed, if it executed it; a busy machine takes some.
 LOGGED_WITHIN = 20
 #: Seconds to wait for a second execution, or for one of an upload that failed.
@@ -199,7 +197,7 @@ def arguments():
     parser.add_argument("--minutes", type=float, default=28, metavar="N", help="no sample begins after so long [28]")
     parser.add_argument("--lanes", type=int, default=LANES, metavar="N", help=f"lines at the same time [{LANES}]")
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/networks.md")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/networks.md, docs/data/networks.txt")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     options = parser.parse_args()
     if options.write and (options.check or options.k or options.samples < SAMPLES):
@@ -208,13 +206,9 @@ def arguments():
 
 
 def write(text):
-    """Puts the table between its marks in the documentation."""
-    path = os.path.join(HERE, "..", "..", "docs", "networks.md")
-    with open(path, encoding="utf-8") as file:
-        before, _, rest = file.read().partition(MARKS[0])
-        _, _, after = rest.partition(MARKS[1])
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f"{before}{MARKS[0]}\n\n{text}\n\n{MARKS[1]}{after}")
+    """Writes the table that docs/networks.md includes."""
+    with open(os.path.join(HERE, "..", "..", "docs", "data", "networks.txt"), "w", encoding="utf-8") as file:
+        file.write(f"{text}\n")
 
 
 def main():

@@ -1,7 +1,6 @@
 """Tables of the scripts that pass, with the reasons for those that fail."""
 
 import os
-import re
 import tomllib
 
 #: The kinds of reasons, and their text in the table.
@@ -87,14 +86,10 @@ def failures(results, reasons):
     return "\n".join(lines) if groups else "Nothing fails."
 
 
-def write(path, section, results, as_linux, reasons):
-    """Replaces the text between the marks of a section."""
-    begin, end = f"<!-- {section} -->", f"<!-- /{section} -->"
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    body = f"{begin}\n\n{table(results, as_linux, reasons)}\n\n{failures(results, reasons)}\n\n{end}"
-    replaced, count = re.subn(re.escape(begin) + ".*?" + re.escape(end), lambda _: body, text, flags=re.DOTALL)
-    if count != 1:
-        raise SystemExit(f"{path} has no section {section}")
+def write(directory, section, results, as_linux, reasons):
+    """Writes the tables of a section, which docs/conformance.md includes."""
+    path = os.path.join(directory, f"{section}.txt")
+    if not os.path.exists(path):
+        raise SystemExit(f"there is no {path}")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(replaced)
+        file.write(f"{table(results, as_linux, reasons)}\n\n{failures(results, reasons)}\n")

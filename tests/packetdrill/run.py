@@ -187,7 +187,7 @@ def main():
         same = not different
         print("\nthe second run is identical" if same else "\nthe second run differs: " + ", ".join(different))
     if arguments.write_docs:
-        report.write(os.path.join(ROOT, "docs", "conformance.md"), arguments.write_docs, results, as_linux,
+        report.write(os.path.join(ROOT, "docs", "data"), arguments.write_docs, results, as_linux,
                      reasons)
     unexplained = report.unexplained(results, as_linux, reasons)
     for name in unexplained:

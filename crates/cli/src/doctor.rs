@@ -4,6 +4,7 @@ mod asap;
 mod card;
 mod catalogue;
 mod command;
+mod gain;
 mod hops;
 mod http;
 mod machine;
@@ -17,13 +18,14 @@ mod tcp_metrics;
 use crate::at::At;
 use crate::error::Error;
 use crate::get::GetError;
-use crate::get::target::is_one_host;
+use crate::get::target::{Host, Target, is_one_host};
 use crate::output;
 use asap::{Found, look_up};
 use catalogue::{Finding, Verdict};
 use firstflight::kernel::Setting;
 use firstflight::record::Names;
 use futures_util::future::join_all;
+use gain::Gain;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use network::{Passage, Verifier};
 use report::{Group, Line, Report, Subject};
@@ -37,7 +39,8 @@ use tokio::sync::Mutex;
 
 /// Find out what this machine, this network and servers do with first flights
 ///
-/// Each line has a verdict, and if it is not ok, what to do about it. Everything works without root; the firewall's
+/// The last line about a server says what first flights gain there, and what to change. Each other line has a verdict, and if it is not
+/// ok, what to do about it. Everything works without root; the firewall's
 /// rules show to root only. Nothing is changed on this machine, but the kernel keeps the cookies that servers grant.
 ///
 /// A server gets at most ten connections. Some of them carry data in the SYN: a HEAD request on the ports 80, 8000,
@@ -47,16 +50,17 @@ use tokio::sync::Mutex;
 #[command(after_help = "\
 Examples:
   firstflight doctor                                      this machine
+  firstflight doctor https://www.example.com/             and whether first flights help at this server
   firstflight doctor www.example.com:80 192.0.2.1:443     and these servers
   firstflight doctor --verifier 192.0.2.9:4433            and UDP, translators and the clock, as a verifier sees them
   firstflight doctor --xdp eth0                           and whether serve --xdp can use this network card
   firstflight doctor --json 192.0.2.1:6379 --no-data      JSON, and no data to the server
 
 Exit code 0 if there is no problem (there may be warnings), 1 if there is one, 2 if an option or argument is wrong.
-docs/doctor.md explains each finding.")]
+docs/guide/doctor.md explains each finding.")]
 pub struct Args {
-    /// Servers to visit: an address or a name, and a port
-    #[arg(value_name = "HOST:PORT", value_parser = server)]
+    /// Servers to visit: an address or a name, and a port; or a URL
+    #[arg(value_name = "HOST:PORT|URL", value_parser = server)]
     servers: Vec<At>,
     /// Ask this verifier in UDP: it says which address it sees, and what time it is; may be repeated
     #[arg(long, value_name = "ADDR:PORT")]
@@ -83,7 +87,10 @@ const LONG: Duration = Duration::from_millis(500);
 
 /// Parses a server. Port 0 and addresses of no or several hosts are mistakes.
 fn server(text: &str) -> Result<At, String> {
-    let at: At = text.parse()?;
+    let at = match text.split_once("://") {
+        Some(_) => of_url(text)?,
+        None => text.parse()?,
+    };
     match &at {
         At::Address(address) if !is_one_host(address.ip()) => {
             return Err("name the address of one host".to_owned());
@@ -92,6 +99,16 @@ fn server(text: &str) -> Result<At, String> {
         _ => {}
     }
     Ok(at)
+}
+
+/// The server of a URL.
+fn of_url(text: &str) -> Result<At, String> {
+    let target = Target::parse(text).map_err(|error| error.to_string())?;
+    match (target.server.address(), target.host) {
+        (Some(address), _) => Ok(At::Address(address)),
+        (None, Host::Name(name)) => Ok(At::Name(name, target.port)),
+        (None, Host::Ip(ip)) => Ok(At::Address(SocketAddr::new(ip, target.port))),
+    }
 }
 
 const fn port(at: &At) -> u16 {
@@ -168,8 +185,8 @@ async fn examine(args: &Args, names: Option<&Names>, progress: &ProgressBar) -> 
     lines.push(network::clock(&verifiers, &differences));
     lines.extend(card.ok().flatten().unwrap_or_default());
     let mut groups = vec![
-        Group { subject: Subject::Machine, lines },
-        Group { subject: Subject::Network, lines: network::judge(&verifiers, &passages) },
+        Group::new(Subject::Machine, lines),
+        Group::new(Subject::Network, network::judge(&verifiers, &passages)),
     ];
     groups.extend(visited.into_iter().map(|one| one.group));
     Report { root: nix::unistd::geteuid().is_root(), groups }
@@ -207,7 +224,9 @@ impl Args {
             Ok(found) => found,
             Err(error) => {
                 let line = Line::new(Finding::LookupFailed, format_args!("It cannot be looked up: {error}."));
-                let group = Group { subject: Subject::Server(host, None), lines: vec![line] };
+                let gain = Gain::of(std::slice::from_ref(&line), None);
+                let subject = Subject::Server(host, None);
+                let group = Group { subject, lines: vec![line], gain: Some(gain) };
                 return vec![Visited { group, passage: Passage::NotSeen, ahead: None }];
             }
         };
@@ -219,7 +238,8 @@ impl Args {
             let mut lines = facts.judge();
             lines.extend(asap::judge(named.is_some(), &found, remote).await);
             let subject = Subject::Server(host.clone(), Some(remote.to_string()));
-            let group = Group { subject, lines };
+            let gain = Some(Gain::of(&lines, facts.rtt));
+            let group = Group { subject, lines, gain };
             all.push(Visited { group, passage: facts.passage(), ahead: facts.ahead });
         }
         all
@@ -260,9 +280,20 @@ mod tests {
     fn a_server_is_one_host_and_a_port() {
         assert_eq!(server("192.0.2.1:80"), Ok(At::Address(SocketAddr::from(([192, 0, 2, 1], 80)))));
         assert_eq!(server("www.example.com:443"), Ok(At::Name("www.example.com".into(), 443)));
-        for wrong in
-            ["192.0.2.1", "0.0.0.0:80", "[ff02::1]:80", "255.255.255.255:80", "192.0.2.1:0", "a:0", ":80"]
-        {
+        assert_eq!(server("https://www.example.com/a?b"), Ok(At::Name("www.example.com".into(), 443)));
+        assert_eq!(server("http://[::1]:81/"), Ok(At::Address("[::1]:81".parse().unwrap())));
+        for wrong in [
+            "192.0.2.1",
+            "https://",
+            "ftp://a/",
+            "http://0.0.0.0/",
+            "0.0.0.0:80",
+            "[ff02::1]:80",
+            "255.255.255.255:80",
+            "192.0.2.1:0",
+            "a:0",
+            ":80",
+        ] {
             assert!(server(wrong).is_err(), "{wrong}");
         }
     }

@@ -60,6 +60,10 @@ pub enum Error {
     /// An error of `seal`.
     #[error(transparent)]
     Seal(#[from] SealError),
+    /// An error of `test-certificate`.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    TestCertificate(#[from] crate::test_certificate::CertificateError),
     /// An error of `serve`.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -126,6 +130,8 @@ impl Error {
             Self::Proxy(error) => error.exit_kind(),
             Self::Seal(error) => error.exit_kind(),
             Self::Serve(error) => error.exit_kind(),
+            #[cfg(feature = "tls")]
+            Self::TestCertificate(error) => error.exit_kind(),
             Self::Udp(_, error) => ExitKind::of_address(error),
             Self::KeyFile(_, error) => ExitKind::of_key_file(error),
             Self::Output(_, error)

@@ -1,5 +1,6 @@
 //! `firstflight get`: fetches URLs, with the request in the SYN when a cookie is known.
 
+mod ask;
 mod certificates;
 mod error;
 mod fetch;
@@ -19,6 +20,7 @@ use crate::network::Capture;
 use crate::network::Network;
 use crate::output;
 use crate::span::{self, LONGEST, MS, SECONDS};
+use ask::Ask;
 use certificates::{Carrier, Certificates, Told};
 use clap::ArgGroup;
 use fetch::{Errand, fetch};
@@ -29,6 +31,7 @@ use firstflight::{Authority, Client, ClientBuilder, Endpoint, InsideLookups};
 use firstflight_verifier::IssuerAddress;
 use memory::Memory;
 use report::{Begun, Print};
+use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,7 +41,10 @@ use std::time::{Duration, Instant};
 use target::Target;
 use tokio::task::JoinSet;
 
-/// Fetch http:// and https:// URLs, with TCP Fast Open and ASAP
+/// Fetch http:// and https:// URLs, and print how long each took and why
+///
+/// A measuring tool: it prints a line about each fetch, with times, the outcome of the first flight and its reason, and not the
+/// body. -o - prints the body, as curl does; -H, -X, -L, -I, -k and --cacert are curl's, too.
 ///
 /// Uses the system's sockets, and needs no privileges: the kernel's TCP with Fast Open, and UDP for servers that take
 /// certificates (--verifier). Every fetch is a separate connection: the first one to a server gets its cookie, and the
@@ -49,11 +55,13 @@ use tokio::task::JoinSet;
 /// addresses by a network card, from 256 local ports that it holds.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("link").args(["tun", "udp", "xdp"]))]
+#[command(group = ArgGroup::new("with_effect").args(["upload", "method"]).multiple(true))]
 #[command(after_help = "\
 Examples:
   firstflight get http://www.example.com/ --repeat 2
   firstflight get https://www.example.com/ --repeat 2
   firstflight get https://www.example.com/ --seal dns
+  firstflight get -L -o - -H 'Accept: text/plain' https://www.example.com/
   firstflight get http://www.example.com/ --cache servers.json --json
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
@@ -92,9 +100,11 @@ pub struct Args {
     certificates: Certificates,
     #[command(flatten)]
     memory: Memory,
+    #[command(flatten)]
+    ask: Ask,
     /// Trust the certificate authorities in this PEM file for https:// [default: those of the system]
     #[cfg(feature = "tls")]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "cacert", value_name = "FILE")]
     ca_file: Option<PathBuf>,
     #[cfg(feature = "tls")]
     #[command(flatten)]
@@ -120,8 +130,8 @@ pub struct Args {
     /// Send this file with PUT instead of fetching
     #[arg(long, value_name = "FILE")]
     upload: Option<PathBuf>,
-    /// The upload may be executed twice: let its beginning ride in the SYN, as a GET does
-    #[arg(long, requires = "upload")]
+    /// The request may be executed twice: let its beginning ride in the SYN, as a GET does
+    #[arg(long, requires = "with_effect")]
     replay_safe: bool,
     /// Give a fetch up after this, up to 1day; a number without a unit is seconds
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = span::or_bare(SECONDS, LEAST..=DAY))]
@@ -190,15 +200,19 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         tls,
         by_engine,
         udp: (args.udp && !args.via.wanted()).then_some(args.udp_port),
-        // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
-        replay_safe: args.replay_safe || args.upload.is_none(),
+        ask: args.ask.clone(),
+        replay_safe: args.replay_safe || args.ask.is_safe(args.upload.is_some()),
         output: args.output.clone(),
         upload: args.upload.clone(),
         timeout: args.timeout,
-        told: Told::new(issuer.as_ref().map(IssuerAddress::id)),
+        told: Arc::new(Told::new(issuer.as_ref().map(IssuerAddress::id))),
     });
     let all = Arc::new(args.queue(targets.into(), asked));
     args.fetch_all(&all, &errand).await;
+    // Who knows curl waits for the body.
+    if std::io::stdout().is_terminal() && args.output.is_none() && !args.print().aside && !args.json {
+        output::aside(&"(get measures; -o - prints the body)");
+    }
     drop(errand);
     client.close().await;
     if let Some((endpoint, capture)) = engine {
@@ -268,12 +282,44 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print:
         if is_first {
             begun = Begun { asked: queue.asked, waited: queue.waited, ..begun };
         }
-        let report = fetch(&errand, target, begun).await;
-        if !report.succeeded() {
+        let succeeded = follow(&errand, target, begun, print).await;
+        if !succeeded {
             queue.failed.store(true, Ordering::Relaxed);
         }
-        report.print(print);
     }
+}
+
+/// Fetches a URL, and with `-L` what its redirects lead to. Whether the last fetch succeeded.
+async fn follow(errand: &Errand, first: &Target, begun: Begun, print: Print) -> bool {
+    let mut report = fetch(errand, first, begun).await;
+    let (mut target, mut errand) = (first.clone(), errand.clone());
+    for _ in 0..ask::REDIRECTS {
+        let next = errand.ask.follows().then(|| ask::next(&target, &report)).flatten();
+        let Some(next) = next else { break };
+        report.print(print);
+        target = match next {
+            Ok(next) if next.tls && !errand.has_tls() => {
+                output::complain(&format_args!(
+                    "{}: no certificate authorities for it: name some with --cacert",
+                    next.url
+                ));
+                return false;
+            }
+            Ok(next) => next,
+            Err(why) => {
+                output::complain(&format_args!("{}: {why}", target.url));
+                return false;
+            }
+        };
+        errand = errand.after(report.status);
+        report = fetch(&errand, &target, Begun::now()).await;
+    }
+    let led_on = errand.ask.follows() && ask::next(&target, &report).is_some();
+    report.print(print);
+    if led_on {
+        output::complain(&format_args!("{}: more than {} redirects", first.url, ask::REDIRECTS));
+    }
+    report.succeeded() && !led_on
 }
 
 impl Args {
@@ -281,16 +327,23 @@ impl Args {
     #[cfg(feature = "tls")]
     fn tls(&self, targets: &[Target]) -> Result<Option<firstflight_tls::Connector>, GetError> {
         let seal = self.seal.client(targets, self.dns)?;
-        if self.ca_file.is_none() && !targets.iter().any(|target| target.tls) {
+        let wanted = targets.iter().any(|target| target.tls);
+        if self.ca_file.is_none() && !wanted && !self.ask.follows() {
             return Ok(None);
         }
         let builder = firstflight_tls::Connector::builder().http1();
         let builder = seal.into_iter().fold(builder, firstflight_tls::ConnectorBuilder::seal);
         let builder = match &self.ca_file {
             Some(file) => builder.ca_file(file).map_err(GetError::Tls)?,
+            None if self.ask.insecure() => builder.trust_any_certificate(),
             None => builder,
         };
-        builder.build().map(Some).map_err(GetError::Tls)
+        match builder.build() {
+            Ok(connector) => Ok(Some(connector)),
+            // Only a redirect could need it.
+            Err(_) if !wanted => Ok(None),
+            Err(error) => Err(GetError::Tls(error)),
+        }
     }
 
     fn queue(&self, targets: Arc<[Target]>, asked: Instant) -> Queue {
@@ -378,7 +431,7 @@ impl Args {
     }
 
     fn print(&self) -> Print {
-        Print { json: self.json, aside: self.output.as_deref().is_some_and(is_stdout) }
+        Print { json: self.json, aside: self.ask.head() || self.output.as_deref().is_some_and(is_stdout) }
     }
 
     /// Checks before anything is sent whether the files can be used.

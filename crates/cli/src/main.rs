@@ -30,10 +30,13 @@ mod output;
 mod picture;
 mod proxy;
 mod reach;
+mod run;
 mod seal;
 mod serve;
 mod span;
 mod subnet;
+#[cfg(feature = "tls")]
+mod test_certificate;
 #[cfg(test)]
 mod test_site;
 mod utc;
@@ -63,7 +66,8 @@ Examples:
   sudo firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
   sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
-  firstflight doctor www.example.com:80  what this machine, this network and a server do with first flights
+  firstflight doctor https://www.example.com/  whether first flights help there, and what to change
+  firstflight run -- curl http://www.example.com/  a program's connections through a proxy of its own
 
 Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has \
 precedence. Each log statement writes at most ten lines at once, then one a second; DEBUG and TRACE are not limited.
@@ -79,6 +83,7 @@ enum Command {
     Gateway(gateway::Args),
     Get(get::Args),
     Proxy(Box<proxy::Args>),
+    Run(run::Args),
     Explain(explain::Args),
     Doctor(doctor::Args),
     Measure(measure::Args),
@@ -90,6 +95,8 @@ enum Command {
     Reach(reach::Args),
     Dns(dns::Args),
     Seal(seal::Args),
+    #[cfg(feature = "tls")]
+    TestCertificate(test_certificate::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -121,6 +128,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Gateway(args) => block_on_threads(gateway::threads(&args), gateway::run(args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Proxy(args) => block_on(proxy::run(*args)),
+        Command::Run(args) => block_on(run::run(args)),
         Command::Keys(args) => block_on(keys::run(args)),
         Command::Verifier(args) => block_on(verifier::run(args)),
         Command::Certificate(args) => block_on(certificate::run(args)),
@@ -131,6 +139,8 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
         Command::Seal(args) => seal::run(&args),
+        #[cfg(feature = "tls")]
+        Command::TestCertificate(args) => test_certificate::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => man::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {

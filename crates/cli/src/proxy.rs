@@ -169,6 +169,11 @@ impl Args {
     }
 }
 
+/// An event in a line.
+pub fn event_line(event: &firstflight_proxy::Event) -> String {
+    log::line(event)
+}
+
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let client = args.client()?;

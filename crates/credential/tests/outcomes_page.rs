@@ -1,4 +1,4 @@
-//! Compares the tables of `docs/outcomes.md` with the enums of the crate.
+//! Compares the tables of `docs/guide/outcomes.md` with the enums of the crate.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight_credential::{Outcome, Reason};
@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 /// The first cells of the rows of every table whose first column has this `heading`. Fails on a second row of a word.
 fn words(heading: &str) -> BTreeSet<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/outcomes.md");
-    let page = std::fs::read_to_string(path).expect("docs/outcomes.md is readable");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/outcomes.md");
+    let page = std::fs::read_to_string(path).expect("docs/guide/outcomes.md is readable");
     let mut found = BTreeSet::new();
     let mut inside = false;
     for line in page.lines() {
@@ -21,7 +21,7 @@ fn words(heading: &str) -> BTreeSet<String> {
         } else if inside && !first.starts_with("---") {
             let word = first.strip_prefix('`').and_then(|word| word.strip_suffix('`'));
             let word = word.expect("the first cell of a row is a word in backquotes");
-            assert!(found.insert(word.to_owned()), "docs/outcomes.md has two rows for {word}");
+            assert!(found.insert(word.to_owned()), "docs/guide/outcomes.md has two rows for {word}");
         }
     }
     found

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PAGES: [&str; 2] = [include_str!("../../../README.md"), include_str!("../README.md")];
 const VISITS: usize = 200;
 
+#[allow(dead_code, reason = "the test calls `get` itself")]
 mod client {
     use firstflight::{Client, FirstFlight};
     use tokio::io::AsyncReadExt;
@@ -22,6 +23,14 @@ mod client {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         Ok(answer)
+    }
+
+    #[tokio::main(flavor = "current_thread")]
+    async fn main() -> std::io::Result<()> {
+        let client = Client::new();
+        get(&client).await?;
+        get(&client).await?;
+        Ok(())
     }
 }
 
@@ -55,6 +64,30 @@ fn these_are_the_programs_of_the_readme() {
             assert!(ours.contains(&indented(&block)), "README.md has another program:\n{block}");
         }
     }
+}
+
+/// The two lines that README.md shows.
+#[test]
+fn the_readmes_client_prints_what_the_readme_says() {
+    in_namespace("3", || async {
+        let server = Server::builder().address("127.0.0.1:8080".parse().unwrap()).tcp_only().bind().unwrap();
+        tokio::spawn(async move {
+            loop {
+                answer(server.accept().await.unwrap()).await;
+            }
+        });
+        let client = Client::new();
+        let mut printed = String::new();
+        for _visit in 0..2 {
+            let request = firstflight::FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
+            let stream = client.connect("127.0.0.1:8080", request).await.unwrap();
+            printed += &format!("{}\n", stream.outcome());
+        }
+        assert!(
+            PAGES[0].contains(&format!("```text\n{printed}```")),
+            "README.md shows other lines than\n{printed}"
+        );
+    });
 }
 
 /// No answer is lost to a reset, whether the first flight was accepted or not.

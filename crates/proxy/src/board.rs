@@ -23,12 +23,14 @@ pub struct Contact {
     pub way: &'static str,
     /// `accepted`, `handshake` or `unknown`.
     pub outcome: &'static str,
-    /// Why the first flight was not accepted; see `docs/outcomes.md`.
+    /// Why the first flight was not accepted; see `docs/guide/outcomes.md`.
     pub reason: Option<&'static str>,
     /// The client was told yes before the connect.
     pub early_yes: bool,
     /// Round trips that the first flight saved: 1 if the server took all of it before the handshake was complete.
     pub round_trips_saved: u32,
+    /// How long these round trips would have lasted, milliseconds. `None` if the round-trip time was not measured.
+    pub saved_ms: Option<f64>,
     /// From the first bytes, or from the request if the proxy connected first, until the server had answered.
     pub connect_ms: f64,
     /// The round-trip time, if it was measured.
@@ -51,11 +53,31 @@ impl Contact {
             reason: outcome.reason().map(|reason| reason.as_str()),
             early_yes,
             round_trips_saved: saved.into(),
+            saved_ms: stream.rtt().filter(|_| saved).map(millis),
             connect_ms: millis(took),
             rtt_ms: stream.rtt().map(millis),
             inside_lookup: inside.map(|report| report.way.as_str()),
             held_back: inside.and_then(|report| report.held_back.as_ref()).map(HeldBack::as_str),
         }
+    }
+
+    /// Whether the proxy knew too little of the server to answer early, so that it connected first. That connection gets the
+    /// cookie for the next ones.
+    pub fn is_first_contact(&self) -> bool {
+        let is = |reason: Reason| self.reason == Some(reason.as_str());
+        !self.early_yes && (is(Reason::NoData) || is(Reason::NoCredential))
+    }
+
+    /// A sentence about its reason.
+    fn means(&self) -> Option<String> {
+        let label = self.reason?;
+        if self.is_first_contact() {
+            return Some(
+                "the proxy connected before it answered, and got the cookie for the next connection"
+                    .to_owned(),
+            );
+        }
+        Reason::ALL.iter().find(|reason| reason.as_str() == label).map(ToString::to_string)
     }
 }
 
@@ -67,6 +89,8 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 #[derive(Debug, Clone, Serialize)]
 struct Bar {
     ms: f64,
+    /// By how much longer the program's first bytes would have been on their way.
+    saved_ms: f64,
     outcome: &'static str,
     /// When it was, so that the contacts of all servers can be put in order.
     unix_ms: u64,
@@ -82,6 +106,7 @@ struct Entry {
     /// Connections that were reset, because the connect failed after an early yes.
     resets: u64,
     round_trips_saved: u64,
+    saved_ms: f64,
     sent: u64,
     received: u64,
     last: Option<Contact>,
@@ -104,20 +129,48 @@ struct Table {
     total: Total,
 }
 
-/// Of all servers, also those that were forgotten.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Total {
+/// What a proxy did since it was started, for all servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Total {
+    /// Connections to servers.
     pub contacts: u64,
+    /// Of these, the ones whose first flight the server accepted.
     pub accepted: u64,
+    /// Connections whose client was told yes before the connect.
     pub early_yes: u64,
+    /// Attempts that failed.
     pub failures: u64,
+    /// Of these, the ones whose client had been told yes, so that it was reset.
     pub resets: u64,
+    /// Round trips that first flights saved.
     pub round_trips_saved: u64,
+    /// How long these would have lasted, milliseconds, as far as round-trip times were measured.
+    pub saved_ms: f64,
+}
+
+/// What a [`Proxy`](crate::Proxy) did so far. It can be read while the proxy runs, and afterwards.
+#[derive(Clone)]
+pub struct Tally(pub(crate) std::sync::Arc<crate::shared::Shared>);
+
+impl Tally {
+    /// The counts until now.
+    pub fn total(&self) -> Total {
+        self.0.board.total()
+    }
+}
+
+impl std::fmt::Debug for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Tally").field(&self.total()).finish()
+    }
 }
 
 #[derive(Serialize)]
 struct Row<'a> {
     server: String,
+    /// What the reason of the last contact means.
+    means: Option<String>,
     #[serde(flatten)]
     entry: &'a Entry,
 }
@@ -164,6 +217,7 @@ impl Board {
             entry.accepted += u64::from(accepted);
             entry.early_yes += u64::from(contact.early_yes);
             entry.round_trips_saved += saved;
+            entry.saved_ms += contact.saved_ms.unwrap_or_default();
             if saved > 0 {
                 entry.speaks = Some(true);
             } else if contact.early_yes && contact.reason != Some(Reason::NoData.as_str()) {
@@ -174,12 +228,14 @@ impl Board {
             if entry.recent.len() >= RECENT {
                 entry.recent.pop_front();
             }
-            entry.recent.push_back(Bar { ms: contact.connect_ms, outcome: contact.outcome, unix_ms: now });
+            let (ms, saved_ms) = (contact.connect_ms, contact.saved_ms.unwrap_or_default());
+            entry.recent.push_back(Bar { ms, saved_ms, outcome: contact.outcome, unix_ms: now });
             entry.last = Some(contact.clone());
             total.contacts += 1;
             total.accepted += u64::from(accepted);
             total.early_yes += u64::from(contact.early_yes);
             total.round_trips_saved += saved;
+            total.saved_ms += contact.saved_ms.unwrap_or_default();
         });
     }
 
@@ -210,7 +266,11 @@ impl Board {
     pub(crate) fn servers(&self) -> serde_json::Result<serde_json::Value> {
         let table = self.table();
         let row = |(server, entry): (&Authority, _)| (server.to_string(), entry);
-        let rows = table.servers.iter().map(row).map(|(server, entry)| Row { server, entry });
+        let rows = table.servers.iter().map(row).map(|(server, entry)| Row {
+            server,
+            means: entry.last.as_ref().and_then(Contact::means),
+            entry,
+        });
         serde_json::to_value(rows.collect::<Vec<_>>())
     }
 
@@ -238,6 +298,7 @@ mod tests {
             reason: None,
             early_yes: true,
             round_trips_saved: saved,
+            saved_ms: (saved > 0).then_some(24.5),
             connect_ms: 1.5,
             rtt_ms: None,
             inside_lookup: None,
@@ -259,10 +320,14 @@ mod tests {
         assert_eq!(board.speakers(), ["host1.example".to_owned()].into());
         let total = board.total();
         assert_eq!((total.contacts, total.accepted, total.failures, total.resets), (3, 2, 1, 1));
-        assert_eq!(total.round_trips_saved, 2);
+        assert_eq!((total.round_trips_saved, total.saved_ms), (2, 49.0));
         let servers = board.servers().unwrap();
         assert_eq!(servers[0]["server"], "192.0.2.1:80");
-        assert_eq!(servers[1]["error"], "refused");
+        assert_eq!((&servers[0]["saved_ms"], &servers[2]["saved_ms"]), (&24.5.into(), &0.0.into()));
+        assert_eq!(
+            (&servers[1]["error"], &servers[1]["means"]),
+            (&"refused".into(), &serde_json::Value::Null)
+        );
         assert_eq!(
             (&servers[3]["last"]["way"], &servers[3]["recent"][0]["ms"]),
             (&"kernel".into(), &1.5.into())
@@ -276,6 +341,11 @@ mod tests {
         board.reached(&server(1), &contact("accepted", 1), 1);
         board.reached(&server(1), &Contact { reason: Some("no-data"), ..contact("handshake", 0) }, 2);
         assert_eq!(board.speakers().len(), 1);
+        assert_eq!(board.servers().unwrap()[0]["means"], Reason::NoData.to_string());
+        let first = Contact { reason: Some("no-data"), early_yes: false, ..contact("handshake", 0) };
+        assert!(
+            first.is_first_contact() && first.means().is_some_and(|means| means.ends_with("next connection"))
+        );
         let part = Contact { reason: Some("accepted-part"), ..contact("accepted", 0) };
         board.reached(&server(1), &part, 3);
         assert!(board.speakers().is_empty());

@@ -7,7 +7,7 @@
 //! if the name resolved, a credential is at hand, and the last connect to this server succeeded. Otherwise it connects
 //! first, and answers truthfully. If the connect fails after an early yes, the client's connection is reset.
 //!
-//! `docs/proxy.md` describes the command `firstflight proxy`.
+//! `docs/guide/proxy.md` describes the command `firstflight proxy`.
 #![forbid(unsafe_code)]
 
 mod board;
@@ -34,7 +34,7 @@ mod shared;
 pub mod socks;
 mod tunnel;
 
-pub use board::Contact;
+pub use board::{Contact, Tally, Total};
 pub use event::{Event, Protocol};
 pub use failure::Failure;
 pub use policy::Forbidden;

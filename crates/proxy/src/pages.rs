@@ -9,6 +9,7 @@ use crate::forward::refusal;
 use crate::pac;
 use crate::shared::{Shared, Stopping};
 use bytes::Bytes;
+use firstflight::credential::Reason;
 use firstflight_http::own::{self, NotOwn};
 use futures_util::stream;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -16,6 +17,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use serde_json::json;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +76,7 @@ fn page<B>(shared: &Arc<Shared>, request: &Request<B>, local: SocketAddr) -> Res
     match request.uri().path() {
         "/status.js" => text("text/javascript; charset=utf-8", include_str!("page/status.js")),
         "/status.css" => text("text/css; charset=utf-8", include_str!("page/status.css")),
+        "/help" => typed("text/html; charset=utf-8", full(help())),
         "/status" => needs_token(&|| text("text/html; charset=utf-8", include_str!("page/status.html"))),
         "/status.json" => needs_token(&|| typed("application/json", full(snapshot(shared)))),
         "/status/events" => needs_token(&|| events(shared)),
@@ -88,6 +91,16 @@ fn page<B>(shared: &Arc<Shared>, request: &Request<B>, local: SocketAddr) -> Res
         ),
         _ => refusal(StatusCode::NOT_FOUND, "no such page; a request through the proxy has a whole URI"),
     }
+}
+
+/// The page that explains the words.
+fn help() -> String {
+    let mut reasons = String::new();
+    for reason in Reason::ALL {
+        // Writing to a string does not fail. Neither text has anything of HTML.
+        let _ = writeln!(reasons, "<dt><code>{}</code><dd>{reason}.", reason.as_str());
+    }
+    include_str!("page/help.html").replace("<!--reasons-->", &reasons)
 }
 
 /// Whether a request has the token: as a parameter, because an `EventSource` sends no fields, or as a field.
@@ -192,6 +205,17 @@ mod tests {
             Ok(()) => 200,
             Err((status, _)) => status.as_u16(),
         }
+    }
+
+    #[test]
+    fn the_help_has_every_reason_as_text() {
+        let help = help();
+        for reason in Reason::ALL {
+            let sentence = reason.to_string();
+            assert!(!sentence.contains(['<', '&']), "{sentence}");
+            assert!(help.contains(&format!("<code>{}</code><dd>{sentence}.", reason.as_str())), "{reason:?}");
+        }
+        assert!(!help.contains("<!--"));
     }
 
     #[test]

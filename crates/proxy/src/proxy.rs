@@ -1,5 +1,6 @@
 //! The proxy: its listeners, its connections, and its end.
 
+use crate::board::Tally;
 use crate::body::Body;
 use crate::conn::{Conn, ForHyper};
 use crate::connector::Told;
@@ -141,6 +142,12 @@ impl Proxy {
     #[must_use]
     pub fn status_url(&self) -> String {
         self.own_url(&format!("/status?token={}", self.site.shared.token))
+    }
+
+    /// What it does, in numbers, for as long as the caller keeps this.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        Tally(Arc::clone(&self.site.shared))
     }
 
     /// The address of the PAC file, if it is served.

@@ -138,7 +138,7 @@ fn the_reason_is_the_decision_that_kept_the_data_back() {
 /// The column "seen at" of the page for users names the ends that report each reason.
 #[test]
 fn the_page_names_the_ends_that_say_each_reason() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/outcomes.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/outcomes.md");
     let page = std::fs::read_to_string(path).unwrap();
     for reason in Reason::ALL {
         let ends = match said(*reason) {
@@ -148,6 +148,6 @@ fn the_page_names_the_ends_that_say_each_reason() {
             (Never(_), Never(_)) => "neither",
         };
         let row = format!("| `{}` | {ends} |", reason.as_str());
-        assert!(page.lines().any(|line| line.starts_with(&row)), "docs/outcomes.md needs a row {row}");
+        assert!(page.lines().any(|line| line.starts_with(&row)), "docs/guide/outcomes.md needs a row {row}");
     }
 }

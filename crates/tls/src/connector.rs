@@ -1,5 +1,6 @@
 //! The client's end.
 
+mod any;
 mod attempt;
 mod builder;
 mod dial;

@@ -64,6 +64,8 @@ mod pem;
 mod sealed;
 mod store;
 mod stream;
+#[cfg(feature = "test-certificate")]
+mod test_certificate;
 mod tickets;
 
 pub use acceptor::{
@@ -84,6 +86,8 @@ pub use sealed::{Arrival, FollowedSeals, SealFileError, SealFiles, SealFollower,
 pub use sealed::{Rejection, SealClient, SealReport, SealServer, SealServerBuilder, SealedInfo, ServedSeal};
 pub use store::{MemorySessions, SESSION_ID, SessionId, SessionStore, StoreFuture};
 pub use stream::{Confirmation, Early, Handshake, TlsStream};
+#[cfg(feature = "test-certificate")]
+pub use test_certificate::{TestCertificate, TestCertificateError};
 
 /// The name of HTTP/2 in ALPN (RFC 9113 §3.1).
 pub const H2: &[u8] = b"h2";

@@ -3,7 +3,7 @@
 
 use crate::common::{Ca, Made, NAME, site, wire};
 use firstflight::FirstFlight;
-use firstflight_tls::{Acceptor, ConfigError, Connector};
+use firstflight_tls::{Acceptor, ConfigError, Connector, TestCertificate};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::verify_tls13_signature;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -278,6 +278,44 @@ async fn the_authorities_of_a_file_are_trusted() {
         (ca.acceptor().build().unwrap(), Connector::builder().ca_file(&file).unwrap().build().unwrap());
     let (ours, theirs) = wire();
     let site = site();
+    let (ours, _theirs) =
+        tokio::join!(connector.connect_over(ours, &site, FirstFlight::empty()), acceptor.accept_over(theirs));
+    ours.unwrap();
+}
+
+#[tokio::test]
+async fn a_test_certificate_is_accepted_by_who_trusts_it_and_by_nobody_else() {
+    let made = TestCertificate::new(["www.example.com"], Duration::from_secs(600)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (chain, key) = (dir.path().join("test.pem"), dir.path().join("test.key"));
+    fs::write(&chain, made.certificate()).unwrap();
+    write_secret(&key, made.key());
+    let acceptor = Acceptor::builder().files(&chain, &key).build().unwrap();
+    let other = dir.path().join("other.pem");
+    let second = TestCertificate::new(["www.example.com"], Duration::from_secs(600)).unwrap();
+    fs::write(&other, second.certificate()).unwrap();
+    for (trusted, site, accepted) in [
+        (&chain, "www.example.com:443", true),
+        (&other, "www.example.com:443", false),
+        (&chain, "www.example.org:443", false),
+    ] {
+        let connector = Connector::builder().ca_file(trusted).unwrap().build().unwrap();
+        let (ours, theirs) = wire();
+        let site = site.parse().unwrap();
+        let (ours, _theirs) = tokio::join!(
+            connector.connect_over(ours, &site, FirstFlight::empty()),
+            acceptor.accept_over(theirs)
+        );
+        assert_eq!(ours.is_ok(), accepted, "{trusted:?} {site}: {ours:?}");
+    }
+}
+
+#[tokio::test]
+async fn any_certificate_will_do_if_the_caller_says_so() {
+    let (ca, site) = (Ca::new(), site());
+    let acceptor = ca.acceptor().build().unwrap();
+    let connector = Connector::builder().trust_any_certificate().build().unwrap();
+    let (ours, theirs) = wire();
     let (ours, _theirs) =
         tokio::join!(connector.connect_over(ours, &site, FirstFlight::empty()), acceptor.accept_over(theirs));
     ours.unwrap();

@@ -1,4 +1,4 @@
-//! Compares the tables of `docs/outcomes.md` about seals with the enums of the crates.
+//! Compares the tables of `docs/guide/outcomes.md` about seals with the enums of the crates.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight_tls::Rejection;
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 /// The words in the first cells of the tables whose first column has this `heading`.
 fn words(heading: &str) -> BTreeSet<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/outcomes.md");
-    let page = std::fs::read_to_string(path).expect("docs/outcomes.md is readable");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/outcomes.md");
+    let page = std::fs::read_to_string(path).expect("docs/guide/outcomes.md is readable");
     let (mut found, mut inside) = (BTreeSet::new(), false);
     for line in page.lines() {
         let Some(row) = line.strip_prefix('|') else {
@@ -20,7 +20,10 @@ fn words(heading: &str) -> BTreeSet<String> {
             inside = true;
         } else if inside && !first.starts_with("---") {
             for word in first.split(", ") {
-                assert!(found.insert(word.trim_matches('`').to_owned()), "docs/outcomes.md has {word} twice");
+                assert!(
+                    found.insert(word.trim_matches('`').to_owned()),
+                    "docs/guide/outcomes.md has {word} twice"
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Everything that `doctor` can find, with its verdict and the advice. docs/doctor.md has the same table.
+//! Everything that `doctor` can find, with its verdict and the advice. docs/guide/doctor.md has the same table.
 
 use serde::Serialize;
 use std::fmt;
@@ -56,7 +56,7 @@ macro_rules! findings {
 
         impl Finding {
             #[cfg(test)]
-            const ALL: &[Self] = &[$(Self::$name,)*];
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             pub const fn entry(self) -> Entry {
                 match self {
@@ -275,11 +275,14 @@ mod tests {
 
     #[test]
     fn the_page_has_every_finding_and_no_other() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/doctor.md");
         let page = std::fs::read_to_string(page).unwrap();
         let missing: Vec<_> =
             Finding::ALL.iter().filter(|one| !is_on_the_page(&page, &one.entry())).collect();
-        assert!(missing.is_empty(), "docs/doctor.md lacks {missing:?}, or says something else about them");
+        assert!(
+            missing.is_empty(),
+            "docs/guide/doctor.md lacks {missing:?}, or says something else about them"
+        );
         let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains("` | `"));
         assert_eq!(rows.count(), Finding::ALL.len());
     }

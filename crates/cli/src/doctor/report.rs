@@ -1,6 +1,7 @@
 //! The report, for people and as JSON.
 
 use super::catalogue::{Entry, Finding, Verdict};
+use super::gain::Gain;
 use serde::Serialize;
 use std::fmt;
 
@@ -31,6 +32,8 @@ pub enum Subject {
 pub struct Group {
     pub subject: Subject,
     pub lines: Vec<Line>,
+    /// What first flights gain there. `None` for what is no server.
+    pub gain: Option<Gain>,
 }
 
 /// Everything that was found.
@@ -64,7 +67,34 @@ pub struct Document<'a> {
     verdict: Verdict,
     root: bool,
     root_would_see: Option<&'static str>,
+    /// What first flights gain at each server.
+    gains: Vec<Gained<'a>>,
     checks: Vec<Record<'a>>,
+}
+
+/// What first flights gain at one address of a server, as JSON.
+#[derive(Serialize)]
+struct Gained<'a> {
+    server: &'a str,
+    address: Option<&'a str>,
+    #[serde(flatten)]
+    gain: &'a Gain,
+}
+
+impl Group {
+    /// Of a machine, a network, or a server that was not visited.
+    pub const fn new(subject: Subject, lines: Vec<Line>) -> Self {
+        Self { subject, lines, gain: None }
+    }
+
+    fn gained(&self) -> Option<Gained<'_>> {
+        match (&self.subject, &self.gain) {
+            (Subject::Server(server, address), Some(gain)) => {
+                Some(Gained { server, address: address.as_deref(), gain })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Report {
@@ -104,6 +134,7 @@ impl Report {
             verdict: self.verdict(),
             root: self.root,
             root_would_see: (!self.root).then_some(ROOT_WOULD_SEE),
+            gains: self.groups.iter().filter_map(Group::gained).collect(),
             checks: checks.collect(),
         }
     }
@@ -159,6 +190,12 @@ impl fmt::Display for Report {
         if !self.root {
             write!(f, "; as root, doctor also sees {ROOT_WOULD_SEE}")?;
         }
+        // The answer that most people want is where they look first: in the last line.
+        for group in &self.groups {
+            if let Some(gain) = &group.gain {
+                write!(f, "\ngain at {}: {}", group.subject, gain.text)?;
+            }
+        }
         Ok(())
     }
 }
@@ -178,8 +215,8 @@ mod tests {
         Report {
             root: false,
             groups: vec![
-                Group { subject: Subject::Machine, lines: machine },
-                Group { subject, lines: server },
+                Group::new(Subject::Machine, machine),
+                Group { gain: Some(Gain::of(&server, None)), subject, lines: server },
             ],
         }
     }
@@ -203,8 +240,10 @@ mod tests {
         assert!(lines[3].starts_with(&format!("{:37}to find out: Run it as root", "")), "{text}");
         assert_eq!(lines[5], "www.example.com:80 (192.0.2.1:80)");
         assert!(lines[7].trim_start().starts_with("what to do: "), "{text}");
+        let last = "gain at www.example.com:80 (192.0.2.1:80): none today; it could be one round trip";
+        assert!(lines.last().is_some_and(|line| line.starts_with(last)), "{text}");
         assert!(
-            text.ends_with(ROOT_WOULD_SEE) && text.contains("1 problem, no warnings, 1 unknown"),
+            text.contains(ROOT_WOULD_SEE) && text.contains("1 problem, no warnings, 1 unknown"),
             "{text}"
         );
     }
@@ -224,6 +263,10 @@ mod tests {
         assert_eq!((&last["check"], &last["finding"]), (&json!("cookie"), &json!("not-granted")));
         assert_eq!((&last["verdict"], &last["detail"]), (&json!("problem"), &json!("none after 2 requests")));
         assert!(last["advice"].is_string());
+        assert_eq!(
+            (&document["gains"][0]["server"], &document["gains"][0]["saves_ms"]),
+            (&json!("www.example.com:80"), &Value::Null)
+        );
         assert_eq!(document["checks"][0]["advice"], Value::Null);
         assert_eq!(document["checks"][0]["server"], Value::Null);
     }

@@ -81,6 +81,8 @@ pub struct Facts {
     pub before: Option<Option<String>>,
     pub visits: Vec<Visit>,
     pub path: Option<Path>,
+    /// The shortest round-trip time of a handshake.
+    pub rtt: Option<Duration>,
     /// By how many seconds our clock is ahead of the server's.
     pub ahead: Option<i64>,
 }
@@ -162,6 +164,8 @@ impl Probe {
             Ok(Err(error)) => (end(&error), None),
             Ok(Ok((mut stream, taken))) => {
                 let connected = state(&stream, taken);
+                let trip = stream.info().ok().map(|info| info.srtt).filter(|rtt| !rtt.is_zero());
+                facts.rtt = facts.rtt.into_iter().chain(trip).min();
                 if sent != Sent::Request
                     && !data.is_empty()
                     && let Some(rest) = data.get(taken..)

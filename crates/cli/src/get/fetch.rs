@@ -1,5 +1,6 @@
 //! One fetch over one connection.
 
+use super::ask::{Ask, head_text};
 use super::certificates::Told;
 use super::racing::Racing;
 use super::report::{Begun, Report};
@@ -16,8 +17,8 @@ use firstflight_http::directory::FileBody;
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, HOST, USER_AGENT};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::header::{CONNECTION, HOST, LOCATION, USER_AGENT};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
@@ -25,9 +26,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What all fetches have in common.
+#[derive(Clone)]
 pub struct Errand {
     pub client: Client,
     /// Set if a URL needs it.
@@ -38,12 +41,14 @@ pub struct Errand {
     /// `Some` if only TCP in UDP is used, to this port or, if `None`, to the one that the server publishes, or that of the URL.
     /// A request that also travels inside a lookup may wait for the resolver, so then it is `None`.
     pub udp: Option<Option<u16>>,
+    /// The method, the fields, and what becomes of the answer.
+    pub ask: Ask,
     /// Whether the request may ride in a SYN and be executed twice.
     pub replay_safe: bool,
     pub output: Option<PathBuf>,
     pub upload: Option<PathBuf>,
     pub timeout: Duration,
-    pub told: Told,
+    pub told: Arc<Told>,
 }
 
 /// A shorter lookup is not mentioned.
@@ -118,6 +123,7 @@ fn told(error: &hyper::Error) -> String {
 /// The progress of the fetch.
 struct Progress {
     status: Option<u16>,
+    location: Option<String>,
     sum: Sum,
 }
 
@@ -159,7 +165,7 @@ struct Visit {
 }
 
 async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
-    let mut progress = Progress { status: None, sum: Sum::new() };
+    let mut progress = Progress { status: None, location: None, sum: Sum::new() };
     // After 425 nothing may run before the end of the handshake, not as early data and not sealed (RFC 8470 §5.2).
     let client = if first { errand.client.clone() } else { errand.client.ordinary() };
     let replay_safe = errand.replay_safe && (first || !target.tls);
@@ -192,6 +198,25 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
 }
 
 impl Errand {
+    /// Whether it can fetch by TLS.
+    #[cfg(feature = "tls")]
+    pub const fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub const fn has_tls(&self) -> bool {
+        false
+    }
+
+    /// The errand after a redirect with this status.
+    pub fn after(&self, status: Option<u16>) -> Self {
+        let ask = status.map_or_else(|| self.ask.clone(), |status| self.ask.after(status));
+        // Safe by its method, if it was not before.
+        let replay_safe = self.replay_safe || ask.is_safe(false);
+        Self { ask, replay_safe, ..self.clone() }
+    }
+
     /// Does an exchange. If there is a silence after a while, it is told, once.
     async fn with_a_word<T>(
         &self,
@@ -245,6 +270,7 @@ fn report(
         url: target.url.clone(),
         remote,
         status: progress.status,
+        location: progress.location,
         bytes: progress.sum.bytes(),
         sha256: whole.then(|| progress.sum.hex()),
         outcome: outcome.as_str(),
@@ -342,8 +368,16 @@ async fn exchange(
     let received = async {
         let mut response = response.await?;
         progress.status = Some(response.status().as_u16());
+        let location = response.headers().get(LOCATION);
+        progress.location = location.map(|at| String::from_utf8_lossy(at.as_bytes()).into_owned());
         // The body of a response that leads to another attempt is not written to the file.
-        let wanted = !is_retried(first, progress.status);
+        let leads_on =
+            errand.ask.follows() && response.status().is_redirection() && progress.location.is_some();
+        let retried = is_retried(first, progress.status);
+        let wanted = !retried && !leads_on;
+        if errand.ask.head() && !retried {
+            output::line(&head_text(&response));
+        }
         let output = errand.output.as_deref().filter(|_| wanted);
         receive(output, &mut response, progress).await
     };
@@ -360,21 +394,23 @@ async fn request(
     errand: &Errand,
     target: &Target,
 ) -> Result<Request<Either<FileBody, Empty<Bytes>>>, FetchError> {
-    let (method, body) = match &errand.upload {
+    let body = match &errand.upload {
         Some(path) => {
             let file = FileBody::open(path).await.map_err(|error| FetchError::Upload(path.clone(), error))?;
-            (Method::PUT, Either::Left(file))
+            Either::Left(file)
         }
-        None => (Method::GET, Either::Right(Empty::new())),
+        None => Either::Right(Empty::new()),
     };
-    Request::builder()
-        .method(method)
+    let mut request = Request::builder()
+        .method(errand.ask.method(errand.upload.is_some()))
         .uri(&target.path)
         .header(HOST, &target.authority)
         .header(USER_AGENT, concat!("firstflight/", env!("CARGO_PKG_VERSION")))
         .header(CONNECTION, "close")
         .body(body)
-        .map_err(FetchError::Request)
+        .map_err(FetchError::Request)?;
+    errand.ask.put_fields(request.headers_mut(), target);
+    Ok(request)
 }
 
 /// Reads the body, into `output` if it is given.

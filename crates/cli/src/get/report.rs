@@ -41,6 +41,8 @@ pub struct Report {
     /// The server address of the connection.
     pub remote: Option<SocketAddr>,
     pub status: Option<u16>,
+    /// Where a redirect leads, as the server writes it.
+    pub location: Option<String>,
     /// Bytes of the body.
     pub bytes: u64,
     /// Hash of the body, in hexadecimal, if the body is complete.

@@ -32,6 +32,8 @@ pub struct Target {
     pub authority: String,
     /// The path in the request line.
     pub path: String,
+    /// A redirect led here from another host, or out of TLS.
+    pub foreign: bool,
 }
 
 /// Why a URL cannot be fetched.
@@ -114,6 +116,7 @@ impl Target {
             tls,
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+            foreign: false,
         })
     }
 }

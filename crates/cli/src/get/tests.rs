@@ -1,5 +1,6 @@
 //! Fetches from a site on an emulated path.
 
+use super::ask::Ask;
 use super::certificates::Told;
 use super::fetch::{Errand, fetch};
 use super::report::Begun;
@@ -8,6 +9,7 @@ use crate::serve::early::EarlyUnsafe;
 use crate::test_site::TestSite;
 use firstflight::Client;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand {
@@ -16,12 +18,13 @@ fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand
         #[cfg(feature = "tls")]
         tls: None,
         by_engine: true,
+        ask: Ask::default(),
         udp: None,
         replay_safe,
         output: None,
         upload,
         timeout: Duration::from_secs(600),
-        told: Told::new(None),
+        told: Arc::new(Told::new(None)),
     }
 }
 

@@ -46,10 +46,14 @@ impl Log {
     pub fn event(self, event: &Event) {
         match self.json {
             true => output::event(SystemTime::now(), event),
-            // Names and errors are partly a client's or a server's text.
-            false => output::line(&SafeLine(&text(event))),
+            false => output::line(&line(event)),
         }
     }
+}
+
+/// An event in a line. Names and errors are partly a client's or a server's text, and cannot turn or break it.
+pub fn line(event: &Event) -> String {
+    SafeLine(&text(event)).to_string()
 }
 
 fn text(event: &Event) -> String {
@@ -98,8 +102,12 @@ fn contact_text(contact: &Contact) -> String {
         _ => {}
     }
     let _ = write!(text, ", {} ms", contact.connect_ms);
-    if contact.round_trips_saved > 0 {
-        text.push_str(", a round trip saved");
+    match (contact.round_trips_saved, contact.saved_ms) {
+        (0, _) => {}
+        (_, Some(ms)) => {
+            let _ = write!(text, ", {ms:.1} ms saved");
+        }
+        (_, None) => text.push_str(", a round trip saved"),
     }
     text
 }
@@ -116,6 +124,7 @@ mod tests {
             reason: None,
             early_yes: true,
             round_trips_saved: 1,
+            saved_ms: Some(24.0),
             connect_ms: 12.5,
             rtt_ms: None,
             inside_lookup: None,
@@ -129,7 +138,7 @@ mod tests {
         };
         assert_eq!(
             text(&connected),
-            "www.example.com:443 (192.0.2.1:443, CONNECT): accepted by kernel, early yes, 12.5 ms, a round trip saved"
+            "www.example.com:443 (192.0.2.1:443, CONNECT): accepted by kernel, early yes, 12.5 ms, 24.0 ms saved"
         );
         let json = serde_json::to_value(&connected).unwrap();
         assert_eq!((&json["event"], &json["outcome"]), (&"connected".into(), &"accepted".into()));

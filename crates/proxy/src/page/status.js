@@ -16,74 +16,103 @@ const bytes = (n) => {
   while (n >= 1000 && unit < 4) { n /= 1000; unit += 1; }
   return `${unit ? n.toPrecision(3) : n} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
 };
-const ms = (n) => (n === null || n === undefined ? "" : `${n < 10 ? n.toFixed(1) : Math.round(n)} ms`);
+const ms = (n) => {
+  if (n === null || n === undefined) return "";
+  if (n >= 10000) return `${(n / 1000).toFixed(1)} s`;
+  return `${n < 10 ? n.toFixed(1) : Math.round(n)} ms`;
+};
 
-// Bars in a box of this size, the highest as high as the box.
+// The height of a plot in milliseconds: one slow connection does not flatten the others.
+const scale = (recent) => {
+  const sorted = recent.map((one) => one.ms + (one.saved_ms || 0)).sort((a, b) => a - b);
+  const most = sorted.length ? sorted[sorted.length - 1] : 1;
+  const usual = sorted.length ? sorted[Math.floor((sorted.length - 1) * 0.8)] : 1;
+  return Math.max(1, Math.min(most, usual * 1.25));
+};
+
+// Bars in a box of this size. A bar that is longer than `most` ends in a tip.
 const bars = (recent, width, height, most) => {
   const step = width / Math.max(recent.length, 20);
-  return recent.map((one, n) => {
-    const tall = Math.max(1, (one.ms / most) * height);
-    const bar = shape("rect", { class: one.outcome, x: n * step, y: height - tall, width: step * 0.8, height: tall });
+  return recent.flatMap((one, n) => {
+    const [x, wide] = [n * step, step * 0.8];
+    let bar;
+    if (one.ms > most) {
+      const tip = Math.min(wide / 2, height / 3);
+      const d = `M${x} ${height}V${tip}L${x + wide / 2} 0L${x + wide} ${tip}V${height}Z`;
+      bar = shape("path", { class: one.outcome, d });
+    } else {
+      const tall = Math.max(1, (one.ms / most) * height);
+      bar = shape("rect", { class: one.outcome, x, y: height - tall, width: wide, height: tall });
+    }
     bar.append(shape("title", {}, `${ms(one.ms)}, ${one.outcome}`));
-    return bar;
+    // What was not waited for, above the bar.
+    const ghost = Math.min((one.saved_ms / most) * height, height - Math.min(height, (one.ms / most) * height));
+    if (!(ghost > 0)) return [bar];
+    const above = shape("rect", { class: "ghost", x, y: height - (one.ms / most) * height - ghost, width: wide, height: ghost });
+    above.append(shape("title", {}, `${ms(one.saved_ms)} saved`));
+    return [bar, above];
   });
 };
 
 const plot = (servers) => {
   const all = servers.flatMap((server) => server.recent).sort((a, b) => a.unix_ms - b.unix_ms).slice(-80);
-  const most = Math.max(1, ...all.map((one) => one.ms));
-  const box = $("plot");
-  box.replaceChildren(
+  const most = scale(all);
+  $("plot").replaceChildren(
+    shape("line", { x1: 0, y1: 20.5, x2: 640, y2: 20.5, "stroke-dasharray": "2 4" }),
     shape("line", { x1: 0, y1: 140.5, x2: 640, y2: 140.5 }),
-    shape("text", { x: 2, y: 12 }, ms(most)),
+    shape("text", { x: 2, y: 14 }, ms(most)),
     shape("text", { x: 2, y: 156 }, "0 ms"),
   );
   const group = shape("g", { transform: "translate(0 20)" });
   group.append(...bars(all, 640, 120, most));
-  box.append(group);
+  $("plot").append(group);
+};
+
+const element = (name, text, css) => {
+  const made = document.createElement(name);
+  made.textContent = text;
+  if (css) made.className = css;
+  return made;
 };
 
 const row = (server) => {
   const last = server.last || {};
   const line = document.createElement("tr");
-  const cell = (text, number) => {
-    const td = document.createElement("td");
-    td.textContent = text === null || text === undefined ? "" : String(text);
-    if (number) td.className = "number";
+  const cell = (text, css) => {
+    const td = element("td", text, css);
     line.append(td);
     return td;
   };
-  cell(server.server).title = server.server;
+  const small = shape("svg", { viewBox: "0 0 120 18", role: "img", "aria-label": "times to open connections" });
+  small.append(...bars(server.recent, 120, 18, scale(server.recent)));
+  const carried = element("small", `${bytes(server.sent)} sent, ${bytes(server.received)} received`);
+  cell(server.server).append(carried, small);
   if (server.error) {
     // The last attempt failed, whatever came of the ones before.
-    const error = cell(`failed: ${server.error}`);
-    error.className = "error";
-    error.colSpan = 6;
-    error.title = server.error;
+    cell(`failed: ${server.error}`, "error").colSpan = 3;
   } else {
-    cell(last.way);
-    cell(last.outcome);
-    cell(last.reason);
-    cell(last.early_yes === undefined ? "" : last.early_yes ? "yes" : "no");
-    cell(ms(last.connect_ms), true);
-    cell(ms(last.rtt_ms), true);
+    const how = cell("");
+    how.append(element("span", `${last.outcome || ""} by ${last.way || ""}`, last.outcome));
+    if (last.early_yes) how.append(", early answer");
+    if (last.reason) how.append(element("small", `${last.reason}: ${server.means || ""}`));
+    cell(ms(last.connect_ms), "number");
+    cell(ms(last.rtt_ms), "number");
   }
-  cell(`${server.accepted} of ${server.contacts}`, true);
-  cell(server.round_trips_saved, true);
-  cell(server.resets ? `${server.failures} (${server.resets} reset)` : server.failures, true);
-  cell(bytes(server.sent), true);
-  cell(bytes(server.received), true);
-  const small = shape("svg", { viewBox: "0 0 120 18", role: "img", "aria-label": "connect times" });
-  small.append(...bars(server.recent, 120, 18, Math.max(1, ...server.recent.map((one) => one.ms))));
-  cell("").append(small);
+  const counts = cell(`${server.accepted} of ${server.contacts}`, "number");
+  const resets = server.resets ? ` (${server.resets} reset)` : "";
+  if (server.failures) counts.append(element("small", `${server.failures} failed${resets}`));
+  cell(server.round_trips_saved ? ms(server.saved_ms) : "0", "number");
   return line;
 };
 
 const show = (snapshot) => {
   const { total, servers } = snapshot;
+  $("saved").textContent = total.round_trips_saved
+    ? `${ms(total.saved_ms)} saved, in ${total.round_trips_saved} round trips`
+    : "Nothing saved yet: the first connection to a server gets its cookie, later ones are faster";
   $("total").textContent =
     `${total.contacts} connections, ${total.accepted} first flights accepted, ${total.early_yes} early answers, ` +
-    `${total.round_trips_saved} round trips saved, ${total.failures} failures (${total.resets} resets)`;
+    `${total.failures} failed (${total.resets} of them reset).`;
   $("servers").replaceChildren(...servers.map(row));
   plot(servers);
 };

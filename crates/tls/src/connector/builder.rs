@@ -1,5 +1,6 @@
 //! Settings of a connector.
 
+use super::any::Any;
 use super::{Connector, Shared};
 use crate::error::ConfigError;
 use crate::groups::{Groups, Hybrid};
@@ -25,6 +26,8 @@ enum Trust {
     #[default]
     Platform,
     Roots(RootCertStore),
+    /// Whatever certificate there is.
+    Any,
 }
 
 /// Settings of a [`Connector`]. All have a default.
@@ -71,6 +74,14 @@ impl ConnectorBuilder {
     pub fn ca_file(self, file: impl Into<PathBuf>) -> Result<Self, ConfigError> {
         let roots = pem::roots(&file.into())?;
         Ok(self.roots(roots))
+    }
+
+    /// Accepts any certificate, of any name and age. Whoever is on the path can then answer in the server's place and read
+    /// everything: for tests and measurements only.
+    #[must_use]
+    pub fn trust_any_certificate(mut self) -> Self {
+        self.trust = Trust::Any;
+        self
     }
 
     /// The certificate of this client with its chain, and its key, for servers that ask for one.
@@ -206,6 +217,7 @@ fn verifier(
     provider: Arc<rustls::crypto::CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, ConfigError> {
     match trust {
+        Trust::Any => Ok(Arc::new(Any(provider))),
         Trust::Roots(roots) if roots.is_empty() => Err(ConfigError::NoRoots),
         Trust::Roots(roots) => {
             let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();

@@ -1,0 +1,180 @@
+//! `firstflight run`: a command with a proxy of its own.
+
+mod environment;
+mod watch;
+
+use crate::error::Error;
+use crate::output;
+use crate::proxy::ProxyError;
+use firstflight::Client;
+use firstflight_proxy::{Event, Proxy, Total};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::process::Command;
+
+/// Run a command whose connections are made in one round trip, through a proxy of its own
+///
+/// Starts `firstflight proxy` on a free port, and the command with the variables that name a proxy: http_proxy, https_proxy,
+/// all_proxy (in capitals, too), and those of pip, npm, Node and Java; curl, git and Go programs read the first ones. The command has
+/// this terminal, its signals and its exit code. At the end one line on stderr says what was saved.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight run -- curl -s http://www.example.com/ http://www.example.com/
+  firstflight run --cache servers.json -- git fetch
+  firstflight run -- sh
+
+The first connection to a server gets its cookie, so only later ones are faster. Programs that read no such variable connect as
+always. Addresses of this machine are in no_proxy; other private networks can be reached through the proxy.
+
+Exit code: that of the command, 128 and the signal's number if a signal ended it, 127 if there is no such command, 126 if it
+cannot be run.")]
+pub struct Args {
+    /// Keep what is learnt about servers in this file for later runs
+    #[arg(long, value_name = "FILE")]
+    cache: Option<PathBuf>,
+    /// Print a line on stderr about each connection, as `firstflight proxy` does
+    #[arg(long)]
+    show: bool,
+    /// Print no line at the end
+    #[arg(long, conflicts_with = "show")]
+    quiet: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// How long connections may go on when the command has ended.
+const DRAIN: Duration = Duration::from_millis(200);
+/// What the proxy knew too little for. It is no fault.
+const FIRST_CONTACT: &str = "first contact";
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
+/// How often connections had their first flight not accepted, by the reason.
+type Reasons = Arc<Mutex<BTreeMap<&'static str, u64>>>;
+
+/// Runs the command, and then exits as it did.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    let mut builder = Client::builder();
+    if let Some(path) = &args.cache {
+        builder = builder.cache(path);
+    }
+    let client = builder.build().map_err(Error::Cache)?;
+    let reasons = Reasons::default();
+    let proxy = proxy(client.clone(), args.show, Arc::clone(&reasons)).await?;
+    let at = proxy.local_addrs().first().copied().unwrap_or(firstflight_proxy::ADDRESS);
+    let tally = proxy.tally();
+    let mut signals = watch::Signals::new().map_err(Error::Runtime)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = tokio::spawn(proxy.run(async { drop(stopped.await) }));
+
+    let [program, arguments @ ..] = args.command.as_slice() else { return Ok(ExitCode::from(NOT_FOUND)) };
+    let mut command = Command::new(program);
+    command.args(arguments).envs(environment::variables(at, |name| std::env::var_os(name)));
+    let code = match command.spawn() {
+        Ok(mut child) => {
+            let id = child.id();
+            loop {
+                tokio::select! {
+                    ended = child.wait() => break exit_code(ended.map_err(Error::Runtime)?),
+                    signal = signals.next() => watch::pass_on(id, signal),
+                }
+            }
+        }
+        Err(error) => {
+            output::complain(&format_args!("cannot run {}: {error}", program.display()));
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            ExitCode::from(if missing { NOT_FOUND } else { NOT_RUN })
+        }
+    };
+    drop(stop);
+    // Only a panic, which has been told.
+    let _ = serving.await;
+    client.close().await;
+    let total = tally.total();
+    if !args.quiet {
+        let reasons = reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        output::complain(&summary(&total, &reasons));
+    }
+    Ok(code)
+}
+
+/// A proxy on a free port. What it does goes to stderr, because stdout is the command's.
+async fn proxy(client: Client, show: bool, reasons: Reasons) -> Result<Proxy, ProxyError> {
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let builder = Proxy::builder(client).listen(free).allow_private(true).drain(DRAIN);
+    let builder = builder.on_event(move |event| {
+        if show {
+            output::aside(&crate::proxy::event_line(event));
+        }
+        if let Event::Connected { contact, .. } = event
+            && let Some(reason) = contact.reason
+        {
+            let mut reasons = reasons.lock().unwrap_or_else(PoisonError::into_inner);
+            let reason = if contact.is_first_contact() { FIRST_CONTACT } else { reason };
+            *reasons.entry(reason).or_default() += 1;
+        }
+    });
+    Ok(builder.bind().await?)
+}
+
+/// As shells have it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let signal = || status.signal().map(|signal| 128 + signal);
+    let code = status.code().or_else(signal).and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.unwrap_or(u8::MAX))
+}
+
+/// What was saved, in one line; if that is nothing, why.
+fn summary(total: &Total, reasons: &BTreeMap<&'static str, u64>) -> String {
+    let many = |count: u64, one: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    };
+    if total.contacts + total.failures == 0 {
+        return "no connection went through the proxy".to_owned();
+    }
+    let mut text = many(total.contacts, "connection");
+    let saved = many(total.round_trips_saved, "round trip");
+    // Writing to a string does not fail.
+    let _ = match total.round_trips_saved {
+        0 => write!(text, ", no round trip saved"),
+        _ => write!(text, ", {saved} saved: {:.1} ms", total.saved_ms),
+    };
+    let ordinary: Vec<_> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if !ordinary.is_empty() {
+        let _ = write!(text, "; ordinary handshakes: {}", ordinary.join(", "));
+    }
+    if total.failures > 0 {
+        let _ = write!(text, "; {} failed", total.failures);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_says_what_was_saved_and_why_not_more() {
+        let mut total = Total::default();
+        assert_eq!(summary(&total, &BTreeMap::new()), "no connection went through the proxy");
+        total.contacts = 1;
+        let reasons = BTreeMap::from([(FIRST_CONTACT, 1)]);
+        let first = summary(&total, &reasons);
+        assert_eq!(first, "1 connection, no round trip saved; ordinary handshakes: 1 first contact");
+        (total.contacts, total.round_trips_saved, total.saved_ms, total.failures) = (4, 2, 200.25, 1);
+        assert_eq!(
+            summary(&total, &reasons),
+            "4 connections, 2 round trips saved: 200.2 ms; ordinary handshakes: 1 first contact; 1 failed"
+        );
+    }
+}
