@@ -4,11 +4,16 @@ mod client;
 mod made;
 mod options;
 mod pump;
+mod server;
 
 pub use client::ff_client_start;
 pub(crate) use client::{Connect, Failed, Started};
 pub(crate) use made::Made;
-pub use options::ff_start_options;
+pub use options::{ff_server_options, ff_start_options};
+pub use server::{
+    ff_server, ff_server_accept, ff_server_drain, ff_server_fd, ff_server_free, ff_server_new,
+    ff_server_reload,
+};
 
 use crate::boundary::Errno;
 use std::future::Future;

@@ -30,6 +30,37 @@ unsafe impl Structure for ff_start_options {
     const LEAST: usize = size_of::<Self>();
 }
 
+/// `struct ff_server_options`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ff_server_options {
+    /// `sizeof(struct ff_server_options)` of the caller.
+    pub size: usize,
+    /// Where to listen, with commas.
+    pub addresses: *const c_char,
+    /// Keys of the cookies, or null.
+    pub keys: *const u8,
+    /// 0, 16 or 32.
+    pub keys_len: usize,
+    /// The file of the trusted verifiers, or null.
+    pub trust: *const c_char,
+    /// The server's names, with commas, or null.
+    pub names: *const c_char,
+    /// How many first flights wait for their ACK at most.
+    pub queue: u32,
+    /// The UDP port; 0: that of TCP; -1: none.
+    pub udp_port: i32,
+    /// `FF_MAY_RUN_TWICE` or `FF_RUN_ONCE`.
+    pub safety: i32,
+    /// 0.
+    pub reserved: i32,
+}
+
+// SAFETY: `repr(C)`; a `usize`, pointers, a `usize` and four words of four bytes leave no padding, and take any bytes.
+unsafe impl Structure for ff_server_options {
+    const LEAST: usize = size_of::<Self>();
+}
+
 /// A caller's text; `None` if it is null.
 ///
 /// # Safety
