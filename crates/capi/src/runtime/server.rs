@@ -28,7 +28,7 @@ pub struct ff_server {
 }
 
 /// Servers that a child process has freed: the thread is the parent's.
-static LEFT: Mutex<Vec<Box<ff_server>>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<ff_server>> = Mutex::new(Vec::new());
 
 /// Keys of cookies; `None` if there are none.
 fn key_ring(keys: &[u8]) -> Result<Option<Arc<KeyRing>>, Errno> {
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn ff_server_free(server: *mut ff_server) {
         // SAFETY: it came from a box, and the caller promises that it was not freed.
         let server = unsafe { Box::from_raw(server) };
         if server.runtime.check().is_err() {
-            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(server);
+            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(*server);
             return Ok(0);
         }
         let _ended = server.ask(Command::End);

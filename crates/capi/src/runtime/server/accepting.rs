@@ -104,7 +104,7 @@ pub(super) async fn serve(
 ) {
     let places = Arc::new(Semaphore::new(MOST));
     let (hold, held) = mpsc::channel(1);
-    let mut delivery = Some((Delivery { queue, engine, once, hold: hold }, held));
+    let mut delivery = Some((Delivery { queue, engine, once, hold }, held));
     loop {
         let accepted = async {
             // It is never closed.
