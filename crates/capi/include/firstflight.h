@@ -13,8 +13,9 @@
  * - A structure begins with its size. Set it to sizeof before the call: struct ff_outcome o; o.size = sizeof o;. So programs and
  *   libraries of different versions fit together. Members that an older library does not know become 0.
  * - A descriptor is one of the caller's sockets. It must stay open during the call, and stays the caller's.
- * - No function starts a thread, installs a signal handler, or raises SIGPIPE. After fork(), parent and child each have their own
- *   client and connects; a connect under way has the same sockets in both, so only one of them goes on with it.
+ * - No function starts a thread, except ff_client_start() and ff_server_new(). None installs a signal handler, or raises SIGPIPE.
+ *   After fork(), parent and child each have their own client and connects; a connect under way has the same sockets in both, so
+ *   only one of them goes on with it.
  * - Texts that functions return stay valid until the program ends, and are not freed.
  * - A fault inside the library ends the call with -ENOTRECOVERABLE, and not the program.
  *
@@ -346,6 +347,114 @@ void ff_conn_free(ff_conn *conn);
  */
 int ff_connect(const ff_client *client, const struct addrinfo *addresses, const char *name, const uint8_t *data, size_t len, int safety,
                int timeout_ms, struct ff_outcome *outcome);
+
+/* ---- A client and servers on the library's own thread ---- */
+
+/*
+ * A library that was built without its feature "runtime" lacks the functions from here on. A program that uses them does not link then.
+ *
+ * They add what needs somebody who always listens: certificates (ASAP), TCP in UDP, names, and servers that take both. The process
+ * gets one thread, named "firstflight", with all signals blocked; while a name is looked up or a file is read, there is another one. The
+ * thread begins with the first ff_client_start() or ff_server_new(), and ends with the last client, server and connection. It never calls
+ * the program.
+ *
+ * A connection in UDP has no socket of its own. Its descriptor is an end of a socket pair of AF_UNIX: read, write, poll and shutdown are
+ * as with TCP, also the error ECONNRESET when the connection breaks (Linux). Options of TCP, addresses and ff_fd_...() do not apply to it.
+ * A connection of the kernel's TCP has its own socket.
+ *
+ * After fork(), the child may free these objects, and make others. All else returns -ECHILD there.
+ */
+
+struct ff_start_options {
+    size_t size;              /* sizeof(struct ff_start_options), set by the caller */
+    const char *memory;       /* file for what is learnt of servers; NULL: it is in memory only */
+    const char *verifier;     /* a verifier that gives certificates: "192.0.2.1:4433"; NULL: no UDP */
+    const char *verifier_key; /* its public key, 64 hexadecimal digits; NULL if verifier is NULL */
+    const char *certificates; /* file for certificates and their keys, mode 0600; NULL: they are in memory only */
+    const char *servers;      /* servers that trust the verifier, and the UDP ports where they take certificates of it:
+                                 "www.example.com:443=443,..."; the DNS is not asked about them. NULL: none */
+    int32_t plain;            /* 1: all connects are ordinary ones, as with FIRSTFLIGHT=off in the environment; else 0 */
+    int32_t servers_run_once; /* 1: data that must not run twice may ride in UDP, because the servers run each request once; else 0 */
+};
+
+/*
+ * Makes a client on the library's thread, and stores it in *out. options may be NULL, which is all zeros. ff_connect_start(),
+ * ff_connect() and all functions of ff_conn and ff_client take it, with these differences:
+ *
+ * - addresses may be NULL. Then name says where to connect, as "www.example.com:443", "192.0.2.1:443" or "[2001:db8::1]:443", and the
+ *   library looks it up. With addresses, name is the server's name; certificates are for that name.
+ * - The connect begins at once. ff_conn_poll() has one descriptor, for POLLIN.
+ * - The client finds out on which network the host is.
+ * - ff_client_free() writes the files, and blocks until then, at most 3 s. Connections go on.
+ *
+ * Returns 0. Free the client with ff_client_free().
+ *
+ * Errors: -EINVAL; -EIO if a file cannot be used, and ff_set_log() has the reason; those of pthread_create(3). The connect's error
+ * is -EADDRNOTAVAIL if the name cannot be looked up.
+ */
+int ff_client_start(const struct ff_start_options *options, ff_client **out);
+
+/* A server. */
+typedef struct ff_server ff_server;
+
+struct ff_server_options {
+    size_t size;           /* sizeof(struct ff_server_options), set by the caller */
+    const char *addresses; /* where to listen: "0.0.0.0:443,[::]:443"; all with the same port. Port 0: one that is free */
+    const uint8_t *keys;   /* keys of the kernel's cookies, as ff_listen_prepare() takes them; NULL: the namespace's */
+    size_t keys_len;       /* 0, 16 or 32 */
+    const char *trust;     /* file of the verifiers whose certificates are taken in UDP; NULL: none */
+    const char *names;     /* names that clients use for this server: "www.example.com,..."; NULL: its addresses */
+    uint32_t queue;        /* first flights that may wait for their ACK, as in ff_listen_prepare() */
+    int32_t udp_port;      /* 0: the number of the TCP port, if that is free in UDP; -1: no UDP */
+    int32_t safety;        /* FF_MAY_RUN_TWICE: connections come at once; FF_RUN_ONCE: when their client's ACK has come */
+    int32_t reserved;      /* 0 */
+};
+
+/*
+ * Listens on the kernel's TCP and in UDP, and stores the server in *out. Returns 0. At most 1024 connections wait for
+ * ff_server_accept() or for their ACK; others wait in the system.
+ *
+ * Errors: -EINVAL, also if the file cannot be used; -EADDRINUSE, -EACCES, -EADDRNOTAVAIL: ff_set_log() has a line with the address.
+ */
+int ff_server_new(const struct ff_server_options *options, ff_server **out);
+
+/*
+ * A descriptor that is readable while connections wait for ff_server_accept(), and when no more will come. It belongs to the
+ * server: wait for it, and do not read or close it.
+ *
+ * Errors: -EINVAL.
+ */
+int ff_server_fd(const ff_server *server);
+
+/*
+ * The next connection: a descriptor that does not block, and is the caller's from now on. Never blocks. outcome may be NULL. address
+ * and address_len are those of accept(2): both may be NULL.
+ *
+ * Errors: -EAGAIN if none waits, -ENOTCONN if none will come after ff_server_drain(), -EINVAL.
+ */
+int ff_server_accept(const ff_server *server, struct ff_outcome *outcome, struct sockaddr *address, socklen_t *address_len);
+
+/*
+ * Replaces the keys of the kernel's cookies, unless keys_len is 0, and reads the file of the verifiers again. Connections go on. A file
+ * that cannot be used changes nothing. Returns 0.
+ *
+ * Errors: -EINVAL: ff_set_log() has the reason.
+ */
+int ff_server_reload(const ff_server *server, const uint8_t *keys, size_t keys_len);
+
+/*
+ * Stops listening. Connections that the system has made by then still come from ff_server_accept(), so that no data is lost that was
+ * acknowledged; then it returns -ENOTCONN. Returns 0.
+ *
+ * Errors: -EINVAL, those of listen(2).
+ */
+int ff_server_drain(const ff_server *server);
+
+/*
+ * Frees a server; NULL is allowed. It stops listening, and closes connections that wait. The connections that the program has go on.
+ * Blocks for at most 3 s, while connections in UDP end in order.
+ */
+void ff_server_free(ff_server *server);
 
 #ifdef __cplusplus
 }

@@ -23,6 +23,9 @@ impl From<io::Error> for Errno {
             io::ErrorKind::TimedOut => libc::ETIMEDOUT,
             io::ErrorKind::NotConnected => libc::ENOTCONN,
             io::ErrorKind::AddrNotAvailable => libc::EADDRNOTAVAIL,
+            io::ErrorKind::AddrInUse => libc::EADDRINUSE,
+            io::ErrorKind::PermissionDenied => libc::EACCES,
+            io::ErrorKind::NotFound => libc::ENOENT,
             io::ErrorKind::OutOfMemory => libc::ENOMEM,
             _ => libc::EIO,
         };

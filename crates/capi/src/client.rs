@@ -16,6 +16,12 @@ use firstflight::{ConnectAnyError, FirstFlight};
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+#[cfg(feature = "runtime")]
+use {
+    crate::runtime::{Connect, Failed, Made, Started},
+    firstflight::ClientError,
+    std::sync::Arc,
+};
 
 /// The most descriptors that `ff_conn_poll` asks to wait for.
 pub const FF_MOST_FDS: usize = 2;
@@ -33,15 +39,35 @@ const NOWHERE: NetworkId = NetworkId([0xff; 16]);
 pub struct ff_client {
     kernel: Kernel,
     fast_open: bool,
+    #[cfg(feature = "runtime")]
+    started: Option<Arc<Started>>,
+}
+
+#[cfg(feature = "runtime")]
+impl ff_client {
+    /// A client of layer C.
+    pub(crate) fn on_thread(started: Arc<Started>) -> Self {
+        Self { kernel: Kernel::default(), fast_open: false, started: Some(started) }
+    }
 }
 
 /// `ff_conn`: a connect.
 #[derive(Debug)]
 pub struct ff_conn {
-    connecting: Connecting,
+    work: Work,
     name: String,
     state: State,
     told: ff_outcome,
+}
+
+/// Who makes a connect.
+#[derive(Debug)]
+enum Work {
+    /// The calls of the program.
+    Calls(Box<Connecting>),
+    /// The library's thread.
+    #[cfg(feature = "runtime")]
+    Thread(Connect),
 }
 
 #[derive(Debug)]
@@ -92,7 +118,12 @@ pub unsafe extern "C" fn ff_client_new(options: *const ff_client_options, out: *
             return Err(WRONG);
         }
         let off = std::env::var_os(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case("off"));
-        let client = Box::new(ff_client { kernel: Kernel::on(id), fast_open: plain == 0 && !off });
+        let client = Box::new(ff_client {
+            kernel: Kernel::on(id),
+            fast_open: plain == 0 && !off,
+            #[cfg(feature = "runtime")]
+            started: None,
+        });
         // SAFETY: as the caller of this function promises.
         unsafe { out.write(Box::into_raw(client)) };
         Ok(0)
@@ -110,7 +141,13 @@ pub unsafe extern "C" fn ff_client_free(client: *mut ff_client) {
     }
     guarded(|| {
         // SAFETY: it came from a box, and the caller promises that it was not freed.
-        drop(unsafe { Box::from_raw(client) });
+        let client = unsafe { Box::from_raw(client) };
+        #[cfg(feature = "runtime")]
+        if let Some(started) = client.started {
+            Started::free(started);
+        }
+        #[cfg(not(feature = "runtime"))]
+        drop(client);
         Ok(0)
     });
 }
@@ -124,6 +161,11 @@ pub unsafe extern "C" fn ff_client_network_changed(client: *const ff_client, id:
     guarded(|| {
         // SAFETY: as the caller of this function promises.
         let (client, id) = unsafe { (client.as_ref().ok_or(WRONG)?, network(id)?) };
+        #[cfg(feature = "runtime")]
+        if let Some(started) = &client.started {
+            Started::network_changed(started)?;
+            return Ok(0);
+        }
         // One unknown network cannot be told from the next one, so what was learnt is forgotten.
         client.kernel.move_to(NOWHERE);
         client.kernel.move_to(id);
@@ -181,18 +223,23 @@ unsafe fn start(
     let (client, data) = unsafe { (client.as_ref().ok_or(WRONG)?, bytes(data, len)?) };
     // SAFETY: as the caller of this function promises.
     let found = unsafe { addresses(list) };
-    if found.is_empty() {
-        return Err(Errno(libc::EADDRNOTAVAIL));
-    }
     let name = match name.is_null() {
         true => String::new(),
         // SAFETY: the caller promises that it ends with a zero byte.
         false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
     };
+    let told = ff_outcome::of(Outcome::Undecided, 0, None);
+    #[cfg(feature = "runtime")]
+    if let Some(started) = &client.started {
+        let connect = Started::connect(started, &name, found, data, twice)?;
+        return Ok(ff_conn { work: Work::Thread(connect), name, state: State::Connecting, told });
+    }
+    if found.is_empty() {
+        return Err(Errno(libc::EADDRNOTAVAIL));
+    }
     let first = if twice { FirstFlight::safely_replayable(data) } else { FirstFlight::at_most_once(data) };
     let connecting = client.kernel.begin(&found, first).fast_open(client.fast_open);
-    let told = ff_outcome::of(Outcome::Undecided, 0, None);
-    Ok(ff_conn { connecting, name, state: State::Connecting, told })
+    Ok(ff_conn { work: Work::Calls(Box::new(connecting)), name, state: State::Connecting, told })
 }
 
 impl ff_conn {
@@ -203,14 +250,20 @@ impl ff_conn {
             State::Connected { .. } | State::Taken => return Ok(true),
             State::Failed(error) => return Err(*error),
         }
-        match self.connecting.step() {
-            None => Ok(false),
-            Some(Ok(connected)) => {
-                self.connected(connected);
-                Ok(true)
-            }
-            Some(Err(error)) => Err(self.failed(&error)),
+        match &mut self.work {
+            Work::Calls(connecting) => match connecting.step() {
+                None => return Ok(false),
+                Some(Ok(connected)) => self.connected(connected),
+                Some(Err(error)) => return Err(self.failed(&error)),
+            },
+            #[cfg(feature = "runtime")]
+            Work::Thread(connect) => match connect.step() {
+                None => return Ok(false),
+                Some(Ok(made)) => self.made(made),
+                Some(Err(failed)) => return Err(self.not_made(&failed)),
+            },
         }
+        Ok(true)
     }
 
     fn connected(&mut self, connected: Connected) {
@@ -236,24 +289,66 @@ impl ff_conn {
         Errno(number)
     }
 
+    #[cfg(feature = "runtime")]
+    fn made(&mut self, made: Made) {
+        log(FF_LOG_INFO, || format!("{}connected to {}: {}", self.prefix(), made.remote, made.outcome));
+        self.told = made.told();
+        let sent = if let Work::Thread(connect) = &self.work { connect.sent } else { 0 };
+        self.state = State::Connected { stream: made.stream, sent };
+    }
+
+    #[cfg(feature = "runtime")]
+    fn not_made(&mut self, failed: &Failed) -> Errno {
+        let number = match failed {
+            Failed::Connect(ClientError::Connect { error, .. }) => return self.failed(error),
+            Failed::Connect(error) => {
+                log(FF_LOG_ERROR, || format!("{}{error}", self.prefix()));
+                Errno(libc::EADDRNOTAVAIL)
+            }
+            Failed::System(error) => {
+                log(FF_LOG_ERROR, || format!("{}{error}", self.prefix()));
+                Errno(error.raw_os_error().unwrap_or(libc::EIO))
+            }
+        };
+        self.state = State::Failed(number);
+        number
+    }
+
     fn prefix(&self) -> String {
         if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) }
     }
 
+    /// If the caller gives up now, a server may have run the data.
+    fn maybe_delivered(&self) -> bool {
+        match &self.work {
+            Work::Calls(connecting) => connecting.maybe_delivered(),
+            #[cfg(feature = "runtime")]
+            Work::Thread(connect) => connect.sent > 0,
+        }
+    }
+
     /// Until when to wait at most, in ms, rounded up; -1 for ever.
     fn timeout_ms(&self) -> c_int {
-        match self.state {
-            State::Connecting => self.connecting.timeout().map_or(-1, |time| {
+        match (&self.state, &self.work) {
+            (State::Connecting, Work::Calls(connecting)) => connecting.timeout().map_or(-1, |time| {
                 c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
             }),
+            #[cfg(feature = "runtime")]
+            (State::Connecting, Work::Thread(_)) => -1,
             _ => 0,
         }
     }
 
     fn wanted(&self) -> impl Iterator<Item = libc::pollfd> {
-        let connecting = matches!(self.state, State::Connecting);
-        let sockets = self.connecting.sockets().filter(move |_| connecting).take(FF_MOST_FDS);
-        sockets.map(|socket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 })
+        let (calls, thread) = match &self.work {
+            _ if !matches!(self.state, State::Connecting) => (None, None),
+            Work::Calls(connecting) => (Some(connecting), None),
+            #[cfg(feature = "runtime")]
+            Work::Thread(connect) => (None, Some((connect.fd(), libc::POLLIN))),
+        };
+        let sockets = calls.into_iter().flat_map(|connecting| connecting.sockets());
+        let sockets = sockets.map(|socket| (socket.as_raw_fd(), libc::POLLOUT)).take(FF_MOST_FDS);
+        sockets.chain(thread).map(|(fd, events)| libc::pollfd { fd, events, revents: 0 })
     }
 
     fn take(&mut self) -> Result<(TcpStream, usize), Errno> {

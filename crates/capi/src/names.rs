@@ -53,6 +53,10 @@ pub extern "C" fn ff_strerror(error: c_int) -> *const c_char {
         libc::EINTR => c"interrupted by a signal",
         libc::EPIPE => c"the connection is over",
         libc::ENOTSUP | libc::ENOPROTOOPT => c"the system cannot do it",
+        libc::EADDRINUSE => c"another program listens there",
+        libc::EAGAIN => c"nothing is there yet",
+        libc::ECHILD => c"the object belongs to the parent process",
+        libc::EIO => c"a file cannot be used",
         libc::ENOENT => c"the system does not say",
         _ => c"an error of the system: see errno(3) for its number",
     };

@@ -58,9 +58,52 @@ fn threads_share_a_client() {
     run("tests/c/threads.c");
 }
 
+#[cfg(feature = "runtime")]
+#[test]
+fn a_client_and_a_server_on_the_librarys_thread_give_descriptors() {
+    run("tests/c/started.c");
+}
+
 #[test]
 fn a_client_connects_in_a_loop_of_libevent() {
     run_with("tests/c/libevent.c", &["libevent"]);
+}
+
+/// With a verifier in the namespace. The program's arguments are its address, its key and a file that trusts it.
+#[cfg(feature = "runtime")]
+#[test]
+fn connections_in_udp_are_descriptors_too() {
+    use firstflight::credential::asap::PrivateKey;
+    use firstflight::verifier::{Config, Issuer, Service, StreamLimits};
+    // Under valgrind UDP loses its races.
+    for way in [Way::C, Way::Static, Way::Cpp, Way::Sanitized] {
+        let bench = Bench::new();
+        in_namespace(move || {
+            let Some(program) = bench.compile("tests/c/in_udp.c", way) else { return };
+            let Some(mut command) = bench.command(&program, way) else { return };
+            let (key, at) = (PrivateKey::from_seed(&[7; 32]), "127.0.0.1:4433");
+            let public = key.public().to_string();
+            let trust = bench.path().join("trust.toml");
+            let text = format!("# begin\n[[verifier]]\nkey = \"{public}\"\nown = true\n# end\n");
+            std::fs::write(&trust, text).unwrap();
+            command.args([at, &public]).arg(trust);
+            let config = Config::default()
+                .issuer(Some(Issuer::new(key)))
+                .allowed(vec!["127.0.0.0/8".parse().unwrap()]);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let address = [at.parse().unwrap()];
+                let service = Service::bind(config, &address, StreamLimits::per_client(64)).await.unwrap();
+                tokio::spawn(service.run(std::future::pending()));
+                // It has the namespace of this thread.
+                let mut child = command.spawn().unwrap();
+                while child.try_wait().unwrap().is_none() {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+                assert!(child.wait().unwrap().success(), "{way:?}");
+            });
+        });
+    }
 }
 
 /// An example that runs until the test has seen what it waits for.
@@ -139,6 +182,52 @@ fn the_examples_do_what_the_guide_says() {
             client.args(["127.0.0.1", "8081", "1"]).output().unwrap();
             assert_eq!(outcomes(&outcome.rest()), [cookie]);
         }
+    });
+}
+
+#[cfg(feature = "runtime")]
+#[test]
+fn the_example_of_a_server_on_the_thread_ends_in_order() {
+    let bench = Bench::new();
+    in_namespace(move || {
+        let (way, arguments) = (Way::Sanitized, ["127.0.0.1:8082"]);
+        let Some(server) = Running::server(&bench, "examples/own_server.c", way, &arguments) else { return };
+        let client =
+            output(&bench, "examples/blocking_client.c", Way::C, &["127.0.0.1", "8082", "2"]).unwrap();
+        assert_eq!(client.matches("hello\n").count(), 2);
+        for signal in [nix::sys::signal::SIGHUP, nix::sys::signal::SIGTERM] {
+            let id = i32::try_from(server.0.id()).unwrap();
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), signal).unwrap();
+        }
+        let expected =
+            ["handshake: no-credential, 0 bytes in the SYN", "accepted: none, 18 bytes in the SYN"];
+        assert_eq!(outcomes(&server.rest()), expected);
+    });
+}
+
+#[test]
+fn a_database_client_takes_a_connection_whose_command_was_in_the_syn() {
+    if !build::has("redis-server") {
+        return;
+    }
+    let bench = Bench::new();
+    in_namespace(move || {
+        let Some(program) = bench.compile_with("tests/c/hiredis.c", Way::Sanitized, &["hiredis"]) else {
+            return;
+        };
+        // All listeners take first flights: Redis does not ask for them.
+        std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", "1027").unwrap();
+        let mut server = std::process::Command::new("redis-server");
+        server.args(["--port", "7778", "--bind", "127.0.0.1", "--save", ""]).current_dir(bench.path());
+        let running = Running(server.stdout(Stdio::null()).spawn().unwrap());
+        while std::net::TcpStream::connect("127.0.0.1:7778").is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let mut command = bench.command(&program, Way::Sanitized).unwrap();
+        let output = succeed(command.args(["7778", "3"]));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(outcomes(&text), ["handshake: no-credential", "accepted: none", "accepted: none"]);
+        drop(running);
     });
 }
 

@@ -55,7 +55,7 @@ fn run(conn: &mut ff_conn, data: &[u8], deadline: Option<Instant>) -> Result<Tcp
             count += 1;
         }
         if is_late(deadline) {
-            if conn.connecting.maybe_delivered() {
+            if conn.maybe_delivered() {
                 conn.told = unknown();
             }
             return Err(Errno(libc::ETIMEDOUT));
