@@ -1,0 +1,9 @@
+//! Clients with certificates.
+
+mod client;
+mod client_attacks;
+mod client_attacks2;
+mod race_certified;
+#[cfg(target_os = "linux")]
+#[path = "../site/mod.rs"]
+mod site;
