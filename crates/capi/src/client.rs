@@ -11,8 +11,8 @@ use crate::descriptor::may_run_twice;
 use crate::log::{FF_LOG_ERROR, FF_LOG_INFO, log};
 use crate::outcome::ff_outcome;
 use firstflight::credential::{NetworkId, Outcome, Reason};
-use firstflight::kernel::{Connected, Connecting, Kernel};
-use firstflight::{ConnectAnyError, FirstFlight};
+use firstflight::kernel::{Connected, Connecting};
+use firstflight::{Client, ConnectAnyError, FirstFlight};
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
@@ -22,17 +22,13 @@ pub const FF_MOST_FDS: usize = 2;
 /// Addresses of a list behind this one are not used.
 pub const FF_MOST_ADDRESSES: usize = 64;
 
-/// With `off` in this variable of the environment all connects are ordinary ones.
-const SWITCH: &str = "FIRSTFLIGHT";
-
 /// An id that no network has.
 const NOWHERE: NetworkId = NetworkId([0xff; 16]);
 
 /// `ff_client`: what is known of servers.
 #[derive(Debug)]
 pub struct ff_client {
-    kernel: Kernel,
-    fast_open: bool,
+    client: Client,
 }
 
 /// `ff_conn`: a connect.
@@ -91,8 +87,9 @@ pub unsafe extern "C" fn ff_client_new(options: *const ff_client_options, out: *
         if !matches!(plain, 0 | 1) {
             return Err(WRONG);
         }
-        let off = std::env::var_os(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case("off"));
-        let client = Box::new(ff_client { kernel: Kernel::on(id), fast_open: plain == 0 && !off });
+        let builder = Client::builder().kernel_only().network(id).fast_open(plain == 0);
+        // Without a file it does not fail.
+        let client = Box::new(ff_client { client: builder.build().map_err(|_| WRONG)? });
         // SAFETY: as the caller of this function promises.
         unsafe { out.write(Box::into_raw(client)) };
         Ok(0)
@@ -125,8 +122,8 @@ pub unsafe extern "C" fn ff_client_network_changed(client: *const ff_client, id:
         // SAFETY: as the caller of this function promises.
         let (client, id) = unsafe { (client.as_ref().ok_or(WRONG)?, network(id)?) };
         // One unknown network cannot be told from the next one, so what was learnt is forgotten.
-        client.kernel.move_to(NOWHERE);
-        client.kernel.move_to(id);
+        client.client.move_to(NOWHERE);
+        client.client.move_to(id);
         Ok(0)
     })
 }
@@ -190,7 +187,7 @@ unsafe fn start(
         false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
     };
     let first = if twice { FirstFlight::safely_replayable(data) } else { FirstFlight::at_most_once(data) };
-    let connecting = client.kernel.begin(&found, first).fast_open(client.fast_open);
+    let connecting = client.client.begin(&found, first);
     let told = ff_outcome::of(Outcome::Undecided, 0, None);
     Ok(ff_conn { connecting, name, state: State::Connecting, told })
 }

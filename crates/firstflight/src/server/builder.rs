@@ -2,7 +2,7 @@
 
 use super::{Server, inherited, udp};
 use crate::credential::KeyRing;
-use crate::kernel::Kernel;
+use crate::kernel::listen::report;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -168,7 +168,7 @@ impl ServerBuilder {
                 None => firstflight_kernel::Listener::bind(at, config),
             };
             let listener = listener.map_err(named)?;
-            Kernel::report(&listener, self.pending > 0);
+            report(&listener, self.pending > 0);
             port = listener.local_addr().port();
             *address = listener.local_addr();
             listeners.push(listener);
