@@ -1,7 +1,7 @@
 //! Why there are no seal keys.
 
 use firstflight_daemon::{ExitKind, unusable};
-use firstflight_seal::{ChainFault, FarmError, HostName, KeyFileError};
+use firstflight_seal::{ChainFault, FarmError, KeyFileError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,8 +24,9 @@ pub enum SealError {
     )]
     Over(PathBuf),
     /// The file has keys of another public name than before.
+    #[cfg(feature = "tls")]
     #[error("{path} has keys of another public name than {name}: start the server again", path = .0.display(), name = .1)]
-    OtherName(PathBuf, HostName),
+    OtherName(PathBuf, firstflight_seal::HostName),
     /// Its keys follow the clock.
     #[error("{path} is a farm's secret, whose keys follow the clock: leave --after out", path = .0.display())]
     Farm(PathBuf),
@@ -39,6 +40,7 @@ pub enum SealError {
     #[error("cannot write {path}: {error}; choose a file in a directory of yours", path = .0.display(), error = .1)]
     Write(PathBuf, io::Error),
     /// The file of a farm's secret cannot be replaced.
+    #[cfg(feature = "tls")]
     #[error(
         "cannot replace {path}: {error}; a farm's secret is replaced in each period, so its directory needs to be writable \
          for the server, as /var/lib/firstflight-serve is for the service",
