@@ -181,6 +181,6 @@ def test_a_program_sends_its_request_inside_the_lookup(testbed):
     resolver, verifiers = at(NEAR.host[4], RESOLVER_PORT), [at(ip, VERIFIER_PORT) for ip in (FAR.peer[4], SECOND[4])]
     asked = (f"{NAME}:{PORT}", resolver, verifiers[0], site.scene.key, verifiers[1])
     first, second = run(example, *asked, ns=site.scene.client).stdout.splitlines()
-    assert "accepted" in first and first.endswith("None"), first
+    assert "accepted" in first and first.endswith('Some(("ordinary", 0))'), first
     assert "accepted" in second and second.endswith(('Some(("lookup", 7))', 'Some(("direct", 7))')), second
     assert len(site.serve.requests(2)) == 2, "requests"
