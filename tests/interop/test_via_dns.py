@@ -169,3 +169,18 @@ def test_a_box_that_refuses_the_direct_copy_does_not_fail_a_request(testbed, fam
     assert (record["way"], record["reason"]) == ("direct", "syn-refused"), show(record)
     assert len(site.serve.requests(2)) == 2, "requests"
     assert site.scene.far.nft_matched() and site.scene.router.nft_matched(), "nothing was dropped or refused"
+
+
+@pytest.mark.needs("unbound")
+def test_a_program_sends_its_request_inside_the_lookup(testbed):
+    """The example of the library: its first visit learns what the server publishes, and its second one travels so."""
+    example = os.path.join(os.path.dirname(firstflight.BINARY), "examples", "inside_lookup")
+    if not os.path.exists(example):
+        pytest.skip("not built: cargo build -p firstflight --features asap --example inside_lookup")
+    site = Site(testbed, 4)
+    resolver, verifiers = at(NEAR.host[4], RESOLVER_PORT), [at(ip, VERIFIER_PORT) for ip in (FAR.peer[4], SECOND[4])]
+    asked = (f"{NAME}:{PORT}", resolver, verifiers[0], site.scene.key, verifiers[1])
+    first, second = run(example, *asked, ns=site.scene.client).stdout.splitlines()
+    assert "accepted" in first and first.endswith('Some(("ordinary", 0))'), first
+    assert "accepted" in second and second.endswith(('Some(("lookup", 7))', 'Some(("direct", 7))')), second
+    assert len(site.serve.requests(2)) == 2, "requests"

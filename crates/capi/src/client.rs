@@ -11,8 +11,8 @@ use crate::descriptor::may_run_twice;
 use crate::log::{FF_LOG_ERROR, FF_LOG_INFO, log};
 use crate::outcome::ff_outcome;
 use firstflight::credential::{NetworkId, Outcome, Reason};
-use firstflight::kernel::{Connected, Connecting, Kernel};
-use firstflight::{ConnectAnyError, FirstFlight};
+use firstflight::kernel::{Connected, Connecting};
+use firstflight::{Client, ConnectAnyError, FirstFlight};
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
@@ -37,8 +37,7 @@ const NOWHERE: NetworkId = NetworkId([0xff; 16]);
 /// `ff_client`: what is known of servers.
 #[derive(Debug)]
 pub struct ff_client {
-    kernel: Kernel,
-    fast_open: bool,
+    client: Client,
     #[cfg(feature = "runtime")]
     started: Option<Arc<Started>>,
 }
@@ -47,7 +46,7 @@ pub struct ff_client {
 impl ff_client {
     /// A client of layer C.
     pub(crate) fn on_thread(started: Arc<Started>) -> Self {
-        Self { kernel: Kernel::default(), fast_open: false, started: Some(started) }
+        Self { client: Client::new(), started: Some(started) }
     }
 }
 
@@ -118,9 +117,10 @@ pub unsafe extern "C" fn ff_client_new(options: *const ff_client_options, out: *
             return Err(WRONG);
         }
         let off = std::env::var_os(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case("off"));
+        let builder = Client::builder().kernel_only().network(id).fast_open(plain == 0 && !off);
         let client = Box::new(ff_client {
-            kernel: Kernel::on(id),
-            fast_open: plain == 0 && !off,
+            // Without a file it does not fail.
+            client: builder.build().map_err(|_| WRONG)?,
             #[cfg(feature = "runtime")]
             started: None,
         });
@@ -167,8 +167,8 @@ pub unsafe extern "C" fn ff_client_network_changed(client: *const ff_client, id:
             return Ok(0);
         }
         // One unknown network cannot be told from the next one, so what was learnt is forgotten.
-        client.kernel.move_to(NOWHERE);
-        client.kernel.move_to(id);
+        client.client.move_to(NOWHERE);
+        client.client.move_to(id);
         Ok(0)
     })
 }
@@ -238,7 +238,7 @@ unsafe fn start(
         return Err(Errno(libc::EADDRNOTAVAIL));
     }
     let first = if twice { FirstFlight::safely_replayable(data) } else { FirstFlight::at_most_once(data) };
-    let connecting = client.kernel.begin(&found, first).fast_open(client.fast_open);
+    let connecting = client.client.begin(&found, first);
     Ok(ff_conn { work: Work::Calls(Box::new(connecting)), name, state: State::Connecting, told })
 }
 

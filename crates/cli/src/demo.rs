@@ -304,7 +304,7 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
 
     #[cfg(feature = "tls")]
     let connector = tls::connector(&time).map_err(DemoError::Tls)?;
-    let lookups = Lookups::open(&client, site.endpoint(), rtt, timeline.log(), seeds)?;
+    let lookups = Lookups::open(&client, wallet.trusted(), site.endpoint(), rtt, timeline.log(), seeds)?;
     let mut visits = Vec::with_capacity(MODES.len());
     for mode in MODES {
         let before = site.executed();
@@ -389,7 +389,7 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
     let time = client.time();
     let began = time.now();
     let mut stream = if mode.inside {
-        lookups.connect(first, &config).await?
+        lookups.connect(first).await?
     } else {
         if mode.lookup.is_some() {
             lookups.addresses().await?;

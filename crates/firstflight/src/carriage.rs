@@ -10,25 +10,8 @@
 //! and whenever there is a reason against it ([`HeldBack`]), the connection is opened in the ordinary way and no time
 //! is lost.
 //!
-//! ```
-//! use firstflight::carriage::{DnsPath, Server};
-//! use firstflight::wire::asap::ServiceParam;
-//! use firstflight::{ConnectConfig, FirstFlight, Stream};
-//!
-//! /// `parameter` is from the server's HTTPS record, found in an earlier visit. `config` has a certificate.
-//! async fn ask(path: &DnsPath, parameter: &[u8], config: &ConnectConfig) -> std::io::Result<Stream> {
-//!     let service = ServiceParam::parse(parameter).ok().and_then(|param| param.udp().copied());
-//!     let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
-//!     // Any resolver library will do. The closure may be called twice.
-//!     let lookup = async || {
-//!         let found = tokio::net::lookup_host(("www.example.com", 80)).await?;
-//!         Ok(found.map(|address| address.ip()).collect())
-//!     };
-//!     let (stream, report) = path.connect(Server { port: 80, service }, lookup, request, config).await?;
-//!     println!("{}, {}", report.way.as_str(), stream.outcome());
-//!     Ok(stream)
-//! }
-//! ```
+//! A client sends them so if [`ClientBuilder::inside_lookups`](crate::ClientBuilder::inside_lookups) says so, and
+//! [`Stream::inside_lookup`](crate::Stream::inside_lookup) says what became of each.
 
 mod armed;
 mod ask;
@@ -37,26 +20,23 @@ mod lookup;
 mod losses;
 mod proof;
 mod report;
+mod stream;
 mod transport;
 
-pub use crate::memory::lookups::LookupMemory;
 pub use exchange::Exchange;
-pub use firstflight_dns::{Cause, Manners, Restraint, Stop};
+pub use firstflight_dns::Restraint;
 pub use proof::Proof;
 pub use report::{HeldBack, Report, Way};
 
 use crate::client::transport::engine::EngineTcp;
-use crate::client::transport::{self as race, Lost};
 use crate::endpoint::Endpoint;
 use crate::first_flight::{FirstFlight, Flights};
-use crate::stream::Stream;
 use crate::time::Time;
 use armed::Armed;
 use firstflight_credential::NetworkId;
-use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery};
+use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery, Manners, Stop};
 use firstflight_stack::{Certified, ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
-#[cfg(feature = "asap")]
 use firstflight_wire::asap::Carriage;
 use firstflight_wire::asap::{UdpService, Zone};
 use losses::{Fate, Losses, Parameter};
@@ -71,7 +51,7 @@ use transport::InLookup;
 /// A client's path through lookups: an endpoint on UDP, a resolver, and the state of both. Clones are handles to one
 /// path.
 #[derive(Debug, Clone)]
-pub struct DnsPath(Arc<Inner>);
+pub(crate) struct DnsPath(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -125,54 +105,25 @@ impl Inner {
 
 /// The server to connect to.
 #[derive(Debug, Clone, Copy)]
-pub struct Server<'a> {
+pub(crate) struct Server<'a> {
     /// The TCP port.
-    pub port: u16,
+    pub(crate) port: u16,
     /// The parameter that the server publishes ([`ServiceParam`](firstflight_wire::asap::ServiceParam)), known from
     /// an earlier visit or from configuration. Nothing is sent to find it out.
-    pub service: Option<UdpService<'a>>,
+    pub(crate) service: Option<UdpService<'a>>,
 }
 
 impl DnsPath {
     /// See [`DnsPath::lost_in_a_row`].
-    pub const ASK_AGAIN_AFTER: u32 = 2;
+    pub(crate) const ASK_AGAIN_AFTER: u32 = 2;
 
-    /// Sends first flights of `endpoint`, which carries TCP in UDP, through `resolver`. The resolver is one that the
-    /// user named, or the system's resolver at a loopback address. If the system asks over TLS or HTTPS, never use
-    /// another host's port 53, because that would expose names that the system keeps private. `network` is the local
-    /// network ([`crate::network_id`]). Without a `proof`, first flights are held back until [`DnsPath::prove`] gives
-    /// one. `manners` is the state that earlier runs left. With `parity`, each first flight has one additional name,
-    /// so that any one name may be lost.
+    /// Sends first flights of `endpoint`, which carries TCP in UDP, through `resolver`, by UDP or, if there is one, by the
+    /// program's `exchange`. `network` is the local network. Without a `proof`, first flights are held back until
+    /// [`DnsPath::prove`] gives one. `manners` is the state that earlier runs left. With `parity`, each first flight has one
+    /// additional name, so that any one name may be lost.
     ///
     /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
-    #[must_use]
-    pub fn new(
-        endpoint: Endpoint,
-        resolver: SocketAddr,
-        network: NetworkId,
-        proof: Option<Proof>,
-        manners: Manners,
-        parity: bool,
-    ) -> Self {
-        Self::start(endpoint, resolver, None, network, proof, manners, parity)
-    }
-
-    /// Like [`DnsPath::new`], but the application carries the questions to the resolver with `exchange`, for example
-    /// over its own connection or in memory.
-    #[must_use]
-    pub fn through(
-        endpoint: Endpoint,
-        resolver: SocketAddr,
-        exchange: Exchange,
-        network: NetworkId,
-        proof: Option<Proof>,
-        manners: Manners,
-        parity: bool,
-    ) -> Self {
-        Self::start(endpoint, resolver, Some(exchange), network, proof, manners, parity)
-    }
-
-    fn start(
+    pub(crate) fn new(
         endpoint: Endpoint,
         resolver: SocketAddr,
         exchange: Option<Exchange>,
@@ -204,45 +155,14 @@ impl DnsPath {
         path
     }
 
-    /// Connects to `server` and sends `first`, both through the lookup and directly; only directly if there is a
-    /// reason against the lookup.
-    ///
-    /// `lookup` queries the server's addresses, best one first, with any library. It is called at once. The names of
-    /// the first flight are sent 1 ms later, or after other tasks had some turns if an [`Exchange`] carries them, so
-    /// that a resolver with a rate limit answers the address question first. If the lookup fails, it is called once
-    /// more half a second later. `config` is used for the direct connection. Resolves when a handshake is complete.
-    ///
-    /// # Errors
-    /// When there are no addresses or no server answers at them, and no answer to the first flight in the lookup
-    /// arrives within 5 s after it was sent.
-    pub async fn connect<F>(
-        &self,
-        server: Server<'_>,
-        lookup: impl Fn() -> F + Sync,
-        first: FirstFlight<'_>,
-        config: &ConnectConfig,
-    ) -> io::Result<(Stream, Report)>
-    where
-        F: Future<Output = io::Result<Vec<IpAddr>>> + Send,
-    {
-        let tcp = EngineTcp::new(&self.0.endpoint, config.clone(), Flights::Given(first));
-        let transports = InLookup::new(self, server, tcp);
-        let addresses = async {
-            let found = self.or_ask_again(lookup().await, &lookup).await?;
-            Ok(found.into_iter().map(|ip| SocketAddr::new(ip, server.port)).collect())
-        };
-        let result = Box::pin(race::run(&transports, addresses)).await;
-        let report = transports.into_report();
-        match result {
-            Ok(finish) => Ok((finish.stream, report)),
-            Err(Lost { lookup: Some(error), .. }) => Err(error),
-            Err(Lost { error, .. }) => Err(error.into()),
-        }
+    #[cfg(test)]
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
     }
 
     /// The host is on another network now: what was proved and learnt on the former one is not used here. Returns whether it
     /// is another one.
-    pub fn move_to(&self, network: NetworkId) -> bool {
+    pub(crate) fn move_to(&self, network: NetworkId) -> bool {
         let inner = &self.0;
         let mut here = inner.network.lock().unwrap_or_else(PoisonError::into_inner);
         if *here == network {
@@ -254,34 +174,30 @@ impl DnsPath {
     }
 
     /// Strangers cannot answer here.
-    #[cfg(feature = "asap")]
     pub(crate) fn disprove(&self) {
         self.0.forget_proof();
     }
 
     /// Whether first flights of `zone` are paused for this resolver on this network.
-    #[must_use]
-    pub fn is_stopped(&self, zone: Zone<'_>) -> bool {
+    pub(crate) fn is_stopped(&self, zone: Zone<'_>) -> bool {
         let inner = &*self.0;
         inner.manners().is_stopped(zone, inner.network(), inner.resolver.ip(), inner.now())
     }
 
     /// The zones and resolvers for which first flights are paused, or soon might be. Save them for
     /// [`Manners::restore`].
-    #[must_use]
-    pub fn stops(&self) -> Vec<Stop> {
+    pub(crate) fn stops(&self) -> Vec<Stop> {
         self.0.manners().stops(self.0.now()).cloned().collect()
     }
 
     /// Judges first flights whose names are still unanswered by the answers received so far. A program that is about
     /// to end calls this before [`DnsPath::stops`].
-    pub fn conclude(&self) {
+    pub(crate) fn conclude(&self) {
         self.0.manners().conclude(self.0.now());
     }
 
     /// Whether there is a reason against a first flight in names with this certificate, as far as it can be known before one
     /// is made.
-    #[cfg(feature = "asap")]
     pub(crate) fn check(
         &self,
         carriage: &Carriage<'_>,
@@ -313,7 +229,6 @@ impl DnsPath {
     }
 
     /// What carries a race whose first attempt may begin inside the lookup.
-    #[cfg(feature = "asap")]
     pub(crate) fn transport<'a>(&'a self, server: Server<'a>, tcp: EngineTcp<'a>) -> InLookup<'a> {
         InLookup::new(self, server, tcp)
     }

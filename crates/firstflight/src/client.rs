@@ -1,7 +1,7 @@
 //! One call that connects by the best way that this machine, the network and the server offer.
 
 #[cfg(feature = "asap")]
-mod asap;
+pub(crate) mod asap;
 #[cfg(not(feature = "asap"))]
 #[path = "client/no_asap.rs"]
 mod asap;
@@ -18,8 +18,6 @@ pub(crate) mod outlook;
 pub mod race;
 pub(crate) mod transport;
 
-#[cfg(feature = "asap")]
-pub use asap::InsideLookups;
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
 pub use connect::{Connect, ConnectMade, Place};
@@ -31,6 +29,7 @@ use crate::first_flight::{FirstFlight, Flights};
 use crate::kernel::Kernel;
 use crate::lookup::Lookups;
 use crate::stream::{ConnectTimes, Stream};
+use firstflight_credential::NetworkId;
 use network::Networks;
 use std::future::ready;
 use std::io;
@@ -262,6 +261,11 @@ impl Client {
         }
     }
 
+    /// The host is on this network now. For a client whose network the program names ([`ClientBuilder::network`]).
+    pub fn move_to(&self, network: NetworkId) {
+        self.shared.move_to(network);
+    }
+
     /// Forgets what was learnt about servers and paths. The kernel keeps its cookies.
     pub fn forget(&self) {
         self.shared.kernel.forget();
@@ -304,11 +308,16 @@ impl Client {
         self.shared.lookups.addresses(name, port, Lookups::PATIENCE).await
     }
 
+    /// For connects in the program's own event loop.
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.shared.kernel
+    }
+
     fn asap(&self) -> Option<&asap::Asap> {
         self.shared.asap.as_ref().filter(|_| self.ways == Ways::All)
     }
 
-    fn fast_open(&self) -> bool {
+    pub(crate) fn fast_open(&self) -> bool {
         self.shared.fast_open && self.ways != Ways::Ordinary
     }
 }

@@ -10,7 +10,7 @@ pub(crate) const BEGINNING: Instant = Instant::from_secs(10 * 365 * 24 * 60 * 60
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Monotonic(std::time::Instant);
 
-#[cfg_attr(not(feature = "engine"), allow(dead_code, reason = "of an engine"))]
+#[allow(dead_code, reason = "of an engine")]
 impl Monotonic {
     pub(crate) fn begin() -> Self {
         Self(std::time::Instant::now())

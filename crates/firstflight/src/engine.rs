@@ -2,6 +2,7 @@
 
 pub(crate) mod driver;
 pub(crate) mod endpoint;
+mod flights;
 pub(crate) mod jobs;
 pub mod keys;
 pub(crate) mod listener;

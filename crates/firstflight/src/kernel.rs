@@ -1,48 +1,34 @@
-//! The kernel's TCP: connects and listeners without an engine and without privileges.
+//! The kernel's TCP: what a client remembers of servers and paths there, connects in an event loop of the program's own
+//! ([`Client::begin`](crate::Client::begin)), and listeners. Without an engine and without privileges.
 //!
-//! A [`Kernel`] adds what the kernel's Fast Open lacks: a memory of the servers and paths where it failed, a second
-//! attempt when a path drops the SYN, and a reason for every outcome.
-//!
-//! ```no_run
-//! # async fn ask() -> std::io::Result<()> {
-//! use firstflight::{FirstFlight, kernel::Kernel};
-//! let kernel = Kernel::default();
-//! let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
-//! let stream = kernel.connect("192.0.2.1:80".parse().unwrap(), request).await?;
-//! println!("{}: {}", stream.outcome().as_str(), stream.outcome());
-//! # Ok(())
-//! # }
-//! ```
+//! The memory adds what the kernel's Fast Open lacks: servers and paths where it failed, a second attempt when a path drops the
+//! SYN, and a reason for every outcome.
 
 #[cfg(unix)]
 mod connecting;
 #[cfg(feature = "server")]
-mod listen;
+pub(crate) mod listen;
 
 #[cfg(unix)]
 pub use connecting::{Connected, Connecting};
-#[cfg(feature = "server")]
-pub use firstflight_kernel::ListenConfig;
 pub use firstflight_kernel::Setting;
+#[cfg(feature = "server")]
+pub use listen::{ListenConfig, adopt, listen};
 
-use crate::attempts::{ConnectAnyError, interleave};
+use crate::attempts::interleave;
 use crate::cache::CredentialCache;
 use crate::client::Authority;
-use crate::client::transport::kernel::KernelTcp;
 use crate::client::transport::{self, Finish, Lost, Transports};
 use crate::credential::{NetworkId, Permission};
-use crate::first_flight::{FirstFlight, Flights};
 use crate::memory::kernel::Memory;
-use crate::stream::Stream;
-use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The kernel's TCP, and what is remembered of servers and paths. Clones share one memory.
+/// What is remembered of servers and paths on the kernel's TCP. Clones share one memory.
 #[derive(Debug, Clone)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     shared: Arc<Shared>,
 }
 
@@ -73,48 +59,9 @@ impl Default for Kernel {
 
 impl Kernel {
     /// The kernel's TCP on a network ([`crate::network_id`]). What is learnt on one network is not used on another.
-    #[must_use]
-    pub fn on(network: NetworkId) -> Self {
+    pub(crate) fn on(network: NetworkId) -> Self {
         let memory = Mutex::new(Memory::new(network));
         Self { shared: Arc::new(Shared { memory, saving: AtomicBool::new(false) }) }
-    }
-
-    /// Connects and sends `first`. Data that is [`FirstFlight::safely_replayable`] rides in the SYN if the kernel has a
-    /// cookie for the server. Data that is [`FirstFlight::at_most_once`] is sent when the handshake is complete. Resolves
-    /// when the handshake is complete and the kernel has taken all of the data.
-    ///
-    /// If the SYN gets no answer for twice the round-trip time (50 ms to 1 s; 1 s if it is not known), an ordinary SYN
-    /// follows from another port, and the first answer wins: see [`Stream::race`].
-    ///
-    /// # Errors
-    /// When the peer refuses or does not answer.
-    pub async fn connect(&self, remote: SocketAddr, first: FirstFlight<'_>) -> io::Result<Stream> {
-        self.connect_any(&[remote], first).await.map_err(|mut error| match error.attempts.len() {
-            1 => error.attempts.remove(0).error,
-            _ => error.into(),
-        })
-    }
-
-    /// Connects to the first of `addresses` that answers, and sends `first` there (Happy Eyeballs, RFC 8305). The caller
-    /// gives the addresses with the best one first.
-    ///
-    /// Only the first attempt uses Fast Open. The next one begins when one fails, or after 250 ms; after the delay of
-    /// [`Kernel::connect`] if the first server's round-trip time is known. There are two attempts at a time: a third one
-    /// takes the place of the older, after two seconds if they are at different addresses. An address that failed, or that lost to a later one, is tried last for ten
-    /// minutes.
-    ///
-    /// Data that left in the SYN of an attempt that lost is sent again on the winner, which its caller has allowed.
-    ///
-    /// # Errors
-    /// When every attempt has failed; the error contains all their errors. Dropping the future closes the attempts.
-    pub async fn connect_any(
-        &self,
-        addresses: &[SocketAddr],
-        first: FirstFlight<'_>,
-    ) -> Result<Stream, ConnectAnyError> {
-        let tcp = KernelTcp::new(self, Flights::Given(first), true);
-        let result = self.race(&tcp, ready(Ok(addresses.to_vec()))).await;
-        result.map(|finish| finish.stream).map_err(|lost| lost.error)
     }
 
     /// Runs a race, and saves what it taught.
@@ -133,12 +80,12 @@ impl Kernel {
     /// [`Kernel::save`]. An engine can use the same file. The cookies are the kernel's own, and are not in it.
     ///
     /// Returns false, and does nothing, if the network is not known.
-    pub fn use_cache(&self, cache: CredentialCache) -> bool {
+    pub(crate) fn use_cache(&self, cache: CredentialCache) -> bool {
         self.memory().keep(cache)
     }
 
     /// Writes the cache file now, if anything has changed. Call it at the end of the program. Blocks.
-    pub fn save(&self) {
+    pub(crate) fn save(&self) {
         let snapshot = self.memory().save();
         if let Some(snapshot) = snapshot {
             snapshot.write();
@@ -162,7 +109,7 @@ impl Kernel {
     }
 
     /// Reports that the host is now on this network.
-    pub fn move_to(&self, network: NetworkId) {
+    pub(crate) fn move_to(&self, network: NetworkId) {
         self.memory().move_to(network);
     }
 
@@ -172,7 +119,7 @@ impl Kernel {
     }
 
     /// Forgets everything about servers. The kernel keeps its cookies.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.memory().forget();
     }
 

@@ -100,15 +100,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// Files of tests are also parts of programs outside.
+#[cfg(test)]
+extern crate self as firstflight;
+
 /// Compiles README.md's example.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 mod attempts;
-#[cfg(feature = "dns")]
+#[cfg(feature = "asap")]
 pub mod carriage;
-#[cfg(not(feature = "dns"))]
+#[cfg(not(feature = "asap"))]
 #[path = "no_carriage.rs"]
 mod carriage;
 mod client;
@@ -120,7 +124,7 @@ pub mod kernel;
 mod lazy;
 mod lingering;
 mod lookup;
-#[cfg_attr(not(all(feature = "asap", feature = "dns")), allow(dead_code, reason = "of one of the holders"))]
+#[cfg_attr(not(feature = "asap"), allow(dead_code, reason = "of one of the holders"))]
 mod memory;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -129,13 +133,13 @@ pub mod metrics;
 #[path = "no_metrics.rs"]
 mod metrics;
 mod network;
-#[cfg(feature = "engine")]
-mod race;
 #[cfg(feature = "asap")]
 pub mod record;
 #[cfg(feature = "server")]
 mod server;
 mod stream;
+#[cfg(all(test, feature = "asap"))]
+mod tests;
 
 use memory::file as cache;
 
@@ -147,7 +151,7 @@ pub use cache::{
     CachedResolver, CachedRtt, CachedServer, CachedUdpPause, CachedUnreachable, CredentialCache,
 };
 #[cfg(feature = "asap")]
-pub use client::InsideLookups;
+pub use client::asap::InsideLookups;
 pub use client::race as racer;
 pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,
@@ -165,8 +169,6 @@ pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
 pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
-#[cfg(feature = "engine")]
-pub use race::ConnectAnyConfig;
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder, ToLocalAddrs};
 pub use stream::{

@@ -14,10 +14,8 @@ pub(crate) mod file;
 pub(crate) mod health;
 pub(crate) mod history;
 pub(crate) mod kernel;
-#[cfg(feature = "dns")]
+#[cfg(feature = "asap")]
 pub(crate) mod lookups;
-#[cfg(feature = "dns")]
-pub(crate) mod losses;
 pub(crate) mod records;
 
 use closed::ClosedPorts;

@@ -275,3 +275,10 @@ pub fn describe() {
         describe_gauge!(name, unit, says);
     }
 }
+
+/// Runs a test that reads with the function what is recorded.
+#[cfg(test)]
+pub(crate) fn recorded(test: impl FnOnce(&dyn Fn() -> String)) {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || test(&|| recorder.handle().render()));
+}

@@ -9,7 +9,7 @@ mod engine;
 mod engine;
 mod kernel;
 mod split;
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a server begins stages"))]
+#[allow(dead_code, reason = "only a server begins stages")]
 mod staged;
 mod times;
 
@@ -66,7 +66,7 @@ pub struct Stream {
     elsewhere: Option<Outcome>,
     times: Option<ConnectTimes>,
     /// What became of the first flight in the lookup of the server's address.
-    report: Option<Box<Report>>,
+    pub(crate) report: Option<Box<Report>>,
     /// A server's stream, whose peer has not closed yet: how it ends when it is dropped.
     stages: Option<Stages>,
     /// The peer has closed, or the connection is over: nothing can come.
@@ -181,9 +181,8 @@ impl Stream {
         self.race
     }
 
-    /// The outcome of the first flight, with the reason; `Undecided` until the answer has arrived. After
-    /// [`Endpoint::connect_any`](crate::Endpoint::connect_any) the first flight may have been in the SYN of another
-    /// attempt.
+    /// The outcome of the first flight, with the reason; `Undecided` until the answer has arrived. After a
+    /// race the first flight may have been in the SYN of another attempt.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.elsewhere.unwrap_or_else(|| match &self.kind {

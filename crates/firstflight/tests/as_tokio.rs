@@ -1,8 +1,8 @@
 //! What programs expect of a stream that know tokio's `TcpStream`, for the kernel's streams and an engine's.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use firstflight::kernel::{Kernel, ListenConfig as KernelConfig};
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Server, Stream, link};
+use firstflight::kernel::{self, ListenConfig as KernelConfig};
+use firstflight::{Client, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Server, Stream, link};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
@@ -20,9 +20,9 @@ struct Pair {
 }
 
 async fn of_kernel() -> Pair {
-    let listener = Kernel::listen("127.0.0.1:0".parse().unwrap(), KernelConfig::default()).unwrap();
-    let kernel = Kernel::default();
-    let connecting = kernel.connect(listener.local_addr(), FirstFlight::empty());
+    let listener = kernel::listen("127.0.0.1:0".parse().unwrap(), KernelConfig::default()).unwrap();
+    let client = Client::builder().kernel_only().build().unwrap();
+    let connecting = client.connect(listener.local_addr(), FirstFlight::empty()).into_future();
     let (ours, theirs) = tokio::join!(connecting, listener.accept());
     Pair { ours: ours.unwrap(), theirs: theirs.unwrap(), _engines: Vec::new() }
 }

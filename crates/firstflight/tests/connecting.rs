@@ -4,8 +4,8 @@
 
 use crate::namespace::{in_namespace, nft};
 use firstflight::credential::{Outcome, Reason};
-use firstflight::kernel::{Connected, Connecting, Kernel, ListenConfig};
-use firstflight::{ConnectAnyError, FirstFlight, Listener};
+use firstflight::kernel::{self, Connected, Connecting, ListenConfig};
+use firstflight::{Client, ConnectAnyError, FirstFlight, Listener};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const REQUEST: &[u8] = b"request";
 
 fn listen() -> Listener {
-    Kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap()
+    kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap()
+}
+
+fn client() -> Client {
+    Client::builder().kernel_only().build().unwrap()
 }
 
 /// Answers each connection, and says what became of its first flight.
@@ -35,11 +39,11 @@ fn serve(listener: Listener) {
 
 /// Steps until the connect is over.
 async fn connect(
-    kernel: &Kernel,
+    client: &Client,
     to: &[SocketAddr],
     first: FirstFlight<'_>,
 ) -> Result<Connected, ConnectAnyError> {
-    run(kernel.begin(to, first)).await
+    run(client.begin(to, first)).await
 }
 
 async fn run(mut connecting: Connecting) -> Result<Connected, ConnectAnyError> {
@@ -59,8 +63,8 @@ async fn run(mut connecting: Connecting) -> Result<Connected, ConnectAnyError> {
 }
 
 /// Connects, sends the rest, and reads the answer. Returns the outcome, and how much left with the SYN.
-async fn visit(kernel: &Kernel, at: SocketAddr, first: FirstFlight<'_>) -> (Outcome, usize, bool) {
-    let mut connected = connect(kernel, &[at], first).await.unwrap();
+async fn visit(client: &Client, at: SocketAddr, first: FirstFlight<'_>) -> (Outcome, usize, bool) {
+    let mut connected = connect(client, &[at], first).await.unwrap();
     assert_eq!(connected.remote, at);
     connected.stream.write_all(&REQUEST[connected.sent..]).unwrap();
     let mut answer = String::new();
@@ -77,14 +81,15 @@ fn handshake(reason: Reason) -> Outcome {
 #[test]
 fn the_second_visit_carries_its_request_and_an_order_waits() {
     in_namespace("3", || async {
-        let (kernel, listener) = (Kernel::default(), listen());
+        let (client, listener) = (client(), listen());
         let at = listener.local_addr();
         serve(listener);
         let (safe, order) = (FirstFlight::safely_replayable(REQUEST), FirstFlight::at_most_once(REQUEST));
-        assert_eq!(visit(&kernel, at, safe).await, (handshake(Reason::NoCredential), 0, false));
-        assert_eq!(visit(&kernel, at, safe).await, (Outcome::Accepted, REQUEST.len(), false));
-        assert_eq!(visit(&kernel, at, order).await, (handshake(Reason::NotReplaySafe), 0, false));
-        let plain = run(kernel.begin(&[at], safe).fast_open(false)).await.unwrap();
+        assert_eq!(visit(&client, at, safe).await, (handshake(Reason::NoCredential), 0, false));
+        assert_eq!(visit(&client, at, safe).await, (Outcome::Accepted, REQUEST.len(), false));
+        assert_eq!(visit(&client, at, order).await, (handshake(Reason::NotReplaySafe), 0, false));
+        let plain = Client::builder().kernel_only().fast_open(false).build().unwrap();
+        let plain = run(plain.begin(&[at], safe)).await.unwrap();
         assert_eq!((plain.outcome, plain.sent), (handshake(Reason::NotRequested), 0));
     });
 }
@@ -92,11 +97,11 @@ fn the_second_visit_carries_its_request_and_an_order_waits() {
 #[test]
 fn a_path_that_drops_data_in_syns_is_raced_and_then_known() {
     in_namespace("3", || async {
-        let (kernel, listener) = (Kernel::default(), listen());
+        let (client, listener) = (client(), listen());
         let at = listener.local_addr();
         serve(listener);
         let safe = FirstFlight::safely_replayable(REQUEST);
-        visit(&kernel, at, safe).await;
+        visit(&client, at, safe).await;
         // SYNs with a cookie and data are longer than 74 bytes.
         let rules = format!(
             "table ip t {{ chain c {{ type filter hook input priority 0; \
@@ -108,24 +113,24 @@ fn a_path_that_drops_data_in_syns_is_raced_and_then_known() {
             return;
         }
         for _ in 0..2 {
-            assert_eq!(visit(&kernel, at, safe).await, (handshake(Reason::SynTimedOut), 0, true));
+            assert_eq!(visit(&client, at, safe).await, (handshake(Reason::SynTimedOut), 0, true));
         }
-        assert_eq!(visit(&kernel, at, safe).await, (handshake(Reason::FailureMemory), 0, false));
+        assert_eq!(visit(&client, at, safe).await, (handshake(Reason::FailureMemory), 0, false));
     });
 }
 
 #[test]
 fn a_closed_port_is_refused_and_the_next_address_is_taken() {
     in_namespace("3", || async {
-        let (kernel, listener) = (Kernel::default(), listen());
+        let (client, listener) = (client(), listen());
         let at = listener.local_addr();
         serve(listener);
         let closed = listen().local_addr();
         let safe = FirstFlight::safely_replayable(REQUEST);
-        let error = connect(&kernel, &[closed], safe).await.unwrap_err();
+        let error = connect(&client, &[closed], safe).await.unwrap_err();
         assert_eq!(error.attempts.last().unwrap().error.kind(), std::io::ErrorKind::ConnectionRefused);
-        let connected = connect(&kernel, &[closed, at], safe).await.unwrap();
+        let connected = connect(&client, &[closed, at], safe).await.unwrap();
         assert_eq!(connected.remote, at);
-        assert!(connect(&kernel, &[], safe).await.unwrap_err().attempts.is_empty());
+        assert!(connect(&client, &[], safe).await.unwrap_err().attempts.is_empty());
     });
 }

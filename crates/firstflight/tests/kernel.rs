@@ -4,17 +4,19 @@
 
 use crate::namespace::{in_namespace, nft};
 use firstflight::credential::{CookieKey, KeyRing, NetworkId, Outcome, Reason, Scheme};
-use firstflight::kernel::{Kernel, ListenConfig};
-use firstflight::{CredentialCache, FirstFlight, Listener, Stream};
+use firstflight::kernel::{self, ListenConfig};
+use firstflight::{Client, ClientError, ConnectAnyError, CredentialCache, FirstFlight, Listener, Stream};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 const REQUEST: &[u8] = b"request";
 
 fn listen() -> Listener {
-    Kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap()
+    kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap()
 }
 
 /// Answers each connection of `listener`, and counts the requests.
@@ -38,10 +40,15 @@ fn serve(listener: Listener) -> UnboundedReceiver<Outcome> {
     told
 }
 
+/// A client on an unknown network.
+fn client() -> Client {
+    Client::builder().kernel_only().network(NetworkId::UNKNOWN).build().unwrap()
+}
+
 /// A client, the address of a server, and what the server executes.
-fn begin() -> (Kernel, SocketAddr, UnboundedReceiver<Outcome>) {
+fn begin() -> (Client, SocketAddr, UnboundedReceiver<Outcome>) {
     let listener = listen();
-    (Kernel::default(), listener.local_addr(), serve(listener))
+    (client(), listener.local_addr(), serve(listener))
 }
 
 /// The server has executed `count` requests by now, and no more.
@@ -53,12 +60,25 @@ async fn executed_exactly(count: usize, executed: &mut UnboundedReceiver<Outcome
 }
 
 /// Sends the request and reads the answer.
-async fn visit(kernel: &Kernel, at: SocketAddr, first: FirstFlight<'_>) -> Stream {
-    let mut stream = kernel.connect(at, first).await.unwrap();
+async fn visit(client: &Client, at: SocketAddr, first: FirstFlight<'_>) -> Stream {
+    let mut stream = client.connect(at, first).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert_eq!(answer, "answer");
     stream
+}
+
+/// Why no address answered.
+fn attempts(error: ClientError) -> ConnectAnyError {
+    match error {
+        ClientError::Connect { error, .. } => error,
+        other => panic!("{other}"),
+    }
+}
+
+/// Polls once.
+async fn is_pending(mut future: Pin<&mut impl Future>) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
 fn safely() -> FirstFlight<'static> {
@@ -85,11 +105,11 @@ fn meddle_above(bytes: u32, port: u16, how: &str) -> bool {
 #[test]
 fn the_second_visit_carries_its_request_and_an_order_waits() {
     in_namespace("3", || async {
-        let (kernel, at, mut executed) = begin();
-        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::NoCredential));
-        let second = visit(&kernel, at, safely()).await;
+        let (client, at, mut executed) = begin();
+        assert_eq!(visit(&client, at, safely()).await.outcome(), handshake(Reason::NoCredential));
+        let second = visit(&client, at, safely()).await;
         assert_eq!((second.outcome(), second.race()), (Outcome::Accepted, None));
-        let order = visit(&kernel, at, FirstFlight::at_most_once(REQUEST)).await;
+        let order = visit(&client, at, FirstFlight::at_most_once(REQUEST)).await;
         assert_eq!(order.outcome(), handshake(Reason::NotReplaySafe));
         let told = [executed.recv().await, executed.recv().await, executed.recv().await].map(Option::unwrap);
         let no_data = handshake(Reason::NoData);
@@ -100,18 +120,18 @@ fn the_second_visit_carries_its_request_and_an_order_waits() {
 #[test]
 fn a_path_that_drops_data_in_syns_is_raced_twice_and_then_known() {
     in_namespace("3", || async {
-        let (kernel, at, mut executed) = begin();
-        visit(&kernel, at, safely()).await;
+        let (client, at, mut executed) = begin();
+        visit(&client, at, safely()).await;
         if !meddle(at.port(), "drop") {
             eprintln!("skipped: there is no nft command");
             return;
         }
         for _ in 0..2 {
-            let raced = visit(&kernel, at, safely()).await;
+            let raced = visit(&client, at, safely()).await;
             assert_eq!(raced.outcome(), handshake(Reason::SynTimedOut));
             assert!(raced.race().unwrap().data_left_twice());
         }
-        let known = visit(&kernel, at, safely()).await;
+        let known = visit(&client, at, safely()).await;
         assert_eq!((known.outcome(), known.race()), (handshake(Reason::FailureMemory), None));
         executed_exactly(4, &mut executed).await;
     });
@@ -121,13 +141,13 @@ fn a_path_that_drops_data_in_syns_is_raced_twice_and_then_known() {
 #[test]
 fn an_order_does_not_leave_twice() {
     in_namespace("3", || async {
-        let (kernel, at, mut executed) = begin();
-        visit(&kernel, at, safely()).await;
+        let (client, at, mut executed) = begin();
+        visit(&client, at, safely()).await;
         if !meddle_above(60, at.port(), "drop") {
             eprintln!("skipped: there is no nft command");
             return;
         }
-        let order = visit(&kernel, at, FirstFlight::at_most_once(REQUEST)).await;
+        let order = visit(&client, at, FirstFlight::at_most_once(REQUEST)).await;
         assert!(!order.race().unwrap().data_left_twice());
         assert_eq!(order.outcome(), handshake(Reason::SynTimedOut));
         executed_exactly(2, &mut executed).await;
@@ -137,15 +157,15 @@ fn an_order_does_not_leave_twice() {
 #[test]
 fn a_refused_syn_with_data_goes_again_plain() {
     in_namespace("3", || async {
-        let (kernel, at, mut executed) = begin();
-        visit(&kernel, at, safely()).await;
+        let (client, at, mut executed) = begin();
+        visit(&client, at, safely()).await;
         if !meddle(at.port(), "reject with tcp reset") {
             eprintln!("skipped: there is no nft command");
             return;
         }
-        let plain = visit(&kernel, at, safely()).await;
+        let plain = visit(&client, at, safely()).await;
         assert_eq!(plain.outcome(), handshake(Reason::SynRefused));
-        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::FailureMemory));
+        assert_eq!(visit(&client, at, safely()).await.outcome(), handshake(Reason::FailureMemory));
         executed_exactly(3, &mut executed).await;
     });
 }
@@ -156,10 +176,10 @@ fn a_refused_syn_with_data_goes_again_plain() {
 fn a_reset_behind_an_accepted_first_flight_is_not_a_refused_syn() {
     in_namespace("3", || async {
         let listener = listen();
-        let (kernel, at) = (Kernel::default(), listener.local_addr());
+        let (client, at) = (client(), listener.local_addr());
         for turn in 0..4 {
-            let mut connecting = std::pin::pin!(kernel.connect(at, safely()));
-            assert!(futures_util::poll!(connecting.as_mut()).is_pending());
+            let mut connecting = std::pin::pin!(client.connect(at, safely()).into_future());
+            assert!(is_pending(connecting.as_mut()).await);
             if turn > 0 {
                 // All of this is at the client before it looks.
                 let mut server = listener.accept().await.unwrap();
@@ -178,7 +198,7 @@ fn a_reset_behind_an_accepted_first_flight_is_not_a_refused_syn() {
             assert_eq!(&answer, b"answer");
             assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
             let again = std::pin::pin!(listener.accept());
-            assert!(futures_util::poll!(again).is_pending(), "the request went again");
+            assert!(is_pending(again).await, "the request went again");
         }
     });
 }
@@ -186,22 +206,23 @@ fn a_reset_behind_an_accepted_first_flight_is_not_a_refused_syn() {
 #[test]
 fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
     in_namespace("3", || async {
-        let (kernel, at, mut executed) = begin();
+        let (client, at, mut executed) = begin();
         let closed = SocketAddr::new(at.ip(), 1);
-        let refused = kernel.connect(closed, safely()).await.unwrap_err();
-        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-        let mut stream = kernel.connect_any(&[closed, at], safely()).await.unwrap();
+        let refused = client.connect(closed, safely()).await.unwrap_err();
+        assert_eq!(std::io::Error::from(refused).kind(), std::io::ErrorKind::ConnectionRefused);
+        let mut stream = client.connect(at, safely()).at([closed, at]).await.unwrap();
         assert_eq!((stream.peer_addr().unwrap(), stream.outcome()), (at, handshake(Reason::NotFirstAddress)));
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert_eq!(answer, "answer");
         // The address that lost comes last, so the other one asks for a cookie, and then uses it.
         for outcome in [handshake(Reason::NoCredential), Outcome::Accepted] {
-            let mut stream = kernel.connect_any(&[closed, at], safely()).await.unwrap();
+            let mut stream = client.connect(at, safely()).at([closed, at]).await.unwrap();
             assert_eq!(stream.outcome(), outcome);
             stream.read_to_string(&mut answer).await.unwrap();
         }
-        assert!(kernel.connect_any(&[], safely()).await.unwrap_err().attempts.is_empty());
+        let nowhere = client.connect(at, safely()).at([]).await.unwrap_err();
+        assert!(attempts(nowhere).attempts.is_empty());
         executed_exactly(3, &mut executed).await;
     });
 }
@@ -211,14 +232,14 @@ fn a_closed_port_is_refused_and_a_dead_first_address_costs_one_delay() {
 #[test]
 fn a_closed_port_is_remembered() {
     in_namespace("3", || async {
-        let (kernel, at, mut executed) = begin();
+        let (client, at, mut executed) = begin();
         let refuse = |bytes| meddle_above(bytes, at.port(), "counter reject with tcp reset");
         if !refuse(0) {
             eprintln!("skipped: there is no nft command");
             return;
         }
         for syns in [2, 3, 4] {
-            kernel.connect(at, safely()).await.unwrap_err();
+            client.connect(at, safely()).await.unwrap_err();
             let rules =
                 std::process::Command::new("nft").args(["list", "table", "ip", "t"]).output().unwrap();
             let rules = String::from_utf8(rules.stdout).unwrap();
@@ -226,8 +247,8 @@ fn a_closed_port_is_remembered() {
         }
         // When it answers, it is asked for a cookie again.
         assert!(nft("flush chain ip t c"));
-        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::FailureMemory));
-        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::NoCredential));
+        assert_eq!(visit(&client, at, safely()).await.outcome(), handshake(Reason::FailureMemory));
+        assert_eq!(visit(&client, at, safely()).await.outcome(), handshake(Reason::NoCredential));
         executed_exactly(2, &mut executed).await;
     });
 }
@@ -236,15 +257,15 @@ fn a_closed_port_is_remembered() {
 #[test]
 fn a_refused_second_attempt_is_the_last_one() {
     in_namespace("3", || async {
-        let (kernel, at, _executed) = begin();
+        let (client, at, _executed) = begin();
         // The round-trip time and the cookie belong to the address, so they serve the other port, too.
-        visit(&kernel, at, safely()).await;
+        visit(&client, at, safely()).await;
         if !meddle(1, "drop") {
             eprintln!("skipped: there is no nft command");
             return;
         }
         let closed = SocketAddr::new(at.ip(), 1);
-        let refused = kernel.connect_any(&[closed], safely()).await.unwrap_err();
+        let refused = attempts(client.connect(closed, safely()).await.unwrap_err());
         // The one with data and the ordinary one.
         assert_eq!(refused.attempts.len(), 2, "{refused}");
     });
@@ -254,16 +275,16 @@ fn a_refused_second_attempt_is_the_last_one() {
 #[test]
 fn a_lost_syn_does_not_hide_the_round_trip_time() {
     in_namespace("3", || async {
-        let (kernel, at, mut executed) = begin();
+        let (client, at, mut executed) = begin();
         // Every second SYN is lost, beginning with the first one.
         if !meddle_above(0, at.port(), "numgen inc mod 2 == 0 drop") {
             eprintln!("skipped: there is no nft command");
             return;
         }
-        let first = visit(&kernel, at, safely()).await;
+        let first = visit(&client, at, safely()).await;
         assert_eq!(first.race(), None);
         assert!(nft("flush chain ip t c") && meddle_above(60, at.port(), "drop"));
-        let second = visit(&kernel, at, safely()).await;
+        let second = visit(&client, at, safely()).await;
         assert!(second.race().is_some(), "it waited for the kernel's second SYN: {}", second.outcome());
         executed_exactly(2, &mut executed).await;
     });
@@ -280,18 +301,18 @@ fn a_rotation_of_keys_under_load_refuses_no_cookie() {
             Arc::new(keys.fold(first, KeyRing::with_backup))
         };
         let config = || ListenConfig::default().share_port(true).keys(Some(ring(&[1])));
-        let first = Kernel::listen("127.0.0.1:0".parse().unwrap(), config()).unwrap();
+        let first = kernel::listen("127.0.0.1:0".parse().unwrap(), config()).unwrap();
         let at = first.local_addr();
-        let second = Kernel::listen(at, config()).unwrap();
+        let second = kernel::listen(at, config()).unwrap();
         let handles = [first.keys(), second.keys()];
         let (mut one, mut two) = (serve(first), serve(second));
-        let kernel = Kernel::default();
-        visit(&kernel, at, safely()).await;
+        let client = client();
+        visit(&client, at, safely()).await;
         for (step, keys) in [&[1, 2], &[2, 1], &[2, 3], &[3, 2]].into_iter().enumerate() {
             for handle in &handles {
                 assert!(handle.set(ring(keys)));
                 for n in 0..50 {
-                    let outcome = visit(&kernel, at, safely()).await.outcome();
+                    let outcome = visit(&client, at, safely()).await.outcome();
                     assert_eq!(outcome, Outcome::Accepted, "visit {n} of step {step}");
                 }
             }
@@ -305,7 +326,7 @@ fn a_rotation_of_keys_under_load_refuses_no_cookie() {
         assert!(served.iter().all(|count| *count > 0), "{served:?}");
         // A ring that knows none of the cookie's keys refuses it: the keys did change.
         assert!(handles.iter().all(|handle| handle.set(ring(&[4]))));
-        let refused = visit(&kernel, at, safely()).await;
+        let refused = visit(&client, at, safely()).await;
         assert_eq!(refused.outcome(), handshake(Reason::DataNotAcknowledged));
         let paper = Arc::new(KeyRing::new(Scheme::Paper, CookieKey::from_bytes([1; 16])));
         assert!(!handles[0].set(paper), "the kernel has Linux' function only");
@@ -322,22 +343,20 @@ fn what_was_learnt_outlives_the_process() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache.json");
         let home = NetworkId([1; 16]);
-        let start = || {
-            let kernel = Kernel::on(home);
-            assert!(kernel.use_cache(CredentialCache::open(&path).unwrap()));
-            kernel
-        };
-        let kernel = start();
-        visit(&kernel, at, safely()).await;
+        let start = |network| Client::builder().network(network).cache(&path).build().unwrap();
+        let client = start(home);
+        visit(&client, at, safely()).await;
         if !meddle(at.port(), "reject with tcp reset") {
             eprintln!("skipped: there is no nft command");
             return;
         }
-        assert_eq!(visit(&kernel, at, safely()).await.outcome(), handshake(Reason::SynRefused));
-        kernel.save();
+        assert_eq!(visit(&client, at, safely()).await.outcome(), handshake(Reason::SynRefused));
+        client.close().await;
         let known = CredentialCache::read(&path).unwrap();
         assert!(known[0].rtt.is_some() && known[0].avoided.is_some());
-        assert_eq!(visit(&start(), at, safely()).await.outcome(), handshake(Reason::FailureMemory));
-        assert!(!Kernel::default().use_cache(CredentialCache::open(&path).unwrap()), "on an unknown network");
+        assert_eq!(visit(&start(home), at, safely()).await.outcome(), handshake(Reason::FailureMemory));
+        // On an unknown network the file is not used.
+        let elsewhere = start(NetworkId::UNKNOWN);
+        assert_eq!(visit(&elsewhere, at, safely()).await.outcome(), handshake(Reason::SynRefused));
     });
 }

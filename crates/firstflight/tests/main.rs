@@ -2,33 +2,19 @@
 //! servers and namespaces for the others.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "../src/tests/certified.rs"]
 mod certified;
-#[cfg(feature = "dns")]
-mod limits;
 #[allow(dead_code, reason = "the tests of firstflight-kernel use all of it")]
 #[cfg(target_os = "linux")]
 #[path = "../../kernel/tests/namespace/mod.rs"]
 mod namespace;
 mod queues;
-#[cfg(feature = "asap")]
-#[cfg(target_os = "linux")]
-mod site;
 
 mod as_tokio;
+#[cfg(feature = "asap")]
+mod asap;
 mod by_engine;
 mod cache;
-#[cfg(feature = "asap")]
-mod cancelled;
-#[cfg(feature = "dns")]
-mod carriage;
-#[cfg(feature = "dns")]
-mod carriage_limits;
-#[cfg(feature = "asap")]
-mod client;
-#[cfg(feature = "asap")]
-mod client_attacks;
-#[cfg(feature = "asap")]
-mod client_attacks2;
 mod closing;
 #[cfg(target_os = "linux")]
 mod connecting;

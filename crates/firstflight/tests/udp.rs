@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight::link::{BusyPoll, Link, UdpLink};
-use firstflight::{
-    CarrierConfig, ConnectAnyConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential,
-};
+use firstflight::{CarrierConfig, Client, ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -255,10 +253,10 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
         let mut got = [0; 4];
         limited(theirs.read_exact(&mut got)).await.unwrap();
         assert_eq!(&got, b"ping");
-        // The same holds for `connect_any`.
-        let any = ConnectAnyConfig::default().connect(config.clone());
-        let (remotes, ping) = ([remote], FirstFlight::at_most_once(b"ping"));
-        let racing = client.connect_any(&remotes, ping, &any);
+        // The same holds for a client by the endpoint.
+        let any = Client::builder().engine_in_udp(client.clone(), Some(port)).build().unwrap();
+        let ping = FirstFlight::at_most_once(b"ping");
+        let racing = any.connect(remote, ping).into_future();
         let (any, theirs) = tokio::join!(limited(racing), limited(listener.accept()));
         assert_eq!(
             (any.unwrap().peer_addr().unwrap(), theirs.unwrap().peer_addr().unwrap().ip()),

@@ -3,7 +3,7 @@
 use crate::descriptor::{Told, told};
 use crate::system;
 use firstflight::credential::{NetworkId, Outcome, Reason};
-use firstflight::kernel::{self, Kernel};
+use firstflight::kernel;
 use firstflight::{ConnectAnyError, FirstFlight};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -16,8 +16,7 @@ const NOWHERE: NetworkId = NetworkId([0xff; 16]);
 /// What is known of servers.
 #[pyclass(frozen, module = "firstflight._native")]
 pub(crate) struct Client {
-    kernel: Kernel,
-    fast_open: bool,
+    client: firstflight::Client,
 }
 
 #[pymethods]
@@ -25,14 +24,18 @@ impl Client {
     #[new]
     fn new(network: Option<&[u8]>, plain: bool) -> PyResult<Self> {
         let off = std::env::var_os("FIRSTFLIGHT").is_some_and(|value| value.eq_ignore_ascii_case("off"));
-        Ok(Self { kernel: Kernel::on(id(network)?), fast_open: !plain && !off })
+        let builder =
+            firstflight::Client::builder().kernel_only().network(id(network)?).fast_open(!plain && !off);
+        // Without a file it does not fail.
+        let client = builder.build().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(Self { client })
     }
 
     fn network_changed(&self, network: Option<&[u8]>) -> PyResult<()> {
         let network = id(network)?;
         // One unknown network cannot be told from the next one, so what was learnt is forgotten.
-        self.kernel.move_to(NOWHERE);
-        self.kernel.move_to(network);
+        self.client.move_to(NOWHERE);
+        self.client.move_to(network);
         Ok(())
     }
 
@@ -56,7 +59,7 @@ impl Client {
             true => FirstFlight::safely_replayable(first),
             false => FirstFlight::at_most_once(first),
         };
-        let work = self.kernel.begin(&found, first).fast_open(self.fast_open);
+        let work = self.client.begin(&found, first);
         Ok(Connecting { work: Some(work), told: told(Outcome::Undecided, 0, None), made: None })
     }
 }

@@ -3,19 +3,17 @@
 mod any;
 mod attempt;
 mod builder;
-mod dial;
 
 pub use builder::ConnectorBuilder;
-pub(crate) use dial::Dial;
 
 use crate::error::{ConnectError, HiddenError};
 use crate::groups::Groups;
 use crate::hello::{Hello, Protocol};
 use crate::sealed::{self, Considered, Ended, Looked, Ordinary, SealClient, SealReport, SealedRequest};
 use crate::stream::TlsStream;
-use crate::tickets::{AtPlace, Place, Tickets};
+use crate::tickets::{self, AtPlace, Tickets};
 use firstflight::credential::NetworkId;
-use firstflight::{Authority, Carriage, Client, FirstFlight, Host, Stream, Time, Way};
+use firstflight::{Authority, Carriage, Client, FirstFlight, Host, Place, Stream, Time, Way};
 use firstflight_seal::{DIGEST_PREFIX, Reason};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -150,7 +148,7 @@ impl Connector {
         server: &Authority,
         data: FirstFlight<'_>,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        self.reach(Dial::Client(client, None), server, data, true).await
+        self.reach(client, None, server, data, true).await
     }
 
     /// Like [`Connector::connect_to`], for a caller that has looked up the addresses itself, best one first: for example by an
@@ -168,44 +166,44 @@ impl Connector {
         addresses: &[SocketAddr],
         data: FirstFlight<'_>,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        self.reach(Dial::Client(client, Some(addresses)), server, data, true).await
+        self.reach(client, Some(addresses.into()), server, data, true).await
     }
 
     /// `complete`: the data is a whole request.
     pub(crate) async fn reach(
         &self,
-        dial: Dial<'_>,
+        client: &Client,
+        at: Option<Place>,
         server: &Authority,
         data: FirstFlight<'_>,
         complete: bool,
     ) -> Result<TlsStream<Stream>, ConnectError> {
         // As large as the largest of its steps, and over soon.
-        Box::pin(self.contact(dial, server, data, complete)).await.0
+        Box::pin(self.contact(client, at, server, data, complete)).await.0
     }
 
     /// Like [`Connector::reach`]. Says of failures, too, what became of a seal.
     pub(crate) async fn contact(
         &self,
-        dial: Dial<'_>,
+        client: &Client,
+        at: Option<Place>,
         server: &Authority,
         data: FirstFlight<'_>,
         complete: bool,
     ) -> (Result<TlsStream<Stream>, ConnectError>, Option<SealReport>) {
-        let found;
-        let (dial, looked) = match (dial, &self.shared.seal) {
-            (dial, None) => (dial, Looked::Nothing(Reason::NoRecord)),
+        let (at, looked) = match (at, &self.shared.seal) {
+            (at, None) => (at, Looked::Nothing(Reason::NoRecord)),
             // The key is looked up beside the addresses.
-            (Dial::Client(client, None), Some(seal)) => {
-                let (looked, addresses) = seal.look_up(server, self.time(), client.look_up(server)).await;
-                found = match addresses {
-                    Ok(addresses) => addresses,
+            (None, Some(seal)) => {
+                let (looked, found) = seal.look_up(server, self.time(), client.look_up(server)).await;
+                match found {
+                    Ok(found) => (Some(Place::from(&found)), looked),
                     Err(error) => return (Err(error.into()), None),
-                };
-                (Dial::Found(client, &found), looked)
+                }
             }
-            (dial, Some(seal)) => {
+            (at, Some(seal)) => {
                 let (looked, ()) = seal.look_up(server, self.time(), std::future::ready(())).await;
-                (dial, looked)
+                (at, looked)
             }
         };
         let (sealed, report) = match self.consider(server, &looked, data, complete) {
@@ -216,7 +214,7 @@ impl Connector {
             }
             Some(Considered::Sealed(request)) => (Some(request), None),
         };
-        let result = self.send(dial, server, data, sealed.as_ref(), report).await;
+        let result = self.send((client, at), server, data, sealed.as_ref(), report).await;
         let report = match &result {
             Ok(stream) => stream.seal_report(),
             Err(error) if sealed.is_some() => SealReport::failed(error),
@@ -228,13 +226,13 @@ impl Connector {
     /// Connects, and again if a sealed flight may go again.
     async fn send(
         &self,
-        dial: Dial<'_>,
+        (client, at): (&Client, Option<Place>),
         server: &Authority,
         data: FirstFlight<'_>,
         sealed: Option<&SealedRequest<'_>>,
         report: Option<SealReport>,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        match self.attempt(dial, server, data, sealed, report).await {
+        match self.attempt((client, at.as_ref()), server, data, sealed, report).await {
             Ended::Taken(stream) => Ok(*stream),
             Ended::Over(error) => Err(error),
             Ended::Rejected(stream, read, network) => {
@@ -244,7 +242,10 @@ impl Connector {
                 tracing::debug!("a sealed first flight to {server} failed, and goes again: {error}");
                 // In ordinary TLS, unless that would name the server.
                 let sealed = sealed.filter(|request| request.is_hidden());
-                match self.attempt(dial, server, data, sealed, Some(Reason::FlightFailed.into())).await {
+                match self
+                    .attempt((client, at.as_ref()), server, data, sealed, Some(Reason::FlightFailed.into()))
+                    .await
+                {
                     Ended::Taken(stream) => Ok(*stream),
                     Ended::Over(error) | Ended::Failed(error) => Err(error),
                     Ended::Rejected(..) => Err(ConnectError::Closed),
@@ -414,7 +415,7 @@ impl Connector {
         let (groups, config) = if departure.in_syn { in_syn } else { elsewhere };
         // The digest of a sealed request is never offered again, so tickets do not belong to it.
         let lasting = alpn.iter().filter(|name| !name.starts_with(&DIGEST_PREFIX)).cloned().collect();
-        let place = Place { server: server.clone(), network: departure.network, alpn: lasting };
+        let place = tickets::Place { server: server.clone(), network: departure.network, alpn: lasting };
         let mut config = (**config).clone();
         config.enable_early_data = early && data.is_replayable() && !data.data().is_empty();
         let expected = place.alpn.first().filter(|_| shared.agreed_before).cloned();

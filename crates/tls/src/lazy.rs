@@ -1,6 +1,6 @@
 //! TLS streams for libraries that ask for a connection before they have a request.
 
-use crate::connector::{Connector, Dial};
+use crate::connector::Connector;
 use crate::error::ConnectError;
 use crate::sealed::SealReport;
 use crate::stream::TlsStream;
@@ -46,9 +46,8 @@ impl Connector {
                 let data = safety.flight(&first);
                 // More of a request with effects may follow.
                 let complete = data.is_replayable();
-                let dial = Dial::Client(&client, None);
                 // It is over soon, and large.
-                match Box::pin(connector.contact(dial, &server, data, complete)).await {
+                match Box::pin(connector.contact(&client, None, &server, data, complete)).await {
                     (Ok(stream), _) => Ok(stream),
                     (Err(error), of_seal) => {
                         of_seal.into_iter().for_each(|of_seal| {

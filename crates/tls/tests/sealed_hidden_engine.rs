@@ -2,12 +2,12 @@
 //! overheard, and neither names the server nor confirms a guess of its name.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crate::common::emulated::{AT, Packets, Path, certified};
+use crate::common::emulated::{self, AT, Packets, Path, certified};
 use crate::common::sealed::{PROTOCOL, keys_of, name};
 use crate::common::{Ca, NAME, REQUEST, once, safe, site};
 use firstflight::credential::asap::Identity;
 use firstflight::link::VirtualTime;
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, Time, block_on_virtual};
+use firstflight::{Client, Endpoint, FirstFlight, Time, block_on_virtual};
 use firstflight_tls::seal::{KeySet, KeySource, Outcome};
 use firstflight_tls::{Acceptor, ConnectError, Connector, HiddenError, SealClient, SealServer, TlsStream};
 use std::time::Duration;
@@ -52,15 +52,23 @@ impl World {
         &self,
         connector: &Connector,
         first: FirstFlight<'_>,
-        config: &ConnectConfig,
+        client: &Client,
     ) -> Result<TlsStream<firstflight::Stream>, ConnectError> {
-        let connecting =
-            connector.connect_by(&self.client, AT.parse().unwrap(), &site(), first, config).await;
+        let connecting = connector.connect_at(client, &site(), &[AT.parse().unwrap()], first).await;
         let mut stream = connecting?;
         stream.read_exact(&mut [0]).await.unwrap();
         stream.shutdown().await.unwrap();
         self.time.sleep(Duration::from_secs(10)).await;
         Ok(stream)
+    }
+
+    /// A client without a certificate.
+    fn by(&self, fast_open: bool) -> Client {
+        emulated::client(&self.client, fast_open, None)
+    }
+
+    fn certified(&self) -> Client {
+        emulated::client(&self.client, false, Some(&certified(&self.time)))
     }
 
     /// Whether the name or the request can be read, and whether a guess of the name is confirmed.
@@ -78,21 +86,21 @@ impl World {
     }
 }
 
-/// Under a block, and without one, with and without Fast Open. The caller's configuration names the server, and the block is for
+/// Under a block, and without one, with and without Fast Open. The client connects to the server's name, and the block is for
 /// the public name all the same.
 #[test]
 fn a_hidden_name_by_an_engine() {
     let clock = VirtualTime::new(START);
     let ran = block_on_virtual(&clock, async {
         let world = world(&clock);
-        let certified = ConnectConfig::default().asap(Some(certified(&world.time)));
-        let fast_open = ConnectConfig::default().fast_open(true);
+        let certified = world.certified();
+        let (plain, fast_open) = (world.by(false), world.by(true));
         let mut outcomes = Vec::new();
-        for config in [&certified, &ConnectConfig::default(), &fast_open, &fast_open] {
+        for (turn, client) in [&certified, &plain, &fast_open, &fast_open].into_iter().enumerate() {
             for first in [safe(), once()] {
-                let stream = world.visit(&world.connector(7, true), first, config).await.unwrap();
+                let stream = world.visit(&world.connector(7, true), first, client).await.unwrap();
                 outcomes.push(stream.seal_outcome().unwrap());
-                assert!(!world.is_exposed(), "{config:?}");
+                assert!(!world.is_exposed(), "turn {turn}");
             }
         }
         outcomes
@@ -111,10 +119,10 @@ fn a_visible_name_by_an_engine_is_exposed() {
     let clock = VirtualTime::new(START);
     let done = block_on_virtual(&clock, async {
         let world = world(&clock);
-        let certified = ConnectConfig::default().asap(Some(certified(&world.time)));
+        let certified = world.certified();
         world.visit(&world.connector(7, false), safe(), &certified).await.unwrap();
         assert!(world.is_exposed(), "the block is for the name");
-        world.visit(&world.connector(9, false), safe(), &ConnectConfig::default()).await.unwrap();
+        world.visit(&world.connector(9, false), safe(), &world.by(false)).await.unwrap();
         assert!(world.is_exposed(), "REJECT, and a ClientHello in clear");
     });
     done.unwrap();
@@ -126,10 +134,10 @@ fn a_stale_key_by_an_engine_exposes_nothing() {
     let clock = VirtualTime::new(START);
     let done = block_on_virtual(&clock, async {
         let world = world(&clock);
-        let certified = ConnectConfig::default().asap(Some(certified(&world.time)));
-        for config in [&ConnectConfig::default(), &ConnectConfig::default().fast_open(true), &certified] {
+        let certified = world.certified();
+        for client in [&world.by(false), &world.by(true), &certified] {
             let connector = world.connector(9, true);
-            let error = world.visit(&connector, safe(), config).await.unwrap_err();
+            let error = world.visit(&connector, safe(), client).await.unwrap_err();
             assert!(matches!(error, ConnectError::Hidden(HiddenError::Rejected)), "{error:?}");
             assert!(!world.is_exposed());
         }
@@ -150,7 +158,7 @@ fn what_an_engine_cannot_seal_is_not_sent() {
         let long = vec![b'x'; 20_000];
         for first in [FirstFlight::empty(), FirstFlight::safely_replayable(&long)] {
             let connector = world.connector(7, true);
-            let error = world.visit(&connector, first, &ConnectConfig::default()).await.unwrap_err();
+            let error = world.visit(&connector, first, &world.by(false)).await.unwrap_err();
             assert!(matches!(error, ConnectError::Hidden(HiddenError::Request)), "{error:?}");
             assert!(world.packets.lock().unwrap().iter().all(|packet| packet.len() < 100), "no data");
         }

@@ -1,14 +1,13 @@
 //! Sealed first flights in virtual time, on a path of 100 ms.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crate::common::emulated::{AT, Path, RTT, certified};
+use crate::common::emulated::{AT, Path, RTT, certified, client};
 use crate::common::sealed::{PROTOCOL, keys_at};
 use crate::common::{Ca, NAME, once, safe, site};
 use firstflight::link::VirtualTime;
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, Time, block_on_virtual};
+use firstflight::{Client, Endpoint, FirstFlight, Time, block_on_virtual};
 use firstflight_tls::seal::{KeySet, KeySource, Outcome};
 use firstflight_tls::{Acceptor, Connector, SealClient, SealServer};
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -16,7 +15,6 @@ struct World {
     time: Time,
     client: Endpoint,
     ca: Ca,
-    config: ConnectConfig,
 }
 
 fn world(clock: &VirtualTime) -> World {
@@ -26,8 +24,8 @@ fn world(clock: &VirtualTime) -> World {
     let made = ca.certify(NAME);
     let seal = SealServer::builder(keys(&time, 7), 443).first_start(true).time(time.clone()).build().unwrap();
     let acceptor = Acceptor::builder().certificate(made.chain(), made.key()).alpn([PROTOCOL]);
-    let (time, client, config) = path.serve(acceptor.seal(seal).time(time).build().unwrap());
-    World { time, client, ca, config }
+    let (time, client, _) = path.serve(acceptor.seal(seal).time(time).build().unwrap());
+    World { time, client, ca }
 }
 
 /// One key: 7 is the server's.
@@ -45,19 +43,18 @@ impl World {
 
     /// How many round trips until the first byte of the response, and what became of the seal.
     async fn visit(&self, connector: &Connector, first: FirstFlight<'_>) -> (f64, Outcome) {
-        self.visit_with(&self.config, connector, first).await
+        self.visit_by(&client(&self.client, true, None), connector, first).await
     }
 
-    async fn visit_with(
+    async fn visit_by(
         &self,
-        config: &ConnectConfig,
+        client: &Client,
         connector: &Connector,
         first: FirstFlight<'_>,
     ) -> (f64, Outcome) {
-        let (remote, site): (SocketAddr, _) = (AT.parse().unwrap(), site());
+        let (at, site) = (AT.parse().unwrap(), site());
         let began = self.time.now();
-        let connecting = connector.connect_by(&self.client, remote, &site, first, config);
-        let mut stream = connecting.await.unwrap();
+        let mut stream = connector.connect_at(client, &site, &[at], first).await.unwrap();
         stream.read_exact(&mut [0]).await.unwrap();
         let trips = (self.time.now() - began).as_secs_f64() / RTT.as_secs_f64();
         stream.shutdown().await.unwrap();
@@ -106,14 +103,14 @@ fn one_round_trip_at_the_first_contact_of_all() {
         let world = world(&clock);
         let (right, stale) = (world.connector(7), world.connector(9));
         // No cookies: a client with one shows that.
-        let config = ConnectConfig::default().asap(Some(certified(&world.time)));
+        let client = client(&world.client, false, Some(&certified(&world.time)));
         let mut all = Vec::new();
         for first in [safe(), once()] {
-            all.push(world.visit_with(&config, &right, first).await);
+            all.push(world.visit_by(&client, &right, first).await);
         }
-        all.push(world.visit_with(&config, &stale, safe()).await);
-        let (remote, site) = (AT.parse().unwrap(), site());
-        let lost = stale.connect_by(&world.client, remote, &site, once(), &config).await.unwrap_err();
+        all.push(world.visit_by(&client, &stale, safe()).await);
+        let (at, site) = (AT.parse().unwrap(), site());
+        let lost = stale.connect_at(&client, &site, &[at], once()).await.unwrap_err();
         assert!(lost.maybe_delivered(), "a REJECT says nothing about what could have run: {lost}");
         all
     })

@@ -81,6 +81,11 @@ impl Wallet {
         Ok(Self { trusted: certificate(CERTIFIER)?, stranger: certificate(STRANGER)?, time: time.clone() })
     }
 
+    /// The certificate that the servers trust.
+    pub fn trusted(&self) -> Arc<ClientCertificate> {
+        Arc::clone(&self.trusted)
+    }
+
     /// The certificate for a connection to `server`.
     pub fn show(&self, shown: Shown, server: SocketAddr) -> io::Result<Certified> {
         let certificate = if shown.by.0 == CERTIFIER.0 { &self.trusted } else { &self.stranger };

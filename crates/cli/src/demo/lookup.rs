@@ -4,11 +4,12 @@ use super::DemoError;
 use super::timeline::{Log, Part, Place};
 use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
-use firstflight::carriage::{DnsPath, Exchange, Manners, Proof, Server};
-use firstflight::credential::NetworkId;
-use firstflight::wire::asap::{Carriage, UdpService, Zone};
+use firstflight::carriage::{Exchange, Proof};
+use firstflight::credential::asap::ClientCertificate;
+use firstflight::record::Published;
+use firstflight::wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
 use firstflight::wire::{Clock, Instant};
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, RelayedFlight, Stream, Time};
+use firstflight::{Authority, Client, Endpoint, FirstFlight, InsideLookups, RelayedFlight, Stream, Time};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
     Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
@@ -23,10 +24,12 @@ use std::num::{NonZeroU8, NonZeroU16};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-const NAME: &str = "www.xyz.com.";
+pub const NAME: &str = "www.xyz.com";
 /// The address by which the client identifies the resolver. No packet is sent to it.
 const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
+/// Bytes that the server accepts in a SYN.
+const MSS: u16 = 1460;
 const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
 
 /// Where the name server is, and what the resolver has cached.
@@ -57,15 +60,16 @@ impl Case {
 /// Resolver and name server.
 pub struct Lookups {
     resolver: Resolver,
-    path: DnsPath,
-    key: [u8; 32],
+    client: Client,
+    server: Authority,
 }
 
 impl Lookups {
-    /// Lookups of the name of `server` for `client`. The round-trip time between them is `rtt`. The messages between
+    /// Lookups of the name of `server` for `client`, which shows this certificate. The round-trip time between them is `rtt`. The messages between
     /// resolver and name server, and at both ends, are recorded in `log`.
     pub fn open(
         client: &Endpoint,
+        certificate: Arc<ClientCertificate>,
         server: &Endpoint,
         rtt: Duration,
         log: Log,
@@ -84,10 +88,22 @@ impl Lookups {
         let asked = resolver.clone();
         let exchange = Exchange::new(move |query| asked.clone().answer(query));
         let seen = SocketAddr::new(CLIENT, UDP_PORT);
-        let proof = Some(Proof { seen, verifier: CERTIFICATES, at: std::time::Instant::now() });
-        let (network, manners) = (NetworkId::UNKNOWN, Manners::new());
-        let path = DnsPath::through(client.clone(), RESOLVER, exchange, network, proof, manners, false);
-        Ok(Self { resolver, path, key })
+        let proof = Proof { seen, verifier: CERTIFICATES, at: std::time::Instant::now() };
+        let asked = resolver.clone();
+        let find = move |_| asked.clone().addresses();
+        let inside = InsideLookups::by_program(RESOLVER, exchange, find, proof);
+        let published = published(key, &certificate).ok_or_else(|| fail("the server's record"))?;
+        let server = name()?;
+        let client = Client::builder()
+            .engine_in_udp(client.clone(), Some(UDP_PORT))
+            .fast_open(false)
+            .no_resolver()
+            .certificate(certificate)
+            .record(server.clone(), published)
+            .inside_lookups(inside)
+            .build()
+            .map_err(|error| DemoError::Visit("the client", io::Error::other(error)))?;
+        Ok(Self { resolver, client, server })
     }
 
     /// Changes the case.
@@ -97,22 +113,29 @@ impl Lookups {
 
     /// Looks the name up, without a request inside.
     pub async fn addresses(&self) -> io::Result<Vec<IpAddr>> {
-        let mut query = Message::new(0, MessageType::Query, OpCode::Query);
-        query.metadata.recursion_desired = true;
-        query.add_query(Query::query(Name::from_ascii(NAME).map_err(io::Error::other)?, RecordType::A));
-        let answer = self.resolver.clone().answer(query.to_vec().map_err(io::Error::other)?).await?;
-        let answer = Message::from_vec(&answer).map_err(io::Error::other)?;
-        Ok(answer.answers.iter().filter_map(|record| record.data.ip_addr()).collect())
+        self.resolver.clone().addresses().await
     }
 
     /// Sends the request inside the lookup, and directly when the address is known.
-    pub async fn connect(&self, first: FirstFlight<'_>, config: &ConnectConfig) -> io::Result<Stream> {
-        let zone = Zone::new(ZONE).ok_or(io::ErrorKind::InvalidInput)?;
-        let carriage = Some(Carriage { key_id: KEY_ID, key: self.key, zone });
-        let port = NonZeroU16::new(UDP_PORT).ok_or(io::ErrorKind::InvalidInput)?;
-        let server = Server { port: CERTIFICATES.port(), service: Some(UdpService { port, carriage }) };
-        Ok(self.path.connect(server, || self.addresses(), first, config).await?.0)
+    pub async fn connect(&self, first: FirstFlight<'_>) -> io::Result<Stream> {
+        Ok(self.client.connect(&self.server, first).await?)
     }
+}
+
+/// The server, by name.
+fn name() -> Result<Authority, Error> {
+    Ok(Authority::new(NAME, CERTIFICATES.port()).map_err(|_| fail("the server's name"))?)
+}
+
+/// What the server publishes: that it takes first flights by lookups, sealed to `key`, with certificates of this one's verifier.
+fn published(key: [u8; 32], certificate: &ClientCertificate) -> Option<Published> {
+    let carriage = Some(Carriage { key_id: KEY_ID, key, zone: Zone::new(ZONE)? });
+    let udp = UdpService { port: NonZeroU16::new(UDP_PORT)?, carriage };
+    let ids = [certificate.verifier().id().0];
+    let parameter = ServiceParam::new(false, Some(udp), MSS, VerifierIds::new(&ids)?, false)?;
+    let mut bytes = [0; ServiceParam::MAX_LEN];
+    let len = parameter.emit(&mut bytes).ok()?;
+    Published::read(bytes.get(..len)?, u32::MAX)
 }
 
 fn fail(what: &'static str) -> DemoError {
@@ -171,6 +194,17 @@ impl Resolver {
         let takes = self.rtt.mul_f64(share);
         self.log.travels(from, to, takes, part);
         self.time.sleep(takes).await;
+    }
+
+    /// The addresses of the server's name.
+    async fn addresses(self) -> io::Result<Vec<IpAddr>> {
+        let mut query = Message::new(0, MessageType::Query, OpCode::Query);
+        query.metadata.recursion_desired = true;
+        let name = Name::from_ascii(format!("{NAME}.")).map_err(io::Error::other)?;
+        query.add_query(Query::query(name, RecordType::A));
+        let answer = self.answer(query.to_vec().map_err(io::Error::other)?).await?;
+        let answer = Message::from_vec(&answer).map_err(io::Error::other)?;
+        Ok(answer.answers.iter().filter_map(|record| record.data.ip_addr()).collect())
     }
 
     /// The answer to `query`, at the time when the client receives it.

@@ -4,7 +4,7 @@ use super::DemoError;
 use super::certified::{CERTIFIER, identity};
 use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, engine, find_blank_line};
 use crate::error::Error;
-use firstflight::credential::asap::{AsapPolicy, GuardDomain, TrustStore, Trusted};
+use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore, Trusted};
 use firstflight::credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
 };
@@ -92,7 +92,7 @@ fn certificates(at: SocketAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<
     let began = super::unix_ms(time).saturating_sub(60_000);
     Ok(AsapPolicy {
         trust: Arc::new(TrustStore::new([trusted]).map_err(DemoError::Trust)?),
-        identities: [identity(at)].into(),
+        identities: [identity(at), Identity::name(super::lookup::NAME, at.port())].into(),
         guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, GUARD, began)),
         domain: GuardDomain::All,
         pending: Arc::new(PendingLimit::new(16)),

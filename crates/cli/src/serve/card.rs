@@ -6,7 +6,7 @@ use crate::card::{Card, CardError};
 use crate::error::Error;
 use crate::network::NetworkError;
 use firstflight::Listener;
-use firstflight::kernel::{Kernel, ListenConfig};
+use firstflight::kernel::{self, ListenConfig};
 use futures_util::FutureExt;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ impl Beside {
             let at = socket.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
             // The filter drops what comes by the device. Programs of this host gain nothing from Fast Open.
             let config = ListenConfig::default().pending(0).keep_filter(true);
-            let listener = Kernel::adopt(socket, config)
+            let listener = kernel::adopt(socket, config)
                 .map_err(|error| NetworkError::Card(CardError::Hold(at, error)))?;
             listening.spawn(accept(listener, site.clone(), Arc::clone(graceful), stopping.clone()));
         }

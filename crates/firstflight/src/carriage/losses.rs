@@ -1,6 +1,6 @@
-//! What became of first flights inside lookups, and how many had no effect: see [`memory::losses`](crate::memory::losses).
+//! What became of first flights inside lookups, and how many had no effect: see [`memory::lookups::losses`](crate::memory::lookups::losses).
 
-pub(super) use crate::memory::losses::{Losses, Parameter};
+pub(super) use crate::memory::lookups::losses::{Losses, Parameter};
 
 use super::report::Way;
 use super::{DnsPath, Inner};
@@ -47,13 +47,12 @@ impl DnsPath {
     /// names, but the direct copy was first. When it reaches [`DnsPath::ASK_AGAIN_AFTER`], query the server's HTTPS
     /// record again, because the parameter may have changed. Do so at most every few minutes, and keep using the old
     /// parameter in the meantime: if the address is in the resolver's cache, the direct copy may be faster each time.
-    #[must_use]
-    pub fn lost_in_a_row(&self, carriage: &Carriage<'_>) -> u32 {
+    pub(crate) fn lost_in_a_row(&self, carriage: &Carriage<'_>) -> u32 {
         self.0.losses().lost(&carriage.into())
     }
 
     /// Restores the count that [`DnsPath::lost_in_a_row`] returned in an earlier run.
-    pub fn recall_lost(&self, carriage: &Carriage<'_>, lost: u32) {
+    pub(crate) fn recall_lost(&self, carriage: &Carriage<'_>, lost: u32) {
         let (of, mut losses) = (carriage.into(), self.0.losses());
         match lost {
             0 => losses.end(&of),
@@ -62,14 +61,13 @@ impl DnsPath {
     }
 
     /// Forgets what was lost, for another network.
-    #[cfg(feature = "asap")]
     pub(crate) fn forget_losses(&self) {
         *self.0.losses() = Losses::default();
     }
 
     /// Waits until the outcome of every first flight inside a lookup is known. That takes a few milliseconds after
     /// its connection is established, or 5 s if the resolver does not answer. Returns at once if none is under way.
-    pub async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         // The sender lives as long as this path.
         let _ = self.0.flying.subscribe().wait_for(|flying| *flying == 0).await;
     }

@@ -38,7 +38,7 @@ impl DnsPath {
     /// Uses this proof until it is an hour old. First flights that were already held back stay direct.
     ///
     /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
-    pub fn prove(&self, proof: Proof) {
+    pub(crate) fn prove(&self, proof: Proof) {
         let inner = &self.0;
         let until = inner.time.now() + PROVED_FOR.saturating_sub(proof.at.elapsed());
         *inner.proof.lock().unwrap_or_else(PoisonError::into_inner) = Some((proof, until));

@@ -19,7 +19,6 @@ pub struct Report {
 
 impl Report {
     /// Nothing was sent in the lookup, for this reason.
-    #[cfg(feature = "asap")]
     pub(crate) const fn held_back(reason: HeldBack) -> Self {
         Self { way: Way::Ordinary, held_back: Some(reason), names: 0 }
     }

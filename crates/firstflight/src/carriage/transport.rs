@@ -7,11 +7,12 @@ use super::{Armed, DnsPath, Ready, Server};
 use crate::attempts::FailedAttempt;
 use crate::client::connect::Filter;
 use crate::client::race::{Address, Candidate, Failure, Finish as Won, Number, Offer, Setup};
-use crate::client::transport::either::Either;
+use crate::client::transport::beside::either::Either;
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::{Attempt, Begun, Event, Transports, failure, is_refusal, unclear_if};
 use crate::stream::Stream;
 use firstflight_dns::FlightId;
+use firstflight_stack::ConnectConfig;
 use firstflight_wire::Instant as Moment;
 use std::io;
 use std::net::SocketAddr;
@@ -75,7 +76,6 @@ impl<'a> InLookup<'a> {
     }
 
     /// Connects only to addresses that `filter` returns.
-    #[cfg(feature = "asap")]
     pub(crate) fn only_to(self, filter: Option<&Filter>) -> Self {
         Self { filter: filter.cloned(), ..self }
     }
@@ -120,6 +120,11 @@ impl<'a> InLookup<'a> {
     }
 }
 
+/// The family of the address that is certified.
+fn certified_v4(config: &ConnectConfig) -> Option<bool> {
+    Some(config.asap.as_ref()?.certificate.address().is_ipv4())
+}
+
 fn lock(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
     report.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -133,7 +138,7 @@ impl<'a> Transports for InLookup<'a> {
     }
 
     fn offer(&self) -> Option<Offer> {
-        Some(Offer::InLookup { v4: self.tcp.certified_v4().unwrap_or(true) })
+        Some(Offer::InLookup { v4: certified_v4(&self.tcp.config).unwrap_or(true) })
     }
 
     fn now(&self) -> Moment {
@@ -157,7 +162,7 @@ impl<'a> Transports for InLookup<'a> {
         if candidate.remote.is_some() {
             return self.tcp.make(number, candidate).map(Either::Other);
         }
-        let ready = self.path.prepare(self.server, self.tcp.flights(), self.tcp.config());
+        let ready = self.path.prepare(self.server, &self.tcp.flights, &self.tcp.config);
         ready.map(|ready| Either::One(Box::new(ready))).map_err(|held_back| {
             lock(&self.report).held_back = Some(held_back);
             io::ErrorKind::Unsupported.into()

@@ -1,6 +1,7 @@
 //! Certificates and UDP: what a client needs to be certified at servers that it has never contacted.
 
 mod calls;
+mod certificates;
 mod inside;
 mod records;
 mod remembered;
@@ -8,7 +9,7 @@ mod remembered;
 use super::Authority;
 use super::authority::Host;
 use super::by_engine::{ByEngine, Carrier};
-use super::race::Transport;
+use super::race::{self, Transport};
 use super::transport::beside::Beside;
 use super::transport::engine::EngineTcp;
 use super::transport::kernel::KernelTcp;
@@ -19,12 +20,14 @@ use crate::first_flight::{FirstFlight, Flights};
 use crate::kernel::Kernel;
 use crate::record::{Names, Published};
 use crate::stream::{Stream, Way};
-use firstflight_credential::asap::Identity;
+use certificates::Certificates;
+use firstflight_credential::asap::{ClientCertificate, Identity};
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
 use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig, Site};
+use firstflight_wire::asap::VerifierId;
 use inside::Inside;
 pub use inside::InsideLookups;
 use records::{Asked, Question, Records};
@@ -42,6 +45,8 @@ const GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub issuers: Vec<IssuerAddress>,
+    /// The certificate that the program has.
+    pub given: Option<Arc<ClientCertificate>>,
     pub pool: PoolConfig,
     pub file: Option<PathBuf>,
     /// The cache of the client's memory of servers.
@@ -64,6 +69,12 @@ impl Settings {
         self.cache = cache.cloned();
     }
 
+    /// Whose certificates there are.
+    fn verifiers(&self) -> impl Iterator<Item = VerifierId> {
+        let given = self.given.iter().map(|given| given.verifier().id());
+        self.issuers.iter().map(IssuerAddress::id).chain(given)
+    }
+
     pub(super) fn resolver(&self) -> Resolver {
         self.names.clone()
     }
@@ -77,7 +88,8 @@ impl Settings {
         by_engine: Option<&ByEngine>,
     ) -> Option<Asap> {
         let names = self.names.clone();
-        (!self.issuers.is_empty()).then(|| Asap::new(self, names, fixed, cookies, kernel, by_engine.cloned()))
+        let has_any = !self.issuers.is_empty() || self.given.is_some();
+        has_any.then(|| Asap::new(self, names, fixed, cookies, kernel, by_engine.cloned()))
     }
 }
 
@@ -103,7 +115,7 @@ pub(super) struct Asap {
 #[derive(Debug)]
 struct Engine {
     endpoint: Endpoint,
-    pool: CertificatePool,
+    pool: Certificates,
     /// Requests inside lookups.
     inside: Option<Inside>,
 }
@@ -180,6 +192,16 @@ impl Dial for Through {
     }
 }
 
+impl ByEngine {
+    /// Whether a server that publishes this takes certificates by this way.
+    const fn is_taken(&self, published: &Published) -> bool {
+        match self.carrier {
+            Carrier::Ip => published.on_ip,
+            Carrier::Udp(_) => published.udp_port.is_some(),
+        }
+    }
+}
+
 impl Asap {
     /// `names` are the caller's resolver, if it named one.
     pub(super) fn new(
@@ -235,21 +257,9 @@ impl Asap {
     }
 
     fn begin(&self, network: NetworkId) -> io::Result<Engine> {
-        let (Settings { issuers, pool, file, .. }, patience) = (&self.settings, Patience::default());
-        let route = match &self.given {
-            // The verifiers have to see the engine's own address.
-            Some(given) if given.carrier == Carrier::Ip => {
-                Route::Streams(Arc::new(Through(given.endpoint.clone())))
-            }
-            _ => Route::System,
-        };
-        let issuers = issuers.clone();
-        let pool = match file {
-            Some(path) => {
-                CertificatePool::start_by_with_file(route, *pool, issuers, network, patience, path.clone())
-                    .map_err(io::Error::other)?
-            }
-            None => CertificatePool::start_by(route, *pool, issuers, network, patience)?,
+        let pool = match &self.settings.given {
+            Some(given) => Certificates::Given(Arc::clone(given)),
+            None => Certificates::Pool(self.begin_pool(network)?),
         };
         let (endpoint, messages) = match &self.given {
             Some(given) => (given.endpoint.clone(), None),
@@ -269,6 +279,25 @@ impl Asap {
             wanted.begin(&endpoint, network, messages, remembered)
         });
         Ok(Engine { endpoint, pool, inside })
+    }
+
+    fn begin_pool(&self, network: NetworkId) -> io::Result<CertificatePool> {
+        let (Settings { issuers, pool, file, .. }, patience) = (&self.settings, Patience::default());
+        let route = match &self.given {
+            // The verifiers have to see the engine's own address.
+            Some(given) if given.carrier == Carrier::Ip => {
+                Route::Streams(Arc::new(Through(given.endpoint.clone())))
+            }
+            _ => Route::System,
+        };
+        let issuers = issuers.clone();
+        match file {
+            Some(path) => {
+                CertificatePool::start_by_with_file(route, *pool, issuers, network, patience, path.clone())
+                    .map_err(io::Error::other)
+            }
+            None => CertificatePool::start_by(route, *pool, issuers, network, patience),
+        }
     }
 
     /// The way by which a first flight that may run twice would leave now with a certificate.
@@ -324,8 +353,8 @@ impl Asap {
         published: Option<&Published>,
     ) -> Option<Shown> {
         let (site, identity) = names(server, flights);
-        let all = || self.settings.issuers.iter().map(IssuerAddress::id).collect();
-        let trusted = published.map_or_else(all, |published| published.verifiers.clone());
+        let trusted = published
+            .map_or_else(|| self.settings.verifiers().collect(), |published| published.verifiers.clone());
         let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let certificate = engine.pool.certificate_for(&site, any, &trusted)?;
         let certified = Certified {
@@ -355,7 +384,7 @@ impl Asap {
         published: Option<&Published>,
     ) -> Option<Reason> {
         let trusts =
-            |one: &Published| self.settings.issuers.iter().any(|issuer| one.verifiers.contains(&issuer.id()));
+            |one: &Published| self.settings.verifiers().any(|verifier| one.verifiers.contains(&verifier));
         if !published.is_none_or(trusts) {
             return None;
         }
@@ -409,7 +438,8 @@ impl Asap {
         let Some(offer) = self.offer(server, addresses, &tcp.flights) else {
             return kernel.race(&tcp, ready(Ok(addresses.to_vec()))).await;
         };
-        let udp = EngineTcp::new(offer.endpoint, offer.config.clone(), tcp.flights).at(offer.remote);
+        let mut udp = EngineTcp::new(offer.endpoint, offer.config.clone(), tcp.flights);
+        udp.offer = Some(race::Offer::At(offer.remote));
         let trial = Trial(Some(self));
         let result = kernel.race(&Beside { tcp, udp }, ready(Ok(addresses.to_vec()))).await;
         trial.over();
@@ -478,7 +508,7 @@ impl Asap {
     /// Whether there is a certificate that no site has seen, and it is known whether requests can travel inside lookups.
     pub(super) fn is_ready(&self) -> bool {
         let ready = |engine: &Engine| {
-            engine.pool.fresh() > 0 && engine.inside.as_ref().is_none_or(Inside::is_verified)
+            engine.pool.is_ready() && engine.inside.as_ref().is_none_or(Inside::is_verified)
         };
         self.engine.get().and_then(Option::as_ref).is_some_and(ready)
     }
@@ -531,59 +561,4 @@ fn names(server: &Authority, flights: &Flights<'_>) -> (Site, Identity) {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    fn published() -> Published {
-        let key = firstflight_credential::asap::PrivateKey::from_seed(&[1; 32]);
-        Published::in_udp(9, 1200, &[key.public().id()]).unwrap()
-    }
-
-    /// A network's resolver says what it likes.
-    #[tokio::test]
-    async fn a_record_found_on_one_network_is_not_used_on_another() {
-        let settings = Settings { no_records: true, ..Settings::default() };
-        let kernel = Kernel::default();
-        let asap = Asap::new(settings, None, None, true, &kernel, None);
-        let server: Authority = "www.example.com:80".parse().unwrap();
-        let move_to = |n| {
-            kernel.move_to(NetworkId([n; 16]));
-            asap.move_to(NetworkId([n; 16]));
-        };
-        move_to(1);
-        asap.question(&server).answer(Some(Some(published())));
-        assert!(asap.records.known(&server).is_some());
-        move_to(2);
-        assert!(asap.records.known(&server).is_none(), "the other network's record is used");
-        // It is known again where it was found.
-        move_to(1);
-        assert!(asap.records.known(&server).is_some());
-    }
-
-    /// The next process has the record at once, as long as it counts, on the same network.
-    #[test]
-    fn a_record_outlives_the_process_on_its_network() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("cache");
-        let server: Authority = "www.example.com:80".parse().unwrap();
-        let start = |n| {
-            let kernel = Kernel::on(NetworkId([n; 16]));
-            assert!(kernel.use_cache(CredentialCache::open(&path).unwrap()));
-            let settings = Settings { no_records: true, ..Settings::default() };
-            let asap = Asap::new(settings, None, None, true, &kernel, None);
-            (kernel, asap)
-        };
-        let (kernel, asap) = start(1);
-        let mut short = published();
-        short.ttl = 600;
-        asap.question(&server).answer(Some(Some(short.clone())));
-        kernel.save();
-        let (_kernel, asap) = start(1);
-        let known = asap.records.known(&server).unwrap();
-        assert_eq!((&known.bytes, known.udp_port), (&short.bytes, Some(9)));
-        assert!((590..=600).contains(&known.ttl), "{}", known.ttl);
-        let (_kernel, asap) = start(2);
-        assert!(asap.records.known(&server).is_none(), "the other network's record is used");
-    }
-}
+mod tests;

@@ -26,6 +26,7 @@ pub struct ClientBuilder {
     private: bool,
     off: bool,
     plain: bool,
+    kernel_only: bool,
     pub(super) by_engine: Option<ByEngine>,
     pub(super) asap: Settings,
 }
@@ -57,6 +58,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Connects by the kernel's TCP only: without certificates, and without an engine.
+    pub const fn kernel_only(mut self) -> Self {
+        self.kernel_only = true;
+        self
+    }
+
     /// Switches first flights off: every connect is an ordinary handshake on the kernel's TCP. `FIRSTFLIGHT=off` in the
     /// environment does the same.
     pub const fn off(mut self, off: bool) -> Self {
@@ -69,6 +76,7 @@ impl ClientBuilder {
     /// # Errors
     /// When the cache file cannot be used.
     pub fn build(mut self) -> Result<Client, CacheError> {
+        self.by_engine = self.by_engine.filter(|_| !self.kernel_only);
         let path = self.cache.take().filter(|_| !self.private && !self.is_off());
         self.asap.keep_in(path.as_ref());
         if let (Some(path), Some(engine)) = (&path, &self.by_engine) {
@@ -94,7 +102,8 @@ impl ClientBuilder {
         let cookies = !self.private && !self.plain && !off;
         let resolver = self.asap.resolver();
         let (network, by_engine) = (self.network, self.by_engine.as_ref());
-        let asap = self.asap.start(network, cookies, &kernel, by_engine).filter(|_| !off);
+        let asap =
+            self.asap.start(network, cookies, &kernel, by_engine).filter(|_| !off && !self.kernel_only);
         let networks = match (self.network, off) {
             (Some(_), _) | (_, true) => Networks::Fixed,
             (None, false) => Networks::Found(Mutex::default()),

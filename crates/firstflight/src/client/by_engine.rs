@@ -54,15 +54,6 @@ impl ByEngine {
         self.endpoint.use_cache(cache);
     }
 
-    /// Whether a server that publishes this takes certificates by this way.
-    #[cfg(feature = "asap")]
-    pub(super) const fn is_taken(&self, published: &crate::record::Published) -> bool {
-        match self.carrier {
-            Carrier::Ip => published.on_ip,
-            Carrier::Udp(_) => published.udp_port.is_some(),
-        }
-    }
-
     pub(super) const fn way(&self) -> Way {
         match self.carrier {
             Carrier::Ip => Way::Ip,

@@ -68,7 +68,7 @@ impl Asap {
         match *self {}
     }
 
-    #[cfg_attr(not(feature = "engine"), allow(dead_code, reason = "there is no engine"))]
+    #[allow(dead_code, reason = "there may be no engine")]
     pub(super) async fn race_by_engine(
         &self,
         _: &ByEngine,
@@ -80,7 +80,7 @@ impl Asap {
         match *self {}
     }
 
-    #[cfg_attr(not(feature = "engine"), allow(dead_code, reason = "there is no engine"))]
+    #[allow(dead_code, reason = "there may be no engine")]
     pub(super) fn udp_port(&self, _: &Authority) -> Option<u16> {
         match *self {}
     }

@@ -3,8 +3,6 @@
 #[cfg(feature = "asap")]
 pub(crate) mod beside;
 mod driver;
-#[cfg(feature = "dns")]
-pub(crate) mod either;
 #[cfg(feature = "engine")]
 pub(crate) mod engine;
 pub(crate) mod kernel;
@@ -91,7 +89,7 @@ pub(crate) trait Attempt: Send {
 
 /// What happens to an attempt.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "dns"), allow(dead_code, reason = "some happen inside lookups only"))]
+#[allow(dead_code, reason = "some happen inside lookups only")]
 pub(crate) enum Event {
     /// Its SYN has left.
     Begun(Begun),

@@ -1,7 +1,6 @@
 //! An engine on a link, or several on the queues of one.
 
 pub(crate) mod ending;
-mod made;
 pub(crate) mod shards;
 #[cfg(feature = "tun")]
 mod tun;

@@ -208,7 +208,7 @@ impl Listener {
 
     /// Stops to complete handshakes on the kernel's TCP, and moves the connections that wait to be accepted to `waiting`.
     /// An engine's listener goes on until it is dropped.
-    #[cfg(feature = "server")]
+    #[allow(dead_code, reason = "of servers")]
     pub(crate) fn drain(&self, waiting: &mut Vec<Stream>) -> io::Result<()> {
         match &self.0 {
             Kind::Engine(engine) => {

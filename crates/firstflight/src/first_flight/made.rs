@@ -1,8 +1,5 @@
 //! First flights that are made for each attempt.
 
-#[cfg(feature = "engine")]
-mod by_engine;
-
 use super::FirstFlight;
 use crate::credential::{AcceptedBlock, NetworkId};
 use crate::stream::Way;
@@ -76,7 +73,7 @@ impl<'a> Flights<'a> {
         self.data(|| Carriage { attempt, network, way: Way::Kernel, block: None, mss: None })
     }
 
-    fn data(&self, carriage: impl FnOnce() -> Carriage) -> io::Result<Cow<'a, [u8]>> {
+    pub(crate) fn data(&self, carriage: impl FnOnce() -> Carriage) -> io::Result<Cow<'a, [u8]>> {
         match self {
             Self::Given(first) => Ok(Cow::Borrowed(first.data())),
             Self::Made(made) => made.make(&carriage()).map(Cow::Owned),

@@ -2,6 +2,7 @@
 
 use super::Kernel;
 use crate::attempts::{ConnectAnyError, FailedAttempt};
+use crate::client::Client;
 use crate::client::race::{Action, Candidate, Failure, Finish as Won, Number, Race, Syn};
 use crate::client::transport::kernel::{Cargo, KernelTcp, closed, fail, learn};
 use crate::client::transport::{Transports as _, failure, is_refusal};
@@ -14,16 +15,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// A connect by the kernel's TCP as [`Kernel::connect_any`] makes it, without a runtime and without a thread.
+/// A connect by the kernel's TCP ([`Client::begin`]), without a runtime and without a thread.
 ///
 /// Wait until one of [`Connecting::sockets`] is writable or has an error, at most for [`Connecting::timeout`], and call
 /// [`Connecting::step`]. Its sockets change with every step. Dropping it closes the attempts.
 ///
 /// ```no_run
 /// # fn ask(wait: impl Fn(&firstflight::kernel::Connecting)) -> Result<(), Box<dyn std::error::Error>> {
-/// use firstflight::{FirstFlight, kernel::Kernel};
+/// use firstflight::{Client, FirstFlight};
 /// let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
-/// let mut connecting = Kernel::default().begin(&["192.0.2.1:80".parse()?], request);
+/// let client = Client::builder().kernel_only().build()?;
+/// let mut connecting = client.begin(&["192.0.2.1:80".parse()?], request);
 /// let connected = loop {
 ///     if let Some(result) = connecting.step() {
 ///         break result?;
@@ -88,21 +90,26 @@ impl fmt::Debug for Connecting {
     }
 }
 
-impl Kernel {
-    /// Begins a connect as [`Kernel::connect_any`] does, for a program with an event loop of its own. Nothing leaves before the
-    /// first [`Connecting::step`]. A cache file is written by [`Kernel::save`] alone.
+impl Client {
+    /// Begins a connect to the first of `addresses` that answers, best one first, by the kernel's TCP alone, for a program with an
+    /// event loop of its own. Nothing leaves before the first [`Connecting::step`]. It needs no runtime. The cache file, if there
+    /// is one, is written by [`Client::close`].
+    ///
+    /// The attempts race as with [`Client::connect`]: data that may run twice rides in the SYN of the first one, if the kernel has
+    /// a cookie.
     #[must_use]
     pub fn begin(&self, addresses: &[SocketAddr], first: FirstFlight<'_>) -> Connecting {
-        let (network, origin) = (self.network(), tokio::time::Instant::now());
-        let tcp = KernelTcp::since(self, Flights::Given(first), network, origin);
+        let kernel = self.kernel();
+        let (network, origin) = (kernel.network(), tokio::time::Instant::now());
+        let tcp = KernelTcp::since(kernel, Flights::Given(first), network, origin);
         let mut racer = Race::new(tcp.setup(), tcp.now());
         racer.handle_addresses(&tcp.order(addresses), false, tcp.now());
         Connecting {
-            kernel: self.clone(),
+            kernel: kernel.clone(),
             network,
             data: first.data().to_vec(),
             replayable: first.is_replayable(),
-            fast_open: true,
+            fast_open: self.fast_open(),
             origin,
             racer,
             running: Vec::new(),
@@ -114,13 +121,6 @@ impl Kernel {
 }
 
 impl Connecting {
-    /// Whether Fast Open is used, which it is by default. Without it all attempts are ordinary ones.
-    #[must_use]
-    pub fn fast_open(mut self, wanted: bool) -> Self {
-        self.fast_open = wanted;
-        self
-    }
-
     /// The sockets of the attempts under way, two at most.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.running.iter().map(|running| running.begun.as_fd())

@@ -9,8 +9,8 @@ mod content;
 mod disk;
 mod hex;
 mod keeper;
-#[cfg(feature = "dns")]
-mod lookup_file;
+#[allow(dead_code, reason = "of requests inside lookups")]
+pub(crate) mod lookup_file;
 mod server;
 
 pub use content::{
@@ -19,8 +19,6 @@ pub use content::{
 };
 pub use disk::CacheError;
 pub(crate) use keeper::{Keeper, Snapshot};
-#[cfg(feature = "dns")]
-pub(crate) use lookup_file::LookupFile;
 pub use server::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer};
 
 use std::path::{Path, PathBuf};
@@ -121,7 +119,7 @@ impl CredentialCache {
     }
 }
 
-#[cfg(all(test, feature = "asap"))]
+#[cfg(test)]
 mod subject_tests;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,10 @@
-//! What is remembered of first flights inside lookups: what servers publish, which resolvers refuse, change or lose names,
-//! and on which networks servers that this host never contacted cannot reach it.
+//! What is remembered of first flights inside lookups: which resolvers refuse, change or lose names, and on which networks
+//! servers that this host never contacted cannot reach it.
 
-use super::file::{CacheError, CachedResolver, CachedUnreachable, CredentialCache, LookupFile};
-use super::records::{Named, Records};
+pub(crate) mod losses;
+
+use super::file::lookup_file::LookupFile;
+use super::file::{CacheError, CachedResolver, CachedUnreachable, CredentialCache};
 use crate::clock::Monotonic;
 use firstflight_credential::NetworkId;
 use firstflight_dns::{Cause, Manners, Stop};
@@ -14,12 +16,11 @@ use std::time::Duration;
 /// How long a network is not verified again after unknown servers could not reach this host.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// What is remembered of first flights inside lookups, on one network, for [`DnsPath`](crate::carriage::DnsPath). It can be
-/// kept in the file of [`CredentialCache`], which other programs use at the same time.
+/// What is remembered of first flights inside lookups, on one network. It can be kept in the file of [`CredentialCache`],
+/// which other programs use at the same time.
 #[derive(Debug)]
-pub struct LookupMemory {
+pub(crate) struct LookupMemory {
     network: NetworkId,
-    records: Records,
     resolvers: Vec<CachedResolver>,
     unreachable: Vec<CachedUnreachable>,
     time: Monotonic,
@@ -28,23 +29,15 @@ pub struct LookupMemory {
 
 impl LookupMemory {
     /// In this process only. On an unknown network nothing else is possible.
-    #[must_use]
-    pub fn new(network: NetworkId) -> Self {
-        Self {
-            network,
-            records: Records::default(),
-            resolvers: Vec::new(),
-            unreachable: Vec::new(),
-            time: Monotonic::begin(),
-            file: None,
-        }
+    pub(crate) fn new(network: NetworkId) -> Self {
+        Self { network, resolvers: Vec::new(), unreachable: Vec::new(), time: Monotonic::begin(), file: None }
     }
 
     /// With the file at `path`. [`LookupMemory::save`] writes it. On an unknown network it is not used.
     ///
     /// # Errors
     /// As [`CredentialCache::open`].
-    pub fn open(path: impl Into<PathBuf>, network: NetworkId) -> Result<Self, CacheError> {
+    pub(crate) fn open(path: impl Into<PathBuf>, network: NetworkId) -> Result<Self, CacheError> {
         let mut memory = Self::new(network);
         if network.is_known() {
             let clock = memory.time.clock();
@@ -54,80 +47,27 @@ impl LookupMemory {
     }
 
     fn load(&mut self, cache: CredentialCache, clock: &Clock) {
-        let (file, resolvers, unreachable) =
-            LookupFile::load(cache, clock, |server, known| self.records.restore(server, known));
+        let (file, resolvers, unreachable) = LookupFile::load(cache, clock);
         (self.resolvers, self.unreachable) = (resolvers, unreachable);
-        self.file = Some(file.start(&self.records, &self.resolvers, &self.unreachable, clock));
+        self.file = Some(file);
     }
 
     /// Writes what was learnt into the file, if there is one and anything changed. Blocks.
     ///
     /// # Errors
     /// As [`CredentialCache::update`].
-    pub fn save(&mut self) -> Result<(), CacheError> {
+    pub(crate) fn save(&mut self) -> Result<(), CacheError> {
         let clock = self.time.clock();
         self.save_at(&clock)
     }
 
     fn save_at(&mut self, clock: &Clock) -> Result<(), CacheError> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        file.write(&self.records, &self.resolvers, &self.unreachable, clock)
+        file.write(&self.resolvers, &self.unreachable, clock)
     }
 
-    fn named(&self, name: &str, port: u16) -> Named {
-        Named::new(self.network, name, port)
-    }
-
-    /// The parameter that the server of `name` at `port` published, if its record has not expired.
-    #[must_use]
-    pub fn parameter(&self, name: &str, port: u16) -> Option<Vec<u8>> {
-        self.parameter_at(name, port, self.time.now())
-    }
-
-    fn parameter_at(&self, name: &str, port: u16, now: Instant) -> Option<Vec<u8>> {
-        self.records.get(&self.named(name, port), now)?.parameter.as_deref().map(<[u8]>::to_vec)
-    }
-
-    /// Takes a record. `ttl` is in seconds; a record counts for a day at most.
-    pub fn learn(&mut self, name: &str, port: u16, parameter: &[u8], ttl: u32) {
-        let lasts = Duration::from_secs(ttl.into());
-        self.records.learn(self.named(name, port), Some(parameter), lasts, self.time.now());
-    }
-
-    /// Takes the result of a query that was repeated because first flights were lost: a parameter and its TTL in seconds.
-    /// A changed record replaces the known one. Without a record, the known one is forgotten.
-    pub fn learn_again(&mut self, name: &str, port: u16, found: Option<(&[u8], u32)>) {
-        let found = found.map(|(parameter, ttl)| (parameter, Duration::from_secs(ttl.into())));
-        self.records.learn_again(&self.named(name, port), found, self.time.now());
-    }
-
-    /// The server's record was queried again, without an answer.
-    pub fn set_asked(&mut self, name: &str, port: u16) {
-        self.records.set_asked(&self.named(name, port), self.time.now());
-    }
-
-    /// Whether the record may be queried again: the last such query was at least ten minutes ago.
-    #[must_use]
-    pub fn may_ask_again(&self, name: &str, port: u16) -> bool {
-        self.records.may_ask_again(&self.named(name, port), self.time.now())
-    }
-
-    /// The parameters of this network, each with its number of first flights lost in a row, if there are any.
-    pub fn losses(&self) -> impl Iterator<Item = (&[u8], u32)> {
-        let here =
-            self.records.iter().filter(|(server, known)| server.network == self.network && known.lost > 0);
-        here.filter_map(|(_, known)| Some((known.parameter.as_deref()?, known.lost)))
-    }
-
-    /// Sets the number of first flights lost in a row for each parameter of this network.
-    pub fn set_losses(&mut self, lost: impl Fn(&[u8]) -> u32) {
-        self.records.set_losses(self.network, lost);
-    }
-
-    /// What resolvers did so far. `now` is the time of the clock that [`DnsPath`](crate::carriage::DnsPath) uses, which
-    /// [`certificate_clock`](crate::certificate_clock) shows.
-    #[must_use]
-    pub fn manners(&self, now: Instant) -> Manners {
+    /// What resolvers did so far. `now` is the time of [`certificate_clock`](crate::certificate_clock).
+    pub(crate) fn manners(&self, now: Instant) -> Manners {
         self.manners_at(now, self.time.clock().unix_ms)
     }
 
@@ -148,9 +88,8 @@ impl LookupMemory {
         manners
     }
 
-    /// Takes what resolvers did ([`DnsPath::stops`](crate::carriage::DnsPath::stops)). `now` is as for
-    /// [`LookupMemory::manners`].
-    pub fn set_stops(&mut self, stops: &[Stop], now: Instant) {
+    /// Takes what resolvers did. `now` is as for [`LookupMemory::manners`].
+    pub(crate) fn set_stops(&mut self, stops: &[Stop], now: Instant) {
         self.set_stops_at(stops, now, self.time.clock().unix_ms);
     }
 
@@ -174,8 +113,7 @@ impl LookupMemory {
 
     /// Whether the last verification on this network, less than an hour ago, found that unknown servers cannot reach this
     /// host.
-    #[must_use]
-    pub fn is_unreachable(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         self.is_unreachable_at(self.time.clock().unix_ms)
     }
 
@@ -185,7 +123,7 @@ impl LookupMemory {
     }
 
     /// Records whether unknown servers can reach this host.
-    pub fn set_unreachable(&mut self, unreachable: bool) {
+    pub(crate) fn set_unreachable(&mut self, unreachable: bool) {
         self.set_unreachable_at(unreachable, self.time.clock().unix_ms);
     }
 
@@ -236,20 +174,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache");
         let mut memory = LookupMemory::open(&path, HOME).unwrap();
-        memory.learn("www.Example.com", 80, &[1, 0xab], 60);
-        memory.learn("www.example.com", 81, &[2], 60);
-        memory.set_losses(|parameter| u32::from(parameter == [2]) * 2);
         let now = unix(&memory);
         memory.set_stops_at(&[stop(HOME, 600), stop(NetworkId::UNKNOWN, 600)], CLOCK, now);
         memory.set_unreachable(true);
         memory.save().unwrap();
-        assert_eq!(CredentialCache::read_all(&path).unwrap().len(), 4);
+        assert_eq!(CredentialCache::read_all(&path).unwrap().len(), 2);
         let again = LookupMemory::open(&path, HOME).unwrap();
-        let time = again.time.now();
-        assert_eq!(again.parameter("www.example.COM", 80), Some(vec![1, 0xab]));
-        assert_eq!(again.parameter_at("www.example.com", 80, time + Duration::from_secs(61)), None);
-        assert_eq!(again.parameter("www.example.com", 82), None);
-        assert_eq!(again.losses().collect::<Vec<_>>(), [(&[2][..], 2)]);
         let manners = again.manners_at(CLOCK, now);
         let zone = Zone::new(ZONE).unwrap();
         let is_stopped =
@@ -259,16 +189,13 @@ mod tests {
         assert!(again.is_unreachable() && !again.is_unreachable_at(now + 3_700_000));
         // A program on another network knows none of it, and leaves it in the file.
         let mut other = LookupMemory::open(&path, CAFE).unwrap();
-        assert!(other.parameter("www.example.com", 80).is_none() && !other.is_unreachable());
-        assert_eq!(other.losses().count(), 0);
+        assert!(!other.is_unreachable());
         let stops: Vec<_> = other.manners_at(CLOCK, now).stops(CLOCK).cloned().collect();
-        other.set_losses(|_| 0);
         other.set_stops_at(&stops, CLOCK, now);
         other.set_unreachable(true);
         other.save().unwrap();
         let content = CredentialCache::read_all(&path).unwrap();
-        assert_eq!((content.records.len(), content.resolvers.len(), content.unreachable.len()), (2, 1, 2));
-        assert!(content.records.iter().any(|row| row.lost == 2));
+        assert_eq!((content.resolvers.len(), content.unreachable.len()), (1, 2));
     }
 
     #[test]
@@ -276,21 +203,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache");
         let [mut one, mut two] = [(); 2].map(|()| LookupMemory::open(&path, HOME).unwrap());
-        one.learn("one.example.com", 80, &[1], 60);
         one.set_unreachable(true);
         one.save().unwrap();
-        two.learn("two.example.com", 80, &[2], 60);
         two.set_stops_at(&[stop(HOME, -60)], CLOCK, unix(&two));
         two.save().unwrap();
         let content = CredentialCache::read_all(&path).unwrap();
-        assert_eq!((content.records.len(), content.resolvers.len(), content.unreachable.len()), (2, 1, 1));
+        assert_eq!((content.resolvers.len(), content.unreachable.len()), (1, 1));
         assert!(content.resolvers[0].no_zone);
         // What one of them takes back is gone.
         one.set_unreachable(false);
-        one.learn_again("one.example.com", 80, None);
         one.save().unwrap();
         let content = CredentialCache::read_all(&path).unwrap();
-        assert_eq!((content.records.len(), content.unreachable.len()), (1, 0));
+        assert_eq!((content.resolvers.len(), content.unreachable.len()), (1, 0));
     }
 
     #[test]
@@ -298,11 +222,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache");
         let mut memory = LookupMemory::open(&path, NetworkId::UNKNOWN).unwrap();
-        memory.learn("www.example.com", 80, &[1], 60);
         memory.set_unreachable(true);
         memory.save().unwrap();
-        // In this process a record counts.
-        assert!(memory.parameter("www.example.com", 80).is_some());
         assert!(!memory.is_unreachable() && !path.exists());
     }
 

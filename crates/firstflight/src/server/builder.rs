@@ -5,7 +5,7 @@ use super::{Server, inherited, udp};
 use crate::credential::asap::{AsapPolicy, TrustStore};
 use crate::credential::{KeyRing, OneTimeCookies, Replays};
 use crate::endpoint::Endpoint;
-use crate::kernel::Kernel;
+use crate::kernel::listen::report;
 use crate::store::SharedStore;
 use std::fmt;
 use std::io;
@@ -264,7 +264,7 @@ impl ServerBuilder {
                 None => firstflight_kernel::Listener::bind(at, config),
             };
             let listener = listener.map_err(named)?;
-            Kernel::report(&listener, pending > 0);
+            report(&listener, pending > 0);
             port = listener.local_addr().port();
             *address = listener.local_addr();
             listeners.push(listener);

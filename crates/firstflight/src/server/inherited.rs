@@ -46,7 +46,7 @@ pub(super) fn tcp(at: SocketAddr) -> Option<TcpListener> {
 }
 
 /// The UDP socket at this address, if one was passed.
-#[cfg(feature = "udp")]
+#[allow(dead_code, reason = "of servers in UDP")]
 pub(super) fn udp(at: SocketAddr) -> Option<UdpSocket> {
     take(at, |passed| &mut passed.udp, UdpSocket::local_addr)
 }

@@ -6,7 +6,7 @@ pub(super) const fn tcp(_: SocketAddr) -> Option<TcpListener> {
     None
 }
 
-#[cfg(feature = "udp")]
+#[allow(dead_code, reason = "of servers in UDP")]
 pub(super) const fn udp(_: SocketAddr) -> Option<std::net::UdpSocket> {
     None
 }

@@ -20,7 +20,7 @@ impl Stream {
     }
 
     /// The same stream, with the outcome of its first flight if that was in another connection's SYN.
-    #[cfg(feature = "engine")]
+    #[allow(dead_code, reason = "of an engine")]
     pub(crate) const fn told(mut self, elsewhere: Option<Outcome>) -> Self {
         self.elsewhere = elsewhere;
         self
@@ -33,17 +33,9 @@ impl Stream {
     }
 
     /// The same stream, with what became of its first flight in the lookup.
-    #[cfg_attr(not(feature = "asap"), allow(dead_code, reason = "there is none"))]
+    #[allow(dead_code, reason = "there may be none")]
     pub(crate) fn reported(mut self, report: Option<Report>) -> Self {
         self.report = report.map(Box::new);
         self
-    }
-
-    /// What became of the first flight in the lookup of the server's address, if a client sends requests so
-    /// ([`ClientBuilder::inside_lookups`](crate::ClientBuilder::inside_lookups)).
-    #[must_use]
-    #[cfg(feature = "asap")]
-    pub fn inside_lookup(&self) -> Option<&Report> {
-        self.report.as_deref()
     }
 }

@@ -1,8 +1,5 @@
 //! Streams of an engine.
 
-#[cfg(feature = "dns")]
-mod in_lookup;
-
 use super::connection::Connection;
 use super::{Kind, Stream, Way};
 use crate::shared::{Inner, Interest, Shared, io_error};
@@ -78,12 +75,12 @@ fn set_keep_alive(inner: &mut Inner, id: ConnId, after: Option<Duration>) -> io:
 /// A connection of an engine: see [`crate::Stream`].
 #[derive(Debug)]
 pub(crate) struct EngineStream {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// The connection, from the first write of a lazy stream on. It is set under the engine's lock.
     id: OnceLock<ConnId>,
     /// What is there until then. Whoever holds the engine's lock too took that first.
     lazy: Mutex<Option<Box<Lazy>>>,
-    remote: SocketAddr,
+    pub(crate) remote: SocketAddr,
     /// Nothing may be written before the handshake is complete.
     held: AtomicBool,
     /// The outcome of a first flight that was in another connection's SYN.

@@ -1,16 +1,15 @@
 //! The client at one end of the wire: reads what to visit, and says what became of it.
 
 use super::visit::{Credential, Seal, Visit, Way};
-use super::{Failure, PORT, PORTS, QUIC, REFUSES, VERIFIER, at, authority, identity, quic, server};
+use super::{Failure, PORT, PORTS, QUIC, REFUSES, VERIFIER, at, authority, quic, server};
 use crate::certified::{self, LASTS, verifier};
 use clap::Args;
 use firstflight::credential::NetworkId;
+use firstflight::credential::asap::ClientCertificate;
 use firstflight::link::{Tun, TunConfig, UdpLink};
 use firstflight::record::{Names, Published};
 use firstflight::verifier::{IssuerAddress, PoolConfig};
-use firstflight::{
-    Authority, Certified, Client, ClientBuilder, ConnectConfig, Endpoint, FirstFlight, Stream,
-};
+use firstflight::{Authority, Client, ClientBuilder, Endpoint, FirstFlight, Stream};
 use firstflight_tls::seal::{KeySet, KeySource, Outcome, Record, SealKey};
 use firstflight_tls::{ConnectError, Connector, ConnectorBuilder, Early, SealClient, TlsStream};
 use rand_chacha::ChaCha20Rng;
@@ -82,11 +81,8 @@ struct Visitor<'a> {
     random: ChaCha20Rng,
 }
 
-/// What opens connections.
-enum Dial {
-    Client(Client),
-    Engine(Endpoint, SocketAddr, ConnectConfig),
-}
+/// What opens connections: a client, and where the server is, if the client does not look it up.
+struct Dial(Client, Option<SocketAddr>);
 
 impl Dial {
     async fn connect(
@@ -95,11 +91,10 @@ impl Dial {
         server: &Authority,
         first: FirstFlight<'_>,
     ) -> Result<TlsStream<Stream>, ConnectError> {
-        match self {
-            Self::Client(client) => connector.connect_to(client, server, first).await,
-            Self::Engine(endpoint, remote, config) => {
-                connector.connect_by(endpoint, *remote, server, first, config).await
-            }
+        let Self(client, at) = self;
+        match at {
+            Some(at) => connector.connect_at(client, server, &[*at], first).await,
+            None => connector.connect_to(client, server, first).await,
         }
     }
 }
@@ -261,20 +256,25 @@ impl<'a> Visitor<'a> {
 
     /// What opens the connections of a visit.
     async fn dial(&mut self, visit: &Visit, port: u16) -> Result<Dial, Failure> {
-        let open = ConnectConfig::default().fast_open(true);
         Ok(match (visit.way, visit.credential) {
             (Way::Udp, Credential::Certificate | Credential::Refused) => {
-                Dial::Client(self.certified_client(visit.once).await?)
+                Dial(self.certified_client(visit.once).await?, None)
             }
             (Way::Udp, _) => {
-                Dial::Engine(self.udp.clone(), at(self.ends.server, port), open.carrier(Some(port)))
+                let client = Client::builder().engine_in_udp(self.udp.clone(), Some(port)).build()?;
+                Dial(client, Some(at(self.ends.server, port)))
             }
-            (Way::Ip, Credential::Certificate) => {
-                let config = open.asap(Some(self.certified(port)?));
-                Dial::Engine(self.tun.clone(), at(self.ends.tun_server, port), config)
+            (Way::Ip, credential) => {
+                let mut builder = Client::builder().engine(self.tun.clone());
+                if credential == Credential::Certificate {
+                    let certificate = self.certificate()?;
+                    let record = Published::on_ip(MSS, &[certificate.verifier().id()]).ok_or("a record")?;
+                    builder = builder.no_resolver().servers_run_once(true);
+                    builder = builder.certificate(certificate).record(authority(port)?, record);
+                }
+                Dial(builder.build()?, Some(at(self.ends.tun_server, port)))
             }
-            (Way::Ip, _) => Dial::Engine(self.tun.clone(), at(self.ends.tun_server, port), open),
-            (Way::Kernel | Way::Quic, _) => Dial::Client(self.client()?.build()?),
+            (Way::Kernel | Way::Quic, _) => Dial(self.client()?.build()?, None),
         })
     }
 
@@ -299,25 +299,17 @@ impl<'a> Visitor<'a> {
         }
         if once {
             let plain = self.builder()?.build()?;
-            self.get(&Dial::Client(client.clone()), &plain, PORT, "/udp-works").await?;
+            self.get(&Dial(client.clone(), None), &plain, PORT, "/udp-works").await?;
         }
         Ok(client)
     }
 
     /// A certificate for the engine's address on IP.
-    fn certified(&mut self, port: u16) -> Result<Certified, Failure> {
+    fn certificate(&mut self) -> Result<Arc<ClientCertificate>, Failure> {
         let (now, unix) = (firstflight::certificate_clock()?, firstflight::unix_ms() / 1000);
         let key = certified::key(&mut self.random);
         let made = certified::certificate(key, self.ends.tun_ip, (now, unix), (LASTS, 1));
-        Ok(Certified {
-            certificate: Arc::new(made.ok_or("a certificate")?),
-            now,
-            identity: identity(port),
-            known: true,
-            once: true,
-            mss: Some(MSS),
-            request_id: None,
-        })
+        Ok(Arc::new(made.ok_or("a certificate")?))
     }
 }
 

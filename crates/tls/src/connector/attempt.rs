@@ -1,11 +1,11 @@
 //! One connect: the opening bytes of its attempts, and what became of them.
 
-use super::{Connector, Dial};
+use super::Connector;
 use crate::error::ConnectError;
 use crate::hello::Hello;
 use crate::sealed::{Ended, Ordinary, SealReport, SealedHello, SealedRequest};
 use firstflight::credential::NetworkId;
-use firstflight::{Authority, Carriage, FirstFlight, MakeFlight, Stream};
+use firstflight::{Authority, Carriage, Client, ClientError, FirstFlight, MakeFlight, Place, Stream};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -107,14 +107,19 @@ impl Connector {
     /// One connect.
     pub(super) async fn attempt(
         &self,
-        dial: Dial<'_>,
+        (client, at): (&Client, Option<&Place>),
         server: &Authority,
         data: FirstFlight<'_>,
         sealed: Option<&SealedRequest<'_>>,
         report: Option<SealReport>,
     ) -> Ended<Stream> {
         let hellos = Hellos { connector: self, server, data, sealed, report, made: Mutex::default() };
-        let connected = dial.open(server, &hellos).await;
+        let connect = client.connect(server, FirstFlight::empty());
+        let connect = match at {
+            Some(place) => connect.at(place.clone()),
+            None => connect,
+        };
+        let connected = connect.made_by(&hellos).await;
         let Hellos { made, report, .. } = hellos;
         let Made { hellos, failed, network } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let ordinary = |was| network.into_iter().for_each(|network| self.ordinary(network, server, was));
@@ -136,7 +141,7 @@ impl Connector {
             (Ok(connected), _) => connected,
             (Err(error), failed) => {
                 // Was it because of the flight? A reset may be an answer to it. Otherwise SYNs without it were lost as well.
-                let refused = is_sealed && error.is_refused();
+                let refused = is_sealed && is_refused(&error);
                 if !refused {
                     ordinary(Ordinary::Failed);
                 }
@@ -173,5 +178,17 @@ impl Connector {
             // Its bytes are on the stream.
             None => Ended::Over(ConnectError::Closed),
         }
+    }
+}
+
+/// Whether a SYN was answered by a RST, which may be because of the data in it. Otherwise nothing has answered, also no SYN
+/// without data.
+fn is_refused(error: &ClientError) -> bool {
+    let refused = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
+    };
+    match error {
+        ClientError::Connect { error, .. } => error.attempts.iter().any(|attempt| refused(&attempt.error)),
+        _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! Two engines on an emulated path of 100 ms in virtual time, and a server with Fast Open.
 
-use super::{ANSWER, NAME, REQUEST};
+use super::{ANSWER, NAME, REQUEST, site};
 use firstflight::credential::asap::{
     AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
 };
@@ -8,8 +8,9 @@ use firstflight::credential::{
     FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
 };
 use firstflight::link::{Link, PathConfig, VirtualTime, virtual_time_pair};
+use firstflight::record::Published;
 use firstflight::wire::asap::CertificateFlags;
-use firstflight::{Certified, ConnectConfig, Endpoint, ListenConfig, Listener, Time};
+use firstflight::{Certified, Client, ConnectConfig, Endpoint, ListenConfig, Listener, Time};
 use firstflight_tls::Acceptor;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -65,11 +66,21 @@ pub(crate) fn certified(time: &Time) -> Certified {
     }
 }
 
+/// A client by this engine, on a path without other names. With a certificate, of servers that are known to take it.
+pub(crate) fn client(engine: &Endpoint, fast_open: bool, certified: Option<&Certified>) -> Client {
+    let builder = Client::builder().engine(engine.clone()).fast_open(fast_open);
+    let builder = certified.into_iter().fold(builder, |builder, certified| {
+        let record = Published::on_ip(certified.mss.unwrap(), &[certified.certificate.verifier().id()]);
+        let builder = builder.no_resolver().servers_run_once(certified.once);
+        builder.certificate(Arc::clone(&certified.certificate)).record(site(), record.unwrap())
+    });
+    builder.build().unwrap()
+}
+
 /// Both ends of the path.
 pub(crate) struct Path {
     pub time: Time,
     pub client: Endpoint,
-    pub config: ConnectConfig,
     server: Endpoint,
     listener: Listener,
 }
@@ -121,13 +132,12 @@ impl Path {
         listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
         listen.asap = Some(policy(&time, Identity::name(name, 443)));
         let listener = server.listen(listen).unwrap();
-        let config = ConnectConfig::default().fast_open(true);
-        (Self { time, client, config, server, listener }, packets)
+        (Self { time, client, server, listener }, packets)
     }
 
     /// Answers requests in a task. Returns the client's end.
     pub(crate) fn serve(self, acceptor: Acceptor) -> (Time, Endpoint, ConnectConfig) {
-        let Self { time, client, config, server, listener } = self;
+        let Self { time, client, server, listener } = self;
         tokio::spawn(async move {
             while let Ok(stream) = listener.accept().await {
                 let acceptor = acceptor.clone();
@@ -142,6 +152,6 @@ impl Path {
             }
             drop(server);
         });
-        (time, client, config)
+        (time, client, ConnectConfig::default().fast_open(true))
     }
 }

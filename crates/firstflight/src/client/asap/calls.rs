@@ -3,6 +3,7 @@
 use super::records::Asked;
 use crate::client::{Authority, Client, ClientBuilder};
 use crate::record::{Names, Published};
+use firstflight_credential::asap::ClientCertificate;
 use firstflight_verifier::{IssuerAddress, PoolConfig};
 use std::io;
 use std::net::IpAddr;
@@ -14,6 +15,13 @@ impl ClientBuilder {
     /// Obtains certificates from this verifier, ahead of the connects that use them.
     pub fn verifier(mut self, verifier: IssuerAddress) -> Self {
         self.asap.issuers.push(verifier);
+        self
+    }
+
+    /// Shows this certificate to all servers that trust its verifier, in place of certificates that are obtained from
+    /// verifiers. For a program that has one, and for one network.
+    pub fn certificate(mut self, certificate: Arc<ClientCertificate>) -> Self {
+        self.asap.given = Some(certificate);
         self
     }
 

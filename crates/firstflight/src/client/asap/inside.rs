@@ -3,7 +3,7 @@
 use super::remembered::Remembered;
 use super::{Engine, Trial};
 use crate::attempts::FailedAttempt;
-use crate::carriage::{DnsPath, HeldBack, Proof, Report, Server};
+use crate::carriage::{DnsPath, Exchange, HeldBack, Proof, Report, Server};
 use crate::client::connect::Filter;
 use crate::client::transport::beside::Beside;
 use crate::client::transport::engine::EngineTcp;
@@ -22,8 +22,10 @@ use firstflight_verifier::client::Datagrams;
 use firstflight_verifier::{Patience, reach};
 use firstflight_wire::asap::message::MESSAGE_MAGIC;
 use firstflight_wire::asap::{Carriage, ServiceParam, UdpService};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,11 +52,41 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct InsideLookups {
     resolver: SocketAddr,
-    names: Arc<Names>,
-    verifiers: [SocketAddr; 2],
+    questions: Questions,
+    reached: Reached,
     parity: bool,
     /// Taken when the engine starts.
     messages: Mutex<Option<Channel>>,
+}
+
+/// How the resolver is asked.
+#[derive(Debug, Clone)]
+enum Questions {
+    /// Over UDP.
+    Udp(Arc<Names>),
+    /// By the program: names of requests, and addresses.
+    Program(Exchange, Finder),
+}
+
+/// How it is known that servers which this host never contacted can answer it.
+#[derive(Debug, Clone, Copy)]
+enum Reached {
+    Ask([SocketAddr; 2]),
+    /// The program has found out.
+    Known(Proof),
+}
+
+/// The addresses of a name.
+type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// The program's own lookup.
+#[derive(Clone)]
+struct Finder(Arc<dyn Fn(String) -> Addresses + Send + Sync>);
+
+impl fmt::Debug for Finder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Finder")
+    }
 }
 
 impl InsideLookups {
@@ -70,8 +102,28 @@ impl InsideLookups {
             let text = "the two verifiers need different addresses of one family";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let names = Arc::new(Names::at(resolver)?);
-        Ok(Self { resolver, names, verifiers, parity: false, messages: Mutex::default() })
+        let questions = Questions::Udp(Arc::new(Names::at(resolver)?));
+        Ok(Self::by(resolver, questions, Reached::Ask(verifiers)))
+    }
+
+    /// For a program that asks its resolver itself, and that has found out by itself whether strangers can answer. The address
+    /// of `resolver` only tells it from others. `exchange` carries the names of requests to it, and `find` looks up the
+    /// addresses of a name, best one first; it is called once more if it fails.
+    pub fn by_program<F>(
+        resolver: SocketAddr,
+        exchange: Exchange,
+        find: impl Fn(String) -> F + Send + Sync + 'static,
+        proof: Proof,
+    ) -> Self
+    where
+        F: Future<Output = io::Result<Vec<IpAddr>>> + Send + 'static,
+    {
+        let find = Finder(Arc::new(move |name| Box::pin(find(name))));
+        Self::by(resolver, Questions::Program(exchange, find), Reached::Known(proof))
+    }
+
+    fn by(resolver: SocketAddr, questions: Questions, reached: Reached) -> Self {
+        Self { resolver, questions, reached, parity: false, messages: Mutex::default() }
     }
 
     /// Whether one more name is asked for each request, so that any one of them may be lost.
@@ -97,21 +149,25 @@ impl InsideLookups {
         remembered: Remembered,
     ) -> Inside {
         let manners = remembered.manners();
-        let path = DnsPath::new(endpoint.clone(), self.resolver, network, None, manners, self.parity);
+        let exchange = match &self.questions {
+            Questions::Udp(_) => None,
+            Questions::Program(exchange, _) => Some(exchange.clone()),
+        };
+        let (endpoint, known) = (endpoint.clone(), self.reached.known());
+        let path = DnsPath::new(endpoint, self.resolver, exchange, network, known, manners, self.parity);
         remembered.recall_losses(&path);
         let remembered = Arc::new(remembered);
         let own = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let [verifier, _] = self.verifiers;
         let moved = Arc::new(Notify::new());
-        let messages = own.or(messages);
-        let verified = Arc::new(AtomicBool::new(messages.is_none()));
+        let asked = own.or(messages).and_then(|messages| Some((messages, self.reached.asks()?)));
+        let verified = Arc::new(AtomicBool::new(asked.is_none()));
         let epoch = Arc::new(AtomicU64::new(0));
-        let prover = messages.map(|messages| {
+        let prover = asked.map(|(messages, verifiers)| {
             let prover = Prover {
                 path: path.clone(),
                 messages: Messages(messages),
                 remembered: Arc::clone(&remembered),
-                verifiers: self.verifiers,
+                verifiers,
                 epoch: Arc::clone(&epoch),
                 moved: Arc::clone(&moved),
                 verified: Arc::clone(&verified),
@@ -119,13 +175,13 @@ impl InsideLookups {
             tokio::spawn(prover.run()).abort_handle()
         });
         // Documentation addresses. Nothing is sent to them.
-        let v4 = verifier.is_ipv4();
+        let v4 = self.reached.is_by_v4();
         let other = if v4 { IpAddr::from(ELSEWHERE_V6) } else { IpAddr::from(ELSEWHERE_V4) };
         let both = source_for(SocketAddr::new(other, 80)).is_ok();
         Inside {
             path,
             remembered,
-            names: Arc::clone(&self.names),
+            questions: self.questions.clone(),
             v4,
             both,
             used: AtomicBool::new(false),
@@ -137,6 +193,27 @@ impl InsideLookups {
     }
 }
 
+impl Reached {
+    const fn known(self) -> Option<Proof> {
+        match self {
+            Self::Ask(_) => None,
+            Self::Known(proof) => Some(proof),
+        }
+    }
+
+    const fn asks(self) -> Option<[SocketAddr; 2]> {
+        match self {
+            Self::Ask(verifiers) => Some(verifiers),
+            Self::Known(_) => None,
+        }
+    }
+
+    const fn is_by_v4(self) -> bool {
+        let (Self::Ask([verifier, _]) | Self::Known(Proof { verifier, .. })) = self;
+        verifier.is_ipv4()
+    }
+}
+
 impl ClientBuilder {
     /// Sends requests inside the lookup of the server's address, too: to servers that publish that they take them, with a
     /// certificate, where servers that this host never contacted can answer it. Only data that may run twice
@@ -145,8 +222,8 @@ impl ClientBuilder {
     ///
     /// Without a resolver of its own ([`ClientBuilder::resolver`]) the client asks the one of `inside`.
     pub fn inside_lookups(mut self, inside: InsideLookups) -> Self {
-        if self.asap.names.is_none() {
-            self.asap.names = Some(Arc::clone(&inside.names));
+        if let (None, Questions::Udp(names)) = (&self.asap.names, &inside.questions) {
+            self.asap.names = Some(Arc::clone(names));
         }
         self.asap.inside = Some(inside);
         self
@@ -158,7 +235,7 @@ impl ClientBuilder {
 pub(super) struct Inside {
     path: DnsPath,
     remembered: Arc<Remembered>,
-    names: Arc<Names>,
+    questions: Questions,
     /// The family of the verifiers, and therefore of certificates and of requests inside lookups.
     v4: bool,
     /// Whether this host also has routes of the other family.
@@ -198,9 +275,11 @@ impl Inside {
     /// The addresses of a server. If requests travel inside lookups, only addresses of the verifiers' family are asked for, so
     /// that a resolver with a rate limit gets no further question.
     async fn addresses(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let find = async || match self.both && !self.used.load(Ordering::Relaxed) {
-            true => self.names.all_addresses(name, self.v4).await,
-            false => self.names.addresses_or(name, self.v4).await,
+        let all = self.both && !self.used.load(Ordering::Relaxed);
+        let find = async || match &self.questions {
+            Questions::Udp(names) if all => names.all_addresses(name, self.v4).await,
+            Questions::Udp(names) => names.addresses_or(name, self.v4).await,
+            Questions::Program(_, find) => (find.0)(name.to_owned()).await,
         };
         let found = self.path.or_ask_again(find().await, &find).await?;
         Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())

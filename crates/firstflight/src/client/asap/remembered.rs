@@ -1,10 +1,11 @@
 //! What is remembered of requests inside lookups for later runs.
 
 use super::inside::carriage;
-use crate::carriage::{DnsPath, Manners};
+use crate::carriage::DnsPath;
 use crate::kernel::Kernel;
 use crate::memory::lookups::LookupMemory;
 use firstflight_credential::NetworkId;
+use firstflight_dns::Manners;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -141,7 +142,7 @@ mod tests {
         let link = firstflight_link::UdpLink::client(&[]).unwrap();
         let endpoint = crate::Endpoint::over_udp(crate::config(Vec::new()).unwrap(), link);
         let at = "127.0.0.1:53".parse().unwrap();
-        let path = DnsPath::new(endpoint, at, home, None, Manners::new(), false);
+        let path = DnsPath::new(endpoint, at, None, home, None, Manners::new(), false);
         let remembered = Remembered::open(None, home, &kernel);
         path.recall_lost(&of, 3);
         kernel.move_to(cafe);

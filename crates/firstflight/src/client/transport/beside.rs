@@ -1,11 +1,13 @@
 //! UDP beside the kernel's TCP.
 
-use super::either::Either;
+pub(crate) mod either;
+
 use super::kernel::KernelTcp;
 use super::{Begun, Transports};
 use crate::attempts::FailedAttempt;
 use crate::client::race::{Address, Candidate, Finish as Won, Number, Offer, Setup, Transport};
 use crate::stream::Stream;
+use either::Either;
 use firstflight_wire::Instant;
 use std::io;
 use std::net::SocketAddr;
@@ -95,8 +97,9 @@ impl<'a, U: Transports> Transports for Beside<'a, U> {
                 if let (Some(remote), Some(info)) = (won.candidate.remote, stream.info())
                     && info.handshake_retransmits == 0
                     && let (Some(rtt), Some(var)) = (info.rtt, info.rtt_var)
+                    && self.tcp.is_here(won)
                 {
-                    self.tcp.learn_rtt(won, remote, rtt, var);
+                    self.tcp.kernel.memory().learn_rtt(remote.ip(), rtt, var);
                 }
                 Ok(stream)
             }

@@ -24,10 +24,7 @@ pub(crate) struct Finish {
 pub(crate) struct Lost {
     pub error: ConnectAnyError,
     /// Why there are no addresses.
-    #[cfg_attr(
-        not(feature = "dns"),
-        allow(dead_code, reason = "only a lookup that carries data is a part of a race")
-    )]
+    #[allow(dead_code, reason = "only a lookup that carries data is a part of a race")]
     pub lookup: Option<io::Error>,
     /// Data that must not run twice left with one of the attempts.
     pub once: bool,

@@ -26,15 +26,14 @@ use tokio::io::AsyncWriteExt;
 /// TCP of an engine.
 pub(crate) struct EngineTcp<'a> {
     endpoint: &'a Endpoint,
-    flights: Flights<'a>,
+    pub(crate) flights: Flights<'a>,
     /// Settings of the first attempt. Others use neither Fast Open nor a certificate.
-    config: ConnectConfig,
+    pub(crate) config: ConnectConfig,
     /// The network on which the race begins.
     network: NetworkId,
     time: Time,
-    /// What is offered apart from ordinary attempts.
-    offer: Option<Offer>,
-    attempt_delay: Duration,
+    /// What is offered apart from ordinary attempts, if it is beside another TCP.
+    pub(crate) offer: Option<Offer>,
     /// Where the race takes place, when its addresses are known.
     place: OnceLock<Place<'a>>,
 }
@@ -71,36 +70,7 @@ impl<'a> EngineTcp<'a> {
         let (network, time) = (inner.stack.config().network, inner.time.clone());
         drop(inner);
         let (offer, place) = (None, OnceLock::new());
-        Self { endpoint, flights, config, network, time, offer, attempt_delay: ATTEMPT_DELAY, place }
-    }
-
-    /// Offers its first attempt at this address, beside attempts of another TCP.
-    #[cfg(feature = "asap")]
-    pub(crate) const fn at(mut self, remote: SocketAddr) -> Self {
-        self.offer = Some(Offer::At(remote));
-        self
-    }
-
-    /// How long an attempt has before the next one begins.
-    pub(crate) const fn attempt_delay(mut self, delay: Duration) -> Self {
-        self.attempt_delay = delay;
-        self
-    }
-
-    #[cfg(feature = "dns")]
-    pub(crate) const fn flights(&self) -> &Flights<'a> {
-        &self.flights
-    }
-
-    #[cfg(feature = "dns")]
-    pub(crate) const fn config(&self) -> &ConnectConfig {
-        &self.config
-    }
-
-    /// The family of the address that is certified.
-    #[cfg(feature = "dns")]
-    pub(crate) fn certified_v4(&self) -> Option<bool> {
-        Some(self.config.asap.as_ref()?.certificate.address().is_ipv4())
+        Self { endpoint, flights, config, network, time, offer, place }
     }
 
     fn shard(&self) -> &'a Arc<Shared> {
@@ -150,7 +120,7 @@ impl<'a> Transports for EngineTcp<'a> {
     fn setup(&self) -> Setup {
         let once = !self.are_replayable();
         // An engine sends its SYN again by itself, as an ordinary one if the first was more.
-        Setup { tcp_once: once, udp_once: once, repeats_itself: true, attempt_delay: self.attempt_delay }
+        Setup { tcp_once: once, udp_once: once, repeats_itself: true, attempt_delay: ATTEMPT_DELAY }
     }
 
     fn offer(&self) -> Option<Offer> {

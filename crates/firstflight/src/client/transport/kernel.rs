@@ -114,16 +114,8 @@ impl<'a> KernelTcp<'a> {
     }
 
     /// Whether what is learnt now is of the network on which the race began.
-    fn is_here(&self, won: &Won) -> bool {
+    pub(super) fn is_here(&self, won: &Won) -> bool {
         won.same_network && self.kernel.network() == self.network
-    }
-
-    /// Remembers a round-trip time that another transport has measured.
-    #[cfg(feature = "asap")]
-    pub(super) fn learn_rtt(&self, won: &Won, remote: SocketAddr, rtt: Duration, var: Duration) {
-        if self.is_here(won) {
-            self.kernel.memory().learn_rtt(remote.ip(), rtt, var);
-        }
     }
 
     /// Remembers which addresses lost.

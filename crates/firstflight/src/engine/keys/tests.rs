@@ -69,32 +69,6 @@ fn keys_are_installed_when_they_change_and_when_the_clock_is_set_back() {
     assert_eq!(source.asked.get(), 4);
 }
 
-/// A gauge has the fingerprint of the key that is in use.
-#[cfg(feature = "metrics")]
-#[test]
-fn a_rotation_shows_in_a_gauge() {
-    let (shared, id) = listening();
-    let mut follower = Follower::new(vec![handle(&shared, id)]);
-    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
-    let first = hourly();
-    let next = Hourly { primary: CookieKey::from_bytes([2; 16]).fingerprint(), ..hourly() };
-    let shows = |primary: Fingerprint, value: u8| {
-        let line = format!("firstflight_cookie_key{{fingerprint=\"{primary}\"}} {value}\n");
-        assert!(recorder.handle().render().contains(&line), "{}", recorder.handle().render());
-    };
-    metrics::with_local_recorder(&recorder, || {
-        assert!(follower.look(&first, &at(HOUR)));
-        shows(first.primary, 1);
-        follower.forget();
-        assert!(follower.look(&first, &at(HOUR)));
-        shows(first.primary, 1);
-        follower.forget();
-        assert!(follower.look(&next, &at(HOUR)));
-        shows(first.primary, 0);
-        shows(next.primary, 1);
-    });
-}
-
 #[test]
 fn without_a_clock_the_keys_stay() {
     let (shared, id) = listening();
@@ -122,4 +96,28 @@ fn following_ends_with_the_last_listener_and_keeps_no_endpoint_alive() {
     assert_eq!(Arc::strong_count(&shared), 1);
     drop(shared);
     assert!(!handle.set(source.ring));
+}
+
+/// A gauge has the fingerprint of the key that is in use.
+#[test]
+fn a_rotation_shows_in_a_gauge() {
+    let (shared, id) = listening();
+    let mut follower = Follower::new(vec![handle(&shared, id)]);
+    let first = hourly();
+    let next = Hourly { primary: CookieKey::from_bytes([2; 16]).fingerprint(), ..hourly() };
+    crate::metrics::recorded(|render| {
+        let shows = |primary: Fingerprint, value: u8| {
+            let line = format!("firstflight_cookie_key{{fingerprint=\"{primary}\"}} {value}\n");
+            assert!(render().contains(&line), "{}", render());
+        };
+        assert!(follower.look(&first, &at(HOUR)));
+        shows(first.primary, 1);
+        follower.forget();
+        assert!(follower.look(&first, &at(HOUR)));
+        shows(first.primary, 1);
+        follower.forget();
+        assert!(follower.look(&next, &at(HOUR)));
+        shows(first.primary, 0);
+        shows(next.primary, 1);
+    });
 }

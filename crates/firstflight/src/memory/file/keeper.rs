@@ -61,7 +61,7 @@ struct File {
     unwritten: Mutex<Changes>,
 }
 
-#[cfg_attr(not(feature = "engine"), allow(dead_code, reason = "of one of the two"))]
+#[allow(dead_code, reason = "of one of the two holders")]
 impl Keeper {
     /// Gives the content of `cache` to `restore`, one fact after another, which puts it where it belongs. Returns the
     /// keeper, which has to be [started](Keeper::start) with what is known then.

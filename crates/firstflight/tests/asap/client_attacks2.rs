@@ -2,8 +2,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use super::site::{NETWORK, REQUEST, ready, safely, verifier};
 use crate::namespace::{in_namespace, nft};
-use crate::site::{NETWORK, REQUEST, ready, safely, verifier};
 use firstflight::credential::asap::PrivateKey;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{Authority, Client, FirstFlight, ReplaySafety, Server};

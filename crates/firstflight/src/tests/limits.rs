@@ -2,8 +2,8 @@
 //! client to the resolver, 25 ms from the resolver to the front, 25 ms between client and server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use crate::certified::{PORT, connect_config, policy};
-use firstflight::carriage::{DnsPath, Exchange, HeldBack, Manners, Proof, Server, Way};
+use super::certified::{PORT, connect_config, policy};
+use crate::carriage::{DnsPath, Exchange, HeldBack, Proof, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
@@ -15,8 +15,8 @@ use firstflight::{
 };
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
-    RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
+    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Manners, OpenBuffer,
+    ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -32,17 +32,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Carriage zones. The front serves zone A. The key is the same for all zones; it matters only when a flight is
 /// opened.
-pub(crate) const A: &[u8] = b"\x01f\x01a\x03com\x00";
-pub(crate) const B: &[u8] = b"\x01f\x01b\x03com\x00";
-pub(crate) const C: &[u8] = b"\x01f\x01c\x03com\x00";
-pub(crate) const D: &[u8] = b"\x01f\x01d\x03com\x00";
+pub(super) const A: &[u8] = b"\x01f\x01a\x03com\x00";
+pub(super) const B: &[u8] = b"\x01f\x01b\x03com\x00";
+pub(super) const C: &[u8] = b"\x01f\x01c\x03com\x00";
+pub(super) const D: &[u8] = b"\x01f\x01d\x03com\x00";
 /// Number of names of a first flight.
-pub(crate) const NAMES: usize = 6;
+pub(super) const NAMES: usize = 6;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80));
 /// An address of the server's host without a listener.
-pub(crate) const REFUSES: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 81));
+pub(super) const REFUSES: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 81));
 const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const UDP_PORT: u16 = 4433;
 const REQUEST: &[u8] = b"GET / HTTP/1.1";
@@ -54,14 +54,14 @@ const LATE: Duration = Duration::from_millis(50);
 const ASK_AGAIN: Duration = Duration::from_millis(333);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(super) enum Question {
     Address,
     Name,
 }
 
 /// What the resolver does with a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(super) enum Act {
     Pass,
     /// It passes the question on 50 ms later.
     Late,
@@ -76,7 +76,7 @@ pub(crate) enum Act {
 
 /// A rate limiter in front of the resolver, like dnsdist's `MaxQPSIPRule`: a token bucket that holds one second's
 /// questions.
-pub(crate) struct Limit {
+pub(super) struct Limit {
     rate: f64,
     left: f64,
     since: Duration,
@@ -84,18 +84,18 @@ pub(crate) struct Limit {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Excess {
+pub(super) enum Excess {
     Drop,
     Refuse,
 }
 
 impl Limit {
-    pub(crate) fn new(rate: u32, excess: Excess) -> Self {
+    pub(super) fn new(rate: u32, excess: Excess) -> Self {
         Self { rate: rate.into(), left: rate.into(), since: Duration::ZERO, excess }
     }
 
     /// Decides about a question that arrives at time `at`.
-    pub(crate) fn decide(&mut self, at: Duration) -> Act {
+    pub(super) fn decide(&mut self, at: Duration) -> Act {
         self.left = (self.left + (at - self.since).as_secs_f64() * self.rate).min(self.rate);
         self.since = at;
         if self.left >= 1.0 {
@@ -110,12 +110,12 @@ impl Limit {
 }
 
 /// Runs a test in virtual time.
-pub(crate) fn run(test: impl AsyncFnOnce(VirtualTime)) {
+pub(super) fn run(test: impl AsyncFnOnce(VirtualTime)) {
     let time = VirtualTime::new(Duration::from_millis(firstflight::unix_ms()));
     block_on_virtual(&time, test(time.clone())).unwrap();
 }
 
-pub(crate) fn zone(bytes: &[u8]) -> Zone<'_> {
+pub(super) fn zone(bytes: &[u8]) -> Zone<'_> {
     Zone::new(bytes).unwrap()
 }
 
@@ -236,7 +236,7 @@ impl Resolver {
     }
 }
 
-pub(crate) struct World {
+pub(super) struct World {
     pub path: DnsPath,
     /// The addresses that the server's name resolves to.
     pub addresses: Vec<IpAddr>,
@@ -250,14 +250,14 @@ pub(crate) struct World {
 
 /// A fetch that succeeded.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(super) struct Fetched {
     pub way: Way,
     pub held_back: Option<HeldBack>,
     pub took: Duration,
 }
 
 impl World {
-    pub(crate) fn new(
+    pub(super) fn new(
         time: &VirtualTime,
         rule: impl FnMut(Question, Duration) -> Act + Send + 'static,
     ) -> Self {
@@ -298,50 +298,50 @@ impl World {
         let verified = SocketAddr::new(SERVER, 9);
         let proof = Some(Proof { seen, verifier: verified, at: std::time::Instant::now() });
         let network = NetworkId([3; 16]);
-        let path =
-            DnsPath::through(client.clone(), RESOLVER, exchange, network, proof, Manners::new(), false);
+        let (endpoint, exchange) = (client.clone(), Some(exchange));
+        let path = DnsPath::new(endpoint, RESOLVER, exchange, network, proof, Manners::new(), false);
         let certificate = Arc::new(certificate(&verifier, &time));
         let addresses = vec![SERVER];
         Self { path, addresses, resolver, time, key, certificate, executed, client }
     }
 
     /// Sets what the resolver does with names of `zone` from now on.
-    pub(crate) fn set_zone(&self, zone: &'static [u8], act: Act) {
+    pub(super) fn set_zone(&self, zone: &'static [u8], act: Act) {
         self.resolver.0.lock().unwrap().zones.insert(zone, act);
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.resolver.elapsed()
     }
 
-    pub(crate) fn executed(&self) -> u64 {
+    pub(super) fn executed(&self) -> u64 {
         self.executed.load(Ordering::Relaxed)
     }
 
     /// Connections of the client.
-    pub(crate) fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         self.client.connections()
     }
 
-    pub(crate) fn sent(&self) -> Vec<Question> {
+    pub(super) fn sent(&self) -> Vec<Question> {
         self.resolver.0.lock().unwrap().sent.clone()
     }
 
-    pub(crate) async fn pause(&self, duration: Duration) {
+    pub(super) async fn pause(&self, duration: Duration) {
         self.time.sleep(duration).await;
     }
 
     /// Fetches from the server, whose carriage zone is `zone`.
-    pub(crate) async fn fetch(&self, zone: &[u8]) -> io::Result<Fetched> {
+    pub(super) async fn fetch(&self, zone: &[u8]) -> io::Result<Fetched> {
         self.fetch_from(Some(self::zone(zone))).await
     }
 
     /// Fetches from the server, which is not known to take requests inside lookups.
-    pub(crate) async fn ordinary(&self) -> io::Result<Fetched> {
+    pub(super) async fn ordinary(&self) -> io::Result<Fetched> {
         self.fetch_from(None).await
     }
 
-    pub(crate) async fn four_at_once(&self) -> [Fetched; 4] {
+    pub(super) async fn four_at_once(&self) -> [Fetched; 4] {
         let fetched = tokio::join!(self.fetch(A), self.fetch(A), self.fetch(A), self.fetch(A));
         [fetched.0.unwrap(), fetched.1.unwrap(), fetched.2.unwrap(), fetched.3.unwrap()]
     }

@@ -2,12 +2,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use super::site;
+use super::site::{Certified, NETWORK, REQUEST, answer, block, once, policy, ready, safely, verifier};
 use crate::namespace::{in_namespace, nft};
-use crate::site;
-use crate::site::{Certified, NETWORK, REQUEST, answer, block, once, policy, ready, safely, verifier};
 use firstflight::credential::asap::{Identity, PrivateKey};
 use firstflight::credential::{NetworkId, Outcome, Reason};
-use firstflight::kernel::{Kernel, ListenConfig};
+use firstflight::kernel::{self, ListenConfig};
 use firstflight::record::Published;
 use firstflight::{Authority, Client, FirstFlight, Server, Stream, Way};
 use firstflight::{CachedCookie, CachedServer, CredentialCache, LazyStream, ReplaySafety};
@@ -319,7 +319,7 @@ fn a_udp_port_without_permission_leaves_tcp_alone() {
         let listener = std::net::TcpListener::bind("127.0.0.1:443").unwrap();
         let exe = std::env::current_exe().unwrap();
         let script = "exec 3<&0; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" --exact \
-                      client_attacks::a_udp_port_without_permission_leaves_tcp_alone --nocapture";
+                      asap::client_attacks::a_udp_port_without_permission_leaves_tcp_alone --nocapture";
         let output = std::process::Command::new("setpriv")
             .args([
                 "--reuid=65534",
@@ -460,7 +460,7 @@ fn an_attempt_that_began_after_the_winner_has_not_lost() {
             }
         });
         let [a, b] = [1, 2].map(|n| SocketAddr::from(([127, 0, 0, n], port)));
-        let kernel = Kernel::default();
+        let client = Client::builder().kernel_only().network(NetworkId::UNKNOWN).build().unwrap();
         let rule = format!(
             "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; add rule ip t c tcp dport {port} drop"
         );
@@ -473,9 +473,10 @@ fn an_attempt_that_began_after_the_winner_has_not_lost() {
         };
         // Both SYNs are lost; the kernel's second one to `a` comes 250 ms before that to `b`.
         let order = [a, b];
-        let (won, ()) = tokio::join!(kernel.connect_any(&order, FirstFlight::empty()), opening);
+        let (won, ()) =
+            tokio::join!(client.connect(a, FirstFlight::empty()).at(order).into_future(), opening);
         assert_eq!(won.unwrap().peer_addr().unwrap(), a);
-        let next = kernel.connect_any(&[b, a], FirstFlight::empty()).await.unwrap();
+        let next = client.connect(b, FirstFlight::empty()).at([b, a]).await.unwrap();
         assert_eq!(next.peer_addr().unwrap(), b, "the caller's first address counts as one that lost");
     });
 }
@@ -484,7 +485,7 @@ fn an_attempt_that_began_after_the_winner_has_not_lost() {
 #[test]
 fn what_was_learnt_during_a_move_is_not_used_on_the_next_network() {
     in_namespace("3", || async {
-        let listener = Kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap();
+        let listener = kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap();
         let at = listener.local_addr();
         tokio::spawn(async move {
             let mut open = Vec::new();
@@ -492,8 +493,8 @@ fn what_was_learnt_during_a_move_is_not_used_on_the_next_network() {
                 open.push(one);
             }
         });
-        let kernel = Kernel::on(NETWORK);
-        drop(kernel.connect(at, safely()).await.unwrap());
+        let client = Client::builder().kernel_only().network(NETWORK).build().unwrap();
+        drop(client.connect(at, safely()).await.unwrap());
         let rule = format!(
             "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
              add rule ip t c tcp dport {} tcp flags & (syn | ack) == syn meta length > 74 reject with tcp reset",
@@ -502,14 +503,14 @@ fn what_was_learnt_during_a_move_is_not_used_on_the_next_network() {
         if !nft(&rule) {
             return;
         }
-        let mut connect = Box::pin(kernel.connect(at, safely()));
+        let mut connect = Box::pin(client.connect(at, safely()).into_future());
         assert!(poll_once(connect.as_mut()).is_pending());
-        kernel.move_to(NetworkId([2; 16]));
+        client.move_to(NetworkId([2; 16]));
         let refused = connect.await.unwrap();
         assert_eq!(refused.outcome(), Outcome::Handshake(Reason::SynRefused));
         assert!(nft("flush ruleset"));
         // Nothing was ever refused on this network.
-        let next = kernel.connect(at, safely()).await.unwrap();
+        let next = client.connect(at, safely()).await.unwrap();
         assert_ne!(next.outcome(), Outcome::Handshake(Reason::FailureMemory), "learnt on the other network");
     });
 }
@@ -540,7 +541,7 @@ fn cached(server: &str, network: NetworkId) -> CachedServer {
 #[test]
 fn the_kernels_side_does_not_erase_an_engines_cookies() {
     in_namespace("3", || async {
-        let listener = Kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap();
+        let listener = kernel::listen("127.0.0.1:0".parse().unwrap(), ListenConfig::default()).unwrap();
         let at = listener.local_addr();
         tokio::spawn(async move {
             let mut open = Vec::new();
@@ -550,11 +551,10 @@ fn the_kernels_side_does_not_erase_an_engines_cookies() {
         });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cache");
-        let kernel = Kernel::on(NETWORK);
-        assert!(kernel.use_cache(CredentialCache::open(&path).unwrap()));
+        let client = Client::builder().kernel_only().network(NETWORK).cache(&path).build().unwrap();
         CredentialCache::update(&path, |servers| servers.push(cached("127.0.0.1", NETWORK))).unwrap();
-        drop(kernel.connect(at, safely()).await.unwrap());
-        kernel.save();
+        drop(client.connect(at, safely()).await.unwrap());
+        client.close().await;
         let servers = CredentialCache::read(&path).unwrap();
         assert!(servers[0].rtt.is_some());
         assert_eq!(servers[0].cookies.len(), 1, "the cookie is lost");
@@ -1087,7 +1087,7 @@ fn sockets_as_systemd_passes_them_by_default() {
         let port = tcp.local_addr().unwrap().port();
         let udp = std::net::UdpSocket::bind(format!("[::]:{port}")).unwrap();
         let script = "exec 3<&0 4<&1 1>&2; export LISTEN_PID=$$ LISTEN_FDS=2; exec \"$0\" --exact \
-                      client_attacks::sockets_as_systemd_passes_them_by_default --nocapture";
+                      asap::client_attacks::sockets_as_systemd_passes_them_by_default --nocapture";
         let output = std::process::Command::new("sh")
             .args(["-c", script])
             .arg(std::env::current_exe().unwrap())
@@ -1133,7 +1133,7 @@ fn a_drain_without_descriptors_does_not_lose_what_waits_silently() {
         return;
     }
     let script = "ulimit -n 64; exec \"$0\" --exact \
-                  client_attacks::a_drain_without_descriptors_does_not_lose_what_waits_silently --nocapture";
+                  asap::client_attacks::a_drain_without_descriptors_does_not_lose_what_waits_silently --nocapture";
     let output = std::process::Command::new("sh")
         .args(["-c", script])
         .arg(std::env::current_exe().unwrap())

@@ -2,9 +2,9 @@
 //! what the client learns. Runs in virtual time on an emulated path. The resolver and the front are in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use crate::limits;
-use crate::limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, run};
-use firstflight::carriage::{HeldBack, Restraint, Way};
+use super::limits;
+use super::limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, run};
+use crate::carriage::{HeldBack, Restraint, Way};
 use firstflight::link::VirtualTime;
 use std::io::ErrorKind;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What belongs to one of two transports.
 
-use super::{Attempt, Event};
+use super::super::{Attempt, Event};
 use crate::attempts::FailedAttempt;
 use std::io;
 use std::net::SocketAddr;

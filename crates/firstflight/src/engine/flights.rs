@@ -1,7 +1,8 @@
 //! First flights that an engine carries.
 
-use super::{Carriage, Flights};
+use crate::Carriage;
 use crate::credential::NetworkId;
+use crate::first_flight::Flights;
 use crate::stream::Way;
 use firstflight_stack::ConnectConfig;
 use std::borrow::Cow;

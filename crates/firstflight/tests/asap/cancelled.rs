@@ -3,8 +3,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use super::site::{NETWORK, REQUEST, answer, bind, ready, safely};
 use crate::namespace::in_namespace;
-use crate::site::{NETWORK, REQUEST, answer, bind, ready, safely};
 use firstflight::{Client, FirstFlight, LazyStream, Lingering, ReplaySafety, Server, ToAuthority};
 use std::collections::HashMap;
 use std::pin::pin;
@@ -132,10 +132,10 @@ fn a_connect_with_a_certificate_can_be_dropped_at_each_poll() {
         use firstflight::credential::asap::{Identity, PrivateKey};
         use firstflight::record::Published;
         let key = PrivateKey::from_seed(&[1; 32]);
-        let verifier = crate::site::verifier(&key).await;
+        let verifier = super::site::verifier(&key).await;
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-        let policy = crate::site::policy(&key, Identity::address(address.ip(), port));
+        let policy = super::site::policy(&key, Identity::address(address.ip(), port));
         let server = Server::builder().address(address).asap(policy).bind().unwrap();
         let at = firstflight::Authority::from(address);
         let record = Published::in_udp(server.udp_port().unwrap(), 1200, &[verifier.id()]).unwrap();

@@ -2,9 +2,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use super::site;
+use super::site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use crate::namespace::{in_namespace, nft};
-use crate::site;
-use crate::site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;

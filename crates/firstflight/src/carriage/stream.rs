@@ -1,7 +1,8 @@
 //! Streams whose first flight is also in a lookup.
 
-use super::EngineStream;
+use super::report::Report;
 use crate::shared::Interest;
+use crate::stream::{EngineStream, Stream};
 use firstflight_stack::ConnId;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -26,5 +27,14 @@ impl EngineStream {
     /// Sets the peer's address, which was not known before.
     pub(crate) fn set_peer(&mut self, remote: SocketAddr) {
         self.remote = remote;
+    }
+}
+
+impl Stream {
+    /// What became of the first flight in the lookup of the server's address, if a client sends requests so
+    /// ([`ClientBuilder::inside_lookups`](crate::ClientBuilder::inside_lookups)).
+    #[must_use]
+    pub fn inside_lookup(&self) -> Option<&Report> {
+        self.report.as_deref()
     }
 }

@@ -3,8 +3,8 @@
 //! time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use crate::certified::{LOCAL, PORT, certificate, connect_config, policy};
-use firstflight::carriage::{DnsPath, Exchange, HeldBack, Manners, Proof, Report, Restraint, Server, Way};
+use super::certified::{LOCAL, PORT, certificate, connect_config, policy};
+use crate::carriage::{DnsPath, Exchange, HeldBack, Proof, Report, Restraint, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
@@ -13,8 +13,8 @@ use firstflight::wire::{Clock, Instant};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
-    RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
+    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Manners, OpenBuffer,
+    ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -149,7 +149,7 @@ async fn world(does: Resolver) -> World {
     let obtained = firstflight::certificate_clock().unwrap();
     let certificate = Arc::new(certificate(&verifier, 0, obtained));
     let proof = Some(Proof { seen, verifier: resolver, at: std::time::Instant::now() });
-    let path = DnsPath::new(client.clone(), resolver, NETWORK, proof, Manners::new(), true);
+    let path = DnsPath::new(client.clone(), resolver, None, NETWORK, proof, Manners::new(), true);
     World { path, client, server, seen, key, udp_port, certificate, asked, resolver }
 }
 
@@ -251,8 +251,9 @@ async fn what_is_held_back_goes_the_direct_way_only() {
     assert!(matches!(world.held_back(path, long, &config).await, HeldBack::TooLong));
     let plain = config.clone().asap(None);
     assert!(matches!(world.held_back(path, first, &plain).await, HeldBack::NoCertificate));
-    let with =
-        |proof| DnsPath::new(world.client.clone(), world.resolver, NETWORK, proof, Manners::new(), false);
+    let with = |proof| {
+        DnsPath::new(world.client.clone(), world.resolver, None, NETWORK, proof, Manners::new(), false)
+    };
     assert!(matches!(world.held_back(&with(None), first, &config).await, HeldBack::NotProved));
     let at = std::time::Instant::now();
     let elsewhere = Proof { seen: "192.0.2.1:4000".parse().unwrap(), verifier: world.resolver, at };
@@ -276,7 +277,7 @@ async fn what_is_held_back_goes_the_direct_way_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_may_come_after_the_first_connection() {
     let world = world(Resolver::Asks).await;
-    let path = DnsPath::new(world.client.clone(), world.resolver, NETWORK, None, Manners::new(), false);
+    let path = DnsPath::new(world.client.clone(), world.resolver, None, NETWORK, None, Manners::new(), false);
     let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
     assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::NotProved));
     // No first flight is under way.
@@ -343,7 +344,7 @@ async fn after_four_that_should_have_won_there_is_a_pause() {
     });
     let proof = Some(Proof { seen: world.seen, verifier: resolver, at: std::time::Instant::now() });
     let client = world.client.clone();
-    let path = DnsPath::through(client, resolver, exchange, NETWORK, proof, Manners::new(), false);
+    let path = DnsPath::new(client, resolver, Some(exchange), NETWORK, proof, Manners::new(), false);
     let mut server = world.service();
     let mut carriage = server.service.unwrap().carriage.unwrap();
     carriage.key = CarriageKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();

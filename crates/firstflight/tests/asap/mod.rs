@@ -1,0 +1,11 @@
+//! Clients with certificates.
+
+#[cfg(target_os = "linux")]
+mod cancelled;
+mod client;
+mod client_attacks;
+mod client_attacks2;
+mod race_certified;
+#[cfg(target_os = "linux")]
+#[path = "../site/mod.rs"]
+mod site;
