@@ -7,6 +7,7 @@ use firstflight::credential::{OneTimeCookies, ReplayTable, Replays, Window};
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_redis::{Access, FarmKeys, Options, RedisStore};
 use firstflight_tls::{FollowedSeals, SealFileError, SealFiles, SealServer, SealSettings};
+use std::collections::HashMap;
 use std::sync::Arc;
 use toml::Spanned;
 
@@ -119,8 +120,30 @@ pub(crate) async fn check(config: &Config) -> Vec<GatewayError> {
         let fail = |error: SerialFileError| GatewayError::OneTime(one_time.state.clone(), error);
         errors.extend(checked.err().map(fail));
     }
+    errors.extend(check_seals(config));
+    errors
+}
+
+/// What is wrong with the files of seal keys. No file is changed.
+///
+/// Each listener remembers the requests that ran. So two listeners have keys of one name only if they ask the same store:
+/// otherwise somebody could have a copy of a flight run at the other one.
+pub(crate) fn check_seals(config: &Config) -> Vec<GatewayError> {
+    let (mut errors, mut others) = (Vec::new(), HashMap::new());
     for listener in &config.listeners {
-        errors.extend(files(listener, |paths| SealFiles::look(paths)).err());
+        let name = listener.name.get_ref();
+        let read = match files(listener, |paths| SealFiles::look(paths)) {
+            Ok(read) => read,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        for public in read.iter().flat_map(SealFiles::public_names).filter(|_| config.store.is_none()) {
+            if let Some(other) = others.insert(public.to_string(), name) {
+                errors.push(GatewayError::SharedSeal(name.clone(), public.to_string(), other.clone()));
+            }
+        }
     }
     errors
 }

@@ -59,6 +59,12 @@ pub enum GatewayError {
     /// A file with seal keys cannot be used.
     #[error("listener {0}: seal: {1}")]
     Seal(String, SealFileError),
+    /// Two listeners have seal keys of one public name, and no memory in common.
+    #[error(
+        "listener {0}: seal: listener {2} has keys of {1}, too, so a request could run at both: give one listener all \
+         addresses, or both the same [store]"
+    )]
+    SharedSeal(String, String, String),
     /// The state file of one-time cookies cannot be used.
     #[error("one_time: state {0}: {1}")]
     OneTime(PathBuf, SerialFileError),
@@ -100,7 +106,7 @@ impl GatewayError {
                 ExitKind::Mistake
             }
             Self::Seal(_, SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
-            Self::Seal(..) => ExitKind::Mistake,
+            Self::Seal(..) | Self::SharedSeal(..) => ExitKind::Mistake,
             Self::OneTime(_, SerialFileError::Io(error))
             | Self::Store(StoreError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
             Self::FarmKeys(_, FarmKeysError::Unreadable(error))
@@ -247,6 +253,9 @@ impl Gateway {
 
     async fn prepare(&self, config: &Config) -> Result<Prepared, GatewayError> {
         let services = services(config, &self.services).await?;
+        if let Some(error) = farm::check_seals(config).into_iter().next() {
+            return Err(error);
+        }
         let (mut kept, mut new) = (Vec::new(), Vec::new());
         for listener in &config.listeners {
             let name = listener.name.get_ref().clone();

@@ -124,9 +124,13 @@ impl Files {
     }
 
     fn write_key(&self, text: &str) {
-        std::fs::write(self.path("key"), text).unwrap();
+        self.write_secret("key", text);
+    }
+
+    fn write_secret(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(self.path("key"), mode).unwrap();
+        std::fs::set_permissions(self.path(name), mode).unwrap();
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {

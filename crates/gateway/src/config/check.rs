@@ -91,8 +91,18 @@ impl Config {
 
     /// What must fit together so that a first flight runs as often as it may.
     fn check_farm(&self, text: &str) -> Result<(), Mistake> {
-        for listener in &self.listeners {
+        for (n, listener) in self.listeners.iter().enumerate() {
             self.check_once(text, listener)?;
+            for other in self.listeners.iter().take(n) {
+                if let Some(name) = shared_identity(listener, other) {
+                    let other = other.name.get_ref();
+                    let problem = format!(
+                        "listener {other:?} has the identity {name}, too, so a request with a certificate could run at both: give \
+                         one listener all addresses, or set per_site = true at both"
+                    );
+                    return Err(Mistake::at(text, &listener.name.span(), problem));
+                }
+            }
         }
         if let Some(one_time) = &self.one_time
             && !self.listeners.iter().any(|listener| *listener.one_time.get_ref())
@@ -207,6 +217,24 @@ fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
     one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4() && any
 }
 
+/// A name that both listeners have in certificates, at the same port, unless both say that others do not know what they took.
+fn shared_identity<'a>(one: &'a Listener, other: &Listener) -> Option<&'a str> {
+    let both = |is: fn(&Listener) -> bool| is(one) && is(other);
+    if !both(|listener| listener.trust.is_some()) || both(|listener| listener.per_site) {
+        return None;
+    }
+    let port = |listener: &Listener| listener.address.get_ref().first().map_or(0, SocketAddr::port);
+    let whole = |name: &str, listener: &Listener| match name.parse::<Authority>() {
+        Ok(authority) => Ok(authority),
+        Err(_) => Authority::new(name, port(listener)),
+    };
+    let has = |name: &&String| {
+        let name = whole(name, one);
+        name.is_ok() && other.identity.iter().any(|theirs| whole(theirs, other) == name)
+    };
+    one.identity.iter().find(has).map(String::as_str)
+}
+
 /// What is wrong with the addresses of a device.
 fn check_tun(tun: &Tun, listener: &Listener) -> Result<(), &'static str> {
     if tun.host.is_empty() || tun.address.is_empty() {
@@ -313,7 +341,11 @@ impl Checker<'_> {
                 "all addresses of a listener need the same port: make another [[listener]] for another port",
             );
         }
-        if let Some(wrong) = listener.identity.iter().find(|name| Authority::new(name, 443).is_err()) {
+        if let Some(wrong) = listener
+            .identity
+            .iter()
+            .find(|name| name.parse::<Authority>().is_err() && Authority::new(name, 443).is_err())
+        {
             return at(&name, &format!("identity: {wrong:?} is no host name"));
         }
         let unspecified = addresses.iter().any(|address| address.ip().is_unspecified());

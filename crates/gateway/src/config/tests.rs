@@ -264,3 +264,27 @@ fn a_directory_has_no_settings_of_backends() {
     assert!(changed(files, &format!("{files}\nhidden = true")).contains("files of root"));
     assert!(Config::parse(&GOOD.replace(files, "root = \"d\"\nhidden = true")).is_ok());
 }
+
+/// Each listener remembers by itself what it took.
+#[test]
+fn two_listeners_have_no_identity_in_common() {
+    let listener = |name: &str, at: &str, more: &str| {
+        format!(
+            "[[listener]]\nname = \"{name}\"\naddress = [\"{at}\"]\nmode = \"tcp\"\nservice = \"s\"\ntrust = \"t\"\n{more}\n"
+        )
+    };
+    let of = |one: &str, other: &str| {
+        let service = "[[service]]\nname = \"s\"\nbackend = [\"a:1\"]\n";
+        Config::parse(&(one.to_owned() + other + service)).map(drop).map_err(|mistake| mistake.to_string())
+    };
+    let named = "identity = [\"a.example\"]";
+    let first = listener("one", "192.0.2.1:443", named);
+    let second = |more: &str| listener("two", "192.0.2.2:443", more);
+    assert!(of(&first, &second(named)).unwrap_err().contains("has the identity a.example"));
+    assert!(of(&first, &second("identity = [\"A.example.:443\"]")).is_err());
+    of(&first, &second("identity = [\"b.example\"]")).unwrap();
+    of(&first, &listener("two", "192.0.2.2:444", named)).unwrap();
+    let apart = format!("{named}\nper_site = true");
+    of(&listener("one", "192.0.2.1:443", &apart), &second(&apart)).unwrap();
+    assert!(of(&first, &second(&apart)).is_err(), "the other one does not say so");
+}

@@ -49,3 +49,33 @@ async fn each_cookie_is_good_for_one_connection() {
     assert_eq!(error.exit_kind(), firstflight_daemon::ExitKind::Failure, "{error}");
     gateway.drain().await;
 }
+
+/// Two listeners would remember apart what ran.
+#[tokio::test]
+async fn listeners_with_one_seal_key_need_one_memory() {
+    use firstflight_tls::seal::{KeyFile, SealKey};
+    let files = super::Files::new();
+    let ends = (firstflight::unix_ms() / 1000 + 3600) as u32;
+    let key = SealKey::from_bytes(&[1; 32]).unwrap();
+    KeyFile::new("front.example".parse().unwrap(), key, ends).create(&files.path("seal")).unwrap();
+    let listener = |name: &str, port: u16| {
+        format!(
+            "[[listener]]\nname = \"{name}\"\naddress = [\"127.0.0.1:{port}\"]\nmode = \"http\"\nservice = \"s\"\n\
+             [listener.tls]\ncertificate = [{{ chain = {:?}, key = {:?} }}]\n[listener.seal]\nkeys = [{:?}]\nport = 443\n",
+            files.path("chain"),
+            files.path("key"),
+            files.path("seal")
+        )
+    };
+    let service = "[[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:9\"]\n";
+    let one = listener("one", 8443) + service;
+    assert_eq!(files.check(&one).await, (vec![], vec![]));
+    let (errors, _) = files.check(&(listener("two", 8444) + &one)).await;
+    assert!(
+        errors.len() == 1 && errors[0].contains("listener two has keys of front.example, too"),
+        "{errors:?}"
+    );
+    let store = format!("[store]\nredis = \"redis://127.0.0.1\"\nkeys = {:?}\n", files.path("farm"));
+    files.write_secret("farm", &"01".repeat(48));
+    assert_eq!(files.check(&(store + &listener("two", 8444) + &one)).await, (vec![], vec![]));
+}

@@ -236,6 +236,11 @@ impl SealFiles {
         self.names().map(move |name| Identity::name(name.as_str(), port))
     }
 
+    /// The public names of the keys.
+    pub fn public_names(&self) -> impl Iterator<Item = &HostName> {
+        self.sources.iter().map(|source| &source.public)
+    }
+
     /// All names that are served.
     pub fn names(&self) -> impl Iterator<Item = &HostName> {
         self.sources.iter().flat_map(|source| &source.names)
