@@ -11,7 +11,7 @@ use firstflight::keys::{self, Form, KeyFile};
 use firstflight::link::{Tun, TunConfig};
 use firstflight::trust::{self, TrustFile};
 use firstflight::{Endpoint, Server, Stream};
-use firstflight_credential::{ClockError, Current, Scheme};
+use firstflight_credential::{ClockError, Current, Schedule, Scheme};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,9 +63,11 @@ pub(crate) async fn read_files(
 ) -> Result<(Option<KeyFile>, Option<TrustFile>), GatewayError> {
     let name = config.name.get_ref();
     let fail = |error: &dyn std::fmt::Display| GatewayError::Files(name.clone(), error.to_string());
-    let key_file = match &config.key_file {
-        Some(path) => {
-            let opened = KeyFile::open(path, Form::Keys, Scheme::Linux).await;
+    let schedule = Form::Schedule { period: config.key_period.0, lead: Schedule::DEFAULT_LEAD };
+    let keys = config.key_file.as_ref().map(|path| (path, Form::Keys));
+    let key_file = match keys.or(config.key_schedule.as_ref().map(|path| (path, schedule))) {
+        Some((path, form)) => {
+            let opened = KeyFile::open(path, form, Scheme::Linux).await;
             Some(opened.map_err(|error| fail(&format_args!("the key file {} {error}", path.display())))?)
         }
         None => None,

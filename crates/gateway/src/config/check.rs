@@ -1,6 +1,6 @@
 //! What one part of a configuration demands of another.
 
-use super::{Address, BackendProtocol, Config, Listener, Mode, Replays, Route, Service, Tun};
+use super::{Address, BackendProtocol, Config, Listener, Mode, Period, Replays, Route, Service, Tun};
 use firstflight::Authority;
 use std::collections::HashMap;
 use std::fmt;
@@ -354,6 +354,13 @@ impl Checker<'_> {
                 &name,
                 "a listener at all addresses with trust needs identity: the names of this server",
             );
+        }
+        if listener.key_file.is_some() && listener.key_schedule.is_some() {
+            return at(&name, "has key_file and key_schedule: its keys come from one of them");
+        }
+        let hours = listener.key_period.0.as_secs() / 3600;
+        if !(12..=8784).contains(&hours) || listener.key_period != Period::seconds(hours * 3600) {
+            return at(&name, "key_period must be whole hours from \"12h\" to \"366d\"");
         }
         if (1..=4096).contains(listener.max_header_bytes.get_ref()) {
             return at(&listener.max_header_bytes.span(), "must be more than 4096 bytes");

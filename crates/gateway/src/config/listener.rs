@@ -42,6 +42,11 @@ pub struct Listener {
     pub pending: u32,
     /// File with the keys of cookies.
     pub key_file: Option<PathBuf>,
+    /// File with a farm's secret, from which keys are derived by the clock, in place of `key_file`.
+    pub key_schedule: Option<PathBuf>,
+    /// How long a key of the schedule grants: 12h to 8784h, whole hours. The same on all members.
+    #[serde(default = "key_period")]
+    pub key_period: Period,
     /// How often the data of one SYN may be executed before its client is confirmed.
     #[serde(default = "replays")]
     #[schemars(with = "Replays")]
@@ -148,6 +153,9 @@ pub struct Listener {
 
 fn yes() -> bool {
     true
+}
+fn key_period() -> Period {
+    Period::seconds(24 * 3600)
 }
 fn no_address() -> Spanned<Vec<SocketAddr>> {
     Spanned::new(0..0, Vec::new())
@@ -374,7 +382,13 @@ impl Listener {
     /// Whether `other` needs other sockets.
     pub(crate) fn same_sockets(&self, other: &Self) -> bool {
         let of = |l: &Self| {
-            let keys = (l.key_file.clone(), l.trust.clone(), l.identity.clone());
+            let keys = (
+                l.key_file.clone(),
+                l.key_schedule.clone(),
+                l.key_period,
+                l.trust.clone(),
+                l.identity.clone(),
+            );
             let once = (*l.replays.get_ref(), l.replay_memory, *l.one_time.get_ref(), l.per_site);
             let seal = l.seal.as_ref().map(|seal| seal.get_ref().clone());
             let tun = l.tun.as_ref().map(|tun| tun.get_ref().clone());

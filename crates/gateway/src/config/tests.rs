@@ -265,6 +265,21 @@ fn a_directory_has_no_settings_of_backends() {
     assert!(Config::parse(&GOOD.replace(files, "root = \"d\"\nhidden = true")).is_ok());
 }
 
+#[test]
+fn keys_come_from_one_file() {
+    let with = |keys: &str| {
+        let at = "address = [\"0.0.0.0:443\", \"[::]:443\"]";
+        Config::parse(&GOOD.replace(at, &format!("{at}\n{keys}"))).map_err(|mistake| mistake.to_string())
+    };
+    let config = with("key_schedule = \"secret\"\nkey_period = \"48h\"").unwrap();
+    assert_eq!(config.listeners[0].key_period, Period::seconds(48 * 3600));
+    assert!(with("key_schedule = \"secret\"\nkey_file = \"keys\"").unwrap_err().contains("one of them"));
+    for period in ["11h", "12h 30m", "367d", "0s"] {
+        let said = with(&format!("key_schedule = \"secret\"\nkey_period = \"{period}\"")).unwrap_err();
+        assert!(said.contains("whole hours"), "{period}: {said}");
+    }
+}
+
 /// Each listener remembers by itself what it took.
 #[test]
 fn two_listeners_have_no_identity_in_common() {
