@@ -16,6 +16,20 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+/// The page about the way to the gateway has each option once, and no other.
+#[test]
+fn the_page_has_every_option() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/from-serve.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `--"));
+    let mut told: Vec<_> = rows.filter_map(|row| row.split(['`', ' ']).next()).collect();
+    let command = <super::Args as clap::Args>::augment_args(clap::Command::new("serve"));
+    let mut options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+    told.sort_unstable();
+    options.sort_unstable();
+    assert_eq!(told, options);
+}
+
 /// Whether `future` is not ready at the first poll.
 async fn waits<F: Future + Unpin>(mut future: F) -> bool {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx).is_pending())).await
