@@ -1,7 +1,9 @@
 """Farms of gateways: a first flight runs at one backend once, whichever gateway it reaches."""
 
 import os
+import pwd
 import secrets
+import shutil
 import signal
 
 import pytest
@@ -12,7 +14,7 @@ from firstflight import TUN, is_accepted, show
 from net import Pair
 from redis_server import Redis
 from replayer import Replayer
-from test_gateway import APP, BACKEND, GLOBAL, Backend, Gateway
+from test_gateway import APP, BACKEND, GLOBAL, WEB, Backend, Gateway
 from test_sealed import Relay, Site, seals
 from test_store import KEY, secret
 from test_tls import PORT
@@ -212,3 +214,44 @@ def test_the_gateways_of_a_farm_share_what_ran(testbed, shared):
         assert logged["seal"] == "transport-refused" and logged["seal_reason"] == "after-handshake", show(logged)
         assert answer[:1] == b"\x16", "TLS of a member that does not know of the first one"
 
+
+
+def test_what_root_makes_belongs_to_the_user_that_it_becomes(testbed):
+    """Otherwise the gateway could not write the state of its cookies, nor the farm's secret, after it has given up root."""
+    root, ns = testbed.root(), testbed.namespace("user")
+    os.chmod(root, 0o755)
+    state = os.path.join(root, "state")
+    os.mkdir(state)
+    shutil.chown(state, "nobody")
+    listener = WEB + "one_time = true\n"
+    once = f'[one_time]\nstate = "{state}/serials"\n'
+    path = write(root, "gateway.toml", GLOBAL + 'user = "nobody"\n', once, listener, APP)
+    for _ in range(2):
+        member = testbed.start(Gateway(ns, path))
+        assert member.terminate() == 0
+        assert "needs to read it" not in member.text("err"), member.text("err")
+        owners = {name: os.stat(os.path.join(state, name)).st_uid for name in os.listdir(state)}
+        assert set(owners) == {"serials", "serials.lock"} and set(owners.values()) == {pwd.getpwnam("nobody").pw_uid}, owners
+
+
+@pytest.mark.needs("openssl")
+def test_a_listener_that_comes_back_has_not_forgotten_what_ran(testbed):
+    """`first_start` is about the start of the process. A listener that a reload takes out and puts back remembers nothing."""
+    site = Site(testbed)
+    backend = testbed.start(Backend(site.ns, BACKEND))
+    text = GLOBAL.replace("admin", "# admin")
+    listener = SEALED.format(
+        port=5001, first="true", chain=site.files.certificate, key=site.files.key, seal=site.key, seen=PORT
+    )
+    other = WEB.replace('"web"', '"other"').replace(f":{WEB_PORT}", ":5009").replace(f":{PORT}", ":5009")
+    path = write(site.files.directory, "g.toml", text, listener, other, APP)
+    member = testbed.start(Gateway(site.ns, path))
+    site.names()
+    with Relay(site.ns, 5001) as relay:
+        (record,) = site.get("--seal", site.record, path="/sealed")
+        assert record["status"] == 200, show(record)
+        for parts in ((other,), (listener, other)):
+            write(site.files.directory, "g.toml", text, *parts, APP)
+            member.reload("was read again")
+        relay.copy(5001)
+    assert backend.count("GET") == 1, "executions"

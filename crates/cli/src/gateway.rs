@@ -6,6 +6,7 @@ use crate::error::{Error, one_line};
 use crate::output;
 use clap::Subcommand;
 use firstflight_daemon::ExitKind;
+use firstflight_gateway::{Config, ConfigError, RunError};
 use quick::Quick;
 use serde::Serialize;
 use std::num::NonZeroUsize;
@@ -114,7 +115,7 @@ async fn check(args: &Check) -> ExitCode {
 
 /// The number of threads that FILE asks for. A mistake in it is told when it is read to be used.
 pub fn threads(args: &Args) -> Option<NonZeroUsize> {
-    let config = firstflight_gateway::Config::read(args.file.as_ref()?).ok()?;
+    let config = Config::read(args.file.as_ref()?).ok()?;
     config.gateway.threads
 }
 
@@ -122,10 +123,15 @@ pub fn threads(args: &Args) -> Option<NonZeroUsize> {
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.file) {
         (Some(Command::Check(check)), _) => return Ok(self::check(&check).await),
-        (Some(Command::Schema), _) => output::json(&firstflight_gateway::Config::schema()),
+        (Some(Command::Schema), _) => output::json(&Config::schema()),
         (Some(Command::Health(health)), _) => firstflight_gateway::is_alive(&health.file).await?,
         (None, Some(file)) => firstflight_gateway::run(&file).await?,
-        (None, None) if args.quick.prints() => output::line(&args.quick.config().trim_end()),
+        (None, None) if args.quick.prints() => {
+            let text = args.quick.config();
+            let wrong = |mistake| ConfigError::Mistake { path: "the options".into(), mistake };
+            Config::parse(&text).map_err(wrong).map_err(RunError::from)?;
+            output::line(&text.trim_end());
+        }
         // clap demands one of them.
         (None, None) => firstflight_gateway::run_text(&args.quick.config()).await?,
     }

@@ -79,6 +79,11 @@ fn service_user() -> Option<u32> {
     SERVICE_USER.get().copied()
 }
 
+/// The user that this process, which is root's, becomes later.
+pub(crate) fn becomes() -> Option<u32> {
+    service_user().filter(|user| us() == ROOT && *user != ROOT)
+}
+
 /// The user who became root by `sudo` for this process, and could have done what this process does.
 fn caller_of_sudo() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok().filter(|_| us() == ROOT)

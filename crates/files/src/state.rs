@@ -4,7 +4,7 @@ use crate::read::{self, ReadError};
 use crate::write;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -90,8 +90,13 @@ pub(crate) fn locked(path: &Path) -> Result<File, LockError> {
             false => error,
         })
     })?;
-    if !file.metadata().map_err(LockError::Io)?.is_file() {
+    let about = file.metadata().map_err(LockError::Io)?;
+    if !about.is_file() {
         return Err(LockError::Io(not_ours(path, "is not a regular file")));
+    }
+    // It may be new. Nothing that somebody else can have put here is given away.
+    if about.len() == 0 && about.nlink() == 1 {
+        write::give(&file).map_err(LockError::Io)?;
     }
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => LockError::Held,

@@ -1,7 +1,9 @@
 //! Writing, removing and renaming.
 
+use crate::read;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
@@ -103,9 +105,19 @@ pub(crate) fn place(
     // The temporary file is removed when it is dropped.
     let mut file = scratch(path)?;
     write(file.as_file_mut())?;
+    give(file.as_file())?;
     file.as_file().sync_all()?;
     rename(file).map_err(|error| error.error)?;
     directory.sync_all()
+}
+
+/// Gives a file that root has made to the user that the process becomes later. Otherwise that user could neither read it nor
+/// write it again.
+pub(crate) fn give(file: &File) -> io::Result<()> {
+    match read::becomes() {
+        Some(user) => fchown(file, Some(user), None),
+        None => Ok(()),
+    }
 }
 
 /// An empty file of mode 0600 in the directory of `path`.

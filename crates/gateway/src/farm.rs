@@ -177,12 +177,13 @@ impl Sealing {
         listener: &Listener,
         port: u16,
         farm: &Farm,
+        first_start: bool,
     ) -> Result<Option<(Self, Vec<String>)>, GatewayError> {
         let Some(files) = files(listener, |paths| SealFiles::open(paths))? else { return Ok(None) };
         let seal = listener.seal.as_ref().map(Spanned::get_ref);
         let mut settings = SealSettings::new(seal.and_then(|seal| seal.port).unwrap_or(port));
         settings.openings = seal.and_then(|seal| seal.openings);
-        (settings.first_start, settings.per_site) = (listener.first_start, listener.per_site);
+        (settings.first_start, settings.per_site) = (first_start && listener.first_start, listener.per_site);
         settings.table = farm.store().map(|store| Arc::clone(store) as _);
         let port = settings.port;
         let names = files.names().map(|name| format!("{name}:{port}")).collect();

@@ -4,7 +4,7 @@ use crate::backend::{Service, health};
 use crate::budget;
 use crate::config::{self, Config};
 use crate::farm::{self, Farm, Sealing};
-use crate::listening::{Bound, Listening, current_keys, read_files};
+use crate::listening::{Bound, Listening, check_device, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
@@ -198,7 +198,7 @@ impl Gateway {
             shown,
             admin,
         };
-        match gateway.prepare(&config).await {
+        match gateway.prepare(&config, true).await {
             Ok(prepared) => {
                 gateway.commit(config, prepared);
                 Ok(gateway)
@@ -246,12 +246,12 @@ impl Gateway {
         if cookies(&self.config) != cookies(&config) {
             return Err(GatewayError::NeedsRestart("one_time".to_owned()));
         }
-        let prepared = self.prepare(&config).await?;
+        let prepared = self.prepare(&config, false).await?;
         self.commit(config, prepared);
         Ok(())
     }
 
-    async fn prepare(&self, config: &Config) -> Result<Prepared, GatewayError> {
+    async fn prepare(&self, config: &Config, first_start: bool) -> Result<Prepared, GatewayError> {
         let services = services(config, &self.services).await?;
         if let Some(error) = farm::check_seals(config).into_iter().next() {
             return Err(error);
@@ -273,7 +273,7 @@ impl Gateway {
                 }
                 Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
                 None => {
-                    let (bound, sealing) = Bound::bind(listener, &self.farm).await?;
+                    let (bound, sealing) = Bound::bind(listener, &self.farm, first_start).await?;
                     new.push((bound, site(None, sealing)?.0));
                 }
             }
@@ -468,6 +468,7 @@ pub(crate) async fn read_all(config: &Config) -> Found {
             Ok((site, _)) => found.certificates.extend(site.problems()),
             Err(error) => found.errors.push(GatewayError::Tls(name, error)),
         }
+        found.errors.extend(check_device(listener).err());
         match read_files(listener).await {
             Ok((keys, _)) => found.errors.extend(current_keys(listener, keys.as_ref()).err()),
             Err(error) => found.errors.push(error),

@@ -1,6 +1,6 @@
 //! A listener: its sockets, and the loop that accepts.
 
-use crate::config::Listener;
+use crate::config::{self, Listener};
 use crate::connection::{self, Phases};
 use crate::farm::{Farm, Sealing};
 use crate::gateway::GatewayError;
@@ -95,13 +95,15 @@ pub(crate) fn current_keys(
 }
 
 impl Bound {
-    /// Binds the sockets of a listener.
+    /// Binds the sockets of a listener. `first_start` says that the process has just begun, so that nothing ran here before, if
+    /// the file says so.
     ///
     /// # Errors
     /// When an address cannot be used, or a file is not right.
     pub(crate) async fn bind(
         config: &Listener,
         farm: &Farm,
+        first_start: bool,
     ) -> Result<(Self, Option<Arc<Sealing>>), GatewayError> {
         let name = config.name.get_ref();
         let (key_file, trust_file) = read_files(config).await?;
@@ -136,9 +138,12 @@ impl Bound {
         }
         let addresses = config.address.get_ref().iter().chain(&engines);
         let port = addresses.clone().next().map_or(0, SocketAddr::port);
-        let (sealing, sealed) = Sealing::open(config, port, farm)?.unzip();
+        let (sealing, sealed) = Sealing::open(config, port, farm, first_start)?.unzip();
         if let Some(file) = &trust_file {
-            builder = builder.trust(file.store()).per_site(config.per_site).first_start(config.first_start);
+            builder = builder
+                .trust(file.store())
+                .per_site(config.per_site)
+                .first_start(first_start && config.first_start);
             let mut identities = config.identity.clone();
             if identities.is_empty() {
                 let own = addresses.filter(|at| !at.ip().is_unspecified());
@@ -272,15 +277,28 @@ async fn run(
     }
 }
 
-/// Starts the engine on the listener's device, if it has one.
-fn device(config: &Listener, farm: &Farm) -> Result<Option<Endpoint>, GatewayError> {
-    let Some(tun) = config.tun.as_ref().map(Spanned::get_ref) else { return Ok(None) };
-    let device = TunConfig::default()
+fn tun_config(tun: &config::Tun) -> TunConfig {
+    TunConfig::default()
         .name(tun.device.clone())
         .host(tun.host.iter().map(|host| (host.addr(), host.prefix_len())).collect())
         .mtu(tun.mtu)
         .queue(QUEUE)
-        .offload(tun.offload);
+        .offload(tun.offload)
+}
+
+/// What is wrong with the settings of the listener's device. None is made.
+///
+/// # Errors
+/// When no device could have them.
+pub(crate) fn check_device(listener: &Listener) -> Result<(), GatewayError> {
+    let Some(tun) = listener.tun.as_ref().map(Spanned::get_ref) else { return Ok(()) };
+    tun_config(tun).validate().map_err(|error| GatewayError::Tun(listener.name.get_ref().clone(), error))
+}
+
+/// Starts the engine on the listener's device, if it has one.
+fn device(config: &Listener, farm: &Farm) -> Result<Option<Endpoint>, GatewayError> {
+    let Some(tun) = config.tun.as_ref().map(Spanned::get_ref) else { return Ok(None) };
+    let device = tun_config(tun);
     let mut engine = firstflight::config(tun.address.clone()).map_err(GatewayError::Random)?;
     // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
     engine.tcp.nodelay = true;

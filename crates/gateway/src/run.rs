@@ -28,8 +28,10 @@ pub enum RunError {
     /// The user.
     #[error("gateway.user: {0}")]
     User(#[from] UserError),
-    /// A listener accepts nothing in UDP any more.
-    #[error("the UDP socket of a listener has failed for good, so the gateway has ended")]
+    /// A listener accepts nothing in UDP, or on its device, any more.
+    #[error(
+        "an engine of a listener has stopped for good, because its device or UDP socket failed, so the gateway has ended"
+    )]
     Stopped,
     /// The system refuses signals.
     #[error("cannot take signals: {0}")]

@@ -90,7 +90,7 @@ impl Default for TunConfig {
 
 impl TunConfig {
     /// Checks everything that can be checked without the system.
-    fn validate(&self) -> Result<(), TunError> {
+    pub fn validate(&self) -> Result<(), TunError> {
         let name = self.name.as_str();
         // Like the kernel's dev_valid_name(). It also refuses '%', which would make the name a template.
         let forbidden = |c: char| c == '/' || c == ':' || c == '%' || c == '\0' || c.is_whitespace();

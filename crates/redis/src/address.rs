@@ -123,7 +123,11 @@ impl Address {
 /// `false` if it is not an address.
 #[must_use]
 pub fn has_password(url: &str) -> bool {
-    Address::parse(url).is_ok_and(|address| address.has_password())
+    // One that stands where nobody reads it is shown all the same.
+    let is_asked =
+        |(_, query): (&str, &str)| query.split('&').any(|part| part.to_ascii_lowercase().starts_with("pass"));
+    url.split_once('?').is_some_and(is_asked)
+        || Address::parse(url).is_ok_and(|address| address.has_password())
 }
 
 #[cfg(test)]
@@ -134,6 +138,16 @@ mod tests {
 
     fn tcp(host: &str, port: u16) -> Place {
         Place::Tcp(host.to_owned(), port)
+    }
+
+    #[test]
+    fn a_password_is_found_where_it_does_not_count_too() {
+        for url in ["redis://u:p@a", "redis://a?password=p", "redis+unix:///x?db=1&Pass=p"] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in ["redis://a", "redis+unix:///x?db=3", "redis+sentinel://a/password"] {
+            assert!(!has_password(url), "{url}");
+        }
     }
 
     #[test]

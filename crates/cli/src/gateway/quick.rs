@@ -3,7 +3,6 @@
 use crate::at;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 /// The options in place of a file.
 #[derive(clap::Args)]
@@ -12,32 +11,37 @@ pub struct Quick {
     #[arg(long, value_name = "ADDR:PORT", value_parser = at::address)]
     from: Vec<SocketAddr>,
     /// Forward to this backend, as 127.0.0.1:8000, name:8000 or unix:/run/app.sock; once more for further ones
-    #[arg(long, value_name = "BACKEND", requires = "from", conflicts_with = "root")]
+    #[arg(long, value_name = "BACKEND", requires = "from", conflicts_with_all = ["root", "file"])]
     to: Vec<String>,
     /// Serve the files of this directory, in place of backends
-    #[arg(long, value_name = "DIR", requires = "from")]
-    root: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", requires = "from", conflicts_with = "file")]
+    root: Option<String>,
     /// Forward bytes, of any protocol; without it requests of HTTP
-    #[arg(long, requires = "to", conflicts_with = "tls_cert")]
+    #[arg(long, requires = "to", conflicts_with_all = ["tls_cert", "file"])]
     tcp: bool,
     /// Serve https:// with the certificate in this PEM file
-    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "from"])]
-    tls_cert: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "from"], conflicts_with = "file")]
+    tls_cert: Option<String>,
     /// PEM file with the private key of the certificate
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "tls_cert", conflicts_with = "file")]
+    tls_key: Option<String>,
     /// Print the configuration that the options stand for, as a file to begin with, and end
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with = "file")]
     print_config: bool,
 }
 
-/// A text in TOML, which has the escapes of JSON.
+/// A text in TOML. What a terminal would not show as it is has an escape.
 fn quoted(text: impl AsRef<str>) -> String {
-    serde_json::Value::from(text.as_ref()).to_string()
-}
-
-fn path(path: &Path) -> String {
-    quoted(path.to_string_lossy())
+    let mut quoted = String::from('"');
+    for c in text.as_ref().chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ' => quoted.push(c),
+            // Writing to a string cannot fail.
+            c => drop(write!(quoted, "\\U{:08X}", u32::from(c))),
+        }
+    }
+    quoted + "\""
 }
 
 impl Quick {
@@ -59,14 +63,14 @@ impl Quick {
             let _ = write!(
                 text,
                 "[listener.tls]\ncertificate = [{{ chain = {}, key = {} }}]\n",
-                path(chain),
-                path(key)
+                quoted(chain),
+                quoted(key)
             );
         }
         text += "\n[[service]]\nname = \"to\"\n";
         let to: Vec<_> = self.to.iter().map(quoted).collect();
         let _ = match &self.root {
-            Some(root) => writeln!(text, "root = {}", path(root)),
+            Some(root) => writeln!(text, "root = {}", quoted(root)),
             None => writeln!(text, "backend = [{}]", to.join(", ")),
         };
         text
@@ -97,9 +101,10 @@ mod tests {
         let to = config(&["--from", "127.0.0.1:80", "--from", "[::1]:80", "--to", "a:1", "--to", "unix:/x"])
             .unwrap();
         assert_eq!((to.listeners[0].address.get_ref().len(), to.services[0].backend.get_ref().len()), (2, 2));
-        let files = ["--from", "127.0.0.1:80", "--root", "a \"b\"", "--tls-cert", "c", "--tls-key", "k"];
-        let files = config(&files).unwrap();
-        assert_eq!(files.services[0].root.as_deref(), Some(Path::new("a \"b\"")));
+        let odd = "a \"b\\ \u{7f}\u{2028}\n\u{1f600}ä";
+        let files =
+            config(&["--from", "127.0.0.1:80", "--root", odd, "--tls-cert", "c", "--tls-key", "k"]).unwrap();
+        assert_eq!(files.services[0].root.as_deref(), Some(std::path::Path::new(odd)));
         assert!(files.listeners[0].tls.is_some());
         assert!(config(&["--from", "127.0.0.1:80", "--to", "a:1", "--tcp"]).is_ok());
         assert!(config(&["--from", "127.0.0.1:80"]).unwrap_err().contains("needs backend"));

@@ -4,7 +4,7 @@ use super::{Address, BackendProtocol, Config, Listener, Mode, Period, Replays, R
 use firstflight::Authority;
 use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 /// The largest window of HTTP/2 (RFC 9113 §6.9.1).
@@ -94,6 +94,15 @@ impl Config {
         for (n, listener) in self.listeners.iter().enumerate() {
             self.check_once(text, listener)?;
             for other in self.listeners.iter().take(n) {
+                let tun = |listener: &'_ Listener| {
+                    listener.tun.as_ref().map(|tun| (tun.span(), tun.get_ref().clone()))
+                };
+                if let (Some((span, one)), Some((_, two))) = (tun(listener), tun(other))
+                    && (one.device == two.device || one.host.iter().any(|host| two.host.contains(host)))
+                {
+                    let problem = format!("listener {:?} has this device or host, too", other.name.get_ref());
+                    return Err(Mistake::at(text, &span, problem));
+                }
                 if let Some(name) = shared_identity(listener, other) {
                     let other = other.name.get_ref();
                     let problem = format!(
@@ -244,6 +253,10 @@ fn check_tun(tun: &Tun, listener: &Listener) -> Result<(), &'static str> {
     }
     if listener.engine_addresses().iter().any(|at| at.port() == 0) {
         return Err("needs port");
+    }
+    let twice = |n: usize, ip: &IpAddr| tun.address.iter().take(n).any(|other| other == ip);
+    if tun.address.iter().enumerate().any(|(n, ip)| twice(n, ip)) {
+        return Err("has an address twice");
     }
     for ip in &tun.address {
         let Some(net) = tun.host.iter().find(|net| net.contains(ip)) else {
