@@ -28,7 +28,7 @@ impl std::error::Error for CacheError {}
 
 /// There is none.
 #[derive(Debug)]
-pub enum CredentialCache {}
+pub(crate) enum CredentialCache {}
 
 impl CredentialCache {
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self, CacheError> {
