@@ -86,13 +86,17 @@ mod tests {
 
     #[derive(Parser)]
     struct Command {
+        /// The argument of the real command.
+        #[arg(conflicts_with = "from")]
+        file: Option<String>,
         #[command(flatten)]
         quick: Quick,
     }
 
     fn config(options: &[&str]) -> Result<Config, String> {
         let command = Command::try_parse_from([&["gateway"], options].concat());
-        let quick = command.map_err(|error| error.to_string())?.quick;
+        let Command { file, quick } = command.map_err(|error| error.to_string())?;
+        assert_eq!(file, None);
         Config::parse(&quick.config()).map_err(|mistake| mistake.to_string())
     }
 
@@ -110,5 +114,16 @@ mod tests {
         assert!(config(&["--from", "127.0.0.1:80"]).unwrap_err().contains("needs backend"));
         assert!(config(&["--from", "127.0.0.1:80", "--to", "a"]).unwrap_err().contains("no backend"));
         assert!(config(&["--to", "a:1"]).unwrap_err().contains("--from"));
+        for beside in [
+            &["--to", "a:1"][..],
+            &["--root", "d"],
+            &["--print-config"],
+            &["--tls-cert", "c", "--tls-key", "k"],
+        ] {
+            assert!(
+                config(&[&["FILE"], beside].concat()).unwrap_err().contains("cannot be used with"),
+                "{beside:?}"
+            );
+        }
     }
 }
