@@ -358,20 +358,35 @@ fn the_proxy_sends_requests_inside_lookups() {
             .unwrap();
         let mut answer = String::new();
         BufReader::new(&stream).read_line(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         stream.read_to_string(&mut answer).unwrap();
         loop {
             let event: Value = serde_json::from_str(&proxy.line()).unwrap();
-            if event["event"] == "connected" {
+            if event["event"] == "connected" || event["event"] == "failed" {
+                assert_eq!(
+                    answer.starts_with("HTTP/1.1 200"),
+                    event["event"] == "connected",
+                    "{answer} {event}"
+                );
                 break event;
             }
         }
     };
+    // Nothing listens on the kernel's TCP, so a request is refused until the proxy has a certificate.
+    let mut early = (0..200).map(|_| fetch(site.port));
+    let first = early.find(|event| {
+        let refused = event["error_type"] == "connection_refused";
+        if refused {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        !refused
+    });
+    assert_eq!(first.expect("no certificate")["event"], "connected");
     // The first requests go as ever: the certificate, the record and the proof are obtained meanwhile. The proxy keeps its
     // connection to the server until that starts anew.
     let mut events = (0..30).map(|_| {
-        let event = fetch(site.port);
         site.start();
+        let event = fetch(site.port);
+        assert_eq!(event["event"], "connected", "{event}");
         event
     });
     let left = |event: &Value| event["inside_lookup"] == "lookup" || event["inside_lookup"] == "direct";
