@@ -320,16 +320,10 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
-    /// Whether it is a mistake. A device or an address that another process has may be free later, and a driver loaded.
+    /// Whether it is a mistake.
     pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Tun(
-                TunError::DeviceMissing
-                | TunError::NameTaken(_)
-                | TunError::AddressInUse { .. }
-                | TunError::Ipv6Disabled
-                | TunError::System { .. },
-            ) => ExitKind::Failure,
+            Self::Tun(error) if error.may_pass() => ExitKind::Failure,
             Self::Card(error) => error.exit_kind(),
             Self::Queues(error) => ExitKind::of_address(error),
             Self::Pcap(_, PcapWriterError::Io(error)) => ExitKind::of_file(error),

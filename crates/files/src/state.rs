@@ -94,7 +94,7 @@ pub(crate) fn locked(path: &Path) -> Result<File, LockError> {
     if !about.is_file() {
         return Err(LockError::Io(not_ours(path, "is not a regular file")));
     }
-    // It may be new. Nothing that somebody else can have put here is given away.
+    // A new lock is empty. A file with content, or with another name, may be of another user, and keeps its owner.
     if about.len() == 0 && about.nlink() == 1 {
         write::give(&file).map_err(LockError::Io)?;
     }

@@ -126,8 +126,8 @@ pub(crate) async fn check(config: &Config) -> Vec<GatewayError> {
 
 /// What is wrong with the files of seal keys. No file is changed.
 ///
-/// Each listener remembers the requests that ran. So two listeners have keys of one name only if they ask the same store:
-/// otherwise somebody could have a copy of a flight run at the other one.
+/// Each listener remembers the requests that ran. So two listeners may have keys of one name only if they ask the same store.
+/// Otherwise each of them would run a copy.
 pub(crate) fn check_seals(config: &Config) -> Vec<GatewayError> {
     let (mut errors, mut others) = (Vec::new(), HashMap::new());
     for listener in &config.listeners {

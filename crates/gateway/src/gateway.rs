@@ -91,14 +91,7 @@ impl GatewayError {
     pub fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Bind(_, error) => ExitKind::of_address(error),
-            Self::Tun(
-                _,
-                TunError::DeviceMissing
-                | TunError::NameTaken(_)
-                | TunError::AddressInUse { .. }
-                | TunError::Ipv6Disabled
-                | TunError::System { .. },
-            ) => ExitKind::Failure,
+            Self::Tun(_, error) if error.may_pass() => ExitKind::Failure,
             Self::Tun(..) => ExitKind::Mistake,
             Self::Root(_, _, RootError::Unreadable(error)) => ExitKind::of_file(error),
             Self::Root(..) => ExitKind::Mistake,

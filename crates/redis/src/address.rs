@@ -123,7 +123,7 @@ impl Address {
 /// `false` if it is not an address.
 #[must_use]
 pub fn has_password(url: &str) -> bool {
-    // One that stands where nobody reads it is shown all the same.
+    // Redis ignores a password in the query of some addresses. Other users see it there, too.
     let is_asked =
         |(_, query): (&str, &str)| query.split('&').any(|part| part.to_ascii_lowercase().starts_with("pass"));
     url.split_once('?').is_some_and(is_asked)

@@ -112,7 +112,8 @@ fn place(address: &str, asked: &Place, is_asked: bool) -> Option<Place> {
 pub(crate) struct Map {
     /// What each master said last, and when it was asked.
     reports: HashMap<Id, (Instant, Report)>,
-    /// Who has the cells, and when each master was asked that says so, the latest first. As a rule all masters say the same.
+    /// Each answer to the question who has the cells, and when the masters that gave it were asked, the latest first. As a rule
+    /// there is one answer.
     opinions: Vec<(Owners, Vec<Instant>)>,
     /// How many masters have to agree.
     majority: usize,

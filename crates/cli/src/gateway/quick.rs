@@ -55,7 +55,7 @@ impl Quick {
         let from: Vec<_> = self.from.iter().map(|at| quoted(at.to_string())).collect();
         let mode = if self.tcp { "tcp" } else { "http" };
         let mut text = format!(
-            "[[listener]]\nname = \"from\"\naddress = [{}]\nmode = \"{mode}\"\nservice = \"to\"\n",
+            "[[listener]]\nname = \"web\"\naddress = [{}]\nmode = \"{mode}\"\nservice = \"app\"\n",
             from.join(", ")
         );
         if let (Some(chain), Some(key)) = (&self.tls_cert, &self.tls_key) {
@@ -67,7 +67,7 @@ impl Quick {
                 quoted(key)
             );
         }
-        text += "\n[[service]]\nname = \"to\"\n";
+        text += "\n[[service]]\nname = \"app\"\n";
         let to: Vec<_> = self.to.iter().map(quoted).collect();
         let _ = match &self.root {
             Some(root) => writeln!(text, "root = {}", quoted(root)),

@@ -26,7 +26,7 @@ pub struct Ask {
     /// Ask for the head of the response only (HEAD), and print it; the reports go to stderr
     #[arg(short = 'I', long = "head", conflicts_with_all = ["upload", "output"])]
     head: bool,
-    /// Accept any certificate of TLS. Whoever is on the path can then answer in the server's place
+    /// Accept any certificate of TLS. An attacker on the path can then answer in the server's place
     #[cfg(feature = "tls")]
     #[arg(short = 'k', long = "insecure", conflicts_with = "ca_file")]
     insecure: bool,

@@ -75,6 +75,19 @@ pub enum TunError {
 }
 
 impl TunError {
+    /// Whether it may be otherwise in a minute: a device or an address that another process has may be free, and a driver loaded.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::DeviceMissing
+                | Self::NameTaken(_)
+                | Self::AddressInUse { .. }
+                | Self::Ipv6Disabled
+                | Self::System { .. }
+        )
+    }
+
     pub(super) fn system(step: &'static str, errno: Errno) -> Self {
         Self::at(step)(errno.into())
     }

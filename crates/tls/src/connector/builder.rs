@@ -76,7 +76,7 @@ impl ConnectorBuilder {
         Ok(self.roots(roots))
     }
 
-    /// Accepts any certificate, of any name and age. Whoever is on the path can then answer in the server's place and read
+    /// Accepts any certificate, of any name and age. An attacker on the path can then answer in the server's place and read
     /// everything: for tests and measurements only.
     #[must_use]
     pub fn trust_any_certificate(mut self) -> Self {

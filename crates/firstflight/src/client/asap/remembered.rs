@@ -115,7 +115,7 @@ mod tests {
     use std::num::{NonZeroU8, NonZeroU16};
     use std::time::Duration;
 
-    /// What is lost on one network says nothing about another one, where the same server publishes the same.
+    /// The networks of this test reach the same server with the same record. Losses count on one of them only.
     #[tokio::test]
     async fn losses_belong_to_the_network_where_they_happened() {
         let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
