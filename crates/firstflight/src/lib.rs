@@ -104,7 +104,7 @@
 #[cfg(test)]
 extern crate self as firstflight;
 
-/// Compiles README.md's example.
+/// Compiles the examples of the README.md beside it; the client's is not run, for it asks www.example.com.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
