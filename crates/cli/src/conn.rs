@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-#[cfg(feature = "tls")]
 type Accepting = Pin<
     Box<dyn Future<Output = Result<firstflight_tls::TlsStream<Stream>, firstflight_tls::AcceptError>> + Send>,
 >;
@@ -18,12 +17,9 @@ pub struct Conn(Kind);
 enum Kind {
     Plain(Stream),
     /// The first read or write completes the handshake.
-    #[cfg(feature = "tls")]
     Accepting(Accepting, Outcome),
-    #[cfg(feature = "tls")]
     Tls(Box<firstflight_tls::TlsStream<Stream>>),
     /// What became of the sealed flight that the connection began with, if its request was stopped.
-    #[cfg(feature = "tls")]
     Failed(Option<firstflight_tls::ServedSeal>),
 }
 
@@ -35,7 +31,6 @@ impl From<Stream> for Conn {
 
 impl Conn {
     /// A connection by TLS.
-    #[cfg(feature = "tls")]
     pub fn tls(stream: Stream, acceptor: firstflight_tls::Acceptor) -> Self {
         let outcome = stream.outcome();
         Self(Kind::Accepting(Box::pin(async move { acceptor.accept(stream).await }), outcome))
@@ -45,11 +40,8 @@ impl Conn {
     pub fn outcome(&self) -> Outcome {
         match &self.0 {
             Kind::Plain(stream) => stream.outcome(),
-            #[cfg(feature = "tls")]
             Kind::Accepting(_, outcome) => *outcome,
-            #[cfg(feature = "tls")]
             Kind::Tls(stream) => stream.io().outcome(),
-            #[cfg(feature = "tls")]
             Kind::Failed(_) => Outcome::Undecided,
         }
     }
@@ -57,7 +49,6 @@ impl Conn {
     /// What became of the sealed flight that the connection began with, and why. `None` if it began in clear.
     pub fn seal(&self) -> Option<(&'static str, &'static str)> {
         match &self.0 {
-            #[cfg(feature = "tls")]
             Kind::Tls(stream) => stream.served_seal().map(|seal| (seal.outcome.name(), seal.reason)),
             _ => None,
         }
@@ -65,7 +56,6 @@ impl Conn {
 
     /// What became of a sealed flight whose request was stopped, because it has run or may have. hyper tells of no error
     /// before the first byte of a request.
-    #[cfg(feature = "tls")]
     pub const fn stopped(&self) -> Option<firstflight_tls::ServedSeal> {
         match &self.0 {
             Kind::Failed(seal) => *seal,
@@ -76,7 +66,6 @@ impl Conn {
     /// The name of the server in the sealed flight that was taken.
     pub fn sealed_name(&self) -> Option<String> {
         match &self.0 {
-            #[cfg(feature = "tls")]
             Kind::Tls(stream) => stream.sealed_info().and_then(|_| stream.server_name()).map(str::to_owned),
             _ => None,
         }
@@ -86,9 +75,7 @@ impl Conn {
     pub fn early_bytes(&self) -> u32 {
         match &self.0 {
             Kind::Plain(stream) => stream.early_bytes(),
-            #[cfg(feature = "tls")]
             Kind::Tls(stream) => u32::try_from(stream.early_bytes()).unwrap_or(u32::MAX),
-            #[cfg(feature = "tls")]
             Kind::Accepting(..) | Kind::Failed(_) => 0,
         }
     }
@@ -97,9 +84,7 @@ impl Conn {
     pub fn is_early(&self) -> bool {
         match &self.0 {
             Kind::Plain(stream) => stream.is_early(),
-            #[cfg(feature = "tls")]
             Kind::Tls(stream) => stream.is_early(),
-            #[cfg(feature = "tls")]
             Kind::Accepting(..) | Kind::Failed(_) => true,
         }
     }
@@ -108,7 +93,6 @@ impl Conn {
     pub fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
             Kind::Plain(stream) => stream.poll_handshake_confirmed(cx),
-            #[cfg(feature = "tls")]
             _ => {
                 let stream = std::task::ready!(self.poll_open(cx))?;
                 stream.poll_confirmed(cx)
@@ -116,7 +100,6 @@ impl Conn {
         }
     }
 
-    #[cfg(feature = "tls")]
     fn poll_open(
         &mut self,
         cx: &mut Context<'_>,
@@ -142,7 +125,6 @@ macro_rules! forward {
     ($self:ident, $cx:ident, $call:ident($($argument:expr),*)) => {
         match &mut $self.0 {
             Kind::Plain(stream) => Pin::new(stream).$call($cx, $($argument),*),
-            #[cfg(feature = "tls")]
             _ => Pin::new(std::task::ready!($self.poll_open($cx))?).$call($cx, $($argument),*),
         }
     };
@@ -175,13 +157,11 @@ impl AsyncWrite for Conn {
     fn is_write_vectored(&self) -> bool {
         match &self.0 {
             Kind::Plain(stream) => stream.is_write_vectored(),
-            #[cfg(feature = "tls")]
             _ => false,
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        #[cfg(feature = "tls")]
         if matches!(self.0, Kind::Accepting(..)) {
             // There is nothing to flush.
             return Poll::Ready(Ok(()));
@@ -190,7 +170,6 @@ impl AsyncWrite for Conn {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        #[cfg(feature = "tls")]
         if matches!(self.0, Kind::Accepting(..)) {
             self.0 = Kind::Failed(None);
             return Poll::Ready(Ok(()));

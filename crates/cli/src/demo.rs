@@ -8,7 +8,6 @@ mod overheard;
 mod site;
 mod table;
 mod timeline;
-#[cfg(feature = "tls")]
 mod tls;
 
 pub use error::DemoError;
@@ -96,7 +95,6 @@ const CERTIFICATES: SocketAddr = server(81);
 const UNKNOWN: SocketAddr = server(82);
 
 /// A server that accepts certificates, and speaks TLS.
-#[cfg(feature = "tls")]
 const TLS: SocketAddr = SocketAddr::new(server(83).ip(), 443);
 
 /// The UDP port of both ends for TCP in UDP.
@@ -180,15 +178,12 @@ const MODES: &[Mode] = &[
         inside: true,
         ..Mode::new("far-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Far).in_udp()
     },
-    #[cfg(feature = "tls")]
     Mode { tls: Some(Session::None), ..Mode::new("tls-handshake", "TLS after a handshake", TLS) },
-    #[cfg(feature = "tls")]
     Mode {
         asap: Some(Shown::TRUSTED),
         tls: Some(Session::None),
         ..Mode::new("tls-asap-first", "… hello in the SYN", TLS)
     },
-    #[cfg(feature = "tls")]
     Mode {
         asap: Some(Shown::TRUSTED),
         tls: Some(Session::Ticket),
@@ -197,7 +192,6 @@ const MODES: &[Mode] = &[
 ];
 
 /// Which session a client of TLS resumes.
-#[cfg(feature = "tls")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Session {
     None,
@@ -218,7 +212,6 @@ struct Mode {
     /// The request travels inside the lookup.
     inside: bool,
     /// It travels by TLS.
-    #[cfg(feature = "tls")]
     tls: Option<Session>,
 }
 
@@ -233,7 +226,6 @@ impl Mode {
             udp: false,
             lookup: None,
             inside: false,
-            #[cfg(feature = "tls")]
             tls: None,
         }
     }
@@ -302,7 +294,6 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     let site = Site::open(far, args.size, &time, &mut seeds)?;
     let wallet = Wallet::new(CLIENT, &time, &mut seeds)?;
 
-    #[cfg(feature = "tls")]
     let connector = tls::connector(&time).map_err(DemoError::Tls)?;
     let lookups = Lookups::open(&client, wallet.trusted(), site.endpoint(), rtt, timeline.log(), seeds)?;
     let mut visits = Vec::with_capacity(MODES.len());
@@ -311,7 +302,6 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
         spy.replays(mode.asap.is_some_and(|shown| shown.replayed));
         timeline.begin(mode.label);
         let visiting = async {
-            #[cfg(feature = "tls")]
             if let Some(session) = mode.tls {
                 return visit_by_tls(&client, mode, &wallet, session, &connector).await;
             }
@@ -400,7 +390,6 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
 }
 
 /// A visit by TLS.
-#[cfg(feature = "tls")]
 async fn visit_by_tls(
     client: &Endpoint,
     mode: &Mode,

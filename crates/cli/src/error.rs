@@ -38,11 +38,9 @@ pub enum Error {
     #[error(transparent)]
     Explain(#[from] ExplainError),
     /// An error of `gateway`.
-    #[cfg(feature = "gateway")]
     #[error(transparent)]
     Gateway(#[from] firstflight_gateway::RunError),
     /// An error of `gateway health`.
-    #[cfg(feature = "gateway")]
     #[error(transparent)]
     Health(#[from] firstflight_gateway::HealthError),
     /// An error of `get`.
@@ -61,7 +59,6 @@ pub enum Error {
     #[error(transparent)]
     Seal(#[from] SealError),
     /// An error of `test-certificate`.
-    #[cfg(feature = "tls")]
     #[error(transparent)]
     TestCertificate(#[from] crate::test_certificate::CertificateError),
     /// An error of `serve`.
@@ -120,9 +117,7 @@ impl Error {
     fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Demo(error) => error.exit_kind(),
-            #[cfg(feature = "gateway")]
             Self::Gateway(error) => error.exit_kind(),
-            #[cfg(feature = "gateway")]
             Self::Health(error) => error.exit_kind(),
             Self::Verifier(error) => error.exit_kind(),
             Self::Dns(error) => error.exit_kind(),
@@ -130,7 +125,6 @@ impl Error {
             Self::Proxy(error) => error.exit_kind(),
             Self::Seal(error) => error.exit_kind(),
             Self::Serve(error) => error.exit_kind(),
-            #[cfg(feature = "tls")]
             Self::TestCertificate(error) => error.exit_kind(),
             Self::Udp(_, error) => ExitKind::of_address(error),
             Self::KeyFile(_, error) => ExitKind::of_key_file(error),

@@ -7,7 +7,6 @@ mod fetch;
 mod memory;
 mod racing;
 mod report;
-#[cfg(feature = "tls")]
 mod seal;
 pub mod target;
 mod via_dns;
@@ -103,10 +102,8 @@ pub struct Args {
     #[command(flatten)]
     ask: Ask,
     /// Trust the certificate authorities in this PEM file for https:// [default: those of the system]
-    #[cfg(feature = "tls")]
     #[arg(long, visible_alias = "cacert", value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    #[cfg(feature = "tls")]
     #[command(flatten)]
     seal: seal::Seal,
     /// Fetch every URL this often
@@ -162,7 +159,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     args.check_files().await?;
     args.memory.check()?;
     let issuer = args.certificates.issuer()?;
-    #[cfg(feature = "tls")]
     let tls = args.tls(&targets)?;
     let mut builder = Client::builder();
     let mut engine = None;
@@ -196,7 +192,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     let errand = Arc::new(Errand {
         client: client.clone(),
-        #[cfg(feature = "tls")]
         tls,
         by_engine,
         udp: (args.udp && !args.via.wanted()).then_some(args.udp_port),
@@ -298,7 +293,7 @@ async fn follow(errand: &Errand, first: &Target, begun: Begun, print: Print) -> 
         let Some(next) = next else { break };
         report.print(print);
         target = match next {
-            Ok(next) if next.tls && !errand.has_tls() => {
+            Ok(next) if next.tls && errand.tls.is_none() => {
                 output::complain(&format_args!(
                     "{}: no certificate authorities for it: name some with --cacert",
                     next.url
@@ -324,7 +319,6 @@ async fn follow(errand: &Errand, first: &Target, begun: Begun, print: Print) -> 
 
 impl Args {
     /// What TLS trusts, if a URL needs it.
-    #[cfg(feature = "tls")]
     fn tls(&self, targets: &[Target]) -> Result<Option<firstflight_tls::Connector>, GetError> {
         let seal = self.seal.client(targets, self.dns)?;
         let wanted = targets.iter().any(|target| target.tls);

@@ -17,7 +17,6 @@ mod doctor;
 mod error;
 mod explain;
 mod file_sink;
-#[cfg(feature = "gateway")]
 mod gateway;
 mod get;
 mod keys;
@@ -35,7 +34,6 @@ mod seal;
 mod serve;
 mod span;
 mod subnet;
-#[cfg(feature = "tls")]
 mod test_certificate;
 #[cfg(test)]
 mod test_site;
@@ -79,7 +77,6 @@ disk), 2 the text of options or files is wrong.";
 enum Command {
     Demo(demo::Args),
     Serve(Box<serve::Args>),
-    #[cfg(feature = "gateway")]
     Gateway(gateway::Args),
     Get(get::Args),
     Proxy(Box<proxy::Args>),
@@ -95,7 +92,6 @@ enum Command {
     Reach(reach::Args),
     Dns(dns::Args),
     Seal(seal::Args),
-    #[cfg(feature = "tls")]
     TestCertificate(test_certificate::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -124,7 +120,6 @@ fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => block_on_threads(serve::threads(&args), serve::run(*args)),
-        #[cfg(feature = "gateway")]
         Command::Gateway(args) => block_on_threads(gateway::threads(&args), gateway::run(args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Proxy(args) => block_on(proxy::run(*args)),
@@ -139,7 +134,6 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
         Command::Seal(args) => seal::run(&args),
-        #[cfg(feature = "tls")]
         Command::TestCertificate(args) => test_certificate::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => man::run(&args).map(|()| ExitCode::SUCCESS),

@@ -60,7 +60,6 @@ pub struct Args {
     #[arg(long)]
     follow: bool,
     /// Trust the certificate authorities in this PEM file for https:// [default: those of the system]
-    #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// How long a visit may take
@@ -123,7 +122,6 @@ fn means(args: &Args) -> Result<Means, MeasureError> {
         Some(at) => Some(Names::at(at).map_err(|error| MeasureError::Resolver(at, error))?),
         None => None,
     };
-    #[cfg(feature = "tls")]
     let tls = {
         let builder = firstflight_tls::Connector::builder().http1().early_data(false).timeout(args.timeout);
         let builder = match &args.ca_file {
@@ -138,12 +136,7 @@ fn means(args: &Args) -> Result<Means, MeasureError> {
                 .any(|url| url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")));
         if needed { Some(builder.build().map_err(MeasureError::Tls)?) } else { None }
     };
-    Ok(Means {
-        names,
-        #[cfg(feature = "tls")]
-        tls,
-        timeout: args.timeout,
-    })
+    Ok(Means { names, tls, timeout: args.timeout })
 }
 
 fn bar(visits: u64) -> ProgressBar {

@@ -47,7 +47,6 @@ impl<S> Watch<S> {
     }
 
     /// Polls something of the stream.
-    #[cfg(feature = "tls")]
     pub async fn poll<T>(&self, mut poll: impl FnMut(&mut S, &mut Context<'_>) -> Poll<T>) -> T {
         poll_fn(|cx| poll(&mut lock(&self.0).stream, cx)).await
     }

@@ -16,9 +16,7 @@ mod readers;
 mod relay;
 pub(crate) mod replays;
 mod request_body;
-#[cfg(feature = "tls")]
 mod seal;
-#[cfg(feature = "tls")]
 mod tls;
 
 #[cfg(test)]
@@ -43,8 +41,7 @@ use firstflight_daemon::Signals;
 use firstflight_dns::service::FrontHandle;
 use firstflight_http::directory::{Files, RootError};
 use firstflight_redis::RedisStore;
-#[cfg(feature = "tls")]
-use firstflight_tls::Acceptor;
+use firstflight_tls::{Acceptor, ServerCertificates};
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -68,8 +65,7 @@ use tokio::time::Instant;
 /// card, and the kernel everything else.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("link").args(["tun", "udp", "xdp"]))]
-#[cfg_attr(feature = "tls", command(group = ArgGroup::new("once").args(["trust", "seal"]).multiple(true)))]
-#[cfg_attr(not(feature = "tls"), command(group = ArgGroup::new("once").args(["trust"]).multiple(true)))]
+#[command(group = ArgGroup::new("once").args(["trust", "seal"]).multiple(true))]
 #[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
 #[command(after_help = "\
 Examples:
@@ -130,10 +126,8 @@ pub struct Args {
     relay: relay::Relay,
     #[command(flatten)]
     readers: readers::Readers,
-    #[cfg(feature = "tls")]
     #[command(flatten)]
     tls: tls::Tls,
-    #[cfg(feature = "tls")]
     #[command(flatten)]
     seal: seal::Seal,
     /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake, or as
@@ -195,12 +189,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     };
     let beside = card.as_ref().map(card::Beside::of).transpose()?;
     let mut fast_open = args.fast_open.prepare().await?;
-    #[cfg(feature = "tls")]
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
-    #[cfg(feature = "tls")]
     let sealed = seal.iter().flat_map(seal::Prepared::identities).collect();
-    #[cfg(not(feature = "tls"))]
-    let sealed = Vec::new();
     let sealing = args.is_sealing();
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
@@ -218,19 +208,14 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let workers = Workers::start_unpinned(args.threads()).map_err(Error::Runtime)?;
     let asks = fast_open.policy.is_some() || sealing;
     let Started { endpoint, capture, card, store } = start(&args, asks, udp, card, &workers).await?;
-    #[cfg(feature = "tls")]
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let asks = store.is_some();
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
     let relayed = fronts.as_ref().map(relay::Prepared::counts);
     let log = log::Log::new(args.json_log, !args.no_log);
-    #[cfg(feature = "tls")]
     let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
-    #[cfg(feature = "tls")]
     let _followed = certificates.clone().map(tls::follow).transpose()?;
-    #[cfg(not(feature = "tls"))]
-    let certificates = None;
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();
@@ -252,7 +237,6 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
                 early_unsafe: args.early_unsafe,
                 body_timeout,
                 log,
-                #[cfg(feature = "tls")]
                 tls: tls.clone(),
             };
             // Each connection stays on the thread of its engine.
@@ -270,7 +254,6 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
             early_unsafe: args.early_unsafe,
             body_timeout: args.readers.body_timeout(),
             log,
-            #[cfg(feature = "tls")]
             tls: tls.clone(),
         };
         beside.accept(&mut listening, &site, &graceful, &stopping)?;
@@ -282,7 +265,6 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     });
     drop(stopping);
     // The connections have it.
-    #[cfg(feature = "tls")]
     drop(tls);
     fast_open.follow(handles);
     asap.follow(trusting);
@@ -300,7 +282,6 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let failed = until_the_end(&mut signals, &mut listening).await;
     life.stopping();
     drop(stop);
-    #[cfg(feature = "tls")]
     drop(followed);
     if let Some(relaying) = relaying {
         relaying.abort();
@@ -425,34 +406,22 @@ async fn first_flights_by_dns(
 /// Describes the series of a server.
 fn describe() {
     firstflight::metrics::describe();
-    #[cfg(feature = "tls")]
     firstflight_tls::metrics::describe();
 }
-
-/// The certificates of TLS.
-#[cfg(feature = "tls")]
-type Certificates = firstflight_tls::ServerCertificates;
-/// There are none.
-#[cfg(not(feature = "tls"))]
-type Certificates = std::convert::Infallible;
 
 /// Publishes the counters of the engine, of the name server if there is one, and of first flights from external fronts.
 fn publish(
     endpoint: Option<&Endpoint>,
     names: Option<&FrontHandle>,
     relayed: Option<relay::Counts>,
-    certificates: Option<Certificates>,
+    certificates: Option<ServerCertificates>,
 ) -> impl FnMut() + Send + 'static {
-    #[cfg(feature = "tls")]
     let mut ends = firstflight_tls::metrics::CertificatePublisher::default();
     let mut publisher = endpoint.cloned().map(firstflight::metrics::Publisher::new);
     let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
     let mut of_relays = relayed.map(|counts| (counts, firstflight_dns::metrics::RelayPublisher::new()));
     move || {
-        #[cfg(feature = "tls")]
         ends.publish(&certificates);
-        #[cfg(not(feature = "tls"))]
-        let _: &Option<Certificates> = &certificates;
         if let Some(publisher) = &mut publisher {
             publisher.publish();
         }
@@ -482,14 +451,10 @@ impl Args {
 
     /// Whether sealed first flights are taken.
     const fn is_sealing(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return self.seal.is_wanted();
-        #[cfg(not(feature = "tls"))]
-        false
+        self.seal.is_wanted()
     }
 
     /// The seal keys of a server at `port`.
-    #[cfg(feature = "tls")]
     fn sealing(&self, port: u16) -> Result<Option<seal::Prepared>, Error> {
         let (first_start, per_site) = (self.certificates.is_first_start(), self.certificates.is_per_site());
         self.seal.prepare(port, seal::Memory { first_start, per_site })

@@ -95,7 +95,6 @@ impl TestSite {
             early_unsafe,
             body_timeout: self.body_timeout,
             log,
-            #[cfg(feature = "tls")]
             tls: None,
         };
         for _ in 0..count {

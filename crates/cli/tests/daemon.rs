@@ -33,7 +33,6 @@ impl Files {
             vec!["serve", "--root", &root, "--udp-port", "0", "--listen", at, "--metrics", metrics],
             vec!["dns", "--zone", &zone, "--origin", "xyz.com", "--listen", at, "--metrics", metrics],
             vec!["verifier", "--key", &verifier, "--listen", at, "--metrics", metrics],
-            #[cfg(feature = "gateway")]
             vec!["gateway", &gateway],
             vec!["proxy", "--listen", at],
         ];

@@ -159,7 +159,6 @@ fn no_path_reaches_a_terminal_as_a_command() {
 }
 
 /// As in a container without the package of authorities.
-#[cfg(feature = "gateway")]
 #[test]
 fn a_check_on_a_system_without_authorities_says_what_to_do() {
     let dir = Dir::new("authorities");

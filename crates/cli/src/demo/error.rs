@@ -17,7 +17,6 @@ pub enum DemoError {
     #[error("{0}")]
     Trust(TrustError),
     /// The certificate of the demonstration cannot be used.
-    #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(firstflight_tls::ConfigError),
     /// There is no clock for certificates.
@@ -38,7 +37,6 @@ impl DemoError {
     /// Whether it is a mistake.
     pub fn exit_kind(&self) -> ExitKind {
         match self {
-            #[cfg(feature = "tls")]
             Self::Tls(_) => ExitKind::Failure,
             Self::NoClock(_) | Self::Visit(..) | Self::VisitTimeout(..) => ExitKind::Failure,
             Self::Path(_) | Self::Trust(_) => ExitKind::Mistake,

@@ -36,13 +36,7 @@ impl Site {
         time: &Time,
         seeds: &mut ChaCha20Rng,
     ) -> Result<Self, Error> {
-        let all = [
-            CERTIFICATES,
-            UNKNOWN,
-            #[cfg(feature = "tls")]
-            super::TLS,
-            COOKIES,
-        ];
+        let all = [CERTIFICATES, UNKNOWN, super::TLS, COOKIES];
         let addresses = all.map(|at| at.ip());
         let server = Endpoint::in_time(engine(addresses.to_vec(), seeds)?, link, time);
         let executed = Arc::new(AtomicU64::new(0));
@@ -62,7 +56,6 @@ impl Site {
             }
             let listener = server.listen(config).map_err(|error| Error::Listen(at, error))?;
             let executed = Arc::clone(&executed);
-            #[cfg(feature = "tls")]
             if at == super::TLS {
                 let acceptor = super::tls::acceptor(time).map_err(DemoError::Tls)?;
                 tokio::spawn(serve_by_tls(listener, acceptor, size, executed));
@@ -111,7 +104,6 @@ async fn serve(listener: Listener, size: u64, executed: Arc<AtomicU64>) {
     }
 }
 
-#[cfg(feature = "tls")]
 async fn serve_by_tls(
     listener: Listener,
     acceptor: firstflight_tls::Acceptor,

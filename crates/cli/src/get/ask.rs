@@ -27,7 +27,6 @@ pub struct Ask {
     #[arg(short = 'I', long = "head", conflicts_with_all = ["upload", "output"])]
     head: bool,
     /// Accept any certificate of TLS. An attacker on the path can then answer in the server's place
-    #[cfg(feature = "tls")]
     #[arg(short = 'k', long = "insecure", conflicts_with = "ca_file")]
     insecure: bool,
 }
@@ -75,7 +74,6 @@ impl Ask {
     }
 
     /// Whether any certificate is accepted.
-    #[cfg(feature = "tls")]
     pub const fn insecure(&self) -> bool {
         self.insecure
     }

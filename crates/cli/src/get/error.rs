@@ -12,19 +12,15 @@ pub enum GetError {
     #[error("{0:?}: {1}")]
     Target(String, TargetError),
     /// TLS cannot be used.
-    #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(firstflight_tls::ConfigError),
     /// `--seal` without a URL of TLS.
-    #[cfg(feature = "tls")]
     #[error("--seal is for https:// URLs, and there is none")]
     NothingToSeal,
     /// The file of `--seal`.
-    #[cfg(feature = "tls")]
     #[error("--seal: {} {}", .0.display(), .1)]
     SealRecord(PathBuf, super::seal::RecordFault),
     /// The system's resolver cannot be used.
-    #[cfg(feature = "tls")]
     #[error("cannot use the system's resolver: {0}; name one with --dns")]
     SystemResolver(io::Error),
     /// `-o` was given for more than one fetch.

@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 pub struct Errand {
     pub client: Client,
     /// Set if a URL needs it.
-    #[cfg(feature = "tls")]
     pub tls: Option<firstflight_tls::Connector>,
     /// The options name the engine that carries everything.
     pub by_engine: bool,
@@ -56,7 +55,6 @@ const NOTEWORTHY: Duration = Duration::from_millis(1);
 /// After this a person is told that nothing comes back in UDP: three SYNs had no answer.
 const SILENCE: Duration = Duration::from_secs(3);
 /// How long the end of a fetch waits for a ticket.
-#[cfg(feature = "tls")]
 const LEAVE: Duration = Duration::from_secs(1);
 /// Bodies from this size on get a progress bar, bytes.
 const LARGE: u64 = 1 << 20;
@@ -170,8 +168,7 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
     let client = if first { errand.client.clone() } else { errand.client.ordinary() };
     let replay_safe = errand.replay_safe && (first || !target.tls);
     let safety = if replay_safe { ReplaySafety::Safe } else { ReplaySafety::Unsafe };
-    let racing = match errand.connector().filter(|_| target.tls) {
-        #[cfg(feature = "tls")]
+    let racing = match errand.tls.as_ref().filter(|_| target.tls) {
         Some(tls) => Racing::over(tls, &client, &target.server, safety),
         _ => Racing::new(&client, &target.server, safety),
     };
@@ -187,7 +184,6 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         }),
     };
     let ended = Instant::now();
-    #[cfg(feature = "tls")]
     if result.is_ok() && target.tls {
         let leaving = watch.poll(Racing::poll_leave);
         // Only the next visit is slower without.
@@ -198,17 +194,6 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
 }
 
 impl Errand {
-    /// Whether it can fetch by TLS.
-    #[cfg(feature = "tls")]
-    pub const fn has_tls(&self) -> bool {
-        self.tls.is_some()
-    }
-
-    #[cfg(not(feature = "tls"))]
-    pub const fn has_tls(&self) -> bool {
-        false
-    }
-
     /// The errand after a redirect with this status.
     pub fn after(&self, status: Option<u16>) -> Self {
         let ask = status.map_or_else(|| self.ask.clone(), |status| self.ask.after(status));
@@ -240,16 +225,6 @@ impl Errand {
     fn silence(&self, target: &Target) -> Option<Silence> {
         let published = || self.client.published(&target.server)?.udp_port;
         self.udp.map(|port| Silence(port.or_else(published).unwrap_or(target.port)))
-    }
-
-    #[cfg(feature = "tls")]
-    const fn connector(&self) -> Option<&firstflight_tls::Connector> {
-        self.tls.as_ref()
-    }
-
-    #[cfg(not(feature = "tls"))]
-    const fn connector(&self) -> Option<&std::convert::Infallible> {
-        None
     }
 }
 
@@ -319,10 +294,7 @@ impl Seen {
     fn of(racing: &Racing) -> Self {
         let stream = racing.stream();
         let inside = stream.and_then(Stream::inside_lookup);
-        #[cfg(feature = "tls")]
         let (tls, early_data) = racing.handshake().map(|seen| (label(seen), seen.early.as_str())).unzip();
-        #[cfg(not(feature = "tls"))]
-        let (tls, early_data) = (None, None);
         Self {
             outcome: racing.outcome(),
             remote: stream.and_then(|stream| stream.peer_addr().ok()),
@@ -334,16 +306,12 @@ impl Seen {
             data_left_twice: stream.and_then(Stream::race).map(|race| race.data_left_twice()),
             tls,
             early_data,
-            #[cfg(feature = "tls")]
             seal: racing.seal().map(|seal| (seal.outcome.name(), seal.reason.map(|reason| reason.name()))),
-            #[cfg(not(feature = "tls"))]
-            seal: None,
         }
     }
 }
 
 /// How the handshake went.
-#[cfg(feature = "tls")]
 const fn label(seen: firstflight_tls::Handshake) -> &'static str {
     match (seen.resumed, seen.retried) {
         (true, _) => "resumed",

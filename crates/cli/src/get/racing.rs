@@ -18,7 +18,6 @@ pub struct Racing {
 
 enum Wire {
     Plain(LazyStream),
-    #[cfg(feature = "tls")]
     Tls(firstflight_tls::LazyTlsStream),
 }
 
@@ -37,7 +36,6 @@ impl Racing {
     }
 
     /// The same over TLS.
-    #[cfg(feature = "tls")]
     pub fn over(
         tls: &firstflight_tls::Connector,
         client: &Client,
@@ -60,13 +58,11 @@ impl Racing {
     pub fn stream(&self) -> Option<&Stream> {
         match &self.stream {
             Wire::Plain(stream) => stream.stream(),
-            #[cfg(feature = "tls")]
             Wire::Tls(stream) => stream.stream().map(firstflight_tls::TlsStream::io),
         }
     }
 
     /// Closes TLS, and reads a ticket for the next visit.
-    #[cfg(feature = "tls")]
     pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
             Wire::Plain(_) => Poll::Ready(Ok(())),
@@ -75,7 +71,6 @@ impl Racing {
     }
 
     /// How the handshake of TLS went, if there was one.
-    #[cfg(feature = "tls")]
     pub fn handshake(&self) -> Option<firstflight_tls::Handshake> {
         match &self.stream {
             Wire::Plain(_) => None,
@@ -84,7 +79,6 @@ impl Racing {
     }
 
     /// What became of the seal.
-    #[cfg(feature = "tls")]
     pub fn seal(&self) -> Option<firstflight_tls::SealReport> {
         match &self.stream {
             Wire::Plain(_) => None,
@@ -97,7 +91,6 @@ impl AsyncRead for Racing {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stream {
             Wire::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            #[cfg(feature = "tls")]
             Wire::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
@@ -107,7 +100,6 @@ impl AsyncWrite for Racing {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().stream {
             Wire::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            #[cfg(feature = "tls")]
             Wire::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
@@ -115,7 +107,6 @@ impl AsyncWrite for Racing {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stream {
             Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            #[cfg(feature = "tls")]
             Wire::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
@@ -123,7 +114,6 @@ impl AsyncWrite for Racing {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stream {
             Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            #[cfg(feature = "tls")]
             Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

@@ -72,7 +72,7 @@ impl Target {
         let (without, zone) = split_zone(url);
         let uri: Uri = without.parse().map_err(|_| TargetError::NotAUrl)?;
         let scheme = uri.scheme().ok_or(TargetError::NotAUrl)?;
-        let tls = cfg!(feature = "tls") && scheme == &Scheme::HTTPS;
+        let tls = scheme == &Scheme::HTTPS;
         if !tls && scheme != &Scheme::HTTP {
             return Err(TargetError::NotHttp);
         }

@@ -15,7 +15,6 @@ use std::time::Duration;
 fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand {
     Errand {
         client: Client::builder().engine(site.client.clone()).build().unwrap(),
-        #[cfg(feature = "tls")]
         tls: None,
         by_engine: true,
         ask: Ask::default(),

@@ -11,7 +11,6 @@ pub enum MeasureError {
     #[error("{0:?}: {1}")]
     Target(String, TargetError),
     /// TLS cannot be used.
-    #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(firstflight_tls::ConfigError),
     /// The named resolver cannot be used.

@@ -24,12 +24,7 @@ fn parts(lookup: Option<u64>, handshake: u64, tls: Option<u64>) -> Parts {
 }
 
 fn means(timeout: Duration) -> Means {
-    Means {
-        names: None,
-        #[cfg(feature = "tls")]
-        tls: None,
-        timeout,
-    }
+    Means { names: None, tls: None, timeout }
 }
 
 #[test]

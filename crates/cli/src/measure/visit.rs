@@ -22,7 +22,6 @@ pub struct Means {
     /// The resolver that the user named.
     pub names: Option<Names>,
     /// Set if a URL needs it.
-    #[cfg(feature = "tls")]
     pub tls: Option<firstflight_tls::Connector>,
     /// How long a visit may take.
     pub timeout: Duration,
@@ -81,7 +80,6 @@ impl Visit {
 pub enum Stage {
     Lookup,
     Handshake,
-    #[cfg(feature = "tls")]
     Tls,
     Request,
     Transfer,
@@ -92,7 +90,6 @@ impl fmt::Display for Stage {
         f.write_str(match self {
             Self::Lookup => "no address of the name",
             Self::Handshake => "no answer to the SYN",
-            #[cfg(feature = "tls")]
             Self::Tls => "no end of TLS's handshake",
             Self::Request => "no response",
             Self::Transfer => "no end of the response",
@@ -110,11 +107,9 @@ pub enum VisitError {
     #[error("cannot connect to {0}: {1}")]
     Connect(SocketAddr, io::Error),
     /// The server is at fault, or its certificate is not trusted.
-    #[cfg(feature = "tls")]
     #[error("TLS: {0}; measure speaks TLS 1.3 only")]
     Tls(firstflight_tls::ConnectError),
     /// The server's certificate. It has nothing to do with versions.
-    #[cfg(feature = "tls")]
     #[error("TLS: {0}; name its authority with --ca-file")]
     Certificate(firstflight_tls::ConnectError),
     /// The URL cannot be in a request.
@@ -134,7 +129,6 @@ impl VisitError {
         match self {
             Self::Lookup(..) | Self::Timeout(Stage::Lookup, _) => "lookup",
             Self::Connect(..) | Self::Timeout(Stage::Handshake, _) => "handshake",
-            #[cfg(feature = "tls")]
             Self::Tls(_) | Self::Certificate(_) | Self::Timeout(Stage::Tls, _) => "tls",
             Self::Request(_) | Self::Timeout(Stage::Request, _) => "request",
             Self::Http(_) | Self::Timeout(Stage::Transfer, _) => "transfer",
@@ -175,7 +169,6 @@ async fn attempt(means: &Means, target: &Target, stage: &mut Stage) -> Result<Vi
     let _ = stream.set_nodelay(true);
     let times =
         |tls| Begun { lookup: is_named(target).then(|| found - began), handshake: opened - found, tls };
-    #[cfg(feature = "tls")]
     if let (true, Some(connector)) = (target.tls, &means.tls) {
         *stage = Stage::Tls;
         // As a stranger: a ticket of the visit before would shorten the handshake.

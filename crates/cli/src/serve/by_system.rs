@@ -6,7 +6,6 @@ use crate::network::{NetworkError, engine_config};
 use firstflight::{Endpoint, ListenConfig, Server, Stream};
 use firstflight_daemon::{Signals, open_files};
 use firstflight_redis::RedisStore;
-#[cfg(feature = "tls")]
 use firstflight_tls::Acceptor;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::io;
@@ -38,12 +37,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let ips: Vec<IpAddr> = listen_at.iter().map(SocketAddr::ip).collect();
     let port = listen_at.first().map_or(PORT, SocketAddr::port);
-    #[cfg(feature = "tls")]
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
-    #[cfg(feature = "tls")]
     let sealed = seal.iter().flat_map(super::seal::Prepared::identities).collect();
-    #[cfg(not(feature = "tls"))]
-    let sealed = Vec::new();
     let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
     let files = Arc::new(files(&args).await?);
     let mut signals = Signals::new().map_err(Error::Runtime)?;
@@ -62,16 +57,11 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             return Err(error);
         }
     };
-    #[cfg(feature = "tls")]
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let endpoint = server.endpoint().cloned();
     let log = log::Log::new(args.json_log, !args.no_log);
-    #[cfg(feature = "tls")]
     let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
-    #[cfg(feature = "tls")]
     let _followed = certificates.clone().map(super::tls::follow).transpose()?;
-    #[cfg(not(feature = "tls"))]
-    let certificates = None;
     let (addresses, grants_cookies, udp_port) =
         (server.local_addrs(), server.grants_cookies(), server.udp_port());
     fast_open.follow(server.keys());
@@ -79,14 +69,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let graceful = Arc::new(GracefulShutdown::new());
     let (stop, stopping) = watch::channel(());
     let body_timeout = args.readers.body_timeout();
-    let site = Site {
-        files,
-        early_unsafe: args.early_unsafe,
-        body_timeout,
-        log,
-        #[cfg(feature = "tls")]
-        tls,
-    };
+    let site = Site { files, early_unsafe: args.early_unsafe, body_timeout, log, tls };
     let mut listening = JoinSet::new();
     let tcp = Arc::new(Mutex::new(log::Tcp::default()));
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
@@ -100,7 +83,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let failed = until_the_end(&mut signals, &mut listening).await;
     life.stopping();
     drop(stop);
-    #[cfg(feature = "tls")]
     drop(followed);
     let asks = store.is_some();
     tokio::select! {

@@ -59,13 +59,11 @@ impl Prepared {
 
 impl Certificates {
     /// Whether nothing ran before.
-    #[cfg(feature = "tls")]
     pub const fn is_first_start(&self) -> bool {
         self.first_start
     }
 
     /// Whether other servers of the name do not know what this one took.
-    #[cfg(feature = "tls")]
     pub const fn is_per_site(&self) -> bool {
         self.per_site
     }

@@ -28,7 +28,6 @@ pub struct Site {
     /// How long a client may take for each full segment of a request's body; `None` is no limit.
     pub(crate) body_timeout: Option<Duration>,
     pub(crate) log: log::Log,
-    #[cfg(feature = "tls")]
     pub(crate) tls: Option<firstflight_tls::Acceptor>,
 }
 
@@ -63,15 +62,11 @@ pub(crate) fn io(conn: Conn) -> ServerIo<Conn> {
 
 pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let Ok(peer) = stream.peer_addr() else { return };
-    #[cfg(feature = "tls")]
     let log = site.log;
-    #[cfg(feature = "tls")]
     let stream = match &site.tls {
         Some(acceptor) => Conn::tls(stream, acceptor.clone()),
         None => stream.into(),
     };
-    #[cfg(not(feature = "tls"))]
-    let stream = Conn::from(stream);
     let (stream, watch) = observe(io(stream));
     let seen = watch.clone();
     let service = service_fn(move |request| answer::answer(site.clone(), request, peer, watch.clone()));
@@ -84,7 +79,6 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
         let ended = connection.await;
-        #[cfg(feature = "tls")]
         if let Some(seal) = seen.conn(Conn::stopped) {
             log.stopped(peer, seal);
         }

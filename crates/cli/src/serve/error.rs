@@ -26,15 +26,12 @@ pub enum ServeError {
     #[error("the kernel's TCP has Linux' cookie function only: leave --scheme out, or add --udp or --tun")]
     Scheme,
     /// A certificate of TLS or its key.
-    #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(firstflight_tls::ConfigError),
     /// Certificates and keys are not as many.
-    #[cfg(feature = "tls")]
     #[error("give one --tls-key for each --tls-cert")]
     TlsPairs,
     /// Options of sealed first flights.
-    #[cfg(feature = "tls")]
     #[error("--seal: {0}")]
     Seal(firstflight_tls::SealFileError),
     /// `--root` is a file.
@@ -84,7 +81,6 @@ impl ServeError {
                 TrustFileError::Read(error) => ExitKind::of_file(error),
                 _ => ExitKind::Mistake,
             },
-            #[cfg(feature = "tls")]
             Self::Seal(firstflight_tls::SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
             Self::RelayKey(_, error) => ExitKind::of_key_file(error),
             _ => ExitKind::Mistake,

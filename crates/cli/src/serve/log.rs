@@ -35,7 +35,6 @@ enum Event<'a> {
     Names(names::Report),
     Request(Line<'a>),
     /// A sealed request that was stopped: it has run, or may have. There is no line of a request.
-    #[cfg(feature = "tls")]
     Stopped(Stopped),
     Counters(counters::Report),
     /// What was accepted on the kernel's TCP. [`Event::Counters`] is then about UDP.
@@ -62,7 +61,6 @@ impl Tcp {
 }
 
 /// A sealed request that was not given to the server.
-#[cfg(feature = "tls")]
 #[derive(Serialize)]
 struct Stopped {
     peer: SocketAddr,
@@ -97,7 +95,6 @@ impl Log {
     }
 
     /// The same log, of a server with TLS.
-    #[cfg(feature = "tls")]
     pub const fn with_tls(mut self, tls: bool) -> Self {
         if tls {
             self.scheme = "https";
@@ -146,7 +143,6 @@ impl Log {
     }
 
     /// Logs that a sealed request was stopped.
-    #[cfg(feature = "tls")]
     pub fn stopped(self, peer: SocketAddr, seal: firstflight_tls::ServedSeal) {
         let (seal, seal_reason) = (seal.outcome.name(), seal.reason);
         if self.json {
