@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What open_connection costs beside asyncio.open_connection: CPU time of the client's process, and the time until the answer.
 
-    unshare --net benches/connects.py [--rtt MS] [--rounds N] [--visits N] [--uvloop]
+    benches/connects.py [--rtt MS [--lab PATH]] [--rounds N] [--visits N] [--uvloop]
 
-In turn, on loopback, as root in a namespace of its own. Each visit sends a request, reads the answer and closes. Prints medians over the
-rounds of the CPU time of a visit, and the median and 99th percentile of all visits. With --rtt, packets are delayed by half of it.
+In turn, as root, in network namespaces of its own: on loopback, or over a wire of firstflight-lab with this round-trip time. Each
+visit sends a request, reads the answer and closes; over a wire the visits of a round run at the same time. Prints medians over the
+rounds of the CPU time of a visit, and the median and 99th percentile of all visits.
 """
 
 import argparse
@@ -13,21 +14,25 @@ import os
 import resource
 import statistics
 import subprocess
+import sys
 import time
 
 import firstflight
 
 REQUEST = b"GET / HTTP/1.0\r\n\r\n"
+NEAR, FAR = f"ffpython{os.getpid()}a", f"ffpython{os.getpid()}b"
+LOOPBACK, HOSTS = "127.0.0.1", ("10.94.0.1", "10.94.0.2")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 
 
-def serve():
+def serve(host):
     async def main():
         async def answer(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"answer")
             writer.close()
 
-        server = await firstflight.start_server(answer, "127.0.0.1", 8080, backlog=1024)
+        server = await firstflight.start_server(answer, host, 8080, backlog=1024)
         await server.serve_forever()
 
     asyncio.run(main())
@@ -38,19 +43,19 @@ def cpu():
     return usage.ru_utime + usage.ru_stime
 
 
-async def plain():
-    reader, writer = await asyncio.open_connection("127.0.0.1", 8080)
+async def plain(host):
+    reader, writer = await asyncio.open_connection(host, 8080)
     writer.write(REQUEST)
     return reader, writer
 
 
-async def ours():
-    return await firstflight.open_connection("127.0.0.1", 8080, first=REQUEST, replayable=True)
+async def ours(host):
+    return await firstflight.open_connection(host, 8080, first=REQUEST, replayable=True)
 
 
-async def visit(connect):
+async def visit(connect, host):
     began = time.perf_counter()
-    reader, writer = await connect()
+    reader, writer = await connect(host)
     assert await reader.read() == b"answer"
     took = time.perf_counter() - began
     writer.close()
@@ -58,16 +63,21 @@ async def visit(connect):
     return took
 
 
-async def measure(rounds, visits):
+async def visits(connect, host, count):
+    if host == LOOPBACK:
+        return [await visit(connect, host) for _ in range(count)]
+    return await asyncio.gather(*(visit(connect, host) for _ in range(count)))
+
+
+async def measure(host, rounds, count):
     times, costs = {plain: [], ours: []}, {plain: [], ours: []}
-    for _ in range(20):
-        await visit(plain)
-        await visit(ours)
+    for connect in (plain, ours, ours):
+        await visits(connect, host, 10)
     for number in range(rounds):
         for connect in (plain, ours) if number % 2 else (ours, plain):
             before = cpu()
-            times[connect] += [await visit(connect) for _ in range(visits)]
-            costs[connect].append((cpu() - before) / visits)
+            times[connect] += await visits(connect, host, count)
+            costs[connect].append((cpu() - before) / count)
     for connect in (plain, ours):
         found = sorted(times[connect])
         print(
@@ -75,36 +85,70 @@ async def measure(rounds, visits):
             f"answer after {statistics.median(found) * 1e3:.2f} ms, p99 {found[len(found) * 99 // 100] * 1e3:.2f} ms"
         )
     more = [a - b for a, b in zip(costs[ours], costs[plain])]
-    print(f"difference: CPU {statistics.median(more) * 1e6:+.1f} µs (median of {rounds} pairs of {visits} visits)")
+    print(f"difference: CPU {statistics.median(more) * 1e6:+.1f} µs (median of {rounds} pairs of {count} visits)")
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+def inside(namespace, *arguments):
+    """This program in a namespace."""
+    return subprocess.Popen(["ip", "netns", "exec", namespace, sys.executable, os.path.abspath(__file__), *arguments])
+
+
+def run(options):
+    """Both ends, each in a namespace of its own; on loopback they share one."""
+    names = (NEAR, FAR) if options.rtt else (NEAR, NEAR)
+    host = HOSTS[1] if options.rtt else LOOPBACK
+    wire = server = None
+    try:
+        for name in set(names):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+            ip("netns", "exec", name, "sysctl", "-qw", "net.ipv4.tcp_fastopen=3")
+        if options.rtt:
+            ends = [f"--{end}={name}:w0" for end, name in zip("ab", names)]
+            command = [options.lab, "wire", *ends, "--rtt", f"{options.rtt}ms"]
+            wire = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            wire.stdout.readline()
+            for name, address in zip(names, HOSTS):
+                ip("-n", name, "addr", "add", f"{address}/24", "dev", "w0")
+                ip("-n", name, "link", "set", "w0", "up")
+        server = inside(names[1], "--serve", host)
+        time.sleep(2)
+        more = ["--uvloop"] if options.uvloop else []
+        client = inside(names[0], "--visit", host, f"--rounds={options.rounds}", f"--visits={options.visits}", *more)
+        return client.wait()
+    finally:
+        for process in filter(None, (server, wire)):
+            process.terminate()
+            process.wait()
+        for name in set(names):
+            subprocess.run(["ip", "netns", "del", name])
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rtt", type=float, default=0)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--visits", type=int, default=50)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rtt", type=float, default=0, metavar="MS")
+    parser.add_argument("--lab", default=os.path.join(ROOT, "target", "release", "firstflight-lab"), metavar="PATH")
+    parser.add_argument("--rounds", type=int, default=100, metavar="N")
+    parser.add_argument("--visits", type=int, default=50, metavar="N")
     parser.add_argument("--uvloop", action="store_true")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--visit", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    if options.rtt:
-        delay = f"{options.rtt / 2}ms"
-        subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", delay], check=True)
-    with open("/proc/sys/net/ipv4/tcp_fastopen", "w") as file:
-        file.write("3")
-    child = os.fork()
-    if child == 0:
-        serve()
-    try:
-        time.sleep(2)
-        run = asyncio.run
+    if options.serve:
+        serve(options.serve)
+    elif options.visit:
+        begin = asyncio.run
         if options.uvloop:
             import uvloop
 
-            run = uvloop.run
-        run(measure(options.rounds, options.visits))
-    finally:
-        os.kill(child, 15)
-        os.waitpid(child, 0)
+            begin = uvloop.run
+        begin(measure(options.visit, options.rounds, options.visits))
+    else:
+        sys.exit(run(options))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ system's own, in the program's own event loop. The package starts no thread.
 
 import asyncio as _asyncio
 import errno as _errno
+import functools as _functools
 import os as _os
 import select as _select
 import socket as _socket
@@ -171,6 +172,7 @@ def _check(first: bytes, replayable: Optional[bool]) -> None:
         raise ValueError("the first flight is too long")
 
 
+@_functools.lru_cache(maxsize=256)
 def _literal(host: str, port: int) -> Optional[List[Tuple[str, int, int]]]:
     for family in (_socket.AF_INET, _socket.AF_INET6):
         try:
@@ -207,7 +209,8 @@ def _wake(waiter: "_asyncio.Future[None]") -> None:
 
 
 async def _race(loop: _asyncio.AbstractEventLoop, connecting: _native.Connecting) -> None:
-    wanted = connecting.step()
+    # A server on this host has answered as soon as the SYN has left.
+    wanted = connecting.step() and connecting.step()
     while wanted is not None:
         sockets, timeout = wanted
         waiter: "_asyncio.Future[None]" = loop.create_future()
@@ -322,7 +325,8 @@ def create_connection(
 
 
 def _wait(connecting: _native.Connecting, deadline: Optional[float]) -> None:
-    wanted = connecting.step()
+    # A server on this host has answered as soon as the SYN has left.
+    wanted = connecting.step() and connecting.step()
     while wanted is not None:
         sockets, timeout = wanted
         now = _time.monotonic()
