@@ -55,7 +55,7 @@ pub use key_file::{ContentFault, KeyFile, KeyFileError};
 pub use keys::{KeySet, RotateError, SealKey};
 pub use name::HostName;
 pub use plain::{Flags, Inner, MalformedPlaintext, Rid};
-pub use record::{Entry, Record, RecordError, Suite};
+pub use record::{Entry, Record, RecordError, RecordTextError, Suite};
 pub use run::admission::{Asked, BlockState, Judged, Request, Runs, Server, Why};
 pub use run::shared::{SharedRunTable, TableFuture};
 pub use run::table::{MemoryTable, Question, RunTable, TableAnswer, TableLimits};

@@ -1,5 +1,9 @@
 //! SvcParam 65301: the keys that a server publishes (8.1, 8.2).
 
+mod text;
+
+pub use text::RecordTextError;
+
 use crate::defence::{Defence, on};
 use crate::name::HostName;
 use crate::reader::Reader;

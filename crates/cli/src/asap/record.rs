@@ -7,7 +7,6 @@ use crate::utc::Time;
 use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
 use firstflight_files::from_hex;
-use firstflight_seal::Record;
 use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
 use std::fmt::Write;
 use std::num::{NonZeroU8, NonZeroU16};
@@ -90,7 +89,7 @@ pub fn run(args: &Args) -> Result<(), AsapError> {
     }
     if let Some(path) = &args.seal_key {
         let record = seal::record(path, Time::now().0 / 1000)?;
-        parameters.push(format!("key{}=\"{}\"", Record::KEY, presentation(&record.to_bytes())));
+        parameters.push(record.to_zone_text());
     }
     output::line(&parameters.join(" "));
     Ok(())

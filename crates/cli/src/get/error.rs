@@ -1,6 +1,7 @@
 //! Why `get` cannot do what was asked.
 
-use super::target::TargetError;
+use firstflight_http::url::UrlError;
+use firstflight_seal::RecordTextError;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -10,16 +11,19 @@ use std::path::PathBuf;
 pub enum GetError {
     /// A URL that cannot be fetched.
     #[error("{0:?}: {1}")]
-    Target(String, TargetError),
+    Url(String, UrlError),
     /// TLS cannot be used.
     #[error("{0}")]
     Tls(firstflight_tls::ConfigError),
     /// `--seal` without a URL of TLS.
     #[error("--seal is for https:// URLs, and there is none")]
     NothingToSeal,
-    /// The file of `--seal`.
+    /// The file of `--seal` cannot be read.
+    #[error("--seal: {} cannot be read: {}", .0.display(), .1)]
+    SealFile(PathBuf, io::Error),
+    /// It has no record.
     #[error("--seal: {} {}", .0.display(), .1)]
-    SealRecord(PathBuf, super::seal::RecordFault),
+    SealRecord(PathBuf, RecordTextError),
     /// The system's resolver cannot be used.
     #[error("cannot use the system's resolver: {0}; name one with --dns")]
     SystemResolver(io::Error),

@@ -1,13 +1,14 @@
 //! Sealed requests of `get`: where keys come from, and what is sealed.
 
 use super::GetError;
-use super::target::Target;
+use super::ask::Target;
 use crate::output;
 use firstflight::Host;
 use firstflight::record::Names;
 use firstflight_seal::{KeySource, Record, Trust};
 use firstflight_tls::{DnsKeys, SealClient};
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -63,8 +64,8 @@ impl Seal {
         dns: Option<SocketAddr>,
     ) -> Result<Option<SealClient>, GetError> {
         let Some(source) = &self.seal else { return Ok(None) };
-        let targets = targets.iter().filter(|target| target.tls);
-        let servers: Vec<_> = targets.map(|target| &target.server).collect();
+        let targets = targets.iter().filter(|target| target.url.is_tls());
+        let servers: Vec<_> = targets.map(|target| target.url.server()).collect();
         if servers.is_empty() {
             return Err(GetError::NothingToSeal);
         }
@@ -113,119 +114,19 @@ impl Seal {
 
 /// The record in a file.
 fn read(path: &Path) -> Result<Record, GetError> {
-    let fail = |fault| GetError::SealRecord(path.to_owned(), fault);
     let text = fs::metadata(path)
         .and_then(|about| match about.len() {
             0..=LONGEST => fs::read(path),
-            _ => Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is too long")),
+            _ => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too long")),
         })
-        .map_err(|error| fail(RecordFault::Unreadable(error)))?;
-    parse(&String::from_utf8_lossy(&text)).map_err(fail)
-}
-
-/// What is wrong with a file of `--seal`.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordFault {
-    /// It cannot be read.
-    #[error("cannot be read: {0}")]
-    Unreadable(std::io::Error),
-    /// It is the server's file.
-    #[error("has the server's secret keys: give what `firstflight asap record --seal-key` prints of it")]
-    Secret,
-    /// There is no parameter in it.
-    #[error("has no key65301=\"…\": give what `firstflight asap record --seal-key` prints")]
-    None,
-    /// The parameter is not valid.
-    #[error("has a key65301 that is not valid: {0}")]
-    Invalid(String),
-}
-
-/// The record in the presentation format of zone files, as `asap record` prints it (RFC 9460 §2.1). There may be other text
-/// around it.
-fn parse(text: &str) -> Result<Record, RecordFault> {
-    if text.starts_with("firstflight seal ") {
-        return Err(RecordFault::Secret);
-    }
-    let start = format!("key{}=", Record::KEY);
-    let (_, value) = text.split_once(&start).ok_or(RecordFault::None)?;
-    let bytes =
-        presented(value).ok_or_else(|| RecordFault::Invalid("write it as zone files do".to_owned()))?;
-    Record::parse(&bytes).map_err(|error| RecordFault::Invalid(error.to_string()))
-}
-
-/// The bytes of a value in presentation format, quoted or not (RFC 9460 appendix A).
-fn presented(text: &str) -> Option<Vec<u8>> {
-    let (quoted, text) = match text.strip_prefix('"') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    loop {
-        match rest.next() {
-            Some(b'"') if quoted => return Some(bytes),
-            None if quoted => return None,
-            None => return Some(bytes),
-            Some(byte) if !quoted && byte.is_ascii_whitespace() => return Some(bytes),
-            Some(b'\\') => bytes.push(escaped(&mut rest)?),
-            Some(byte) => bytes.push(byte),
-        }
-    }
-}
-
-/// The octet behind a backslash: three digits, or the character itself.
-fn escaped(rest: &mut std::str::Bytes<'_>) -> Option<u8> {
-    let first = rest.next()?;
-    if !first.is_ascii_digit() {
-        return Some(first);
-    }
-    let digits = [first, rest.next()?, rest.next()?];
-    std::str::from_utf8(&digits).ok()?.parse().ok()
+        .map_err(|error| GetError::SealFile(path.to_owned(), error))?;
+    let text = String::from_utf8_lossy(&text);
+    Record::in_zone_text(&text).map_err(|error| GetError::SealRecord(path.to_owned(), error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight_seal::Entry;
-    use std::fmt::Write;
-    use std::num::NonZeroU8;
-
-    fn record() -> Record {
-        let entry = Entry::x25519(NonZeroU8::MIN, &[7; 32], 1_900_000_000);
-        Record::new(vec![entry], "public.example".parse().unwrap()).unwrap()
-    }
-
-    fn written(bytes: &[u8]) -> String {
-        bytes.iter().fold(String::new(), |mut text, byte| {
-            write!(text, "\\{byte:03}").unwrap();
-            text
-        })
-    }
-
-    #[test]
-    fn a_record_is_read_as_it_is_printed_and_in_a_zone() {
-        let value = written(&record().to_bytes());
-        for text in [
-            format!("key65301=\"{value}\"\n"),
-            format!("key65301={value}"),
-            format!("www 300 IN HTTPS 1 . key65300=\"\\001\" key65301=\"{value}\" ; c\n"),
-        ] {
-            assert_eq!(parse(&text).unwrap(), record(), "{text}");
-        }
-        assert_eq!(presented("\"a\\\"b\\065\" c").unwrap(), b"a\"bA");
-    }
-
-    #[test]
-    fn what_is_no_record_says_why() {
-        let value = written(&record().to_bytes());
-        let fault = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(fault("firstflight seal keys, version 1\n").contains("secret"));
-        assert!(fault("nothing").contains("asap record --seal-key"));
-        assert!(fault(&format!("key65301=\"{value}")).contains("zone files"));
-        assert!(fault("key65301=\"\\999\"").contains("zone files"));
-        assert!(fault("key65301=\"\\001\\000\"").contains("not valid"));
-        assert!(fault("key65301=\"\\002\\000\\001\"").contains("another version"));
-    }
 
     #[test]
     fn dns_is_a_word_and_anything_else_a_file() {

@@ -1,0 +1,115 @@
+//! A record as zone files have it (RFC 9460 §2.1 and appendix A).
+
+use super::{Record, RecordError};
+use std::fmt::Write as _;
+
+/// Why a text has no record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordTextError {
+    /// It is the server's file.
+    #[error("has the server's secret keys: give what `firstflight asap record --seal-key` prints of it")]
+    Secret,
+    /// There is no parameter in it.
+    #[error("has no key65301=\"…\": give what `firstflight asap record --seal-key` prints")]
+    None,
+    /// The parameter's value is not written as in zone files.
+    #[error("has a key65301 that is not valid: write it as zone files do")]
+    Presentation,
+    /// The value is not a record.
+    #[error("has a key65301 that is not valid: {0}")]
+    Invalid(RecordError),
+}
+
+impl Record {
+    /// The parameter for a zone file, `key65301="…"`, with every octet of the value as a number.
+    #[must_use]
+    pub fn to_zone_text(&self) -> String {
+        let value = self.to_bytes().iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string does not fail.
+            let _ = write!(text, "\\{byte:03}");
+            text
+        });
+        format!("key{}=\"{value}\"", Self::KEY)
+    }
+
+    /// Reads the first parameter `key65301=…` in a text, as [`Record::to_zone_text`] writes it or in a line of a zone.
+    ///
+    /// # Errors
+    /// When there is none, or it is not valid.
+    pub fn in_zone_text(text: &str) -> Result<Self, RecordTextError> {
+        if text.starts_with("firstflight seal ") {
+            return Err(RecordTextError::Secret);
+        }
+        let start = format!("key{}=", Self::KEY);
+        let (_, value) = text.split_once(&start).ok_or(RecordTextError::None)?;
+        let bytes = presented(value).ok_or(RecordTextError::Presentation)?;
+        Self::parse(&bytes).map_err(RecordTextError::Invalid)
+    }
+}
+
+/// The octets of a value at the beginning of `text`, quoted or not.
+fn presented(text: &str) -> Option<Vec<u8>> {
+    let (quoted, text) = match text.strip_prefix('"') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    loop {
+        match rest.next() {
+            Some(b'"') if quoted => return Some(bytes),
+            None if quoted => return None,
+            None => return Some(bytes),
+            Some(byte) if !quoted && byte.is_ascii_whitespace() => return Some(bytes),
+            Some(b'\\') => bytes.push(escaped(&mut rest)?),
+            Some(byte) => bytes.push(byte),
+        }
+    }
+}
+
+/// The octet behind a backslash: three digits, or the character itself.
+fn escaped(rest: &mut std::str::Bytes<'_>) -> Option<u8> {
+    let first = rest.next()?;
+    if !first.is_ascii_digit() {
+        return Some(first);
+    }
+    let digits = [first, rest.next()?, rest.next()?];
+    std::str::from_utf8(&digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Entry;
+    use std::num::NonZeroU8;
+
+    fn record() -> Record {
+        let entry = Entry::x25519(NonZeroU8::MIN, &[7; 32], 1_900_000_000);
+        Record::new(vec![entry], "public.example".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_is_written_and_in_a_zone() {
+        let text = record().to_zone_text();
+        let bare = text.replace('"', "");
+        let line = format!("www 300 IN HTTPS 1 . key65300=\"\\001\" {text} ; c\n");
+        for text in [text + "\n", bare, line] {
+            assert_eq!(Record::in_zone_text(&text).unwrap(), record(), "{text}");
+        }
+        assert_eq!(presented("\"a\\\"b\\065\" c").unwrap(), b"a\"bA");
+    }
+
+    #[test]
+    fn what_is_no_record_says_why() {
+        let fault = |text: &str| Record::in_zone_text(text).unwrap_err();
+        let unended = record().to_zone_text();
+        let unended = unended.trim_end_matches('"');
+        assert_eq!(fault("firstflight seal keys, version 1\n"), RecordTextError::Secret);
+        assert_eq!(fault("nothing"), RecordTextError::None);
+        assert_eq!(fault(unended), RecordTextError::Presentation);
+        assert_eq!(fault("key65301=\"\\999\""), RecordTextError::Presentation);
+        assert_eq!(fault("key65301=\"\\001\\000\"").to_string().matches("not valid").count(), 1);
+        assert_eq!(fault("key65301=\"\\002\\000\\001\""), RecordTextError::Invalid(RecordError::Version));
+    }
+}
