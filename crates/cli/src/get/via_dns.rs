@@ -2,7 +2,8 @@
 
 use super::GetError;
 use firstflight::InsideLookups;
-use std::net::{IpAddr, SocketAddr};
+use firstflight::record::Names;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The options for requests inside lookups.
@@ -44,44 +45,10 @@ impl Options {
         if verifier.ip() == second.ip() || verifier.is_ipv4() != second.is_ipv4() {
             return Err(GetError::ReachPair);
         }
-        let resolver = resolver(dns)?;
+        // It gets the names of the requests.
+        let resolver = dns.or_else(Names::system_stub).ok_or(GetError::NoStub)?;
         let inside = InsideLookups::new(resolver, [verifier, second])
             .map_err(|error| GetError::Resolver(resolver, error))?;
         Ok(inside.parity(self.parity))
-    }
-}
-
-/// The resolver that may get such names: the one that the user named, or the system's resolver if it is at a loopback
-/// address. Another resolver is not asked directly, because the system may ask it over TLS.
-pub fn resolver(named: Option<SocketAddr>) -> Result<SocketAddr, GetError> {
-    if let Some(named) = named {
-        return Ok(named);
-    }
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    loopback_stub(&text).map(|ip| SocketAddr::new(ip, 53)).ok_or(GetError::NoStub)
-}
-
-/// The first name server of a `resolv.conf`, if it is at a loopback address.
-fn loopback_stub(text: &str) -> Option<IpAddr> {
-    let first = text.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next()? == "nameserver").then(|| words.next())?
-    })?;
-    first.parse().ok().filter(IpAddr::is_loopback)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_stub_of_this_host_is_asked_unnamed() {
-        let stub = |text| loopback_stub(text);
-        assert_eq!(stub("# a\nsearch x\nnameserver 127.0.0.53\noptions edns0\n"), "127.0.0.53".parse().ok());
-        assert_eq!(stub("nameserver ::1\nnameserver 192.0.2.1\n"), "::1".parse().ok());
-        assert_eq!(stub("nameserver 192.0.2.1\nnameserver 127.0.0.1\n"), None);
-        assert_eq!(stub(""), None);
-        let named = "192.0.2.1:53".parse().unwrap();
-        assert_eq!(resolver(Some(named)).unwrap(), named);
     }
 }

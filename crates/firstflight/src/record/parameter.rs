@@ -81,6 +81,11 @@ impl Servers {
         servers
     }
 
+    /// The first of them, if it is on a loopback address.
+    fn stub(&self) -> Option<SocketAddr> {
+        self.addresses.first().copied().filter(|server| server.ip().to_canonical().is_loopback())
+    }
+
     const fn validated(&self, authentic: bool) -> Validated {
         match authentic {
             false => Validated::No,
@@ -119,6 +124,13 @@ impl Names {
     pub const fn trust_ad(mut self, trust: bool) -> Self {
         self.servers.trust_ad = trust;
         self
+    }
+
+    /// The first resolver of the system's configuration, if it is on a loopback address, as that of systemd-resolved. Another
+    /// one is not to be asked directly by who was not told to: the system may ask it over TLS.
+    #[must_use]
+    pub fn system_stub() -> Option<SocketAddr> {
+        Servers::system().stub()
     }
 
     /// Whether all of these resolvers are on loopback addresses.

@@ -127,6 +127,17 @@ fn only_a_declared_resolver_is_trusted() {
 }
 
 #[test]
+fn only_a_stub_of_this_host_is_asked_unnamed() {
+    let stub = |text| Servers::of(text).stub();
+    let local = |ip: &str| Some(SocketAddr::new(ip.parse().unwrap(), 53));
+    assert_eq!(stub("# a\nsearch x\nnameserver 127.0.0.53\noptions edns0\n"), local("127.0.0.53"));
+    assert_eq!(stub("nameserver ::1\nnameserver 192.0.2.1\n"), local("::1"));
+    assert_eq!(stub("nameserver 192.0.2.1\nnameserver 127.0.0.1\n"), None);
+    // As resolv.conf(5).
+    assert_eq!(stub(""), local("127.0.0.1"));
+}
+
+#[test]
 fn resolv_conf_names_servers_and_says_whom_to_trust() {
     let text = "# c\nnameserver 192.0.2.1\nnameserver fe80::1%eth0\nsearch a\noptions edns0 trust-ad\nnameserver ::1\n";
     let servers = Servers::of(text);
