@@ -18,12 +18,13 @@ mod tcp_metrics;
 use crate::at::At;
 use crate::error::Error;
 use crate::get::GetError;
-use crate::get::target::{Host, Target, is_one_host};
+
 use crate::output;
 use asap::{Found, look_up};
 use catalogue::{Finding, Verdict};
 use firstflight::kernel::Setting;
 use firstflight::record::Names;
+use firstflight_http::url::{HttpUrl, UrlError, is_one_host};
 use futures_util::future::join_all;
 use gain::Gain;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -103,12 +104,10 @@ fn server(text: &str) -> Result<At, String> {
 
 /// The server of a URL.
 fn of_url(text: &str) -> Result<At, String> {
-    let target = Target::parse(text).map_err(|error| error.to_string())?;
-    match (target.server.address(), target.host) {
-        (Some(address), _) => Ok(At::Address(address)),
-        (None, Host::Name(name)) => Ok(At::Name(name, target.port)),
-        (None, Host::Ip(ip)) => Ok(At::Address(SocketAddr::new(ip, target.port))),
-    }
+    let url: HttpUrl = text.parse().map_err(|error: UrlError| error.to_string())?;
+    let server = url.server();
+    let named = || At::Name(server.host().to_string(), server.port());
+    Ok(server.address().map_or_else(named, At::Address))
 }
 
 const fn port(at: &At) -> u16 {

@@ -13,7 +13,6 @@ mod tests;
 pub use error::MeasureError;
 
 use crate::error::Error;
-use crate::get::target::Target;
 use crate::{output, picture, span};
 use firstflight::record::Names;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -92,8 +91,8 @@ fn positive(text: &str) -> Result<Duration, String> {
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let mut sites = Vec::new();
     for url in &args.urls {
-        let target = Target::parse(url).map_err(|error| MeasureError::Target(url.clone(), error))?;
-        sites.push(Site::new(target, None));
+        let site = url.parse().map_err(|error| MeasureError::Url(url.clone(), error))?;
+        sites.push(Site::new(site, None));
     }
     let means = means(&args)?;
     // Before the visits, which take time.
@@ -154,10 +153,10 @@ async fn rounds(args: &Args, means: &Means, sites: &mut Vec<Site>, bar: &Progres
         }
         let mut next = 0;
         while let Some(site) = sites.get_mut(next) {
-            bar.set_message(site.target.url.clone());
-            let result = visit(means, &site.target).await;
+            bar.set_message(site.url.to_string());
+            let result = visit(means, &site.url).await;
             if args.json {
-                report::visit_json(&site.target.url, &result);
+                report::visit_json(site.url.as_str(), &result);
             }
             match result {
                 Ok(seen) => {
@@ -182,10 +181,10 @@ fn redirected(args: &Args, sites: &mut Vec<Site>, from: usize, to: String, bar: 
         return;
     }
     let hops = site.hops;
-    let target = site.join(&to);
-    site.redirect = Some(Redirect { to: target.as_ref().map_or(to, |target| target.url.clone()) });
+    let target = site.url.join(&to).ok();
+    site.redirect = Some(Redirect { to: target.as_ref().map_or(to, ToString::to_string) });
     let Some(target) = target.filter(|_| args.follow && hops < HOPS) else { return };
-    if sites.iter().any(|site| site.target.url == target.url) {
+    if sites.iter().any(|site| site.url == target) {
         return;
     }
     bar.inc_length(u64::from(args.times));
@@ -197,7 +196,7 @@ fn fail(site: &mut Site, error: &VisitError, bar: &ProgressBar) {
     site.failed += 1;
     let text = error.to_string();
     if site.last_error.as_ref() != Some(&text) {
-        bar.suspend(|| output::complain(&format_args!("{}: {text}", site.target.url)));
+        bar.suspend(|| output::complain(&format_args!("{}: {text}", site.url)));
         site.last_error = Some(text);
     }
 }

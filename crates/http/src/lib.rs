@@ -7,6 +7,7 @@
 //! | [`fields`] | fields of one hop, trailers, cookies (RFC 9110 §7.6.1) |
 //! | [`framing`] | a reader of requests that leads hyper (RFC 9112) |
 //! | [`forwarded`] | fields about the client (RFC 7239) |
+//! | [`url`] | what a client needs to know of a URL |
 //! | [`target`] | for which host a request is (RFC 9112 §3.2) |
 //! | [`http2`] | a server's connection of HTTP/2 (RFC 9113) |
 //! | [`body`] | the body of a request |
@@ -43,3 +44,4 @@ pub mod response;
 pub mod target;
 pub mod text;
 pub mod trace;
+pub mod url;

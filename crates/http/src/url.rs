@@ -1,45 +1,35 @@
-//! The target of a URL.
+//! URLs of servers that are reached by HTTP.
 
-use firstflight::Authority;
+use firstflight::{Authority, Host};
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::IpAddr;
 
-/// The host of a URL.
+/// An `http` or `https` URL, split into what a client needs to connect and to ask (RFC 9110 §4.2).
+///
+/// ```
+/// use firstflight_http::url::HttpUrl;
+///
+/// let url: HttpUrl = "https://www.example.com/a?b".parse()?;
+/// assert_eq!(url.server().to_string(), "www.example.com:443");
+/// assert_eq!((url.is_tls(), url.host_field(), url.path()), (true, "www.example.com", "/a?b"));
+/// # Ok::<_, firstflight_http::url::UrlError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
-    /// An address.
-    Ip(IpAddr),
-    /// A name.
-    Name(String),
+pub struct HttpUrl {
+    text: String,
+    server: Authority,
+    tls: bool,
+    host_field: String,
+    path: String,
 }
 
-/// A URL that can be fetched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// The URL as given.
-    pub url: String,
-    /// An address or a name.
-    pub host: Host,
-    /// The port.
-    pub port: u16,
-    /// Both.
-    pub server: Authority,
-    /// Whether it is fetched by TLS.
-    pub tls: bool,
-    /// The value of the request's `Host` field.
-    pub authority: String,
-    /// The path in the request line.
-    pub path: String,
-    /// A redirect led here from another host, or out of TLS.
-    pub foreign: bool,
-}
-
-/// Why a URL cannot be fetched.
+/// Why a text is no URL that a client can ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TargetError {
+pub enum UrlError {
     /// It is not a URL.
     #[error("not a URL: write http://10.9.0.2:8000/path or http://[fd09::2]/path")]
     NotAUrl,
@@ -63,66 +53,103 @@ pub enum TargetError {
     NotReachable,
 }
 
-impl Target {
-    /// Parses a URL.
+impl HttpUrl {
+    /// The server: host and port.
+    #[must_use]
+    pub const fn server(&self) -> &Authority {
+        &self.server
+    }
+
+    /// Whether its server is asked by TLS.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    /// The value of the request's field `Host`. It has no zone, which means something on this host only (RFC 6874 §3).
+    #[must_use]
+    pub fn host_field(&self) -> &str {
+        &self.host_field
+    }
+
+    /// Path and query, as in the request's first line.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where a reference in a response of this URL leads, as that of `Location` (RFC 3986 §5.2), without its fragment.
     ///
     /// # Errors
-    /// See [`TargetError`].
-    pub fn parse(url: &str) -> Result<Self, TargetError> {
+    /// When it is no reference, or leads to no URL of HTTP.
+    pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
+        let base = url::Url::parse(&self.text).map_err(|_| UrlError::NotAUrl)?;
+        let mut to = base.join(reference).map_err(|_| UrlError::NotAUrl)?;
+        to.set_fragment(None);
+        to.as_str().parse()
+    }
+
+    /// The URL as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for HttpUrl {
+    type Err = UrlError;
+
+    fn from_str(url: &str) -> Result<Self, UrlError> {
         let (without, zone) = split_zone(url);
-        let uri: Uri = without.parse().map_err(|_| TargetError::NotAUrl)?;
-        let scheme = uri.scheme().ok_or(TargetError::NotAUrl)?;
+        let uri: Uri = without.parse().map_err(|_| UrlError::NotAUrl)?;
+        let scheme = uri.scheme().ok_or(UrlError::NotAUrl)?;
         let tls = scheme == &Scheme::HTTPS;
         if !tls && scheme != &Scheme::HTTP {
-            return Err(TargetError::NotHttp);
+            return Err(UrlError::NotHttp);
         }
-        let authority = uri.authority().ok_or(TargetError::NotAUrl)?;
+        let authority = uri.authority().ok_or(UrlError::NotAUrl)?;
         if authority.as_str().contains('@') {
-            return Err(TargetError::UserInfo);
+            return Err(UrlError::UserInfo);
         }
         let host = authority.host();
-        let parsed = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-            Some(v6) => Host::Ip(v6.parse().map(IpAddr::V6).map_err(|_| TargetError::NotAUrl)?),
-            None => match host.parse() {
-                Ok(v4) => Host::Ip(IpAddr::V4(v4)),
-                // 10.9.0 is not a name: resolvers would interpret it as 10.9.0.0.
-                Err(_) if ends_in_a_number(host) => return Err(TargetError::BadHost),
-                Err(_) => Host::Name(host.to_owned()),
-            },
-        };
         let port = match authority.as_str().get(host.len()..) {
             Some("" | ":") if tls => 443,
             Some("" | ":") => 80,
             Some(port) => {
-                port.strip_prefix(':').and_then(|p| p.parse().ok()).ok_or(TargetError::NotReachable)?
+                port.strip_prefix(':').and_then(|p| p.parse().ok()).ok_or(UrlError::NotReachable)?
             }
-            None => return Err(TargetError::NotAUrl),
+            None => return Err(UrlError::NotAUrl),
         };
-        if port == 0 || matches!(parsed, Host::Ip(ip) if !is_one_host(ip)) {
-            return Err(TargetError::NotReachable);
+        if port == 0 {
+            return Err(UrlError::NotReachable);
         }
-        let server = match &parsed {
-            Host::Ip(ip) if zone.is_empty() => SocketAddr::new(*ip, port).into(),
-            Host::Ip(ip) => {
-                Authority::new(&format!("{ip}%{zone}"), port).map_err(|_| TargetError::BadZone)?
+        let server = match zone {
+            "" => Authority::new(host, port).map_err(|_| UrlError::BadHost)?,
+            zone => {
+                let bare = host.trim_start_matches('[').trim_end_matches(']');
+                Authority::new(&format!("{bare}%{zone}"), port).map_err(|_| UrlError::BadZone)?
             }
-            Host::Name(name) => Authority::new(name, port).map_err(|_| TargetError::BadHost)?,
         };
+        if matches!(server.host(), Host::Ip(ip) if !is_one_host(*ip)) {
+            return Err(UrlError::NotReachable);
+        }
         Ok(Self {
-            url: url.to_owned(),
-            host: parsed,
-            port,
+            text: url.to_owned(),
             server,
             tls,
-            authority: authority.as_str().to_owned(),
+            host_field: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
-            foreign: false,
         })
     }
 }
 
-/// The URL without the zone of its IPv6 address, and the zone (RFC 6874): `%25eth0`, and `%eth0` as people write it. Servers
-/// are not told a zone: it means something on this host only.
+/// The URL without the zone of its IPv6 address, and the zone (RFC 6874): `%25eth0`, and `%eth0` as people write it.
 fn split_zone(url: &str) -> (Cow<'_, str>, &str) {
     let split = || {
         let (scheme, rest) = url.split_once("://[")?;
@@ -136,84 +163,109 @@ fn split_zone(url: &str) -> (Cow<'_, str>, &str) {
     split().unwrap_or((url.into(), ""))
 }
 
-/// Whether the last part of a name is a number, as only an address's is (RFC 1123 §2.1).
-fn ends_in_a_number(host: &str) -> bool {
-    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
-    !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Whether the address can be connected to.
-pub fn is_one_host(ip: IpAddr) -> bool {
-    let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
+/// Whether a connection to this address could be made: it is not that of a group, of everybody or of nobody.
+#[must_use]
+pub const fn is_one_host(ip: IpAddr) -> bool {
+    let broadcast = match ip {
+        IpAddr::V4(v4) => v4.is_broadcast(),
+        IpAddr::V6(_) => false,
+    };
     !(ip.is_unspecified() || ip.is_multicast() || broadcast)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{SocketAddr, SocketAddrV6};
 
-    fn ip(text: &str) -> Host {
-        Host::Ip(text.parse().unwrap())
+    fn url(text: &str) -> HttpUrl {
+        text.parse().unwrap()
     }
 
     #[test]
     fn addresses_ports_and_paths() {
-        let plain = Target::parse("http://10.9.0.2").unwrap();
-        assert_eq!((&plain.host, plain.port), (&ip("10.9.0.2"), 80));
-        assert_eq!((plain.authority.as_str(), plain.path.as_str()), ("10.9.0.2", "/"));
-        let full = Target::parse("http://[fd09::2]:8080/a%20b?c=d").unwrap();
-        assert_eq!((&full.host, full.port), (&ip("fd09::2"), 8080));
-        assert_eq!((full.authority.as_str(), full.path.as_str()), ("[fd09::2]:8080", "/a%20b?c=d"));
-        assert_eq!(Target::parse("http://10.9.0.2:/").unwrap().port, 80);
-        let named = Target::parse("http://example.org:81/x").unwrap();
-        assert_eq!((named.host, named.port), (Host::Name("example.org".to_owned()), 81));
-        assert_eq!(named.authority, "example.org:81");
+        for (text, server, host_field, path) in [
+            ("http://10.9.0.2", "10.9.0.2:80", "10.9.0.2", "/"),
+            ("http://10.9.0.2:/", "10.9.0.2:80", "10.9.0.2:", "/"),
+            ("https://10.9.0.2", "10.9.0.2:443", "10.9.0.2", "/"),
+            ("http://[fd09::2]:8080/a%20b?c=d", "[fd09::2]:8080", "[fd09::2]:8080", "/a%20b?c=d"),
+            ("http://Example.org:81/x", "example.org:81", "Example.org:81", "/x"),
+        ] {
+            let url = url(text);
+            assert_eq!(url.server().to_string(), server, "{text}");
+            assert_eq!((url.host_field(), url.path()), (host_field, path), "{text}");
+            assert_eq!((url.is_tls(), url.to_string().as_str()), (text.starts_with("https"), text));
+        }
+    }
+
+    #[test]
+    fn references_lead_where_the_rfc_says() {
+        let from = url("https://a.example:8443/b/c?d");
+        for (reference, to) in [
+            ("http://x.example/y#z", "http://x.example/y"),
+            ("HTTPS://x.example/", "https://x.example/"),
+            ("//x.example/y", "https://x.example/y"),
+            ("/y?z", "https://a.example:8443/y?z"),
+            ("y", "https://a.example:8443/b/y"),
+            ("../y", "https://a.example:8443/y"),
+            ("?q", "https://a.example:8443/b/c?q"),
+        ] {
+            assert_eq!(from.join(reference).unwrap().as_str(), to, "{reference}");
+        }
+        for (wrong, error) in [
+            ("ftp://x.example/", UrlError::NotHttp),
+            ("http://me@x/", UrlError::UserInfo),
+            ("http://[/", UrlError::NotAUrl),
+        ] {
+            assert_eq!(from.join(wrong), Err(error), "{wrong}");
+        }
     }
 
     #[test]
     fn a_zone_is_kept_and_not_sent() {
-        for (url, scope) in [
+        for (text, scope) in [
             ("http://[fe80::1%25lo]:81/a%25b", 1),
             ("http://[fe80::1%lo]:81/a%25b", 1),
             ("http://[fe80::1%257]:81/a%25b", 7),
             ("http://[fe80::1%7]:81/a%25b", 7),
             ("http://[fe80::1%25]:81/a%25b", 25),
         ] {
-            let target = Target::parse(url).unwrap();
-            let address =
-                SocketAddr::from(std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 81, 0, scope));
-            assert_eq!(target.server.address(), Some(address), "{url}");
-            assert_eq!((target.authority.as_str(), target.path.as_str()), ("[fe80::1]:81", "/a%25b"));
+            let url = url(text);
+            let address = SocketAddr::from(SocketAddrV6::new("fe80::1".parse().unwrap(), 81, 0, scope));
+            assert_eq!(url.server().address(), Some(address), "{text}");
+            assert_eq!((url.host_field(), url.path()), ("[fe80::1]:81", "/a%25b"));
         }
-        for (url, error) in [
-            ("http://[fe80::1%25no-such-device]/", TargetError::BadZone),
-            ("http://[fd09::1%25lo]/", TargetError::BadZone),
-            ("http://[fe80::1%]/", TargetError::NotAUrl),
+        for (text, error) in [
+            ("http://[fe80::1%25no-such-device]/", UrlError::BadZone),
+            ("http://[fd09::1%25lo]/", UrlError::BadZone),
+            ("http://[fe80::1%]/", UrlError::BadHost),
         ] {
-            assert_eq!(Target::parse(url), Err(error), "{url}");
+            assert_eq!(text.parse::<HttpUrl>(), Err(error), "{text}");
         }
     }
 
     #[test]
     fn what_cannot_be_fetched() {
-        for (url, error) in [
-            ("nonsense", TargetError::NotAUrl),
-            ("http://", TargetError::NotAUrl),
-            ("http://10.9.0.2/a b", TargetError::NotAUrl),
-            ("http://[fd09::2/", TargetError::NotAUrl),
-            ("/path", TargetError::NotAUrl),
-            ("ftp://10.9.0.2/", TargetError::NotHttp),
-            ("http://10.9.0/", TargetError::BadHost),
-            ("http://10.9.0.256/", TargetError::BadHost),
-            ("http://1/", TargetError::BadHost),
-            ("http://me@10.9.0.2/", TargetError::UserInfo),
-            ("http://10.9.0.2:0/", TargetError::NotReachable),
-            ("http://10.9.0.2:65536/", TargetError::NotReachable),
-            ("http://0.0.0.0/", TargetError::NotReachable),
-            ("http://[ff02::1]/", TargetError::NotReachable),
-            ("http://255.255.255.255/", TargetError::NotReachable),
+        for (text, error) in [
+            ("nonsense", UrlError::NotAUrl),
+            ("http://", UrlError::NotAUrl),
+            ("http://10.9.0.2/a b", UrlError::NotAUrl),
+            ("http://[fd09::2/", UrlError::NotAUrl),
+            ("/path", UrlError::NotAUrl),
+            ("ftp://10.9.0.2/", UrlError::NotHttp),
+            ("http://10.9.0/", UrlError::BadHost),
+            ("http://0x7f.1/", UrlError::BadHost),
+            ("http://[fd09]/", UrlError::BadHost),
+            ("http://10.9.0.256/", UrlError::BadHost),
+            ("http://1/", UrlError::BadHost),
+            ("http://me@10.9.0.2/", UrlError::UserInfo),
+            ("http://10.9.0.2:0/", UrlError::NotReachable),
+            ("http://10.9.0.2:65536/", UrlError::NotReachable),
+            ("http://0.0.0.0/", UrlError::NotReachable),
+            ("http://[ff02::1]/", UrlError::NotReachable),
+            ("http://255.255.255.255/", UrlError::NotReachable),
         ] {
-            assert_eq!(Target::parse(url), Err(error), "{url}");
+            assert_eq!(text.parse::<HttpUrl>(), Err(error), "{text}");
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use super::catalogue::Finding;
 use super::report::Line;
-use crate::get::target::is_one_host;
 use firstflight::link::UdpLink;
 use firstflight::record::{Names, Published};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight};
+use firstflight_http::url::is_one_host;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

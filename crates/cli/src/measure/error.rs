@@ -1,6 +1,6 @@
 //! Why `measure` cannot do what was asked.
 
-use crate::get::target::TargetError;
+use firstflight_http::url::UrlError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 pub enum MeasureError {
     /// A URL that cannot be fetched.
     #[error("{0:?}: {1}")]
-    Target(String, TargetError),
+    Url(String, UrlError),
     /// TLS cannot be used.
     #[error("{0}")]
     Tls(firstflight_tls::ConfigError),

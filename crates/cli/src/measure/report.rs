@@ -95,7 +95,7 @@ pub fn text(sites: &[Site], followed: bool) -> String {
 }
 
 fn head(out: &mut String, site: &Site, followed: bool) {
-    let _ = write!(out, "{}", site.target.url);
+    let _ = write!(out, "{}", site.url);
     if let Some(Visit { remote, status, bytes, .. }) = site.visits.last() {
         let _ = write!(out, "  {remote}, status {status}, {bytes} bytes, {} visits", site.visits.len());
     }
@@ -166,7 +166,7 @@ pub fn svg<'a>(sites: impl Iterator<Item = &'a Site>) -> String {
         let parts = PARTS.iter().filter_map(|(name, part, ..)| {
             Sample::new(all.iter().filter_map(|(parts, _)| part(parts))).curve(name)
         });
-        let url: String = site.target.url.chars().take(60).collect();
+        let url: String = site.url.as_str().chars().take(60).collect();
         page.curves(&format!("Parts of a visit to {url}"), &parts.collect::<Vec<_>>());
         page.curves("All of it, today and as computed", &curves(&all));
     }
@@ -256,7 +256,7 @@ pub fn visit_json(url: &str, result: &Result<Visit, VisitError>) {
 pub fn json(sites: &[Site]) {
     for site in sites {
         output::json(&Line::Site(SiteLine {
-            url: &site.target.url,
+            url: site.url.as_str(),
             redirects_to: site.redirect.as_ref().map(|redirect| redirect.to.as_str()),
             failed: site.failed,
             numbers: numbers_json(&site.savings()),

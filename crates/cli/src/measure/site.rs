@@ -2,8 +2,7 @@
 
 use super::savings::{Savings, round_trip};
 use super::visit::{Parts, Visit};
-use crate::get::target::Target;
-use hyper::Uri;
+use firstflight_http::url::HttpUrl;
 use std::time::Duration;
 
 /// A redirect that a site answers with.
@@ -16,7 +15,7 @@ pub struct Redirect {
 /// A site.
 #[derive(Debug)]
 pub struct Site {
-    pub target: Target,
+    pub url: HttpUrl,
     /// How many redirects lead here from a URL of the user.
     pub hops: u32,
     pub visits: Vec<Visit>,
@@ -27,34 +26,12 @@ pub struct Site {
 
 impl Site {
     /// A site without visits; `hops` if redirects lead here.
-    pub const fn new(target: Target, hops: Option<u32>) -> Self {
+    pub const fn new(url: HttpUrl, hops: Option<u32>) -> Self {
         let hops = match hops {
             Some(hops) => hops,
             None => 0,
         };
-        Self { target, hops, visits: Vec::new(), failed: 0, last_error: None, redirect: None }
-    }
-
-    /// The target of a redirect to `to` (RFC 3986 §5.2, without the removal of dots). `None` if it cannot be fetched.
-    pub fn join(&self, to: &str) -> Option<Target> {
-        let to = to.split('#').next().unwrap_or_default();
-        let base: Uri = self.target.url.parse().ok()?;
-        let (scheme, authority) = (base.scheme_str()?, base.authority()?);
-        // A scheme. What is not HTTP is refused when it is parsed.
-        let absolute = to.split(['/', '?']).next().is_some_and(|first| first.contains(':'));
-        let whole = if absolute {
-            to.to_owned()
-        } else if let Some(rest) = to.strip_prefix("//") {
-            format!("{scheme}://{rest}")
-        } else if to.starts_with('/') {
-            format!("{scheme}://{authority}{to}")
-        } else if to.starts_with('?') {
-            format!("{scheme}://{authority}{}{to}", base.path())
-        } else {
-            let directory = base.path().rsplit_once('/').map_or("", |(directory, _)| directory);
-            format!("{scheme}://{authority}{directory}/{to}")
-        };
-        Target::parse(&whole).ok()
+        Self { url, hops, visits: Vec::new(), failed: 0, last_error: None, redirect: None }
     }
 
     /// The savings of each visit.

@@ -4,7 +4,6 @@ use super::report::{self, Sample};
 use super::savings::{Savings, round_trip};
 use super::site::Site;
 use super::visit::{Means, Parts, Visit, VisitError, visit};
-use crate::get::target::Target;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -66,28 +65,9 @@ fn medians_are_exact() {
 }
 
 #[test]
-fn redirects_lead_where_the_rfc_says() {
-    let site = Site::new(Target::parse("https://a.example:8443/b/c?d").unwrap(), None);
-    let to = |location: &str| site.join(location).map(|target| target.url);
-    for (location, expected) in [
-        ("http://x.example/y#z", "http://x.example/y"),
-        ("HTTPS://x.example/", "HTTPS://x.example/"),
-        ("//x.example/y", "https://x.example/y"),
-        ("/y?z", "https://a.example:8443/y?z"),
-        ("y", "https://a.example:8443/b/y"),
-        ("?q", "https://a.example:8443/b/c?q"),
-    ] {
-        assert_eq!(to(location).as_deref(), Some(expected), "{location}");
-    }
-    for bad in ["ftp://x.example/", "http://me@x/", "/a b"] {
-        assert_eq!(to(bad), None, "{bad}");
-    }
-}
-
-#[test]
 fn a_cache_is_seen_in_the_lookups() {
     let site = |lookups: &[u64]| {
-        let mut site = Site::new(Target::parse("http://a.example/").unwrap(), None);
+        let mut site = Site::new("http://a.example/".parse().unwrap(), None);
         site.visits = lookups.iter().map(|lookup| Visit::of(parts(Some(*lookup), 50, None))).collect();
         site
     };
@@ -98,7 +78,7 @@ fn a_cache_is_seen_in_the_lookups() {
 
 #[test]
 fn the_report_has_the_numbers_of_the_thesis_beside_ours() {
-    let mut site = Site::new(Target::parse("https://a.example/").unwrap(), None);
+    let mut site = Site::new("https://a.example/".parse().unwrap(), None);
     site.visits = vec![Visit::of(parts(Some(100), 50, Some(55))); 3];
     let text = report::text(&[site], false);
     for (name, numbers) in [
@@ -135,13 +115,13 @@ async fn the_parts_of_a_visit_are_told_apart() {
     let (url, serving) =
         server(&[(60, "HTTP/1.1 302 Found\r\nLocation: /y\r\nContent-Length: 4\r\n\r\nab"), (80, "cd")])
             .await;
-    let target = Target::parse(&url).unwrap();
+    let target = url.parse().unwrap();
     let seen = visit(&means(ms(60_000)), &target).await.unwrap();
     assert!(seen.parts.request >= ms(60) && seen.parts.transfer >= ms(79), "{:?}", seen.parts);
     assert_eq!((seen.status, seen.bytes, seen.redirect().as_deref()), (302, 4, Some("/y")));
     assert_eq!((seen.parts.lookup, seen.parts.tls), (None, None));
     // A name takes a lookup. Every system resolves this one (RFC 6761).
-    let named = Target::parse(&url.replace("127.0.0.1", "localhost")).unwrap();
+    let named = url.replace("127.0.0.1", "localhost").parse().unwrap();
     assert!(visit(&means(ms(60_000)), &named).await.unwrap().parts.lookup.is_some());
     serving.abort();
 }
@@ -149,7 +129,7 @@ async fn the_parts_of_a_visit_are_told_apart() {
 #[tokio::test]
 async fn what_fails_is_named() {
     let (url, serving) = server(&[(100_000, "")]).await;
-    let slow = visit(&means(ms(100)), &Target::parse(&url).unwrap()).await.unwrap_err();
+    let slow = visit(&means(ms(100)), &url.parse().unwrap()).await.unwrap_err();
     assert_eq!(
         (slow.stage(), slow.to_string().as_str()),
         ("request", "no response within 100ms (--timeout)")
@@ -157,16 +137,15 @@ async fn what_fails_is_named() {
     serving.abort();
     let (url, serving) =
         server(&[(0, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), (0, "not nine"), (0, "")]).await;
-    let seen = visit(&means(ms(60_000)), &Target::parse(&url).unwrap()).await;
+    let seen = visit(&means(ms(60_000)), &url.parse().unwrap()).await;
     assert_eq!(seen.unwrap().bytes, 9);
     serving.abort();
     let (url, serving) = server(&[(0, "SSH-2.0-x\r\n")]).await;
-    let error = visit(&means(ms(60_000)), &Target::parse(&url).unwrap()).await.unwrap_err();
+    let error = visit(&means(ms(60_000)), &url.parse().unwrap()).await.unwrap_err();
     assert!(matches!(error, VisitError::Http(_)), "{error}");
     serving.abort();
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let refused =
-        visit(&means(ms(60_000)), &Target::parse(&format!("http://{free}/")).unwrap()).await.unwrap_err();
+    let refused = visit(&means(ms(60_000)), &format!("http://{free}/").parse().unwrap()).await.unwrap_err();
     assert_eq!(refused.stage(), "handshake");
     assert!(refused.to_string().starts_with(&format!("cannot connect to {free}: ")), "{refused}");
 }

@@ -1,10 +1,11 @@
 //! One visit, with the times of its parts.
 
 use super::connect::{Connected, connect};
-use crate::get::target::{Host, Target, is_one_host};
 use crate::observed::observe;
 use bytes::Bytes;
+use firstflight::Host;
 use firstflight::record::Names;
+use firstflight_http::url::{HttpUrl, is_one_host};
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::client::conn::http1;
@@ -145,19 +146,19 @@ fn innermost(error: &hyper::Error) -> &dyn std::error::Error {
     cause
 }
 
-/// Visits `target`.
+/// Visits `url`.
 ///
 /// # Errors
 /// See [`VisitError`].
-pub async fn visit(means: &Means, target: &Target) -> Result<Visit, VisitError> {
+pub async fn visit(means: &Means, url: &HttpUrl) -> Result<Visit, VisitError> {
     let mut stage = Stage::Lookup;
-    let done = tokio::time::timeout(means.timeout, attempt(means, target, &mut stage)).await;
+    let done = tokio::time::timeout(means.timeout, attempt(means, url, &mut stage)).await;
     done.unwrap_or(Err(VisitError::Timeout(stage, means.timeout)))
 }
 
-async fn attempt(means: &Means, target: &Target, stage: &mut Stage) -> Result<Visit, VisitError> {
+async fn attempt(means: &Means, url: &HttpUrl, stage: &mut Stage) -> Result<Visit, VisitError> {
     let began = Instant::now();
-    let addresses = look_up(means, target).await?;
+    let addresses = look_up(means, url).await?;
     let found = Instant::now();
     *stage = Stage::Handshake;
     let connected = connect(&addresses).await;
@@ -167,42 +168,41 @@ async fn attempt(means: &Means, target: &Target, stage: &mut Stage) -> Result<Vi
         stream.peer_addr().map_err(|error| VisitError::Connect(SocketAddr::from(([0; 4], 0)), error))?;
     // The request goes at once, whatever was sent before. A failure only makes it later.
     let _ = stream.set_nodelay(true);
-    let times =
-        |tls| Begun { lookup: is_named(target).then(|| found - began), handshake: opened - found, tls };
-    if let (true, Some(connector)) = (target.tls, &means.tls) {
+    let times = |tls| Begun { lookup: is_named(url).then(|| found - began), handshake: opened - found, tls };
+    if let (true, Some(connector)) = (url.is_tls(), &means.tls) {
         *stage = Stage::Tls;
         // As a stranger: a ticket of the visit before would shorten the handshake.
         connector.forget();
-        let stream = connector.connect_over(stream, &target.server, firstflight::FirstFlight::empty()).await;
+        let stream = connector.connect_over(stream, url.server(), firstflight::FirstFlight::empty()).await;
         let stream = stream.map_err(|error| match error {
             firstflight_tls::ConnectError::Certificate(_) => VisitError::Certificate(error),
             error => VisitError::Tls(error),
         })?;
         let tls = Some(opened.elapsed());
-        return exchange(target, stream, stage).await.map(|seen| seen.visit(times(tls), took, remote));
+        return exchange(url, stream, stage).await.map(|seen| seen.visit(times(tls), took, remote));
     }
-    exchange(target, stream, stage).await.map(|seen| seen.visit(times(None), took, remote))
+    exchange(url, stream, stage).await.map(|seen| seen.visit(times(None), took, remote))
 }
 
-fn is_named(target: &Target) -> bool {
-    matches!(target.host, Host::Name(_))
+fn is_named(url: &HttpUrl) -> bool {
+    matches!(url.server().host(), Host::Name(_))
 }
 
-async fn look_up(means: &Means, target: &Target) -> Result<Vec<SocketAddr>, VisitError> {
-    let name = match &target.host {
-        Host::Ip(_) => return Ok(target.server.address().into_iter().collect()),
+async fn look_up(means: &Means, url: &HttpUrl) -> Result<Vec<SocketAddr>, VisitError> {
+    let name = match url.server().host() {
+        Host::Ip(_) => return Ok(url.server().address().into_iter().collect()),
         Host::Name(name) => name,
     };
     let fail = |error| VisitError::Lookup(name.clone(), error);
     let found: Vec<IpAddr> = match &means.names {
         Some(names) => names.all_addresses(name, true).await.map_err(fail)?,
         None => {
-            let found = tokio::net::lookup_host((name.as_str(), target.port)).await.map_err(fail)?;
+            let found = tokio::net::lookup_host((name.as_str(), url.server().port())).await.map_err(fail)?;
             found.map(|address| address.ip()).collect()
         }
     };
     let usable = found.into_iter().filter(|ip| is_one_host(*ip));
-    let addresses: Vec<_> = usable.map(|ip| SocketAddr::new(ip, target.port)).collect();
+    let addresses: Vec<_> = usable.map(|ip| SocketAddr::new(ip, url.server().port())).collect();
     if addresses.is_empty() { Err(fail(io::Error::other("it has no address"))) } else { Ok(addresses) }
 }
 
@@ -232,13 +232,13 @@ impl Seen {
 }
 
 /// Sends the request and reads the response.
-async fn exchange<S>(target: &Target, stream: S, stage: &mut Stage) -> Result<Seen, VisitError>
+async fn exchange<S>(url: &HttpUrl, stream: S, stage: &mut Stage) -> Result<Seen, VisitError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     *stage = Stage::Request;
-    let request = Request::get(&target.path)
-        .header(HOST, &target.authority)
+    let request = Request::get(url.path())
+        .header(HOST, url.host_field())
         .header(USER_AGENT, concat!("firstflight/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "*/*")
         .header(CONNECTION, "close")
