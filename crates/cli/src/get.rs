@@ -5,10 +5,8 @@ mod certificates;
 mod error;
 mod fetch;
 mod memory;
-mod racing;
 mod report;
 mod seal;
-pub mod target;
 mod via_dns;
 
 pub use error::GetError;
@@ -19,7 +17,7 @@ use crate::network::Capture;
 use crate::network::Network;
 use crate::output;
 use crate::span::{self, LONGEST, MS, SECONDS};
-use ask::Ask;
+use ask::{Ask, Target};
 use certificates::{Carrier, Certificates, Told};
 use clap::ArgGroup;
 use fetch::{Errand, fetch};
@@ -27,6 +25,7 @@ use firstflight::credential::NetworkId;
 use firstflight::link::UdpLink;
 use firstflight::record::Names;
 use firstflight::{Authority, Client, ClientBuilder, Endpoint, InsideLookups};
+use firstflight_http::url::HttpUrl;
 use firstflight_verifier::IssuerAddress;
 use memory::Memory;
 use report::{Begun, Print};
@@ -37,7 +36,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use target::Target;
 use tokio::task::JoinSet;
 
 /// Fetch http:// and https:// URLs, and print how long each took and why
@@ -173,7 +171,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         let network = args.memory.network(args.certificates.verifier().is_some()).await;
         builder = args.memory.configure(builder, network);
     }
-    let servers: Vec<_> = targets.iter().map(|target| target.server.clone()).collect();
+    let servers: Vec<_> = targets.iter().map(|target| target.url.server().clone()).collect();
     builder = builder.fast_open(!args.no_fast_open);
     if let Some(issuer) = issuer.clone() {
         builder = args.certificates.configure(builder, issuer, &servers, args.carrier());
@@ -293,7 +291,7 @@ async fn follow(errand: &Errand, first: &Target, begun: Begun, print: Print) -> 
         let Some(next) = next else { break };
         report.print(print);
         target = match next {
-            Ok(next) if next.tls && errand.tls.is_none() => {
+            Ok(next) if next.url.is_tls() && errand.tls.is_none() => {
                 output::complain(&format_args!(
                     "{}: no certificate authorities for it: name some with --cacert",
                     next.url
@@ -321,7 +319,7 @@ impl Args {
     /// What TLS trusts, if a URL needs it.
     fn tls(&self, targets: &[Target]) -> Result<Option<firstflight_tls::Connector>, GetError> {
         let seal = self.seal.client(targets, self.dns)?;
-        let wanted = targets.iter().any(|target| target.tls);
+        let wanted = targets.iter().any(|target| target.url.is_tls());
         if self.ca_file.is_none() && !wanted && !self.ask.follows() {
             return Ok(None);
         }
@@ -390,14 +388,16 @@ impl Args {
         self.network.validate()?;
         let card = self.network.connect_by_card()?;
         let own = card.as_ref().map_or_else(|| self.network.addresses(), |(card, _)| card.addresses());
-        for address in targets.iter().filter_map(|target| target.server.address()).filter(|_| !self.udp) {
+        for address in targets.iter().filter_map(|target| target.url.server().address()).filter(|_| !self.udp)
+        {
             can_reach(own, address)?;
         }
         let network = self.memory.network(self.via.wanted()).await;
         let (udp, inside) = match (self.udp, self.certificates.verifier().filter(|_| self.via.wanted())) {
             (false, _) => (None, None),
             (true, None) => {
-                let known: Vec<_> = targets.iter().filter_map(|target| target.server.address()).collect();
+                let known: Vec<_> =
+                    targets.iter().filter_map(|target| target.url.server().address()).collect();
                 (Some(UdpLink::client(&known).map_err(GetError::UdpClient)?), None)
             }
             (true, Some(verifier)) => {
@@ -420,7 +420,10 @@ impl Args {
     }
 
     fn targets(&self) -> Result<Vec<Target>, GetError> {
-        let parse = |url: &String| Target::parse(url).map_err(|error| GetError::Target(url.clone(), error));
+        let parse = |text: &String| match text.parse::<HttpUrl>() {
+            Ok(url) => Ok(url.into()),
+            Err(error) => Err(GetError::Url(text.clone(), error)),
+        };
         self.urls.iter().map(parse).collect()
     }
 

@@ -58,6 +58,7 @@ mod groups;
 mod hello;
 mod lazy;
 mod machine;
+mod maybe;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod pem;
@@ -79,6 +80,7 @@ pub use firstflight_seal as seal;
 pub use groups::Hybrid;
 pub use hello::Hello;
 pub use lazy::LazyTlsStream;
+pub use maybe::MaybeTlsStream;
 pub use rustls;
 #[cfg(feature = "dns")]
 pub use sealed::DnsKeys;

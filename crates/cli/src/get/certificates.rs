@@ -1,13 +1,13 @@
 //! A certificate for each server that `get` visits.
 
 use super::GetError;
-use super::target::Target;
 use crate::output;
 use crate::span;
 use firstflight::credential::asap::PublicKey;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
 use firstflight::{Authority, Client, ClientBuilder};
+use firstflight_http::url::HttpUrl;
 use firstflight_verifier::{Group, IssuerAddress, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
 use firstflight_wire::carrier::BASE_MSS;
@@ -137,16 +137,16 @@ impl Told {
     }
 
     /// After a visit whose first flight had this outcome: tells why the site gets no certificate.
-    pub fn note(&self, client: &Client, target: &Target, outcome: Outcome) {
+    pub fn note(&self, client: &Client, url: &HttpUrl, outcome: Outcome) {
         let Some(issuer) = self.issuer else { return };
-        let at = &target.authority;
-        if let Some(published) = client.published(&target.server)
+        let at = url.host_field();
+        if let Some(published) = client.published(url.server())
             && !published.verifiers.contains(&issuer)
         {
             let trusts: Vec<_> = published.verifiers.iter().map(ToString::to_string).collect();
             let trusts = if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") };
             self.once(
-                target,
+                url,
                 "trust",
                 &format_args!(
                     "{at} does not trust verifier {issuer}, but {trusts}: going without a certificate"
@@ -155,15 +155,15 @@ impl Told {
         }
         if outcome.reason() == Some(Reason::AddressMismatch) {
             self.once(
-                target,
+                url,
                 "address",
                 &format_args!("{at} sees another address than the verifier: going without a certificate"),
             );
         }
     }
 
-    fn once(&self, target: &Target, subject: &'static str, text: &dyn std::fmt::Display) {
-        let site = Site::new(&target.server.host().to_string());
+    fn once(&self, url: &HttpUrl, subject: &'static str, text: &dyn std::fmt::Display) {
+        let site = Site::new(&url.server().host().to_string());
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         if sites.insert((site, subject)) {
             output::complain(text);

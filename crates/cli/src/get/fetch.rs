@@ -1,19 +1,18 @@
 //! One fetch over one connection.
 
-use super::ask::{Ask, head_text};
+use super::ask::{Ask, Target, head_text};
 use super::certificates::Told;
-use super::racing::Racing;
 use super::report::{Begun, Report};
-use super::target::Target;
 use crate::digest::Sum;
 use crate::file_sink::FileSink;
 use crate::observed::{Observed, Watch, observe};
 use crate::output::{self, millis, seconds};
 use bytes::Bytes;
 use firstflight::carriage::HeldBack;
-use firstflight::credential::Outcome;
-use firstflight::{Client, ClientError, ConnectionInfo, ReplaySafety, Stream};
+use firstflight::credential::{Outcome, Reason};
+use firstflight::{Client, ClientError, ConnectionInfo, FirstFlight, ReplaySafety, Stream};
 use firstflight_http::directory::FileBody;
+use firstflight_tls::{ConnectError, MaybeTlsStream};
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -101,20 +100,36 @@ impl fmt::Display for Silence {
     }
 }
 
-/// What happened. hyper's own message says only where.
+/// An error, and what led to it. hyper's own message says only where it was.
+fn causes(error: &hyper::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let first: &(dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |&cause| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.map_or_else(|| cause.source(), |inner| Some(inner as _))
+    })
+}
+
+/// What happened.
 fn told(error: &hyper::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    loop {
-        let of_client = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        match of_client.and_then(|inner| inner.downcast_ref::<ClientError>()) {
-            Some(lookup @ ClientError::Lookup { .. }) => {
-                return format!("{lookup}; check the name, or write the server's address");
-            }
-            Some(error) => return error.to_string(),
-            None => {}
+    match causes(error).find_map(|cause| cause.downcast_ref::<ClientError>()) {
+        Some(lookup @ ClientError::Lookup { .. }) => {
+            format!("{lookup}; check the name, or write the server's address")
         }
-        let Some(inner) = cause.source() else { return cause.to_string() };
-        cause = inner;
+        Some(error) => error.to_string(),
+        None => causes(error).last().map_or_else(String::new, ToString::to_string),
+    }
+}
+
+impl FetchError {
+    /// Whether there was no connection, and the server may have executed the request. Over TLS the client's first data is
+    /// a ClientHello.
+    fn maybe_delivered(&self, tls: bool) -> bool {
+        let Self::Http(error) = self else { return false };
+        causes(error).any(|cause| {
+            let plain = cause.downcast_ref::<ClientError>().is_some_and(ClientError::maybe_delivered);
+            let of_tls = cause.downcast_ref::<ConnectError>().is_some_and(ConnectError::maybe_delivered);
+            plain && !tls || of_tls
+        })
     }
 }
 
@@ -145,8 +160,8 @@ pub async fn fetch(errand: &Errand, target: &Target, begun: Begun) -> Report {
 }
 
 /// When the first SYN left, if the client knows.
-fn first_syn(racing: &Racing) -> Option<Instant> {
-    racing.stream().and_then(Stream::times).map(|times| times.first_syn)
+fn first_syn(stream: &MaybeTlsStream) -> Option<Instant> {
+    stream.stream().and_then(Stream::times).map(|times| times.first_syn)
 }
 
 /// Whether a request with this status is sent again.
@@ -156,8 +171,10 @@ fn is_retried(first: bool, status: Option<u16>) -> bool {
 
 /// One connection with one request.
 struct Visit {
-    watch: Watch<Racing>,
+    watch: Watch<MaybeTlsStream>,
     progress: Progress,
+    /// Of the first flight.
+    outcome: Outcome,
     result: Result<(), FetchError>,
     ended: Instant,
 }
@@ -166,16 +183,17 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
     let mut progress = Progress { status: None, location: None, sum: Sum::new() };
     // After 425 nothing may run before the end of the handshake, not as early data and not sealed (RFC 8470 §5.2).
     let client = if first { errand.client.clone() } else { errand.client.ordinary() };
-    let replay_safe = errand.replay_safe && (first || !target.tls);
+    let replay_safe = errand.replay_safe && (first || !target.url.is_tls());
     let safety = if replay_safe { ReplaySafety::Safe } else { ReplaySafety::Unsafe };
-    let racing = match errand.tls.as_ref().filter(|_| target.tls) {
-        Some(tls) => Racing::over(tls, &client, &target.server, safety),
-        _ => Racing::new(&client, &target.server, safety),
+    let server = target.url.server();
+    let stream: MaybeTlsStream = match errand.tls.as_ref().filter(|_| target.url.is_tls()) {
+        Some(tls) => tls.connect_lazy(&client, server.clone(), safety).into(),
+        None => client.connect(server, FirstFlight::empty()).lazy(safety).into(),
     };
-    let (stream, watch) = observe(racing);
+    let (stream, watch) = observe(stream);
     let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, first, TokioIo::new(stream), &mut progress);
-    let silence = || errand.silence(target).filter(|_| watch.look(|racing| racing.stream().is_none()));
+    let silence = || errand.silence(target).filter(|_| watch.look(|stream| stream.stream().is_none()));
     let result = match tokio::time::timeout(left, errand.with_a_word(target, silence, exchange)).await {
         Ok(result) => result,
         Err(_) => Err(match silence() {
@@ -184,13 +202,18 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         }),
     };
     let ended = Instant::now();
-    if result.is_ok() && target.tls {
-        let leaving = watch.poll(Racing::poll_leave);
+    if result.is_ok() && target.url.is_tls() {
+        let leaving = watch.poll(MaybeTlsStream::poll_leave);
         // Only the next visit is slower without.
         let _ = tokio::time::timeout(LEAVE, leaving).await;
     }
-    errand.told.note(&errand.client, target, watch.look(Racing::outcome));
-    Visit { watch, progress, result, ended }
+    let unclear = result.as_ref().is_err_and(|error| error.maybe_delivered(target.url.is_tls()));
+    let outcome = match unclear {
+        true => Outcome::Handshake(Reason::Unknown),
+        false => watch.look(|seen| seen.stream().map_or(Outcome::Undecided, Stream::outcome)),
+    };
+    errand.told.note(&errand.client, &target.url, outcome);
+    Visit { watch, progress, outcome, result, ended }
 }
 
 impl Errand {
@@ -223,8 +246,8 @@ impl Errand {
 
     /// What to say if a server has not answered: only UDP could be the cause.
     fn silence(&self, target: &Target) -> Option<Silence> {
-        let published = || self.client.published(&target.server)?.udp_port;
-        self.udp.map(|port| Silence(port.or_else(published).unwrap_or(target.port)))
+        let published = || self.client.published(target.url.server())?.udp_port;
+        self.udp.map(|port| Silence(port.or_else(published).unwrap_or(target.url.server().port())))
     }
 }
 
@@ -235,14 +258,13 @@ fn report(
     first_syn: Instant,
     retried_after_425: bool,
 ) -> Report {
-    let Visit { watch, progress, result, ended } = visit;
+    let Visit { watch, progress, outcome, result, ended } = visit;
     let total_ms = millis(ended - begun.asked);
     let seen = watch.look(Seen::of);
-    let Seen { outcome, remote, rtt, info, way, held_back, lookup, data_left_twice, tls, early_data, seal } =
-        seen;
+    let Seen { remote, rtt, info, way, held_back, lookup, data_left_twice, tls, early_data, seal } = seen;
     let whole = result.is_ok();
     Report {
-        url: target.url.clone(),
+        url: target.url.to_string(),
         remote,
         status: progress.status,
         location: progress.location,
@@ -273,7 +295,6 @@ fn report(
 
 /// What can be seen of the connection at the end.
 struct Seen {
-    outcome: Outcome,
     remote: Option<SocketAddr>,
     rtt: Option<Duration>,
     info: Option<ConnectionInfo>,
@@ -291,12 +312,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(racing: &Racing) -> Self {
-        let stream = racing.stream();
+    fn of(seen: &MaybeTlsStream) -> Self {
+        let stream = seen.stream();
         let inside = stream.and_then(Stream::inside_lookup);
-        let (tls, early_data) = racing.handshake().map(|seen| (label(seen), seen.early.as_str())).unzip();
+        let (tls, early_data) = seen.handshake().map(|seen| (label(seen), seen.early.as_str())).unzip();
         Self {
-            outcome: racing.outcome(),
             remote: stream.and_then(|stream| stream.peer_addr().ok()),
             rtt: stream.and_then(Stream::rtt),
             info: stream.and_then(Stream::info),
@@ -306,7 +326,9 @@ impl Seen {
             data_left_twice: stream.and_then(Stream::race).map(|race| race.data_left_twice()),
             tls,
             early_data,
-            seal: racing.seal().map(|seal| (seal.outcome.name(), seal.reason.map(|reason| reason.name()))),
+            seal: seen
+                .seal_report()
+                .map(|seal| (seal.outcome.name(), seal.reason.map(|reason| reason.name()))),
         }
     }
 }
@@ -320,7 +342,7 @@ const fn label(seen: firstflight_tls::Handshake) -> &'static str {
     }
 }
 
-type Io = TokioIo<Observed<Racing>>;
+type Io = TokioIo<Observed<MaybeTlsStream>>;
 
 async fn exchange(
     errand: &Errand,
@@ -371,8 +393,8 @@ async fn request(
     };
     let mut request = Request::builder()
         .method(errand.ask.method(errand.upload.is_some()))
-        .uri(&target.path)
-        .header(HOST, &target.authority)
+        .uri(target.url.path())
+        .header(HOST, target.url.host_field())
         .header(USER_AGENT, concat!("firstflight/", env!("CARGO_PKG_VERSION")))
         .header(CONNECTION, "close")
         .body(body)

@@ -1,13 +1,13 @@
 //! Fetches from a site on an emulated path.
 
-use super::ask::Ask;
+use super::ask::{Ask, Target};
 use super::certificates::Told;
 use super::fetch::{Errand, fetch};
 use super::report::Begun;
-use super::target::Target;
 use crate::serve::early::EarlyUnsafe;
 use crate::test_site::TestSite;
 use firstflight::Client;
+use firstflight_http::url::HttpUrl;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Drop for Upload {
 async fn a_request_that_came_too_early_is_sent_again_after_a_handshake() {
     let site = TestSite::new().await;
     let file = Upload::new("retry");
-    let target = Target::parse("http://10.0.0.2/sink").unwrap();
+    let target = Target::from("http://10.0.0.2/sink".parse::<HttpUrl>().unwrap());
     let errand = errand(&site, Some(file.0.clone()), true);
     let (report, ()) =
         tokio::join!(fetch(&errand, &target, Begun::now()), site.serve(2, EarlyUnsafe::Reject));
@@ -63,7 +63,7 @@ async fn a_request_that_came_too_early_is_sent_again_after_a_handshake() {
 async fn an_upload_rides_in_no_syn_unless_it_may_run_twice() {
     let site = TestSite::new().await;
     let file = Upload::new("held");
-    let target = Target::parse("http://10.0.0.2/sink").unwrap();
+    let target = Target::from("http://10.0.0.2/sink".parse::<HttpUrl>().unwrap());
     let errand = errand(&site, Some(file.0.clone()), false);
     let (report, ()) =
         tokio::join!(fetch(&errand, &target, Begun::now()), site.serve(1, EarlyUnsafe::Reject));

@@ -1,0 +1,121 @@
+//! A stream with TLS or without, for programs to which a URL says which.
+
+use crate::lazy::LazyTlsStream;
+use crate::sealed::SealReport;
+use crate::stream::{Handshake, TlsStream};
+use firstflight::{LazyStream, Stream};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A stream that connects with its first write, with TLS or without.
+#[derive(Debug)]
+pub enum MaybeTlsStream {
+    /// Without TLS.
+    Plain(LazyStream),
+    /// With TLS.
+    Tls(LazyTlsStream),
+}
+
+impl From<LazyStream> for MaybeTlsStream {
+    fn from(stream: LazyStream) -> Self {
+        Self::Plain(stream)
+    }
+}
+
+impl From<LazyTlsStream> for MaybeTlsStream {
+    fn from(stream: LazyTlsStream) -> Self {
+        Self::Tls(stream)
+    }
+}
+
+impl MaybeTlsStream {
+    /// The connection that carries it, once there is one.
+    #[must_use]
+    pub fn stream(&self) -> Option<&Stream> {
+        match self {
+            Self::Plain(stream) => stream.stream(),
+            Self::Tls(stream) => stream.stream().map(TlsStream::io),
+        }
+    }
+
+    /// How the handshake of TLS went, if there was one.
+    #[must_use]
+    pub fn handshake(&self) -> Option<Handshake> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.stream().map(TlsStream::handshake),
+        }
+    }
+
+    /// What became of the seal: [`LazyTlsStream::seal_report`].
+    #[must_use]
+    pub fn seal_report(&self) -> Option<SealReport> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.seal_report(),
+        }
+    }
+
+    /// Closes TLS, and reads a ticket for the next visit: [`TlsStream::poll_leave`]. Ready at once without TLS.
+    ///
+    /// # Errors
+    /// As [`TlsStream::leave`].
+    pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => stream.poll_leave(cx),
+        }
+    }
+}
+
+impl AsyncRead for MaybeTlsStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for MaybeTlsStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
