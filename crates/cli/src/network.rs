@@ -1,7 +1,7 @@
 //! The options that `serve` and `get` share: a TUN device with the kernel at one end and the engine
 //! at the other, and a capture of what passes.
 
-use crate::card::{self, Card, CardError, Source};
+use crate::card::{self, CardOptionsError, Source};
 use crate::error::Error;
 use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
@@ -11,7 +11,7 @@ use firstflight::link::{
     BusyPoll, Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink, XdpQueue,
 };
 use firstflight::tcp::congestion::{Algorithm, InitialWindow};
-use firstflight::{Config, Endpoint, ListenConfig, Sharding, Time};
+use firstflight::{Card, CardError, Config, Endpoint, ListenConfig, Sharding, Time};
 use firstflight_daemon::ExitKind;
 use ipnet::IpNet;
 use std::fs::File;
@@ -75,11 +75,7 @@ impl Network {
 
     /// The network card, where these are served.
     pub fn serve_by_card(&self, port: u16, sources: &[Source]) -> Result<Option<Card>, NetworkError> {
-        if !self.card.wanted() {
-            return Ok(None);
-        }
-        let allow = card::allow(sources).ok_or(NetworkError::Card(CardError::NoSources))?;
-        self.card.serve(&self.ip, port, allow).map_err(NetworkError::Card)
+        self.card.serve(&self.ip, port, sources).map_err(NetworkError::Card)
     }
 
     /// The network card, with ports for connects.
@@ -135,8 +131,8 @@ impl Network {
             }
             (None, Some((card, ports))) => {
                 config.ports = ports;
-                let queues = card.attach().map_err(NetworkError::Card)?;
-                capture.tap(Joined::open(queues).map_err(|error| NetworkError::Card(error.into()))?)
+                let queues = card.attach().map_err(NetworkError::card)?;
+                capture.tap(Joined::open(queues).map_err(|error| NetworkError::card(error.into()))?)
             }
             (None, None) => capture.tap(
                 Tun::create(self.device(self.tun.as_deref().unwrap_or_default()))
@@ -178,7 +174,7 @@ impl Network {
                 Endpoint::sharded(&config, sharding, (0..count).map(link).collect()).map_err(fail)?
             }
             (None, Some(card)) => {
-                let queues = card.attach().map_err(NetworkError::Card)?;
+                let queues = card.attach().map_err(NetworkError::card)?;
                 status = queues.first().map(XdpQueue::status);
                 let link = |queue| {
                     let (mut queue, capture) = (Some(queue), capture.clone());
@@ -215,8 +211,7 @@ impl Network {
         let (mut config, name) = match (&self.tun, card) {
             (_, Some(card)) => {
                 let mut config = engine_config(card.addresses().to_vec())?;
-                config.mtu = card.mtu();
-                config.tcp.mss = u16::try_from(card.mtu()).unwrap_or(u16::MAX).saturating_sub(40);
+                card.prepare(&mut config);
                 (config, card.name())
             }
             (Some(name), None) if !udp => {
@@ -296,7 +291,7 @@ pub enum NetworkError {
     NothingToRecord,
     /// The network card cannot be used.
     #[error(transparent)]
-    Card(CardError),
+    Card(CardOptionsError),
     /// The TUN device cannot be created.
     #[error(transparent)]
     Tun(TunError),
@@ -320,6 +315,11 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
+    /// Of the card.
+    pub fn card(error: CardError) -> Self {
+        Self::Card(error.into())
+    }
+
     /// Whether it is a mistake.
     pub fn exit_kind(&self) -> ExitKind {
         match self {

@@ -25,7 +25,6 @@ pub(crate) use connections::{Site, serve};
 pub use error::ServeError;
 
 use crate::at::{self, At};
-use crate::card::Card;
 use crate::error::Error;
 use crate::life::Metrics;
 use crate::network::{Capture, Network};
@@ -36,7 +35,7 @@ use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::link::xdp::XdpStatus;
 use firstflight::metrics::CardPublisher;
-use firstflight::{Config, Endpoint, ListenConfig, Sharding, SharedStore, Workers};
+use firstflight::{Card, Config, Endpoint, ListenConfig, Sharding, SharedStore, Workers};
 use firstflight_daemon::Signals;
 use firstflight_dns::service::FrontHandle;
 use firstflight_http::directory::{Files, RootError};

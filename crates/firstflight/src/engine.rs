@@ -1,5 +1,7 @@
 //! The TCP of this project on tokio: endpoints with their drivers, listeners, and what follows files and stores.
 
+#[cfg(feature = "xdp")]
+pub(crate) mod card;
 pub(crate) mod driver;
 pub(crate) mod endpoint;
 mod flights;

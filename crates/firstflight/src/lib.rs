@@ -157,6 +157,8 @@ pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,
     Place, ToAuthority,
 };
+#[cfg(feature = "xdp")]
+pub use engine::card::{Card, CardError};
 #[cfg(feature = "engine")]
 use engine::{driver, endpoint, jobs, listener, post, random, renewed, shared, store, time, workers};
 pub use first_flight::FirstFlight;

@@ -2,11 +2,10 @@
 //! takes it, and the same site is served.
 
 use super::{Site, serve};
-use crate::card::{Card, CardError};
 use crate::error::Error;
 use crate::network::NetworkError;
-use firstflight::Listener;
 use firstflight::kernel::{self, ListenConfig};
+use firstflight::{Card, CardError, Listener};
 use futures_util::FutureExt;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::net::{SocketAddr, TcpListener};
@@ -24,7 +23,7 @@ pub struct Beside(Vec<TcpListener>);
 impl Beside {
     /// Handles of the sockets. The card keeps them open as long as it takes packets.
     pub fn of(card: &Card) -> Result<Self, NetworkError> {
-        card.listeners().map(Self).map_err(NetworkError::Card)
+        card.listeners().map(Self).map_err(NetworkError::card)
     }
 
     /// Accepts connections until `stopping` closes, and then those that wait.
@@ -40,7 +39,7 @@ impl Beside {
             // The filter drops what comes by the device. Programs of this host gain nothing from Fast Open.
             let config = ListenConfig::default().pending(0).keep_filter(true);
             let listener = kernel::adopt(socket, config)
-                .map_err(|error| NetworkError::Card(CardError::Hold(at, error)))?;
+                .map_err(|error| NetworkError::card(CardError::Hold(at, error)))?;
             listening.spawn(accept(listener, site.clone(), Arc::clone(graceful), stopping.clone()));
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::kernel::listen::report;
 use crate::store::SharedStore;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ pub struct ServerBuilder {
     pub(super) first_flights: policies::Settings,
     pub(super) store: Option<Arc<dyn SharedStore>>,
     engines: Vec<(Endpoint, SocketAddr)>,
+    beside: Vec<TcpListener>,
 }
 
 impl fmt::Debug for ServerBuilder {
@@ -72,6 +73,7 @@ impl Default for ServerBuilder {
             first_flights: policies::Settings::default(),
             store: None,
             engines: Vec::new(),
+            beside: Vec::new(),
         }
     }
 }
@@ -186,6 +188,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Accepts from this listening socket of the kernel's, too, without first flights. Its filter stays: it is that of a port
+    /// which an engine has on a network card ([`Card::listeners`](crate::Card::listeners)).
+    pub fn beside(mut self, socket: TcpListener) -> Self {
+        self.beside.push(socket);
+        self
+    }
+
     /// How often the data of one SYN may be executed before its client is confirmed. The default is as often as it arrives.
     /// Otherwise the kernel's TCP takes no first flights, because it remembers none; UDP and engines do.
     pub fn replays(mut self, replays: Replays) -> Self {
@@ -224,9 +233,17 @@ impl ServerBuilder {
         let at: Vec<_> =
             self.addresses.iter().chain(self.engines.iter().map(|(_, at)| at)).copied().collect();
         let policies = Policies::new(&self, &at)?;
-        let mut engines = Vec::with_capacity(self.engines.len());
+        let mut engines = Vec::with_capacity(self.engines.len() + self.beside.len());
         for (engine, address) in &self.engines {
             engines.push(policies.listen(engine, *address)?);
+        }
+        for socket in std::mem::take(&mut self.beside) {
+            let config = firstflight_kernel::ListenConfig::default()
+                .pending(0)
+                .keep_filter(true)
+                .user_timeout(self.send_timeout)
+                .keep_alive(self.keep_alive);
+            engines.push(firstflight_kernel::Listener::adopt(socket, config)?.into());
         }
         let in_udp = udp::serve(&self, &self.addresses, &policies)?;
         Ok(Server::new(listeners, in_udp, engines, self.in_stages))

@@ -1,0 +1,166 @@
+//! A network card beside the kernel (AF_XDP): which addresses and ports an engine has on it, and the sockets that hold them.
+
+#[cfg(doc)]
+use crate::endpoint::Endpoint;
+use firstflight_link::xdp::{Holder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue};
+use firstflight_stack::Config;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
+
+/// Where ports for connects are looked for, as the kernel does for its own.
+const RANGE: RangeInclusive<u16> = 32_768..=60_999;
+/// How often another place is tried.
+const TRIES: usize = 32;
+
+/// A device whose ports are held, so that no program of the host can use them.
+///
+/// The kernel has everything else. What reaches a held port another way than by the device, as from programs of this host, comes to
+/// [`Card::listeners`].
+#[derive(Debug)]
+pub struct Card {
+    config: XdpConfig,
+    device: XdpDevice,
+    holders: Vec<Holder>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Card {
+    /// Ports in a row that [`Card::connect`] holds: as many connections to one server at a time.
+    pub const PORTS: u16 = 256;
+
+    /// Holds `port` at these addresses, or at all of the device that are valid everywhere.
+    ///
+    /// # Errors
+    /// When the device cannot be used, has another program's listener at the port, or not these addresses.
+    pub fn serve(config: XdpConfig, addresses: &[IpAddr], port: u16) -> Result<Self, CardError> {
+        let (device, addresses) = find(&config, addresses)?;
+        let hold = |ip: &IpAddr| {
+            let at = SocketAddr::new(*ip, port);
+            Holder::new(at, Transport::Tcp, device.index).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => XdpError::Permission.into(),
+                _ => CardError::Hold(at, error),
+            })
+        };
+        let holders = addresses.iter().map(hold).collect::<Result<_, _>>()?;
+        Ok(Self { config, device, holders, addresses })
+    }
+
+    /// Holds [`Card::PORTS`] local ports in a row, for connects.
+    ///
+    /// # Errors
+    /// As [`Card::serve`], and when no such row is free.
+    pub fn connect(
+        config: XdpConfig,
+        addresses: &[IpAddr],
+    ) -> Result<(Self, RangeInclusive<u16>), CardError> {
+        let (device, addresses) = find(&config, addresses)?;
+        let mut last = io::ErrorKind::AddrInUse.into();
+        for _ in 0..TRIES {
+            let mut random = [0; 2];
+            getrandom::fill(&mut random).map_err(|error| CardError::Random(error.into()))?;
+            let places = RANGE.end() - Self::PORTS - RANGE.start();
+            let first = RANGE.start() + u16::from_ne_bytes(random) % places;
+            let ports = first..=first + (Self::PORTS - 1);
+            let all =
+                ports.clone().flat_map(|port| addresses.iter().map(move |ip| SocketAddr::new(*ip, port)));
+            match all.map(|at| Holder::new(at, Transport::Tcp, device.index)).collect() {
+                Ok(holders) => return Ok((Self { config, device, holders, addresses }, ports)),
+                Err(error) => last = error,
+            }
+        }
+        Err(CardError::Ports(last))
+    }
+
+    /// The addresses of the engine.
+    #[must_use]
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    /// Adapts `config` to the device: its largest packet.
+    pub fn prepare(&self, config: &mut Config) {
+        config.mtu = self.device.mtu;
+        config.tcp.mss = u16::try_from(self.device.mtu).unwrap_or(u16::MAX).saturating_sub(40);
+    }
+
+    /// The sockets that hold the ports, to accept what does not come by the device. The card keeps them open as long as it
+    /// takes packets. [`ServerBuilder::beside`](crate::ServerBuilder::beside) takes them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listeners(&self) -> Result<Vec<TcpListener>, CardError> {
+        let listeners = self.holders.iter().map(|holder| {
+            let listener = holder.listener().map_err(|error| CardError::Hold(holder.at(), error))?;
+            listener.ok_or_else(|| CardError::Hold(holder.at(), io::ErrorKind::InvalidInput.into()))
+        });
+        listeners.collect()
+    }
+
+    /// Takes the packets of the ports. One queue for each of the device's: give them to [`Endpoint::sharded`], or together, as
+    /// [`Joined`](firstflight_link::xdp::Joined), to [`Endpoint::new`].
+    ///
+    /// # Errors
+    /// When the device does not take the program or the sockets.
+    pub fn attach(self) -> Result<Vec<XdpQueue>, CardError> {
+        Ok(Xdp::attach(&self.config, self.holders)?)
+    }
+}
+
+/// The device, and those of its addresses that are used.
+fn find(config: &XdpConfig, wanted: &[IpAddr]) -> Result<(XdpDevice, Vec<IpAddr>), CardError> {
+    let device = XdpDevice::find(&config.device)?;
+    if let Some(missing) = wanted.iter().find(|ip| !device.addresses.contains(ip)) {
+        return Err(CardError::NotItsAddress(*missing, device.name));
+    }
+    let addresses = if wanted.is_empty() { device.addresses.clone() } else { wanted.to_vec() };
+    match addresses.is_empty() {
+        true => Err(CardError::NoAddress(device.name)),
+        false => Ok((device, addresses)),
+    }
+}
+
+/// Why a card cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CardError {
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] XdpError),
+    /// The device has no address.
+    #[error("{0} has no address to use: give it one, as ip address add 192.0.2.1/24 dev {0}")]
+    NoAddress(String),
+    /// An address that the caller names is not of the device.
+    #[error("{0} is no address of {1}: name one of its own, or none")]
+    NotItsAddress(IpAddr, String),
+    /// The port is in use.
+    #[error("cannot hold {0}: {1}; end the program that has it (ss -tlnp), or choose another port")]
+    Hold(SocketAddr, io::Error),
+    /// No row of ports is free.
+    #[error("cannot hold {count} local ports: {0}", count = Card::PORTS)]
+    Ports(io::Error),
+    /// The system has no random bytes.
+    #[error("cannot get random bytes: {0}")]
+    Random(io::Error),
+}
+
+impl CardError {
+    /// Whether it may be otherwise in a minute, without another setting.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Device(error) => error.is_failure(),
+            Self::Hold(_, error) => {
+                !matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied)
+            }
+            Self::Ports(_) | Self::Random(_) | Self::NoAddress(_) => true,
+            Self::NotItsAddress(..) => false,
+        }
+    }
+}
