@@ -63,25 +63,33 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 /// Removes what concerns this hop only: the fields that always do, and those that `Connection` names. `te: trailers` stays,
 /// because gRPC needs it.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<_> = options(headers).filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
+    let has_options = headers.contains_key(CONNECTION);
+    // Nobody can make this program forget what it says itself.
+    let is_named = |name: &HeaderName| connection_has(headers, name.as_str()) && !is_ours(name);
+    let found: Vec<_> = headers
+        .keys()
+        .filter(|&name| is_of_one_hop(name) || has_options && is_named(name))
+        .cloned()
+        .collect();
+    if found.is_empty() {
+        return;
+    }
     let takes_trailers = |te: &HeaderValue| {
         te.as_bytes()
             .split(|&byte| byte == b',')
             .any(|one| one.trim_ascii().eq_ignore_ascii_case(b"trailers"))
     };
     let trailers = headers.get_all(TE).iter().any(takes_trailers);
-    for name in named {
-        // Nobody can make this program forget what it says itself.
-        if !is_ours(&name) {
-            headers.remove(name);
-        }
-    }
-    for name in HOP_BY_HOP.iter().chain(&framing::INTERNAL) {
+    for name in found {
         headers.remove(name);
     }
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+}
+
+fn is_of_one_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name) || framing::INTERNAL.contains(name)
 }
 
 fn is_ours(name: &HeaderName) -> bool {

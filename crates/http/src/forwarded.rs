@@ -142,9 +142,9 @@ pub fn set_forwarded(headers: &mut HeaderMap, how: Forwarded, trusted: bool, abo
     let proto = if about.tls { "https" } else { "http" };
     if matches!(how, Forwarded::XForwarded | Forwarded::Both) {
         append(headers, FOR, &client.to_string());
-        set(headers, PROTO, proto);
-        if let Some(host) = host {
-            set(headers, HOST, host);
+        headers.entry(PROTO).or_insert(HeaderValue::from_static(proto));
+        if let Some(Ok(host)) = host.map(HeaderValue::from_str) {
+            headers.entry(HOST).or_insert(host);
         }
     }
     if matches!(how, Forwarded::Forwarded | Forwarded::Both) {
@@ -159,16 +159,13 @@ pub fn set_forwarded(headers: &mut HeaderMap, how: Forwarded, trusted: bool, abo
 
 /// Adds to a list in one line, as many backends read the first line only.
 fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    let mut all: Vec<String> =
-        headers.get_all(&name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect();
-    all.push(value.to_owned());
-    if let Ok(value) = HeaderValue::from_str(&all.join(", ")) {
-        headers.insert(name, value);
-    }
-}
-
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let (false, Ok(value)) = (headers.contains_key(&name), HeaderValue::from_str(value)) {
+    let said = headers.get_all(&name).iter().filter_map(|value| value.to_str().ok());
+    let all: Vec<_> = said.chain([value]).collect();
+    let value = match all[..] {
+        [alone] => HeaderValue::from_str(alone),
+        _ => HeaderValue::from_str(&all.join(", ")),
+    };
+    if let Ok(value) = value {
         headers.insert(name, value);
     }
 }

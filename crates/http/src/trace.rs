@@ -1,8 +1,10 @@
 //! Trace context: the field `traceparent`, by which programs along the way of one request name it alike (W3C Trace Context,
 //! <https://www.w3.org/TR/trace-context/>).
 
+use data_encoding::HEXLOWER;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use std::cell::RefCell;
 use std::fmt;
 
 /// `traceparent`.
@@ -12,6 +14,15 @@ pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Length of version 00 of the field.
 const LENGTH: usize = 55;
+/// Random bytes of a trace and its parent.
+const RANDOM: usize = 24;
+/// Traces for which the system is asked at a time.
+const AT_A_TIME: usize = 64;
+
+thread_local! {
+    /// Random bytes that no trace has had: the system is asked for many at a time.
+    static DRAWN: RefCell<([u8; RANDOM * AT_A_TIME], usize)> = const { RefCell::new(([0; RANDOM * AT_A_TIME], AT_A_TIME)) };
+}
 
 /// The number of a trace: never zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,7 +50,8 @@ impl TraceId {
 /// As in the field: 32 digits.
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let mut digits = [0; 32];
+        f.write_str(HEXLOWER.encode_mut_str(&self.0, &mut digits))
     }
 }
 
@@ -55,19 +67,35 @@ impl fmt::Debug for TraceId {
 /// # Errors
 /// When the system gives no random numbers.
 pub fn begin(headers: &mut HeaderMap) -> Result<TraceId, getrandom::Error> {
-    let mut random = [0; 24];
+    let mut random = [0; RANDOM];
     while random[..16] == [0; 16] || random[16..] == [0; 8] {
-        getrandom::fill(&mut random)?;
+        random = draw()?;
     }
     let mut trace = TraceId([0; 16]);
     trace.0.copy_from_slice(&random[..16]);
-    let parent = u64::from_be_bytes(std::array::from_fn(|at| random[16 + at]));
     headers.remove(TRACESTATE);
+    let mut text = *b"00-................................-................-01";
+    HEXLOWER.encode_mut(&random[..16], &mut text[3..35]);
+    HEXLOWER.encode_mut(&random[16..], &mut text[36..52]);
     // Digits and hyphens are always a value.
-    if let Ok(value) = HeaderValue::try_from(format!("00-{trace}-{parent:016x}-01")) {
+    if let Ok(value) = HeaderValue::from_bytes(&text) {
         headers.insert(TRACEPARENT, value);
     }
     Ok(trace)
+}
+
+/// Random bytes for one trace.
+fn draw() -> Result<[u8; RANDOM], getrandom::Error> {
+    DRAWN.with_borrow_mut(|(drawn, next)| {
+        if *next == AT_A_TIME {
+            getrandom::fill(drawn)?;
+            *next = 0;
+        }
+        let (parts, _) = drawn.as_chunks();
+        let random = parts.get(*next).copied().unwrap_or_default();
+        *next += 1;
+        Ok(random)
+    })
 }
 
 /// Bytes of lower-case hexadecimal digits, which is how the field writes them.

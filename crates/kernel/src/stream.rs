@@ -343,6 +343,10 @@ impl Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // One buffer is cheaper alone.
+        if let [buf] = bufs {
+            return self.poll_send(cx, buf);
+        }
         let bufs = bufs.get(..MOST_BUFFERS).unwrap_or(bufs);
         self.try_first(cx, |socket| socket.send_vectored_with_flags(bufs, sys::NO_SIGNAL))
     }
