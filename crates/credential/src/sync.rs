@@ -1,5 +1,5 @@
 //! The atomics that shards share. Under `cfg(loom)` they are those of the model checker, which tries every order of them
-//! (`loom_tests`; CONTRIBUTING.md says how).
+//! (`loom_tests`; docs/proved.md says how).
 
 #[cfg(not(loom))]
 pub(crate) use core::{

@@ -3,7 +3,7 @@
 //!
 //! A request whose copy was refused is used up, because its client sends the data again by an ordinary handshake. It must not
 //! run early afterwards. Not used up is one that is ahead of the server's clock (`docs/spec/asap.md` 10.9). After a restart
-//! while the clock is behind, a request of later may run again (`docs/known-limits.md`).
+//! while the clock is behind, a request of later may run again (`docs/guide/known-limits.md`).
 
 use super::asap::{BEGIN_MS, identity, payload, policy, syn, trust};
 use super::{holds, needs};
