@@ -15,6 +15,7 @@ from firstflight import Command, is_accepted, show
 from kernel import KernelServer
 from net import AF, FAMILIES, Pair, url
 from process import Process, run
+from test_gateway import Gateway
 from testbed import body
 
 PORT = 8080
@@ -122,6 +123,46 @@ def test_four_queues_are_one_server(testbed, family):
     records = card.get(family, "--repeat", 40, "--parallel", 8)
     assert len(records) == 40 and all(record["status"] == 200 for record in records)
     assert card.curl(card.far, family, "big") == body(card.root, "big")
+
+
+GATEWAY = """
+[gateway]
+log = "json"
+[[listener]]
+name = "web"
+mode = "http"
+service = "site"
+[listener.xdp]
+device = "{device}"
+port = {port}
+allow = ["any"]
+[[service]]
+name = "site"
+root = "{root}"
+"""
+
+
+def test_a_gateway_serves_by_the_card(card, family, tmp_path):
+    path = tmp_path / "gateway.toml"
+    path.write_text(GATEWAY.format(device=DEVICE, port=PORT, root=card.root))
+    run(firstflight.BINARY, "gateway", "check", path, ns=card.host)
+    gateway = card.testbed.start(Gateway(card.host, str(path)))
+    assert card.has_program()
+    first, *rest = card.get(family, "--repeat", 4)
+    assert not is_accepted(first) and all(map(is_accepted, rest)), show(rest[0])
+    big = body(card.root, "big")
+    assert card.curl(card.far, family, "big") == big
+    # The host's own programs reach it by the kernel.
+    assert card.curl(card.host, family, "big") == big
+    ways = [record.get("way") for record in gateway.logged(6)]
+    assert ways == ["ip"] * 5 + ["kernel"], ways
+    # A second gateway is told who has the port, and may try again in a minute.
+    second = Process([firstflight.BINARY, "gateway", str(path)], ns=card.host)
+    with second:
+        card.testbed.processes.append(second)
+        assert second.wait(30) == 1 and "listener web: xdp: " in second.text("err"), second.text("err")
+    assert gateway.terminate() == 0
+    assert not card.has_program()
 
 
 def test_everything_else_is_the_kernels(card, family):

@@ -1,5 +1,6 @@
 //! The configuration: one TOML file. Every mistake names its line and its key.
 
+mod card;
 mod check;
 mod farm;
 mod listener;
@@ -7,6 +8,7 @@ mod period;
 mod schema;
 mod service;
 
+pub use card::{Xdp, XdpFirewall, XdpMode};
 pub use check::Mistake;
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;

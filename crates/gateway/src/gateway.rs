@@ -3,13 +3,16 @@
 use crate::backend::{Service, health};
 use crate::budget;
 use crate::config::{self, Config};
+use crate::device;
 use crate::farm::{self, Farm, Sealing};
-use crate::listening::{Bound, Listening, check_device, current_keys, read_files};
+use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
+use firstflight::CardError;
 use firstflight::Endpoint;
 use firstflight::link::TunError;
+use firstflight::link::xdp::XdpError;
 use firstflight::serial_file::SerialFileError;
 use firstflight_daemon::{Admin, ExitKind};
 use firstflight_http::directory::RootError;
@@ -41,6 +44,9 @@ pub enum GatewayError {
     /// The device of an engine cannot be made.
     #[error("listener {0}: tun: {1}")]
     Tun(String, TunError),
+    /// The network card of an engine cannot be used.
+    #[error("listener {0}: xdp: {why}", why = with_keys(.1))]
+    Card(String, CardError),
     /// A certificate cannot be used.
     #[error("{0}: {1}")]
     Tls(String, ConfigError),
@@ -85,6 +91,15 @@ pub enum GatewayError {
     NeedsRestart(String),
 }
 
+/// The message, with the keys that it is about.
+fn with_keys(error: &CardError) -> String {
+    match error {
+        CardError::Device(XdpError::Firewall { .. }) => format!("{error}: set firewall = \"bypassed\""),
+        CardError::Device(XdpError::Mode { .. }) => format!("{error}: set mode = \"generic\""),
+        _ => error.to_string(),
+    }
+}
+
 impl GatewayError {
     /// Whether the configuration, or a file that it names, has a mistake.
     #[must_use]
@@ -92,7 +107,8 @@ impl GatewayError {
         match self {
             Self::Bind(_, error) => ExitKind::of_address(error),
             Self::Tun(_, error) if error.may_pass() => ExitKind::Failure,
-            Self::Tun(..) => ExitKind::Mistake,
+            Self::Card(_, error) if error.may_pass() => ExitKind::Failure,
+            Self::Tun(..) | Self::Card(..) => ExitKind::Mistake,
             Self::Root(_, _, RootError::Unreadable(error)) => ExitKind::of_file(error),
             Self::Root(..) => ExitKind::Mistake,
             Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_) => {
@@ -131,6 +147,7 @@ pub(crate) struct View {
     pub(crate) certificates: Vec<ServerCertificates>,
     pub(crate) ends: CertificatePublisher,
     pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
+    pub(crate) cards: Vec<(String, firstflight::metrics::CardPublisher)>,
     pub(crate) stopping: bool,
 }
 
@@ -289,7 +306,10 @@ impl Gateway {
         let gone: Vec<_> = self.listening.keys().filter(|name| !stays(name)).cloned().collect();
         for name in gone {
             if let Some(listening) = self.listening.remove(&name) {
-                self.shown.with(|view| view.publishers.retain(|(of, _)| *of != name));
+                self.shown.with(|view| {
+                    view.publishers.retain(|(of, _)| *of != name);
+                    view.cards.retain(|(of, _)| *of != name);
+                });
                 self.log.status(&format!("listener {name} has ended"));
                 tokio::spawn(listening.end(config.gateway.drain.0));
             }
@@ -302,6 +322,10 @@ impl Gateway {
             for endpoint in listening.endpoints.iter().cloned() {
                 let publisher = firstflight::metrics::Publisher::new(endpoint);
                 self.shown.with(|view| view.publishers.push((name.clone(), publisher)));
+            }
+            if let Some(card) = listening.card.clone() {
+                let publisher = firstflight::metrics::CardPublisher::new(card);
+                self.shown.with(|view| view.cards.push((name.clone(), publisher)));
             }
             self.listening.insert(name, listening);
         }
@@ -383,7 +407,10 @@ impl Gateway {
         let mut ending: JoinSet<()> =
             self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
         while ending.join_next().await.is_some() {}
-        self.shown.with(|view| view.publishers.clear());
+        self.shown.with(|view| {
+            view.publishers.clear();
+            view.cards.clear();
+        });
         // From here on no first flight is refused, so no further debt to the store can arise.
         std::mem::take(&mut self.farm).close().await;
         self.log.flush().await;
@@ -461,7 +488,7 @@ pub(crate) async fn read_all(config: &Config) -> Found {
             Ok((site, _)) => found.certificates.extend(site.problems()),
             Err(error) => found.errors.push(GatewayError::Tls(name, error)),
         }
-        found.errors.extend(check_device(listener).err());
+        found.errors.extend(device::check(listener).err());
         match read_files(listener).await {
             Ok((keys, _)) => found.errors.extend(current_keys(listener, keys.as_ref()).err()),
             Err(error) => found.errors.push(error),
@@ -485,6 +512,7 @@ async fn tidy(shown: Shown) {
 /// The present values of everything that is not counted as it happens.
 pub(crate) fn publish(shown: &Shown) {
     shown.with(|view| {
+        view.cards.iter().for_each(|(_, card)| card.publish());
         for (_, publisher) in &mut view.publishers {
             publisher.publish();
         }

@@ -25,6 +25,7 @@ mod budget;
 mod client;
 pub mod config;
 mod connection;
+mod device;
 mod farm;
 mod gateway;
 mod health_check;

@@ -1,14 +1,15 @@
 //! A listener: its sockets, and the loop that accepts.
 
-use crate::config::{self, Listener};
+use crate::config::Listener;
 use crate::connection::{self, Phases};
+use crate::device::{self, Device};
 use crate::farm::{Farm, Sealing};
 use crate::gateway::GatewayError;
 use crate::limits::Clients;
 use crate::site::Site;
 use arc_swap::ArcSwap;
 use firstflight::keys::{self, Form, KeyFile};
-use firstflight::link::{Tun, TunConfig};
+use firstflight::link::xdp::XdpStatus;
 use firstflight::trust::{self, TrustFile};
 use firstflight::{Endpoint, Server, Stream};
 use firstflight_credential::{ClockError, Current, Schedule, Scheme};
@@ -17,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
-use toml::Spanned;
 
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -28,15 +28,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long connections in UDP may take to close in order, after everything else has ended.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Packets that the kernel keeps for an engine on a device: a SYN, an ACK, a request and a FIN for each connection of a full
-/// backlog.
-const QUEUE: u32 = 4 * firstflight::ListenConfig::BACKLOG as u32;
-
 /// Sockets that are bound, and do not accept yet.
 pub(crate) struct Bound {
     server: Server,
     /// The engine on a device.
-    device: Option<Endpoint>,
+    device: Option<Device>,
     key_file: Option<KeyFile>,
     trust_file: Option<TrustFile>,
 }
@@ -49,6 +45,8 @@ pub(crate) struct Listening {
     pub(crate) grants_cookies: bool,
     /// The engines: in UDP, and on a device.
     pub(crate) endpoints: Vec<Endpoint>,
+    /// The network card.
+    pub(crate) card: Option<XdpStatus>,
     accepting: watch::Sender<bool>,
     killed: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -131,10 +129,16 @@ impl Bound {
         if let Some(store) = farm.store().filter(|_| config.asks_store()) {
             builder = builder.store(Arc::clone(store) as _);
         }
-        let device = device(config, farm)?;
-        let engines = config.engine_addresses();
-        for address in device.iter().flat_map(|_| &engines) {
-            builder = device.iter().fold(builder, |builder, device| builder.engine_at(device, *address));
+        let mut device = device::start(config, farm)?;
+        let mut engines = Vec::new();
+        if let Some(device) = &mut device {
+            for &address in &device.addresses {
+                builder = builder.engine_at(&device.endpoint, address);
+            }
+            for socket in std::mem::take(&mut device.beside) {
+                builder = builder.beside(socket);
+            }
+            engines.clone_from(&device.addresses);
         }
         let addresses = config.address.get_ref().iter().chain(&engines);
         let port = addresses.clone().next().map_or(0, SocketAddr::port);
@@ -173,7 +177,9 @@ impl Bound {
         let (killed, kills) = watch::channel(false);
         let (addresses, udp_port) = (server.local_addrs(), server.udp_port());
         let grants_cookies = server.grants_cookies();
+        let (device, card) = device.map(|device| (device.endpoint, device.card)).unzip();
         let endpoints = server.endpoint().into_iter().chain(&device).cloned().collect();
+        let card = card.flatten();
         let (alive, gone) = mpsc::channel(1);
         let door = Door {
             site: Arc::clone(&site),
@@ -183,7 +189,7 @@ impl Bound {
             phases: Phases { draining: drains, killed: kills },
         };
         let task = tokio::spawn(run((server, device), door, draining, gone, stopped));
-        Listening { site, addresses, udp_port, grants_cookies, endpoints, accepting, killed, task }
+        Listening { site, addresses, udp_port, grants_cookies, endpoints, card, accepting, killed, task }
     }
 }
 
@@ -275,38 +281,4 @@ async fn run(
     if let Some(device) = device {
         device.shutdown(LAST).await;
     }
-}
-
-fn tun_config(tun: &config::Tun) -> TunConfig {
-    TunConfig::default()
-        .name(tun.device.clone())
-        .host(tun.host.iter().map(|host| (host.addr(), host.prefix_len())).collect())
-        .mtu(tun.mtu)
-        .queue(QUEUE)
-        .offload(tun.offload)
-}
-
-/// What is wrong with the settings of the listener's device. None is made.
-///
-/// # Errors
-/// When no device could have them.
-pub(crate) fn check_device(listener: &Listener) -> Result<(), GatewayError> {
-    let Some(tun) = listener.tun.as_ref().map(Spanned::get_ref) else { return Ok(()) };
-    tun_config(tun).validate().map_err(|error| GatewayError::Tun(listener.name.get_ref().clone(), error))
-}
-
-/// Starts the engine on the listener's device, if it has one.
-fn device(config: &Listener, farm: &Farm) -> Result<Option<Endpoint>, GatewayError> {
-    let Some(tun) = config.tun.as_ref().map(Spanned::get_ref) else { return Ok(None) };
-    let device = tun_config(tun);
-    let mut engine = firstflight::config(tun.address.clone()).map_err(GatewayError::Random)?;
-    // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
-    engine.tcp.nodelay = true;
-    Endpoint::prepare_tun(&mut engine, &device);
-    let fail = |error| GatewayError::Tun(config.name.get_ref().clone(), error);
-    let link = Tun::create(device).map_err(fail)?;
-    Ok(Some(match farm.store().filter(|_| config.asks_store()) {
-        Some(store) => Endpoint::with_store(engine, link, Arc::clone(store) as _),
-        None => Endpoint::new(engine, link),
-    }))
 }

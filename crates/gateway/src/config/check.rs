@@ -103,6 +103,15 @@ impl Config {
                     let problem = format!("listener {:?} has this device or host, too", other.name.get_ref());
                     return Err(Mistake::at(text, &span, problem));
                 }
+                if let (Some(one), Some(two)) = (&listener.xdp, &other.xdp)
+                    && one.get_ref().device == two.get_ref().device
+                {
+                    let problem = format!(
+                        "listener {:?} has this device, too, and one engine owns it",
+                        other.name.get_ref()
+                    );
+                    return Err(Mistake::at(text, &one.span(), problem));
+                }
                 if let Some(name) = shared_identity(listener, other) {
                     let other = other.name.get_ref();
                     let problem = format!(
@@ -157,9 +166,9 @@ impl Config {
         if (is_limited || *one_time.get_ref()) && !listener.fast_open {
             return at("needs fast_open");
         }
-        if (is_limited || *one_time.get_ref()) && in_udp(listener).is_empty() && listener.tun.is_none() {
+        if (is_limited || *one_time.get_ref()) && in_udp(listener).is_empty() && !listener.has_device() {
             return at(
-                "needs UDP (udp_port) or [listener.tun]: the kernel's TCP has no memory of first flights",
+                "needs UDP (udp_port), [listener.tun] or [listener.xdp]: the kernel's TCP has no memory of first flights",
             );
         }
         let Some(seal) = &listener.seal else { return Ok(()) };
@@ -342,6 +351,8 @@ impl Checker<'_> {
         let name = listener.name.span();
         if let Some(tun) = &listener.tun {
             check_tun(tun.get_ref(), listener).or_else(|problem| at(&tun.span(), problem))?;
+        } else if let Some(xdp) = &listener.xdp {
+            xdp.get_ref().check(listener).or_else(|problem| at(&xdp.span(), problem))?;
         } else if addresses.is_empty() {
             return at(&name, "needs an address, as \"0.0.0.0:443\"");
         }

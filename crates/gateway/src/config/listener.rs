@@ -1,7 +1,7 @@
 //! Settings of listeners.
 
 use super::schema::ForwardedNames;
-use super::{Period, Replays, Seal};
+use super::{Period, Replays, Seal, Xdp};
 use firstflight_http::forwarded::Forwarded;
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -107,6 +107,9 @@ pub struct Listener {
     /// An engine on a TUN device serves the port, too.
     #[schemars(with = "Option<Tun>")]
     pub tun: Option<Spanned<Tun>>,
+    /// An engine on a network card serves one port of the host's addresses.
+    #[schemars(with = "Option<Xdp>")]
+    pub xdp: Option<Spanned<Xdp>>,
     /// Sealed first flights are taken.
     #[schemars(with = "Option<Seal>")]
     pub seal: Option<Spanned<Seal>>,
@@ -350,6 +353,11 @@ impl Listener {
         tun.address.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
     }
 
+    /// Whether an engine serves it on a device.
+    pub(crate) const fn has_device(&self) -> bool {
+        self.tun.is_some() || self.xdp.is_some()
+    }
+
     /// Whether the memory of a farm is asked about its first flights.
     pub(crate) fn asks_store(&self) -> bool {
         *self.one_time.get_ref() || self.replays.get_ref() == &Replays::NoDuplicates || self.seal.is_some()
@@ -392,6 +400,7 @@ impl Listener {
             let once = (*l.replays.get_ref(), l.replay_memory, *l.one_time.get_ref(), l.per_site);
             let seal = l.seal.as_ref().map(|seal| seal.get_ref().clone());
             let tun = l.tun.as_ref().map(|tun| tun.get_ref().clone());
+            let xdp = l.xdp.as_ref().map(|xdp| xdp.get_ref().clone());
             (
                 l.address.get_ref().clone(),
                 l.udp_port,
@@ -400,7 +409,7 @@ impl Listener {
                 l.pending,
                 keys,
                 once,
-                (seal, tun),
+                (seal, tun, xdp),
             )
         };
         of(self) == of(other)

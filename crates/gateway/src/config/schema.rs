@@ -25,7 +25,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Where the object of a definition stands in a file, if it is not the file itself.
-    const PLACES: [(&str, &str); 14] = [
+    const PLACES: [(&str, &str); 15] = [
         ("Global", "[gateway]"),
         ("Store", "[store]"),
         ("OneTime", "[one_time]"),
@@ -33,6 +33,7 @@ mod tests {
         ("TlsSettings", "[[listener]]\n[listener.tls]"),
         ("Certificate", "[[listener]]\n[listener.tls]\n[[listener.tls.certificate]]"),
         ("Tun", "[[listener]]\n[listener.tun]"),
+        ("Xdp", "[[listener]]\n[listener.xdp]"),
         ("Seal", "[[listener]]\n[listener.seal]"),
         ("Route", "[[listener]]\n[[listener.route]]"),
         ("Service", "[[service]]"),

@@ -58,6 +58,32 @@ fn a_good_file_is_read() {
 }
 
 #[test]
+fn a_network_card_says_whom_it_takes_and_has_the_port_alone() {
+    let of = |xdp: &str, more: &str| {
+        format!(
+            "[[listener]]\nname = \"web\"\nmode = \"http\"\nservice = \"app\"\n{more}\n[listener.xdp]\n{xdp}\n\n[[service]]\nname = \"app\"\nbackend = [\"127.0.0.1:80\"]\n"
+        )
+    };
+    const WHOLE: &str = "device = \"eth0\"\nport = 443\nallow = [\"any\"]";
+    assert!(Config::parse(&of(WHOLE, "")).unwrap().listeners[0].has_device());
+    for (xdp, more, expected) in [
+        ("device = \"eth0\"\nport = 443", "", "missing field `allow`"),
+        ("device = \"eth0\"\nport = 443\nallow = []", "", "needs allow = [\"any\"]"),
+        ("device = \"eth0\"\nport = 443\nallow = [\"all\"]", "", "needs allow = [\"any\"]"),
+        (
+            "device = \"eth0\"\nport = 443\nallow = [\"any\", \"192.0.2.0/24\"]",
+            "",
+            "the prefixes mean nothing",
+        ),
+        ("device = \"eth0\"\nport = 0\nallow = [\"any\"]", "", "needs a port"),
+        (WHOLE, "address = [\"127.0.0.1:443\"]", "leave address out"),
+    ] {
+        let said = mistake(&of(xdp, more));
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
 fn a_mistake_names_line_and_key() {
     for (old, new, expected) in [
         ("log = \"json\"", "lgo = \"json\"", "line 4, lgo: unknown field `lgo`"),
