@@ -5,14 +5,16 @@ mod forward;
 mod keygen;
 mod keys;
 mod names;
+mod set_up;
 mod zones;
 
 pub use error::DnsError;
 pub use forward::Forward;
 pub use keygen::published;
-pub use keys::{Forward as ForwardKeyFile, KeyFiles, Starts};
-pub use names::{Carriage, name};
-pub use zones::ZoneFiles;
+pub use keys::{Forward as ForwardKeyFile, KeyFiles, RelayTo, Starts};
+pub use names::{Carriage, name, zone_files};
+pub use set_up::{Fault, SetUpError};
+pub use zones::{FollowedZones, ZoneFiles};
 
 use crate::error::Error;
 use crate::life::Metrics;
@@ -28,7 +30,6 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 
 /// Run an authoritative name server that also takes first flights inside DNS lookups (ASAP)
 ///
@@ -82,7 +83,7 @@ struct Run {
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     key: Option<PathBuf>,
     /// Server that gets first flights, and the file of the key that it shares with this front
-    #[arg(long, value_name = "ADDR:PORT=FILE", requires = "carriage_zone")]
+    #[arg(long, value_name = "ADDR:PORT=FILE", value_parser = relay_to, requires = "carriage_zone")]
     relay: Vec<RelayTo>,
     /// File that records when this front was last started; created if it does not exist
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
@@ -99,21 +100,19 @@ struct Run {
     user: Option<String>,
 }
 
-/// A server that gets first flights.
-#[derive(Debug, Clone)]
-pub struct RelayTo {
-    address: SocketAddr,
-    path: PathBuf,
+/// A server that gets first flights, and the file of its key.
+fn relay_to(text: &str) -> Result<RelayTo, &'static str> {
+    let says = "write a server and its key file as 192.0.2.80:4454=FILE";
+    let (address, path) = text.split_once('=').filter(|(_, path)| !path.is_empty()).ok_or(says)?;
+    let address: SocketAddr = address.parse().map_err(|_| says)?;
+    if address.port() == 0 { Err(says) } else { Ok(RelayTo { address, key: path.into() }) }
 }
 
-impl FromStr for RelayTo {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let says = "write a server and its key file as 192.0.2.80:4454=FILE";
-        let (address, path) = text.split_once('=').filter(|(_, path)| !path.is_empty()).ok_or(says)?;
-        let address: SocketAddr = address.parse().map_err(|_| says)?;
-        if address.port() == 0 { Err(says) } else { Ok(Self { address, path: path.into() }) }
+/// Reads the zone files again on each SIGHUP.
+pub async fn read_again_on(mut hangup: Hangup, zones: FollowedZones) {
+    loop {
+        hangup.asked().await;
+        zones.read_again();
     }
 }
 
@@ -152,14 +151,14 @@ impl Run {
         if self.zone.is_empty() && self.origin.is_empty() && carriage.carriage_zone.is_none() {
             return Err(DnsError::Nothing);
         }
-        let mut zones = ZoneFiles::new(&self.zone, &self.origin, ("zone", "origin"))?;
+        let mut zones = zone_files(&self.zone, &self.origin, ("zone", "origin"))?;
         let mut served = carriage.front(zones.read()?)?;
         let (Some(zone), Some(key), Some(state)) = (&carriage.carriage_zone, &self.key, &self.state) else {
             return Ok((served, zones, None));
         };
         // Numbers above the maximum would wrap to 0, which another front may have. Then nonces would be used twice.
         if usize::from(self.front_id) + self.relay.len() > 1 << 16 {
-            return Err(DnsError::FrontId { first: self.front_id, relays: self.relay.len() });
+            return Err(SetUpError::FrontId { first: self.front_id, servers: self.relay.len() }.into());
         }
         let policy = self.policy()?;
         let relays = Relays::new(self.relay.clone(), self.front_id);
@@ -180,22 +179,22 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
     let (mut signals, hangup) =
         (Signals::new().map_err(Error::Runtime)?, Hangup::new().map_err(Error::Runtime)?);
     let sockets = Sockets::bind(&run.listen).await;
-    let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
-    let fronts = forward.bind(&mut sockets).await.map_err(Error::Dns)?;
+    let mut sockets = sockets.map_err(SetUpError::from).map_err(DnsError::from)?;
+    let fronts = forward.bind(&mut sockets).await.map_err(DnsError::from)?;
     let life = metrics.start(describe).await;
     if let Some(user) = &run.user {
         become_user(user).map_err(DnsError::User)?;
     }
     // Files that can be read now can be read again while the server runs.
     let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
-    let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
+    let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(DnsError::from)?;
     let addresses = sockets.addresses();
     let service = sockets.serve(front, STREAM_LIMITS).await;
-    let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+    let service = service.map_err(SetUpError::from).map_err(DnsError::from)?;
     let handle = service.handle();
     let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
-    let zones = zones.follow(handle.clone(), hangup, |line| output::line(&line));
-    let zones = Some(tokio::spawn(zones));
+    let again = tokio::spawn(read_again_on(hangup, zones.followed()));
+    let zones = tokio::spawn(zones.follow(handle.clone(), |line| output::line(&line)));
     let mut publisher = Publisher::new(handle.clone());
     life.serving(move || publisher.publish());
     // A program that reads these lines can use everything from now on.
@@ -214,7 +213,7 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
         life.stopping();
     };
     service.run(end).await;
-    for task in following.into_iter().chain(zones) {
+    for task in following.into_iter().chain([zones, again]) {
         task.abort();
     }
     let (counts, table) = handle.counters();

@@ -1,6 +1,6 @@
 //! `--forward-listen`: the other fronts of the zone.
 
-use super::DnsError;
+use super::SetUpError;
 use firstflight_dns::service::Sockets;
 use firstflight_dns::{ForwardConfig, Forwarder, Front};
 use std::net::SocketAddr;
@@ -36,26 +36,26 @@ impl Forward {
     }
 
     /// Finds mistakes in the addresses before anything is bound.
-    fn check(&self, listen: SocketAddr) -> Result<(), DnsError> {
+    fn check(&self, listen: SocketAddr) -> Result<(), SetUpError> {
         let wrong = |to: &&SocketAddr| {
             to.port() == 0 || to.ip().is_unspecified() || to.is_ipv4() != listen.is_ipv4() || **to == listen
         };
         match self.forward_to.iter().find(wrong) {
-            Some(to) => Err(DnsError::ForwardTo { to: *to, listen }),
+            Some(to) => Err(SetUpError::ForwardTo { to: *to, listen }),
             None => Ok(()),
         }
     }
 
     /// Binds the port for other fronts, if there are any. Returns its address.
-    pub async fn bind(&self, sockets: &mut Sockets) -> Result<Option<SocketAddr>, DnsError> {
+    pub async fn bind(&self, sockets: &mut Sockets) -> Result<Option<SocketAddr>, SetUpError> {
         let Some(listen) = self.forward_listen else { return Ok(None) };
         self.check(listen)?;
         let bound = sockets.bind_for_fronts(listen).await;
-        bound.map(Some).map_err(DnsError::Service)
+        Ok(Some(bound?))
     }
 
     /// Lets `front` forward fragments, with the keys of the key file.
-    pub fn set(&self, front: &mut Front, keys: super::keys::ForwardKeys) -> Result<(), DnsError> {
+    pub fn set(&self, front: &mut Front, keys: super::keys::ForwardKeys) -> Result<(), SetUpError> {
         let super::keys::ForwardKeys { sender: Some(sender), keys } = keys else { return Ok(()) };
         let config = ForwardConfig {
             others: self.forward_to.clone(),
@@ -63,7 +63,7 @@ impl Forward {
             keys,
             per_second: self.forwards_per_second,
         };
-        front.forward(Forwarder::new(config).map_err(DnsError::Forward)?);
+        front.forward(Forwarder::new(config).map_err(SetUpError::Forward)?);
         Ok(())
     }
 }

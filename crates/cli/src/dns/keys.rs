@@ -1,17 +1,27 @@
 //! The key files of a front, which are read again while it runs.
 
-use super::{DnsError, RelayTo};
+use super::SetUpError;
 use firstflight_dns::service::{FrontHandle, unix_ms};
 use firstflight_dns::{
     Boot, BootFile, CarriageKeyFile, CarriageKeys, ForwardSender, KeyFileError, LineError, RelayKey,
     RelaySender, RelayServer, read_relay_keys,
 };
 use firstflight_files::LastProblem;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// A server that gets first flights.
+#[derive(Debug, Clone)]
+pub struct RelayTo {
+    /// Where it takes them.
+    pub address: SocketAddr,
+    /// The file of the key that it shares with the front.
+    pub key: PathBuf,
+}
 
 /// A key with its number.
 type NumberedKey = (u8, RelayKey);
@@ -35,14 +45,14 @@ pub struct Starts {
 
 impl Starts {
     /// Opens the file, or creates it.
-    pub fn open(path: PathBuf) -> Result<Self, DnsError> {
-        let file = BootFile::open(&path).map_err(|error| DnsError::State(path.clone(), error))?;
+    pub fn open(path: PathBuf) -> Result<Self, SetUpError> {
+        let file = BootFile::open(&path).map_err(|error| SetUpError::State(path.clone(), error))?;
         Ok(Self { path, file })
     }
 
-    fn next(&mut self) -> Result<Boot, DnsError> {
+    fn next(&mut self) -> Result<Boot, SetUpError> {
         let now = u32::try_from(unix()).unwrap_or(u32::MAX);
-        self.file.next(now).map_err(|error| DnsError::State(self.path.clone(), error))
+        self.file.next(now).map_err(|error| SetUpError::State(self.path.clone(), error))
     }
 }
 
@@ -74,8 +84,8 @@ fn unix() -> u64 {
 }
 
 /// The first key in a file, and all its keys. There is at least one.
-fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), DnsError> {
-    let fail = |error| DnsError::unusable(path, error);
+fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), SetUpError> {
+    let fail = |error| SetUpError::Key(path.to_owned(), error);
     let keys = read_relay_keys(path).map_err(fail)?;
     let first = keys.first().cloned().ok_or_else(|| fail(KeyFileError::Content(LineError::NoKey)))?;
     Ok((first, keys))
@@ -88,7 +98,7 @@ impl Forward {
     }
 
     /// Reads the keys. If the first key has changed, there is a new sender, which counts as another start.
-    fn keys(&mut self, starts: &mut Starts) -> Result<ForwardKeys, DnsError> {
+    fn keys(&mut self, starts: &mut Starts) -> Result<ForwardKeys, SetUpError> {
         let (first, keys) = read_keys(&self.path)?;
         if self.used.as_ref() == Some(&first) {
             return Ok(ForwardKeys { sender: None, keys });
@@ -107,9 +117,9 @@ impl Relays {
 
     /// Returns the servers if a key has changed. Each change counts as another start, so that a key that is used
     /// again never repeats a nonce.
-    fn servers(&mut self, starts: &mut Starts) -> Result<Option<Vec<RelayServer>>, DnsError> {
-        let read = self.servers.iter().map(|RelayTo { path, .. }| Ok(read_keys(path)?.0));
-        let keys = read.collect::<Result<Vec<_>, DnsError>>()?;
+    fn servers(&mut self, starts: &mut Starts) -> Result<Option<Vec<RelayServer>>, SetUpError> {
+        let read = self.servers.iter().map(|to| Ok(read_keys(&to.key)?.0));
+        let keys = read.collect::<Result<Vec<_>, SetUpError>>()?;
         if self.used == keys {
             return Ok(None);
         }
@@ -137,14 +147,14 @@ impl KeyFiles {
     }
 
     /// The present keys that first flights are sealed to.
-    pub fn carriage(&self) -> Result<CarriageKeys, DnsError> {
+    pub fn carriage(&self) -> Result<CarriageKeys, SetUpError> {
         let file = CarriageKeyFile::read(&self.carriage);
-        let file = file.map_err(|error| DnsError::unusable(&self.carriage, error))?;
+        let file = file.map_err(|error| SetUpError::Key(self.carriage.clone(), error))?;
         Ok(file.keys(unix()))
     }
 
     /// The servers, if there are any and a key has changed.
-    pub fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
+    pub fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, SetUpError> {
         match (&mut self.relays, &mut self.starts) {
             (Some(relays), Some(starts)) => relays.servers(starts),
             _ => Ok(None),
@@ -152,7 +162,7 @@ impl KeyFiles {
     }
 
     /// The keys that the zone's fronts share, if there are other fronts.
-    pub fn forward(&mut self) -> Result<Option<ForwardKeys>, DnsError> {
+    pub fn forward(&mut self) -> Result<Option<ForwardKeys>, SetUpError> {
         match (&mut self.forward, &mut self.starts) {
             (Some(forward), Some(starts)) => forward.keys(starts).map(Some),
             _ => Ok(None),
@@ -215,7 +225,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("firstflight-relay-keys-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let path = directory.join("relay");
-        let to = RelayTo { address: "192.0.2.80:4454".parse().unwrap(), path: path.clone() };
+        let to = RelayTo { address: "192.0.2.80:4454".parse().unwrap(), key: path.clone() };
         let state = directory.join("boot");
         let mut starts = Starts::open(state.clone()).unwrap();
         let mut files = Relays::new(vec![to.clone(), to], 7);
@@ -238,7 +248,7 @@ mod tests {
             assert!(boot() > before);
         }
         fs::remove_file(&path).unwrap();
-        assert!(matches!(files.servers(&mut starts), Err(DnsError::Key(..))));
+        assert!(matches!(files.servers(&mut starts), Err(SetUpError::Key(..))));
         fs::remove_dir_all(&directory).unwrap();
     }
 

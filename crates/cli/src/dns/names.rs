@@ -1,12 +1,13 @@
 //! The options of a name server that accepts first flights. It is a separate process (`dns`) or a part of the web
 //! server (`serve --dns-listen`).
 
-use super::DnsError;
+use super::{DnsError, SetUpError, ZoneFiles};
 use firstflight_dns::front::RateLimit;
 use firstflight_dns::service::secure_rng;
 use firstflight_dns::{CarriageConfig, CarriageKeys, Destination, Front, Name, ReassemblyLimits, ZoneData};
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 /// A carriage zone, and what its clients may cost.
 #[derive(clap::Args)]
@@ -33,11 +34,24 @@ pub fn name(text: &str) -> Result<Name, &'static str> {
     Ok(name)
 }
 
+/// Zone files that begin at `origins`. `options` are the names of the two options, without their dashes.
+pub fn zone_files(
+    files: &[PathBuf],
+    origins: &[Name],
+    options: (&'static str, &'static str),
+) -> Result<ZoneFiles, DnsError> {
+    let counts = (files.len(), origins.len());
+    if counts.0 != counts.1 {
+        return Err(DnsError::Origins { options, counts });
+    }
+    Ok(ZoneFiles::new(files.iter().cloned().zip(origins.iter().cloned()).collect()))
+}
+
 impl Carriage {
     /// A front of `zones`, which does not accept first flights yet.
     pub fn front(&self, zones: Vec<ZoneData>) -> Result<Front, DnsError> {
         let rate = RateLimit { per_second: self.answers_per_second, ..RateLimit::default() };
-        Front::new(zones, rate).map_err(|error| DnsError::Front(Box::new(error)))
+        Front::new(zones, rate).map_err(|error| SetUpError::Front(Box::new(error)).into())
     }
 
     /// Lets `front` accept first flights below `zone`.
@@ -58,6 +72,6 @@ impl Carriage {
             opens_per_second: self.opens_per_second,
         };
         let mut rng = secure_rng().map_err(DnsError::Random)?;
-        front.carry(config, &mut rng).map_err(|error| DnsError::Front(Box::new(error)))
+        front.carry(config, &mut rng).map_err(|error| SetUpError::Front(Box::new(error)).into())
     }
 }

@@ -3,7 +3,10 @@
 
 use super::log::Log;
 use super::relay::Server;
-use crate::dns::{Carriage, DnsError, Forward, ForwardKeyFile, KeyFiles, Starts, ZoneFiles, name, published};
+use crate::dns::{
+    Carriage, DnsError, Forward, ForwardKeyFile, KeyFiles, SetUpError, Starts, ZoneFiles, name, published,
+    read_again_on, zone_files,
+};
 use crate::error::Error;
 use firstflight::Endpoint;
 use firstflight_daemon::Hangup;
@@ -84,8 +87,8 @@ impl Names {
         let (front, zones, keys, public) = self.front(zone, key, server).map_err(Error::Dns)?;
         let files = Files { keys, zones, hangup };
         let sockets = Sockets::bind(&self.dns_listen).await;
-        let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
-        let fronts = self.forward.bind(&mut sockets).await.map_err(Error::Dns)?;
+        let mut sockets = sockets.map_err(SetUpError::from).map_err(DnsError::from)?;
+        let fronts = self.forward.bind(&mut sockets).await.map_err(DnsError::from)?;
         let listening = sockets.addresses();
         let mut says: Vec<String> =
             listening.iter().map(|at| format!("listening on {at} for names")).collect();
@@ -101,7 +104,7 @@ impl Names {
         key: &Path,
         server: Server,
     ) -> Result<(Front, ZoneFiles, KeyFiles, String), DnsError> {
-        let mut others = ZoneFiles::new(&self.dns_zone, &self.dns_origin, ("dns-zone", "dns-origin"))?;
+        let mut others = zone_files(&self.dns_zone, &self.dns_origin, ("dns-zone", "dns-origin"))?;
         let mut front = self.carriage.front(others.read()?)?;
         let mut addresses = self.carriage.carriage_address.clone();
         if addresses.is_empty() {
@@ -135,7 +138,7 @@ impl Prepared {
             tracing::debug!(resolver = %relayed.resolver, "a first flight by DNS");
             server.take(&endpoint, relayed);
         });
-        let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+        let service = service.map_err(SetUpError::from).map_err(DnsError::from)?;
         Ok(Serving { handle: service.handle(), service, files, says })
     }
 }
@@ -155,8 +158,9 @@ impl Serving {
     pub fn run(self, mut stopping: watch::Receiver<()>, log: Log) -> JoinHandle<()> {
         tokio::spawn(async move {
             let Files { keys, zones, hangup } = self.files;
-            let zones = zones.follow(self.handle.clone(), hangup, move |line| log.zone(line));
-            let following = [tokio::spawn(keys.follow(self.handle)), tokio::spawn(zones)];
+            let again = tokio::spawn(read_again_on(hangup, zones.followed()));
+            let zones = tokio::spawn(zones.follow(self.handle.clone(), move |line| log.zone(line)));
+            let following = [tokio::spawn(keys.follow(self.handle)), zones, again];
             let stopped = async move {
                 // Nothing is sent through this channel; it closes.
                 let _ = stopping.changed().await;
