@@ -3,18 +3,12 @@
 mod error;
 mod forward;
 mod keygen;
-mod keys;
 mod names;
-mod set_up;
-mod zones;
 
 pub use error::DnsError;
 pub use forward::Forward;
 pub use keygen::published;
-pub use keys::{Forward as ForwardKeyFile, KeyFiles, RelayTo, Starts};
 pub use names::{Carriage, name, zone_files};
-pub use set_up::{Fault, SetUpError};
-pub use zones::{FollowedZones, ZoneFiles};
 
 use crate::error::Error;
 use crate::life::Metrics;
@@ -23,9 +17,11 @@ use clap::Subcommand;
 use firstflight_daemon::{Hangup, Signals, become_user};
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
-use firstflight_dns::service::{STREAM_LIMITS, Sockets};
+use firstflight_dns::service::{
+    FollowedZones, ForwardKeyFile, KeyFiles, RelayTo, Relays, STREAM_LIMITS, SetUpError, Sockets, Starts,
+    ZoneFiles,
+};
 use firstflight_dns::{Destination, Front, Name};
-use keys::Relays;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -2,6 +2,9 @@
 //! of one, and UDP to the other fronts of the zone, if there are any.
 
 mod fronts;
+mod keys;
+mod set_up;
+mod zones;
 
 use crate::forward::{ForwardCounters, ForwardSender};
 use crate::front::{Front, FrontCounters, FrontError, RelayServer, Transport};
@@ -23,6 +26,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::UdpSocket;
 
 pub use firstflight_service::secure_rng;
+pub use keys::{Forward as ForwardKeyFile, ForwardKeys, KeyFiles, RelayTo, Relays, Starts};
+pub use set_up::{Fault, SetUpError};
+pub use zones::{FollowedZones, ZoneFile, ZoneFiles};
 
 /// The default limits for resolvers over TCP.
 pub const STREAM_LIMITS: StreamLimits = StreamLimits::per_client(32);

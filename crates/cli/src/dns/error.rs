@@ -1,9 +1,9 @@
 //! Why a front does not run.
 
-use super::{Fault, SetUpError};
 use firstflight_daemon::{ExitKind, KeyFault, UserError, unusable};
 use firstflight_dns::KeyFileError;
 use firstflight_dns::front::NearestError;
+use firstflight_dns::service::{Fault, SetUpError};
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! `--forward-listen`: the other fronts of the zone.
 
-use super::SetUpError;
-use firstflight_dns::service::Sockets;
+use firstflight_dns::service::{ForwardKeys, SetUpError, Sockets};
 use firstflight_dns::{ForwardConfig, Forwarder, Front};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -55,8 +54,8 @@ impl Forward {
     }
 
     /// Lets `front` forward fragments, with the keys of the key file.
-    pub fn set(&self, front: &mut Front, keys: super::keys::ForwardKeys) -> Result<(), SetUpError> {
-        let super::keys::ForwardKeys { sender: Some(sender), keys } = keys else { return Ok(()) };
+    pub fn set(&self, front: &mut Front, keys: ForwardKeys) -> Result<(), SetUpError> {
+        let ForwardKeys { sender: Some(sender), keys } = keys else { return Ok(()) };
         let config = ForwardConfig {
             others: self.forward_to.clone(),
             sender,

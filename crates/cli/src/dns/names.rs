@@ -1,9 +1,9 @@
 //! The options of a name server that accepts first flights. It is a separate process (`dns`) or a part of the web
 //! server (`serve --dns-listen`).
 
-use super::{DnsError, SetUpError, ZoneFiles};
+use super::DnsError;
 use firstflight_dns::front::RateLimit;
-use firstflight_dns::service::secure_rng;
+use firstflight_dns::service::{SetUpError, ZoneFiles, secure_rng};
 use firstflight_dns::{CarriageConfig, CarriageKeys, Destination, Front, Name, ReassemblyLimits, ZoneData};
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;

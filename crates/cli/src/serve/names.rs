@@ -3,15 +3,14 @@
 
 use super::log::Log;
 use super::relay::Server;
-use crate::dns::{
-    Carriage, DnsError, Forward, ForwardKeyFile, KeyFiles, SetUpError, Starts, ZoneFiles, name, published,
-    read_again_on, zone_files,
-};
+use crate::dns::{Carriage, DnsError, Forward, name, published, read_again_on, zone_files};
 use crate::error::Error;
 use firstflight::Endpoint;
 use firstflight_daemon::Hangup;
 use firstflight_dns::front::Kind;
-use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Service, Sockets};
+use firstflight_dns::service::{
+    ForwardKeyFile, FrontHandle, KeyFiles, STREAM_LIMITS, Service, SetUpError, Sockets, Starts, ZoneFiles,
+};
 use firstflight_dns::{Destination, Front, Name};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,14 @@
 //! The key files of a front, which are read again while it runs.
 
-use super::SetUpError;
-use firstflight_dns::service::{FrontHandle, unix_ms};
-use firstflight_dns::{
-    Boot, BootFile, CarriageKeyFile, CarriageKeys, ForwardSender, KeyFileError, LineError, RelayKey,
-    RelaySender, RelayServer, read_relay_keys,
-};
+use super::{FrontHandle, SetUpError, unix_ms};
+use crate::boot_file::BootFile;
+use crate::forward::ForwardSender;
+use crate::front::RelayServer;
+use crate::key_file::{CarriageKeyFile, read_relay_keys};
+use crate::keys::CarriageKeys;
+use crate::relay::{Boot, RelayKey, RelaySender};
 use firstflight_files::LastProblem;
+use firstflight_files::lines::{KeyFileError, LineError};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -217,7 +219,7 @@ fn set_forward_keys(front: &FrontHandle, keys: Option<ForwardKeys>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight_dns::create_relay_key;
+    use crate::key_file::create_relay_key;
     use std::fs;
 
     #[test]

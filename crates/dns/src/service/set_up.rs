@@ -1,8 +1,13 @@
 //! Why a front cannot be set up.
 
-use firstflight_dns::service::ServiceError;
-use firstflight_dns::{BootError, ForwardError, FrontError, KeyFileError, Name, ZoneError};
+use super::ServiceError;
+use crate::boot_file::BootError;
+use crate::forward::ForwardError;
+use crate::front::FrontError;
+use crate::zone::ZoneError;
 use firstflight_files::ReadError;
+use firstflight_files::lines::KeyFileError;
+use hickory_proto::rr::Name;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! The zone files of a front, which are read again when they change and on SIGHUP.
 
-use super::SetUpError;
-use firstflight_dns::service::FrontHandle;
-use firstflight_dns::{Name, ZoneData};
+use super::{FrontHandle, SetUpError};
+use crate::zone::{ZoneData, ZoneFault};
 use firstflight_files::{BYTE_ORDER_MARK, LastProblem, Seen, open_regular};
+use hickory_proto::rr::Name;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -189,11 +189,16 @@ impl FollowedZones {
     pub fn read_again(&self) {
         self.0.send_modify(|_| {});
     }
+
+    /// Follows these files in place of the ones before, and reads them. While one of them has a mistake, the front keeps the
+    /// zones that it has.
+    pub fn replace(&self, files: Vec<ZoneFile>) {
+        self.0.send_replace(files);
+    }
 }
 
 /// Whether a file could not be read, which the digest of the contents does not show.
 fn is_of_the_system(error: &SetUpError) -> bool {
-    use firstflight_dns::ZoneFault;
     match error {
         SetUpError::ReadZone(..) => true,
         SetUpError::Zone(_, wrong) => matches!(wrong.1.fault, ZoneFault::Include(..)),
