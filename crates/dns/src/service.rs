@@ -3,7 +3,9 @@
 
 mod fronts;
 mod keys;
+mod running;
 mod set_up;
+mod settings;
 mod zones;
 
 use crate::forward::{ForwardCounters, ForwardSender};
@@ -27,7 +29,9 @@ use tokio::net::UdpSocket;
 
 pub use firstflight_service::secure_rng;
 pub use keys::{Forward as ForwardKeyFile, ForwardKeys, KeyFiles, RelayTo, Relays, Starts};
+pub use running::{FollowingFront, OpenFront};
 pub use set_up::{Fault, SetUpError};
+pub use settings::{CarriageSettings, FrontSettings, OtherFronts, Ports, Servers, complete_name, published_key};
 pub use zones::{FollowedZones, ZoneFile, ZoneFiles};
 
 /// The default limits for resolvers over TCP.
@@ -75,6 +79,12 @@ impl Sockets {
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listening.addresses()
+    }
+
+    /// Where it listens for the other fronts of the zone. `None` without others.
+    #[must_use]
+    pub fn for_fronts(&self) -> Option<SocketAddr> {
+        self.fronts.as_ref()?.local_addr().ok()
     }
 
     /// A service of `front` on these sockets, which relays first flights.

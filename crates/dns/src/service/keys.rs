@@ -42,19 +42,29 @@ pub struct KeyFiles {
 /// The file of this front's starts. A new key counts as another start, so that no two datagrams have the same nonce.
 pub struct Starts {
     path: PathBuf,
-    file: BootFile,
+    /// `None` for a look at the files: nothing is sent.
+    file: Option<BootFile>,
 }
 
 impl Starts {
     /// Opens the file, or creates it.
     pub fn open(path: PathBuf) -> Result<Self, SetUpError> {
         let file = BootFile::open(&path).map_err(|error| SetUpError::State(path.clone(), error))?;
-        Ok(Self { path, file })
+        Ok(Self { path, file: Some(file) })
+    }
+
+    /// Looks whether the file could be opened. It is neither created nor locked.
+    pub fn look(path: PathBuf) -> Result<Self, SetUpError> {
+        match BootFile::check(&path) {
+            Ok(()) => Ok(Self { path, file: None }),
+            Err(error) => Err(SetUpError::State(path, error)),
+        }
     }
 
     fn next(&mut self) -> Result<Boot, SetUpError> {
+        let Some(file) = &mut self.file else { return Ok(Boot(0)) };
         let now = u32::try_from(unix()).unwrap_or(u32::MAX);
-        self.file.next(now).map_err(|error| SetUpError::State(self.path.clone(), error))
+        file.next(now).map_err(|error| SetUpError::State(self.path.clone(), error))
     }
 }
 

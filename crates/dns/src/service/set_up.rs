@@ -29,6 +29,9 @@ pub enum SetUpError {
     /// It is unknown when the front was last started.
     #[error("the state file {0} {1}")]
     State(PathBuf, BootError),
+    /// A front that sends to servers or other fronts needs a file of its starts.
+    #[error("a name server that sends to others needs a file of its starts")]
+    NoState,
     /// The zones and the carriage zone do not fit together.
     #[error("{0}")]
     Front(Box<FrontError>),
