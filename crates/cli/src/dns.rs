@@ -7,7 +7,6 @@ mod names;
 
 pub use error::DnsError;
 pub use forward::Forward;
-pub use keygen::published;
 pub use names::{Carriage, name, zone_files};
 
 use crate::error::Error;
@@ -15,13 +14,12 @@ use crate::life::Metrics;
 use crate::output;
 use clap::Subcommand;
 use firstflight_daemon::{Hangup, Signals, become_user};
+use firstflight_dns::Name;
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{
-    FollowedZones, ForwardKeyFile, KeyFiles, RelayTo, Relays, STREAM_LIMITS, SetUpError, Sockets, Starts,
-    ZoneFiles,
+    CarriageSettings, FollowedZones, FrontSettings, OpenFront, RelayTo, Servers, SetUpError, Sockets,
 };
-use firstflight_dns::{Destination, Front, Name};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -138,80 +136,52 @@ impl Run {
         Ok(Box::new(table.map_err(|error| DnsError::Nearest(path.clone(), error))?))
     }
 
-    /// Reads the options and files: the zone files, and the key files if there is a carriage zone.
-    fn front(
-        &self,
-        carriage: &Carriage,
-        forward: &Forward,
-    ) -> Result<(Front, ZoneFiles, Option<KeyFiles>), DnsError> {
+    /// What the options ask for.
+    fn settings(&self, carriage: &Carriage, forward: &Forward) -> Result<FrontSettings, DnsError> {
         if self.zone.is_empty() && self.origin.is_empty() && carriage.carriage_zone.is_none() {
             return Err(DnsError::Nothing);
         }
-        let mut zones = zone_files(&self.zone, &self.origin, ("zone", "origin"))?;
-        let mut served = carriage.front(zones.read()?)?;
-        let (Some(zone), Some(key), Some(state)) = (&carriage.carriage_zone, &self.key, &self.state) else {
-            return Ok((served, zones, None));
-        };
-        // Numbers above the maximum would wrap to 0, which another front may have. Then nonces would be used twice.
-        if usize::from(self.front_id) + self.relay.len() > 1 << 16 {
-            return Err(SetUpError::FrontId { first: self.front_id, servers: self.relay.len() }.into());
+        let zones = zone_files(&self.zone, &self.origin, ("zone", "origin"))?;
+        let mut settings = carriage.front(&self.listen, zones);
+        if let (Some(zone), Some(key)) = (&carriage.carriage_zone, &self.key) {
+            let servers = Servers { servers: self.relay.clone(), policy: self.policy()? };
+            settings.carriage = Some(CarriageSettings {
+                servers: Some(servers),
+                others: forward.others(),
+                front_id: self.front_id,
+                state: self.state.clone(),
+                ..carriage.carry(zone, key)
+            });
         }
-        let policy = self.policy()?;
-        let relays = Relays::new(self.relay.clone(), self.front_id);
-        let fronts = forward.key().map(|path| ForwardKeyFile::new(path.to_owned(), self.front_id));
-        let starts = Starts::open(state.clone())?;
-        let mut files = KeyFiles::new(key.clone(), Some(starts), Some(relays), fronts);
-        let keys = files.carriage()?;
-        let to = Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy };
-        carriage.carry(&mut served, zone, &carriage.carriage_address, keys, to)?;
-        if let Some(keys) = files.forward()? {
-            forward.set(&mut served, keys)?;
-        }
-        Ok((served, zones, Some(files)))
+        Ok(settings)
     }
 }
 
 async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics) -> Result<ExitCode, Error> {
     let (mut signals, hangup) =
         (Signals::new().map_err(Error::Runtime)?, Hangup::new().map_err(Error::Runtime)?);
-    let sockets = Sockets::bind(&run.listen).await;
-    let mut sockets = sockets.map_err(SetUpError::from).map_err(DnsError::from)?;
-    let fronts = forward.bind(&mut sockets).await.map_err(DnsError::from)?;
+    let settings = run.settings(&carriage, &forward)?;
+    let sockets = settings.ports().bind().await.map_err(DnsError::from)?;
     let life = metrics.start(describe).await;
     if let Some(user) = &run.user {
         become_user(user).map_err(DnsError::User)?;
     }
     // Files that can be read now can be read again while the server runs.
-    let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
-    let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(DnsError::from)?;
-    let addresses = sockets.addresses();
-    let service = sockets.serve(front, STREAM_LIMITS).await;
-    let service = service.map_err(SetUpError::from).map_err(DnsError::from)?;
-    let handle = service.handle();
-    let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
-    let again = tokio::spawn(read_again_on(hangup, zones.followed()));
-    let zones = tokio::spawn(zones.follow(handle.clone(), |line| output::line(&line)));
+    let front = settings.open().map_err(DnsError::from)?;
+    let says = lines(&front, &sockets, "");
+    let front = front.relay(sockets).await.map_err(SetUpError::from).map_err(DnsError::from)?;
+    let handle = front.handle();
+    let again = tokio::spawn(read_again_on(hangup, front.zones()));
     let mut publisher = Publisher::new(handle.clone());
     life.serving(move || publisher.publish());
     // A program that reads these lines can use everything from now on.
-    for address in addresses {
-        output::line(&format_args!("listening on {address}"));
-    }
-    if let (Some(zone), Some(keys)) = (&carriage.carriage_zone, public) {
-        let (id, key) = keys.current();
-        output::line(&format_args!("carriage zone {zone}, carriage-key {}", published(id, &key)));
-    }
-    if let Some(at) = fronts {
-        output::line(&format_args!("listening on {at} for the zone's other name servers"));
-    }
+    says.iter().for_each(|line| output::line(line));
     let end = async {
         signals.end().await;
         life.stopping();
     };
-    service.run(end).await;
-    for task in following.into_iter().chain([zones, again]) {
-        task.abort();
-    }
+    front.run(|line| output::line(&line), end).await;
+    again.abort();
     let (counts, table) = handle.counters();
     output::line(&format_args!(
         "answers: {} ({} to fragments); first flights: {} put together, {} relayed",
@@ -221,4 +191,12 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
         counts.relayed
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lines that say where a front listens, `what` for, and which carriage zone it has.
+pub fn lines(front: &OpenFront, sockets: &Sockets, what: &str) -> Vec<String> {
+    let listening = sockets.addresses().into_iter().map(|at| format!("listening on {at}{what}"));
+    let fronts =
+        sockets.for_fronts().map(|at| format!("listening on {at} for the zone's other name servers"));
+    listening.chain(front.carriage().map(str::to_owned)).chain(fronts).collect()
 }

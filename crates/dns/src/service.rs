@@ -28,11 +28,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::UdpSocket;
 
 pub use firstflight_service::secure_rng;
-pub use keys::{Forward as ForwardKeyFile, ForwardKeys, KeyFiles, RelayTo, Relays, Starts};
+pub use keys::RelayTo;
 pub use running::{FollowingFront, OpenFront};
 pub use set_up::{Fault, SetUpError};
 pub use settings::{CarriageSettings, FrontSettings, OtherFronts, Ports, Servers, complete_name, published_key};
-pub use zones::{FollowedZones, ZoneFile, ZoneFiles};
+pub use zones::{FollowedZones, ZoneFile};
 
 /// The default limits for resolvers over TCP.
 pub const STREAM_LIMITS: StreamLimits = StreamLimits::per_client(32);

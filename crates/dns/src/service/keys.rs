@@ -29,7 +29,7 @@ pub struct RelayTo {
 type NumberedKey = (u8, RelayKey);
 
 /// The files of a front, and the content that was read last.
-pub struct KeyFiles {
+pub(super) struct KeyFiles {
     carriage: PathBuf,
     /// `None` if nothing is sent under a key.
     starts: Option<Starts>,
@@ -40,7 +40,7 @@ pub struct KeyFiles {
 }
 
 /// The file of this front's starts. A new key counts as another start, so that no two datagrams have the same nonce.
-pub struct Starts {
+pub(super) struct Starts {
     path: PathBuf,
     /// `None` for a look at the files: nothing is sent.
     file: Option<BootFile>,
@@ -48,13 +48,13 @@ pub struct Starts {
 
 impl Starts {
     /// Opens the file, or creates it.
-    pub fn open(path: PathBuf) -> Result<Self, SetUpError> {
+    pub(super) fn open(path: PathBuf) -> Result<Self, SetUpError> {
         let file = BootFile::open(&path).map_err(|error| SetUpError::State(path.clone(), error))?;
         Ok(Self { path, file: Some(file) })
     }
 
     /// Looks whether the file could be opened. It is neither created nor locked.
-    pub fn look(path: PathBuf) -> Result<Self, SetUpError> {
+    pub(super) fn look(path: PathBuf) -> Result<Self, SetUpError> {
         match BootFile::check(&path) {
             Ok(()) => Ok(Self { path, file: None }),
             Err(error) => Err(SetUpError::State(path, error)),
@@ -69,7 +69,7 @@ impl Starts {
 }
 
 /// The servers' key files, and the content that was read last.
-pub struct Relays {
+pub(super) struct Relays {
     servers: Vec<RelayTo>,
     front_id: u16,
     /// The keys in use, in the order of the servers.
@@ -77,18 +77,18 @@ pub struct Relays {
 }
 
 /// The key file of the zone's fronts, and the content that was read last.
-pub struct Forward {
+pub(super) struct Forward {
     path: PathBuf,
     front_id: u16,
     used: Option<NumberedKey>,
 }
 
 /// The content of the key file of the zone's fronts.
-pub struct ForwardKeys {
+pub(super) struct ForwardKeys {
     /// `None` if this front continues to send under its previous key.
-    pub sender: Option<ForwardSender>,
+    pub(super) sender: Option<ForwardSender>,
     /// All keys, with their numbers.
-    pub keys: Vec<NumberedKey>,
+    pub(super) keys: Vec<NumberedKey>,
 }
 
 fn unix() -> u64 {
@@ -105,7 +105,7 @@ fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), SetUpError>
 
 impl Forward {
     /// Uses this file. Nothing is read yet.
-    pub fn new(path: PathBuf, front_id: u16) -> Self {
+    pub(super) fn new(path: PathBuf, front_id: u16) -> Self {
         Self { path, front_id, used: None }
     }
 
@@ -123,7 +123,7 @@ impl Forward {
 
 impl Relays {
     /// Uses these servers. No key is read yet.
-    pub fn new(servers: Vec<RelayTo>, front_id: u16) -> Self {
+    pub(super) fn new(servers: Vec<RelayTo>, front_id: u16) -> Self {
         Self { servers, front_id, used: Vec::new() }
     }
 
@@ -149,7 +149,7 @@ impl Relays {
 
 impl KeyFiles {
     /// Uses these files. No key is read yet.
-    pub fn new(
+    pub(super) fn new(
         carriage: PathBuf,
         starts: Option<Starts>,
         relays: Option<Relays>,
@@ -159,14 +159,14 @@ impl KeyFiles {
     }
 
     /// The present keys that first flights are sealed to.
-    pub fn carriage(&self) -> Result<CarriageKeys, SetUpError> {
+    pub(super) fn carriage(&self) -> Result<CarriageKeys, SetUpError> {
         let file = CarriageKeyFile::read(&self.carriage);
         let file = file.map_err(|error| SetUpError::Key(self.carriage.clone(), error))?;
         Ok(file.keys(unix()))
     }
 
     /// The servers, if there are any and a key has changed.
-    pub fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, SetUpError> {
+    pub(super) fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, SetUpError> {
         match (&mut self.relays, &mut self.starts) {
             (Some(relays), Some(starts)) => relays.servers(starts),
             _ => Ok(None),
@@ -174,7 +174,7 @@ impl KeyFiles {
     }
 
     /// The keys that the zone's fronts share, if there are other fronts.
-    pub fn forward(&mut self) -> Result<Option<ForwardKeys>, SetUpError> {
+    pub(super) fn forward(&mut self) -> Result<Option<ForwardKeys>, SetUpError> {
         match (&mut self.forward, &mut self.starts) {
             (Some(forward), Some(starts)) => forward.keys(starts).map(Some),
             _ => Ok(None),
@@ -184,7 +184,7 @@ impl KeyFiles {
     /// Reads the files every second and gives their keys to the front, until this is dropped. While a file cannot be
     /// read or is not valid, its keys stay unchanged and one warning is logged. The keys of the other files may still
     /// change.
-    pub async fn follow(mut self, front: FrontHandle) {
+    pub(super) async fn follow(mut self, front: FrontHandle) {
         let mut last = LastProblem::default();
         loop {
             tokio::time::sleep(EVERY).await;

@@ -24,7 +24,7 @@ pub type ZoneFile = (PathBuf, Name);
 
 /// The zone files of a front, and those that they include.
 #[derive(Debug)]
-pub struct ZoneFiles {
+pub(super) struct ZoneFiles {
     zones: Vec<ZoneFile>,
     seen: BTreeMap<PathBuf, Seen>,
     /// The digest of everything that was read.
@@ -74,8 +74,7 @@ impl Reading {
 
 impl ZoneFiles {
     /// These files. Nothing is read yet.
-    #[must_use]
-    pub fn new(zones: Vec<ZoneFile>) -> Self {
+    pub(super) fn new(zones: Vec<ZoneFile>) -> Self {
         let (followed, list) = watch::channel(zones.clone());
         Self { zones, seen: BTreeMap::new(), digest: [0; 32], followed: FollowedZones(followed), list }
     }
@@ -84,7 +83,7 @@ impl ZoneFiles {
     ///
     /// # Errors
     /// The first file that cannot be read or has a mistake.
-    pub fn read(&mut self) -> Result<Vec<ZoneData>, SetUpError> {
+    pub(super) fn read(&mut self) -> Result<Vec<ZoneData>, SetUpError> {
         let zones = self.load()?;
         self.warn(&zones);
         Ok(zones)
@@ -124,16 +123,15 @@ impl ZoneFiles {
         (always || self.digest != before || read.as_ref().is_err_and(is_of_the_system)).then_some(read)
     }
 
-    /// Asks [`ZoneFiles::follow`] to read the files at once. What is asked before it begins is not lost.
-    #[must_use]
-    pub fn followed(&self) -> FollowedZones {
+    /// Asks [`Self::follow`] to read the files at once. What is asked before it begins is not lost.
+    pub(super) fn followed(&self) -> FollowedZones {
         self.followed.clone()
     }
 
     /// Checks the files every second. Reads them when one has changed or when [`FollowedZones`] asks for it, and gives all zones
     /// to the front at once, until this is dropped. If any file has a mistake, nothing changes and one warning is logged.
     /// `says` gets a line for each zone.
-    pub async fn follow(mut self, front: FrontHandle, says: impl Fn(String)) {
+    pub(super) async fn follow(mut self, front: FrontHandle, says: impl Fn(String)) {
         let mut last = LastProblem::default();
         loop {
             let asked = tokio::select! {
@@ -180,7 +178,7 @@ impl ZoneFiles {
     }
 }
 
-/// Asks the task that follows the zone files of a front ([`ZoneFiles::follow`]) to read them at once.
+/// Asks the task that follows the zone files of a front ([`FollowingFront::run`](super::FollowingFront::run)) to read them at once.
 #[derive(Debug, Clone)]
 pub struct FollowedZones(watch::Sender<Vec<ZoneFile>>);
 
