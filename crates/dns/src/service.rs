@@ -3,6 +3,7 @@
 
 mod fronts;
 mod keys;
+mod relayed;
 mod running;
 mod set_up;
 mod settings;
@@ -29,9 +30,12 @@ use tokio::net::UdpSocket;
 
 pub use firstflight_service::secure_rng;
 pub use keys::RelayTo;
+pub use relayed::{RelayCounts, RelaySocket};
 pub use running::{FollowingFront, OpenFront};
 pub use set_up::{Fault, SetUpError};
-pub use settings::{CarriageSettings, FrontSettings, OtherFronts, Ports, Servers, complete_name, published_key};
+pub use settings::{
+    CarriageSettings, FrontSettings, OtherFronts, Ports, Servers, complete_name, published_key,
+};
 pub use zones::{FollowedZones, ZoneFile};
 
 /// The default limits for resolvers over TCP.
@@ -326,6 +330,11 @@ pub enum ServiceError {
         "cannot listen on {0} for other fronts: {1}; give an address of this machine and a UDP port that is free"
     )]
     ListenForFronts(SocketAddr, io::Error),
+    /// Listening at an address for first flights from fronts failed.
+    #[error(
+        "cannot listen on {0} for first flights from name servers: {1}; give an address of this machine and a UDP port that is free"
+    )]
+    ListenForRelays(SocketAddr, io::Error),
     /// No random numbers.
     #[error("the system gives no random numbers: {0}")]
     System(io::Error),

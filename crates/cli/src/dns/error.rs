@@ -5,7 +5,6 @@ use firstflight_dns::KeyFileError;
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::{Fault, SetUpError};
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// What makes key files.
@@ -24,8 +23,10 @@ pub enum DnsError {
     )]
     Origins { options: (&'static str, &'static str), counts: (usize, usize) },
     /// The server, which is its own front, has no IPv4 address.
-    #[error("fragments are answered with an IPv4 address, and {0} is none: give one with --carriage-address")]
-    NoAddress(IpAddr),
+    #[error(
+        "fragments are answered with an IPv4 address, and this server has none: give one with --carriage-address"
+    )]
+    NoAddress,
     /// The front cannot be set up.
     #[error("{}", set_up(.0))]
     SetUp(#[from] SetUpError),

@@ -2,17 +2,16 @@
 //! resolvers' queries (the thesis' SDNS, §5.3).
 
 use super::log::Log;
-use super::relay::Server;
 use crate::dns::{Carriage, DnsError, Forward, lines, name, read_again_on, zone_files};
 use crate::error::Error;
-use firstflight::Endpoint;
+use firstflight::{Endpoint, RelayTarget};
 use firstflight_daemon::Hangup;
 use firstflight_dns::Name;
 use firstflight_dns::front::Kind;
 use firstflight_dns::service::{
     CarriageSettings, FollowingFront, FrontHandle, OpenFront, SetUpError, Sockets,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -58,7 +57,7 @@ pub struct Prepared {
     sockets: Sockets,
     front: OpenFront,
     hangup: Hangup,
-    server: Server,
+    target: RelayTarget,
 }
 
 impl Names {
@@ -68,7 +67,7 @@ impl Names {
     }
 
     /// Reads the files that the options name, and binds the ports.
-    pub async fn prepare(&self, server: Server) -> Result<Option<Prepared>, Error> {
+    pub async fn prepare(&self, target: RelayTarget) -> Result<Option<Prepared>, Error> {
         let (true, Some(zone), Some(key)) = (self.wanted(), &self.carriage.carriage_zone, &self.carriage_key)
         else {
             return Ok(None);
@@ -83,27 +82,27 @@ impl Names {
             ..self.carriage.carry(zone, key)
         };
         if carriage.addresses.is_empty() {
-            match server.seen_as.ip() {
-                IpAddr::V4(address) => carriage.addresses.push(address),
-                address => return Err(DnsError::NoAddress(address).into()),
-            }
+            carriage.addresses.extend(target.ipv4());
+        }
+        if carriage.addresses.is_empty() {
+            return Err(DnsError::NoAddress.into());
         }
         settings.carriage = Some(carriage);
         let ports = settings.ports();
         let front = settings.open().map_err(DnsError::from)?;
         let sockets = ports.bind().await.map_err(DnsError::from)?;
-        Ok(Some(Prepared { sockets, front, hangup, server }))
+        Ok(Some(Prepared { sockets, front, hangup, target }))
     }
 }
 
 impl Prepared {
     /// A service that gives first flights to `endpoint`.
     pub fn over(self, endpoint: Endpoint) -> Result<Serving, Error> {
-        let Self { sockets, front, hangup, server } = self;
+        let Self { sockets, front, hangup, target } = self;
         let says = lines(&front, &sockets, " for names");
         let front = front.serve_here(sockets, move |relayed| {
             tracing::debug!(resolver = %relayed.resolver, "a first flight by DNS");
-            server.take(&endpoint, relayed);
+            target.take(&endpoint, relayed);
         });
         let front = front.map_err(SetUpError::from).map_err(DnsError::from)?;
         Ok(Serving { handle: front.handle(), front, hangup, says })

@@ -85,9 +85,11 @@ impl SetUpError {
             Self::ReadZone(_, error)
             | Self::State(_, BootError::Io(error))
             | Self::Key(_, KeyFileError::Read(ReadError::Io(error))) => Fault::File(error),
-            Self::Service(ServiceError::Listen(_, error) | ServiceError::ListenForFronts(_, error)) => {
-                Fault::Address(error)
-            }
+            Self::Service(
+                ServiceError::Listen(_, error)
+                | ServiceError::ListenForFronts(_, error)
+                | ServiceError::ListenForRelays(_, error),
+            ) => Fault::Address(error),
             Self::Service(_) | Self::State(_, BootError::Held) => Fault::Passing,
             _ => Fault::Text,
         }
