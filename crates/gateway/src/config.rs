@@ -1,6 +1,7 @@
 //! The configuration: one TOML file. Every mistake names its line and its key.
 
 mod check;
+mod dns;
 mod farm;
 mod listener;
 mod period;
@@ -8,6 +9,7 @@ mod schema;
 mod service;
 
 pub use check::Mistake;
+pub use dns::{Dns, Forward, Relay, Zone};
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
 pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun};
@@ -41,6 +43,9 @@ pub struct Config {
     /// Cookies that are valid for one connection each.
     #[schemars(with = "Option<OneTime>")]
     pub one_time: Option<Spanned<OneTime>>,
+    /// First flights inside lookups.
+    #[schemars(with = "Option<Dns>")]
+    pub dns: Option<Spanned<Dns>>,
     /// Where clients connect.
     #[serde(default, rename = "listener")]
     pub listeners: Vec<Listener>,

@@ -34,6 +34,7 @@ mod limits;
 mod listening;
 mod log;
 mod metrics;
+mod names;
 mod run;
 mod shown;
 mod site;
