@@ -318,3 +318,6 @@ impl Dns {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
