@@ -34,7 +34,14 @@ class Site:
         self.server = at(FAR.peer[family], PORT)
         told = run(firstflight.BINARY, "dns", "keygen", "--key", scene.path("carriage.key")).stdout
         self.carriage_key = told.split()[1]
-        zone = self.zone()
+        self.serve = self.serving(self.zone(), alone)
+        self.unbound()
+        scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
+        scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
+
+    def serving(self, zone, alone):
+        """The server. Without `alone`, starts the front first."""
+        scene, family = self.scene, self.family
         if alone:
             handed = (
                 "--dns-listen", at(FAR.peer[family], 53), "--dns-zone", zone, "--dns-origin", "xyz.com",
@@ -42,13 +49,14 @@ class Site:
                 "--carriage-address", FAR.peer[4],
             )  # fmt: skip
         else:
-            run(firstflight.BINARY, "dns", "keygen", "--relay-key", scene.path("relay"))
-            self.front = self.dns(zone)
+            self.relaying(zone)
             handed = ("--relay-listen", at(FAR.peer[family], RELAY_PORT), "--relay-key", scene.path("relay"))
-        self.serve = scene.serve_udp(family, "--identity", NAME, *handed)
-        self.unbound()
-        scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
-        scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
+        return scene.serve_udp(family, "--identity", NAME, *handed)
+
+    def relaying(self, zone):
+        """Starts a front that relays first flights to the server."""
+        run(firstflight.BINARY, "dns", "keygen", "--relay-key", self.scene.path("relay"))
+        self.front = self.dns(zone)
 
     def file(self, name, text):
         path = self.scene.path(name)

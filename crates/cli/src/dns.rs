@@ -3,32 +3,27 @@
 mod error;
 mod forward;
 mod keygen;
-mod keys;
 mod names;
-mod zones;
 
 pub use error::DnsError;
 pub use forward::Forward;
-pub use keygen::published;
-pub use keys::{Forward as ForwardKeyFile, KeyFiles, Starts};
-pub use names::{Carriage, name};
-pub use zones::ZoneFiles;
+pub use names::{Carriage, name, zone_files};
 
 use crate::error::Error;
 use crate::life::Metrics;
 use crate::output;
 use clap::Subcommand;
 use firstflight_daemon::{Hangup, Signals, become_user};
+use firstflight_dns::Name;
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
-use firstflight_dns::service::{STREAM_LIMITS, Sockets};
-use firstflight_dns::{Destination, Front, Name};
-use keys::Relays;
+use firstflight_dns::service::{
+    CarriageSettings, FollowedZones, FrontSettings, OpenFront, RelayTo, Servers, SetUpError, Sockets,
+};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 
 /// Run an authoritative name server that also takes first flights inside DNS lookups (ASAP)
 ///
@@ -82,7 +77,7 @@ struct Run {
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     key: Option<PathBuf>,
     /// Server that gets first flights, and the file of the key that it shares with this front
-    #[arg(long, value_name = "ADDR:PORT=FILE", requires = "carriage_zone")]
+    #[arg(long, value_name = "ADDR:PORT=FILE", value_parser = relay_to, requires = "carriage_zone")]
     relay: Vec<RelayTo>,
     /// File that records when this front was last started; created if it does not exist
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
@@ -99,21 +94,19 @@ struct Run {
     user: Option<String>,
 }
 
-/// A server that gets first flights.
-#[derive(Debug, Clone)]
-pub struct RelayTo {
-    address: SocketAddr,
-    path: PathBuf,
+/// A server that gets first flights, and the file of its key.
+fn relay_to(text: &str) -> Result<RelayTo, &'static str> {
+    let says = "write a server and its key file as 192.0.2.80:4454=FILE";
+    let (address, path) = text.split_once('=').filter(|(_, path)| !path.is_empty()).ok_or(says)?;
+    let address: SocketAddr = address.parse().map_err(|_| says)?;
+    if address.port() == 0 { Err(says) } else { Ok(RelayTo { address, key: path.into() }) }
 }
 
-impl FromStr for RelayTo {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let says = "write a server and its key file as 192.0.2.80:4454=FILE";
-        let (address, path) = text.split_once('=').filter(|(_, path)| !path.is_empty()).ok_or(says)?;
-        let address: SocketAddr = address.parse().map_err(|_| says)?;
-        if address.port() == 0 { Err(says) } else { Ok(Self { address, path: path.into() }) }
+/// Reads the zone files again on each SIGHUP.
+pub async fn read_again_on(mut hangup: Hangup, zones: FollowedZones) {
+    loop {
+        hangup.asked().await;
+        zones.read_again();
     }
 }
 
@@ -143,80 +136,52 @@ impl Run {
         Ok(Box::new(table.map_err(|error| DnsError::Nearest(path.clone(), error))?))
     }
 
-    /// Reads the options and files: the zone files, and the key files if there is a carriage zone.
-    fn front(
-        &self,
-        carriage: &Carriage,
-        forward: &Forward,
-    ) -> Result<(Front, ZoneFiles, Option<KeyFiles>), DnsError> {
+    /// What the options ask for.
+    fn settings(&self, carriage: &Carriage, forward: &Forward) -> Result<FrontSettings, DnsError> {
         if self.zone.is_empty() && self.origin.is_empty() && carriage.carriage_zone.is_none() {
             return Err(DnsError::Nothing);
         }
-        let mut zones = ZoneFiles::new(&self.zone, &self.origin, ("zone", "origin"))?;
-        let mut served = carriage.front(zones.read()?)?;
-        let (Some(zone), Some(key), Some(state)) = (&carriage.carriage_zone, &self.key, &self.state) else {
-            return Ok((served, zones, None));
-        };
-        // Numbers above the maximum would wrap to 0, which another front may have. Then nonces would be used twice.
-        if usize::from(self.front_id) + self.relay.len() > 1 << 16 {
-            return Err(DnsError::FrontId { first: self.front_id, relays: self.relay.len() });
+        let zones = zone_files(&self.zone, &self.origin, ("zone", "origin"))?;
+        let mut settings = carriage.front(&self.listen, zones);
+        if let (Some(zone), Some(key)) = (&carriage.carriage_zone, &self.key) {
+            let servers = Servers { servers: self.relay.clone(), policy: self.policy()? };
+            settings.carriage = Some(CarriageSettings {
+                servers: Some(servers),
+                others: forward.others(),
+                front_id: self.front_id,
+                state: self.state.clone(),
+                ..carriage.carry(zone, key)
+            });
         }
-        let policy = self.policy()?;
-        let relays = Relays::new(self.relay.clone(), self.front_id);
-        let fronts = forward.key().map(|path| ForwardKeyFile::new(path.to_owned(), self.front_id));
-        let starts = Starts::open(state.clone())?;
-        let mut files = KeyFiles::new(key.clone(), Some(starts), Some(relays), fronts);
-        let keys = files.carriage()?;
-        let to = Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy };
-        carriage.carry(&mut served, zone, &carriage.carriage_address, keys, to)?;
-        if let Some(keys) = files.forward()? {
-            forward.set(&mut served, keys)?;
-        }
-        Ok((served, zones, Some(files)))
+        Ok(settings)
     }
 }
 
 async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics) -> Result<ExitCode, Error> {
     let (mut signals, hangup) =
         (Signals::new().map_err(Error::Runtime)?, Hangup::new().map_err(Error::Runtime)?);
-    let sockets = Sockets::bind(&run.listen).await;
-    let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
-    let fronts = forward.bind(&mut sockets).await.map_err(Error::Dns)?;
+    let settings = run.settings(&carriage, &forward)?;
+    let sockets = settings.ports().bind().await.map_err(DnsError::from)?;
     let life = metrics.start(describe).await;
     if let Some(user) = &run.user {
         become_user(user).map_err(DnsError::User)?;
     }
     // Files that can be read now can be read again while the server runs.
-    let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
-    let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
-    let addresses = sockets.addresses();
-    let service = sockets.serve(front, STREAM_LIMITS).await;
-    let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
-    let handle = service.handle();
-    let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
-    let zones = zones.follow(handle.clone(), hangup, |line| output::line(&line));
-    let zones = Some(tokio::spawn(zones));
+    let front = settings.open().map_err(DnsError::from)?;
+    let says = lines(&front, &sockets, "");
+    let front = front.relay(sockets).await.map_err(SetUpError::from).map_err(DnsError::from)?;
+    let handle = front.handle();
+    let again = tokio::spawn(read_again_on(hangup, front.zones()));
     let mut publisher = Publisher::new(handle.clone());
     life.serving(move || publisher.publish());
     // A program that reads these lines can use everything from now on.
-    for address in addresses {
-        output::line(&format_args!("listening on {address}"));
-    }
-    if let (Some(zone), Some(keys)) = (&carriage.carriage_zone, public) {
-        let (id, key) = keys.current();
-        output::line(&format_args!("carriage zone {zone}, carriage-key {}", published(id, &key)));
-    }
-    if let Some(at) = fronts {
-        output::line(&format_args!("listening on {at} for the zone's other name servers"));
-    }
+    says.iter().for_each(|line| output::line(line));
     let end = async {
         signals.end().await;
         life.stopping();
     };
-    service.run(end).await;
-    for task in following.into_iter().chain(zones) {
-        task.abort();
-    }
+    front.run(|line| output::line(&line), end).await;
+    again.abort();
     let (counts, table) = handle.counters();
     output::line(&format_args!(
         "answers: {} ({} to fragments); first flights: {} put together, {} relayed",
@@ -226,4 +191,12 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
         counts.relayed
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lines that say where a front listens, `what` for, and which carriage zone it has.
+pub fn lines(front: &OpenFront, sockets: &Sockets, what: &str) -> Vec<String> {
+    let listening = sockets.addresses().into_iter().map(|at| format!("listening on {at}{what}"));
+    let fronts =
+        sockets.for_fronts().map(|at| format!("listening on {at} for the zone's other name servers"));
+    listening.chain(front.carriage().map(str::to_owned)).chain(fronts).collect()
 }

@@ -35,9 +35,9 @@ use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::link::xdp::XdpStatus;
 use firstflight::metrics::CardPublisher;
-use firstflight::{Card, Config, Endpoint, ListenConfig, Sharding, SharedStore, Workers};
+use firstflight::{Card, Config, Endpoint, ListenConfig, RelayTarget, Sharding, SharedStore, Workers};
 use firstflight_daemon::Signals;
-use firstflight_dns::service::FrontHandle;
+use firstflight_dns::service::{FrontHandle, RelayCounts, RelaySocket};
 use firstflight_http::directory::{Files, RootError};
 use firstflight_redis::RedisStore;
 use firstflight_tls::{Acceptor, ServerCertificates};
@@ -211,7 +211,7 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
     let asks = store.is_some();
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
-    let relayed = fronts.as_ref().map(relay::Prepared::counts);
+    let relayed = fronts.as_ref().map(|fronts| fronts.socket.counts());
     let log = log::Log::new(args.json_log, !args.no_log);
     let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
     let _followed = certificates.clone().map(tls::follow).transpose()?;
@@ -389,17 +389,32 @@ async fn end(
     }
 }
 
+/// External fronts, and where their first flights go.
+struct Fronts {
+    socket: RelaySocket,
+    target: RelayTarget,
+}
+
+impl Fronts {
+    /// Gives `endpoint` what they send.
+    async fn run(self, endpoint: Endpoint) {
+        self.socket.run(|relayed| self.target.take(&endpoint, relayed)).await;
+    }
+}
+
 /// The sources of first flights by DNS: external fronts, and the front in this server.
 async fn first_flights_by_dns(
     args: &Args,
     udp: Option<SocketAddr>,
     asap: Option<&mut AsapPolicy>,
-) -> Result<(Option<relay::Prepared>, Option<names::Prepared>), Error> {
+) -> Result<(Option<Fronts>, Option<names::Prepared>), Error> {
     let (Some(udp), Some(asap), true) = (udp, asap, args.relay.wanted() || args.names.wanted()) else {
         return Ok((None, None));
     };
-    let server = args.relay.server(udp, asap)?;
-    Ok((args.relay.prepare(server).await?, args.names.prepare(server).await?))
+    let target = args.relay.target(udp, asap)?;
+    let fronts = args.relay.prepare().await?;
+    let fronts = fronts.map(|socket| Fronts { socket, target: target.clone() });
+    Ok((fronts, args.names.prepare(target).await?))
 }
 
 /// Describes the series of a server.
@@ -412,7 +427,7 @@ fn describe() {
 fn publish(
     endpoint: Option<&Endpoint>,
     names: Option<&FrontHandle>,
-    relayed: Option<relay::Counts>,
+    relayed: Option<RelayCounts>,
     certificates: Option<ServerCertificates>,
 ) -> impl FnMut() + Send + 'static {
     let mut ends = firstflight_tls::metrics::CertificatePublisher::default();
@@ -428,7 +443,7 @@ fn publish(
             of_names.publish();
         }
         if let Some((counts, publisher)) = &mut of_relays {
-            counts.publish(publisher);
+            publisher.publish(&counts.now());
         }
     }
 }

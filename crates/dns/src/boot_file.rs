@@ -2,7 +2,8 @@
 //! section 9).
 
 use crate::relay::Boot;
-use firstflight_files::{FixedFile, LockError, ReadError};
+use firstflight_files::{FixedFile, LockError, ReadError, check_writable};
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
@@ -28,21 +29,25 @@ impl BootFile {
             LockError::Held => BootError::Held,
             LockError::Io(error) => BootError::Io(error),
         })?;
-        let text = file.read().map_err(|error| match error {
-            ReadError::Io(error) => BootError::Io(error),
-            ReadError::Open(_) | ReadError::Foreign(_) | ReadError::TooLong(_) | ReadError::NotText => {
-                BootError::NotBoot
-            }
-        })?;
-        let last = match text.as_str() {
-            // The file is new, or an earlier start failed before it sent a datagram.
-            "" => None,
-            text => {
-                let number = text.strip_suffix('\n').filter(|_| text.len() == LEN);
-                Some(Boot(number.and_then(|number| number.parse().ok()).ok_or(BootError::NotBoot)?))
-            }
-        };
+        let last = parse(&file.read().map_err(of_reading)?)?;
         Ok(Self { file, last })
+    }
+
+    /// Whether [`BootFile::open`] would do, while another front may hold the file. It is neither created nor locked.
+    ///
+    /// # Errors
+    /// As [`BootFile::open`], but for [`BootError::Held`].
+    pub fn check(path: &Path) -> Result<(), BootError> {
+        match firstflight_files::read(path, LEN) {
+            Ok(text) => {
+                parse(&text)?;
+                OpenOptions::new().write(true).open(path).map(drop).map_err(BootError::Io)
+            }
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                check_writable(path).map_err(BootError::Io)
+            }
+            Err(error) => Err(of_reading(error)),
+        }
     }
 
     /// The number of a start at `now`, Unix seconds. It is on the disk before it is returned.
@@ -58,6 +63,30 @@ impl BootFile {
         self.file.write(&text).map_err(BootError::Io)?;
         self.last = Some(next);
         Ok(next)
+    }
+}
+
+fn of_reading(error: ReadError) -> BootError {
+    match error {
+        ReadError::Io(error) => BootError::Io(error),
+        ReadError::Open(_) | ReadError::Foreign(_) | ReadError::TooLong(_) | ReadError::NotText => {
+            BootError::NotBoot
+        }
+    }
+}
+
+/// The last start that a file names.
+fn parse(text: &str) -> Result<Option<Boot>, BootError> {
+    match text {
+        // The file is new, or an earlier start failed before it sent a datagram.
+        "" => Ok(None),
+        text => {
+            let number = text.strip_suffix('\n').filter(|_| text.len() == LEN);
+            number
+                .and_then(|number| number.parse().ok())
+                .map(|number| Some(Boot(number)))
+                .ok_or(BootError::NotBoot)
+        }
     }
 }
 
@@ -92,6 +121,7 @@ mod tests {
         assert_eq!(file.next(1000).unwrap(), Boot(1000));
         assert_eq!(file.next(1000).unwrap(), Boot(1001));
         assert!(matches!(BootFile::open(&path), Err(BootError::Held)));
+        BootFile::check(&path).unwrap();
         drop(file);
         let mut file = BootFile::open(&path).unwrap();
         assert_eq!(file.next(500).unwrap(), Boot(1002));
@@ -102,6 +132,16 @@ mod tests {
     }
 
     #[test]
+    fn a_look_creates_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("boot");
+        BootFile::check(&path).unwrap();
+        assert!(!path.exists());
+        let below = directory.path().join("none/boot");
+        assert!(matches!(BootFile::check(&below), Err(BootError::Io(_))));
+    }
+
+    #[test]
     fn a_file_of_something_else_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("boot");
@@ -109,6 +149,7 @@ mod tests {
         {
             fs::write(&path, text).unwrap();
             assert!(matches!(BootFile::open(&path), Err(BootError::NotBoot)), "{text}");
+            assert!(matches!(BootFile::check(&path), Err(BootError::NotBoot)), "{text}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         fs::write(&path, "").unwrap();

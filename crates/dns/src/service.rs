@@ -2,6 +2,12 @@
 //! of one, and UDP to the other fronts of the zone, if there are any.
 
 mod fronts;
+mod keys;
+mod relayed;
+mod running;
+mod set_up;
+mod settings;
+mod zones;
 
 use crate::forward::{ForwardCounters, ForwardSender};
 use crate::front::{Front, FrontCounters, FrontError, RelayServer, Transport};
@@ -23,6 +29,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::UdpSocket;
 
 pub use firstflight_service::secure_rng;
+pub use keys::RelayTo;
+pub use relayed::{RelayCounts, RelaySocket};
+pub use running::{FollowingFront, OpenFront};
+pub use set_up::{Fault, SetUpError};
+pub use settings::{
+    CarriageSettings, FrontSettings, OtherFronts, Ports, Servers, complete_name, published_key,
+};
+pub use zones::{FollowedZones, ZoneFile};
 
 /// The default limits for resolvers over TCP.
 pub const STREAM_LIMITS: StreamLimits = StreamLimits::per_client(32);
@@ -69,6 +83,12 @@ impl Sockets {
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listening.addresses()
+    }
+
+    /// Where it listens for the other fronts of the zone. `None` without others.
+    #[must_use]
+    pub fn for_fronts(&self) -> Option<SocketAddr> {
+        self.fronts.as_ref()?.local_addr().ok()
     }
 
     /// A service of `front` on these sockets, which relays first flights.
@@ -310,6 +330,11 @@ pub enum ServiceError {
         "cannot listen on {0} for other fronts: {1}; give an address of this machine and a UDP port that is free"
     )]
     ListenForFronts(SocketAddr, io::Error),
+    /// Listening at an address for first flights from fronts failed.
+    #[error(
+        "cannot listen on {0} for first flights from name servers: {1}; give an address of this machine and a UDP port that is free"
+    )]
+    ListenForRelays(SocketAddr, io::Error),
     /// No random numbers.
     #[error("the system gives no random numbers: {0}")]
     System(io::Error),

@@ -45,7 +45,7 @@
 //! | `server` | [`Server`] |
 //! | `trust`, `activation` | files of trusted verifiers; sockets that a service manager passes |
 //! | `tun`, `udp`, `xdp`, `pcap` | links of engines, and captures |
-//! | `asap` | certificates, and requests inside lookups: [`ClientBuilder::verifier`], [`ClientBuilder::inside_lookups`] |
+//! | `asap` | certificates, and requests inside lookups: [`ClientBuilder::verifier`], [`ClientBuilder::inside_lookups`], [`ServerBuilder::from_fronts`] |
 //! | `metrics` | counters for the recorder of the crate `metrics` |
 //!
 //! `kernel` (all up to `activation`), `tun`, `udp`, `xdp` and `pcap` are on by default.
@@ -171,6 +171,8 @@ pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
 pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
+#[cfg(feature = "asap")]
+pub use server::{RelayTarget, RelayTargetError};
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder, ToLocalAddrs};
 pub use stream::{

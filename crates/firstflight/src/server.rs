@@ -2,6 +2,11 @@
 
 mod address;
 mod builder;
+#[cfg(feature = "asap")]
+mod fronts;
+#[cfg(not(feature = "asap"))]
+#[path = "server/no_fronts.rs"]
+mod fronts;
 #[cfg(feature = "activation")]
 mod inherited;
 #[cfg(not(feature = "activation"))]
@@ -16,6 +21,8 @@ mod udp;
 
 pub use address::ToLocalAddrs;
 pub use builder::ServerBuilder;
+#[cfg(feature = "asap")]
+pub use fronts::{RelayTarget, RelayTargetError};
 use policies::Policies;
 
 use crate::endpoint::Endpoint;
@@ -76,6 +83,8 @@ pub struct Server {
     turn: AtomicUsize,
     /// How streams end that are dropped.
     stages: Option<Stages>,
+    #[cfg_attr(not(feature = "asap"), allow(dead_code, reason = "of fronts"))]
+    target: fronts::Target,
 }
 
 impl Server {
@@ -84,6 +93,7 @@ impl Server {
         served: Option<Served>,
         engines: Vec<Listener>,
         stages: bool,
+        target: fronts::Target,
     ) -> Self {
         let grants_cookies = kernels.iter().all(firstflight_kernel::Listener::grants_cookies);
         if !kernels.is_empty() {
@@ -103,6 +113,7 @@ impl Server {
             grants_cookies,
             turn: AtomicUsize::new(0),
             stages: stages.then(Stages::new),
+            target,
         }
     }
 

@@ -10,11 +10,11 @@ use firstflight::wire::asap::{BLOCK_LEN, Carriage, Hint, Reply, Status, Zone};
 use firstflight::wire::carrier::Carried;
 use firstflight::wire::tcp::Segment;
 use firstflight::wire::{Instant, SeqNum};
-use firstflight::{Endpoint, ListenConfig, RelayedFlight};
+use firstflight::{Endpoint, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::{
     Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Fragment, Fragments, OpenBuffer, Reassembled,
-    Reassembly, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, WindowScale, seal,
+    Reassembly, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, Relayed, WindowScale, seal,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -29,24 +29,75 @@ const RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53));
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
-    let mut rng = ChaCha20Rng::from_seed([7; 32]);
     let verifier = PrivateKey::from_seed(&[1; 32]);
-    // The server.
     let link = UdpLink::bind_all(0).unwrap();
     let outer = link.port();
     let server = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
     let mut listen = ListenConfig::new(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT));
     listen.asap = Some(policy(&verifier));
     let listener = server.listen(listen).unwrap();
-    let serving = tokio::spawn(async move {
-        let mut stream = listener.accept().await.unwrap();
-        let mut request = [0; REQUEST.len()];
-        stream.read_exact(&mut request).await.unwrap();
-        assert!(stream.is_early());
-        stream.write_all(b"as you like").await.unwrap();
-        (stream, request)
+    let serving = tokio::spawn(async move { serve(listener.accept().await.unwrap()).await });
+    let visit = visit(&verifier, PORT, outer, |relayed| {
+        let segment = relayed.ci.segment();
+        server.handle_relayed(RelayedFlight {
+            client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
+            server: LOCAL,
+            segment: &segment,
+            key: relayed.reply,
+            seen_as: None,
+        });
     });
+    visit.await;
+    drop(serving.await.unwrap());
+    assert_eq!((server.counters().relayed, server.counters().relayed_dropped), (1, 0));
+}
 
+#[cfg(feature = "asap")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_all_ways_takes_first_flights_from_fronts() {
+    use firstflight::Server;
+    use firstflight::credential::asap::{TrustStore, Trusted};
+    let verifier = PrivateKey::from_seed(&[1; 32]);
+    let trust = std::sync::Arc::new(TrustStore::new([Trusted::new(verifier.public())]).unwrap());
+    let builder = || {
+        Server::builder().address(SocketAddr::new(LOCAL, 0)).identity("www.example.com:80").from_fronts([])
+    };
+    let server = builder().trust(trust.clone()).first_start(true).bind().unwrap();
+    let (target, endpoint) = (server.relay_target().unwrap().clone(), server.endpoint().unwrap().clone());
+    let (port, outer) = (server.local_addrs()[0].port(), server.udp_port().unwrap());
+    assert_eq!(target.seen_as().collect::<Vec<_>>(), [SocketAddr::new(LOCAL, outer)]);
+    let serving = tokio::spawn(async move { serve(server.accept().await.unwrap()).await });
+    visit(&verifier, port, outer, |relayed| target.take(&endpoint, relayed)).await;
+    drop(serving.await.unwrap());
+    assert_eq!((endpoint.counters().relayed, endpoint.counters().relayed_dropped), (1, 0));
+
+    // What they need is missing, or taken.
+    let refused = |builder: firstflight::ServerBuilder| builder.bind().unwrap_err().to_string();
+    assert!(refused(builder()).contains("name the verifiers to trust"));
+    assert!(refused(builder().trust(trust.clone()).tcp_only()).contains("they need UDP"));
+    let everywhere = Server::builder().address(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+    let everywhere = everywhere.trust(trust.clone()).identity("www.example.com").from_fronts([]);
+    assert!(refused(everywhere).contains("is all addresses"));
+    let taken = UdpSocket::bind((LOCAL, 0)).await.unwrap().into_std().unwrap();
+    let at = taken.local_addr().unwrap();
+    let fronts = Server::builder().address(at).trust(trust).from_fronts([]);
+    assert!(refused(fronts).contains(&format!("UDP port {}", at.port())));
+}
+
+/// Reads the request, which is early, and answers it. The stream is still open.
+async fn serve(mut stream: Stream) -> Stream {
+    let mut request = [0; REQUEST.len()];
+    stream.read_exact(&mut request).await.unwrap();
+    assert!(stream.is_early());
+    assert_eq!(request, REQUEST);
+    stream.write_all(b"as you like").await.unwrap();
+    stream
+}
+
+/// Sends a request to a server at this TCP port and this UDP port, inside a lookup. `take` is what the server does with a first flight
+/// from a front. Returns when the whole answer has come.
+async fn visit(verifier: &PrivateKey, port: u16, outer: u16, take: impl FnOnce(Relayed<'_>)) {
+    let mut rng = ChaCha20Rng::from_seed([7; 32]);
     // The client encodes its SYN and seals it to what the server publishes.
     let socket = UdpSocket::bind((LOCAL, 0)).await.unwrap();
     let carriage_key = CarriageKey::generate(&mut rng);
@@ -56,13 +107,13 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
         address: LOCAL,
         outer_port: NonZeroU16::new(socket.local_addr().unwrap().port()).unwrap(),
         source_port: NonZeroU16::new(49_152).unwrap(),
-        destination_port: NonZeroU16::new(PORT).unwrap(),
+        destination_port: NonZeroU16::new(port).unwrap(),
         isn: SeqNum::new(1000),
         window: 0xffff,
         mss: 1176,
         window_scale: WindowScale::new(7),
         sack_permitted: true,
-        block: certificate(&verifier, 5, Instant::ZERO).request_by_front(
+        block: certificate(verifier, 5, Instant::ZERO).request_by_front(
             &identity(),
             REQUEST,
             [9; 8],
@@ -101,14 +152,7 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
     receiver.set_key(1, &relay_key);
     let mut buffer = OpenBuffer::new();
     let relayed = receiver.handle_datagram(&datagram[..len], unix_ms, &mut buffer).unwrap();
-    let segment = relayed.ci.segment();
-    server.handle_relayed(RelayedFlight {
-        client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
-        server: LOCAL,
-        segment: &segment,
-        key: relayed.reply,
-        seen_as: None,
-    });
+    take(relayed);
 
     // The client has not sent anything to the server, and gets a SYN-ACK and an answer.
     let (mut syn_ack, mut answer) = (None, Vec::new());
@@ -132,8 +176,4 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
         }
     }
     assert_eq!(answer, b"as you like");
-    let (stream, request) = serving.await.unwrap();
-    assert_eq!(request, REQUEST);
-    drop(stream);
-    assert_eq!((server.counters().relayed, server.counters().relayed_dropped), (1, 0));
 }

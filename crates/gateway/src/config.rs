@@ -2,6 +2,7 @@
 
 mod card;
 mod check;
+mod dns;
 mod farm;
 mod listener;
 mod period;
@@ -10,6 +11,7 @@ mod service;
 
 pub use card::{Xdp, XdpFirewall, XdpMode};
 pub use check::Mistake;
+pub use dns::{Dns, Forward, Relay, Zone};
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
 pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun};
@@ -43,6 +45,9 @@ pub struct Config {
     /// Cookies that are valid for one connection each.
     #[schemars(with = "Option<OneTime>")]
     pub one_time: Option<Spanned<OneTime>>,
+    /// First flights inside lookups.
+    #[schemars(with = "Option<Dns>")]
+    pub dns: Option<Spanned<Dns>>,
     /// Where clients connect.
     #[serde(default, rename = "listener")]
     pub listeners: Vec<Listener>,

@@ -8,13 +8,16 @@ use crate::farm::{self, Farm, Sealing};
 use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
+use crate::names::{self, Names};
 use crate::site::{Services, Site};
 use firstflight::CardError;
 use firstflight::Endpoint;
 use firstflight::link::TunError;
 use firstflight::link::xdp::XdpError;
 use firstflight::serial_file::SerialFileError;
-use firstflight_daemon::{Admin, ExitKind};
+use firstflight_daemon::{Admin, ExitKind, unusable};
+use firstflight_dns::metrics::{Publisher, RelayPublisher};
+use firstflight_dns::service::{Fault, RelayCounts, SetUpError};
 use firstflight_http::directory::RootError;
 use firstflight_redis::{AccessError, ConnectError as StoreError, FarmKeysError, StateError};
 use firstflight_tls::metrics::CertificatePublisher;
@@ -80,6 +83,9 @@ pub enum GatewayError {
     /// There can be no store at that address.
     #[error("store: {0}")]
     Store(StoreError),
+    /// The name server, or what it reads, cannot be used.
+    #[error("dns: {}", of_names(.0))]
+    Dns(#[from] SetUpError),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),
@@ -109,6 +115,12 @@ impl GatewayError {
             Self::Tun(_, error) if error.may_pass() => ExitKind::Failure,
             Self::Card(_, error) if error.may_pass() => ExitKind::Failure,
             Self::Tun(..) | Self::Card(..) => ExitKind::Mistake,
+            Self::Dns(error) => match error.fault() {
+                Fault::Address(error) => ExitKind::of_address(error),
+                Fault::File(error) => ExitKind::of_file(error),
+                Fault::Passing => ExitKind::Failure,
+                _ => ExitKind::Mistake,
+            },
             Self::Root(_, _, RootError::Unreadable(error)) => ExitKind::of_file(error),
             Self::Root(..) => ExitKind::Mistake,
             Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_) => {
@@ -137,6 +149,14 @@ impl GatewayError {
     }
 }
 
+/// The message about a name server, with what makes its keys.
+fn of_names(error: &SetUpError) -> String {
+    match error {
+        SetUpError::Key(path, error) => unusable(path, error, "firstflight dns keygen"),
+        error => error.to_string(),
+    }
+}
+
 /// What the admin address shows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shown(Arc<Mutex<View>>);
@@ -148,6 +168,8 @@ pub(crate) struct View {
     pub(crate) ends: CertificatePublisher,
     pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
     pub(crate) cards: Vec<(String, firstflight::metrics::CardPublisher)>,
+    pub(crate) names: Option<Publisher>,
+    pub(crate) relayed: Option<(RelayCounts, RelayPublisher)>,
     pub(crate) stopping: bool,
 }
 
@@ -162,6 +184,7 @@ pub struct Gateway {
     config: Config,
     services: Services,
     farm: Farm,
+    names: Option<Names>,
     listening: HashMap<String, Listening>,
     checks: Vec<JoinSet<()>>,
     places: Arc<Semaphore>,
@@ -176,6 +199,8 @@ struct Prepared {
     services: Services,
     kept: Vec<(String, Site, Option<NewCertificates>)>,
     new: Vec<(Bound, Site)>,
+    /// At the start only.
+    names: Option<names::Ready>,
 }
 
 impl Gateway {
@@ -200,6 +225,7 @@ impl Gateway {
             config: config.clone(),
             services: Services::new(),
             farm: Farm::open(&config).await?,
+            names: None,
             listening: HashMap::new(),
             checks: Vec::new(),
             places: Arc::new(Semaphore::new(places)),
@@ -256,6 +282,17 @@ impl Gateway {
         if cookies(&self.config) != cookies(&config) {
             return Err(GatewayError::NeedsRestart("one_time".to_owned()));
         }
+        let names = match (self.config.dns(), config.dns()) {
+            (Some((old, _)), Some((new, _))) => old.fixed_difference(new).map(|key| format!("dns.{key}")),
+            (None, None) => None,
+            _ => Some("dns".to_owned()),
+        };
+        if let Some(names) = names {
+            return Err(GatewayError::NeedsRestart(names));
+        }
+        if let Some(error) = names::check(&config).await.into_iter().next() {
+            return Err(error);
+        }
         let prepared = self.prepare(&config, false).await?;
         self.commit(config, prepared);
         Ok(())
@@ -266,7 +303,9 @@ impl Gateway {
         if let Some(error) = farm::check_seals(config).into_iter().next() {
             return Err(error);
         }
-        let (mut kept, mut new) = (Vec::new(), Vec::new());
+        // A reload does not change them.
+        let mut names = if first_start { names::Bound::bind(config).await? } else { None };
+        let (mut kept, mut new, mut ready) = (Vec::new(), Vec::new(), None);
         for listener in &config.listeners {
             let name = listener.name.get_ref().clone();
             let former = self.listening.get(&name).map(|listening| listening.site.load_full());
@@ -283,17 +322,24 @@ impl Gateway {
                 }
                 Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
                 None => {
-                    let (bound, sealing) = Bound::bind(listener, &self.farm, first_start).await?;
+                    let dns =
+                        config.dns().filter(|(dns, _)| *dns.listener.get_ref() == name).map(|(dns, _)| dns);
+                    let (bound, sealing) = Bound::bind(listener, &self.farm, dns, first_start).await?;
+                    if let Some((target, endpoint)) = bound.for_names()
+                        && let Some(names) = names.take()
+                    {
+                        ready = Some(names.over(target, endpoint)?);
+                    }
                     new.push((bound, site(None, sealing)?.0));
                 }
             }
         }
-        Ok(Prepared { services, kept, new })
+        Ok(Prepared { services, kept, new, names: ready })
     }
 
     /// Nothing here can fail.
     fn commit(&mut self, config: Config, prepared: Prepared) {
-        let Prepared { services, kept, new } = prepared;
+        let Prepared { services, kept, new, names } = prepared;
         services.values().for_each(|service| service.begin());
         for (name, site, certificates) in kept {
             certificates.into_iter().for_each(NewCertificates::commit);
@@ -337,6 +383,14 @@ impl Gateway {
             view.services = services.values().cloned().collect();
             view.certificates = certificates;
         });
+        if let Some(names) = &self.names {
+            names.read_again(&config);
+        }
+        let mut says = Vec::new();
+        if let Some(names) = names {
+            let (running, lines) = self.shown.with(|view| names.run(&self.log, view));
+            (self.names, says) = (Some(running), lines);
+        }
         (self.services, self.config) = (services, config);
         metrics::configured();
         // A program that reads these lines can use everything from now on, the metrics included.
@@ -345,6 +399,7 @@ impl Gateway {
                 self.say_listening(name, listening);
             }
         }
+        says.iter().for_each(|line| self.log.status(line));
     }
 
     /// Whether a part of a listener has stopped for good.
@@ -406,6 +461,9 @@ impl Gateway {
         let within = self.config.gateway.drain.0;
         let mut ending: JoinSet<()> =
             self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
+        if let Some(names) = self.names.take() {
+            ending.spawn(names.end());
+        }
         while ending.join_next().await.is_some() {}
         self.shown.with(|view| {
             view.publishers.clear();
@@ -471,6 +529,7 @@ pub(crate) struct Found {
 /// Reads everything that a configuration names, without binding a port.
 pub(crate) async fn read_all(config: &Config) -> Found {
     let mut found = Found { errors: farm::check(config).await, ..Found::default() };
+    found.errors.extend(names::check(config).await);
     for service in &config.services {
         found.errors.extend(open(service, None).await.err());
         found.certificates.extend(client_certificate_problem(service));
@@ -516,8 +575,9 @@ pub(crate) fn publish(shown: &Shown) {
         for (_, publisher) in &mut view.publishers {
             publisher.publish();
         }
-        let View { certificates, ends, .. } = view;
+        let View { certificates, ends, names, relayed, .. } = view;
         ends.publish(&*certificates);
+        names::publish(names, relayed);
         for service in &view.services {
             for backend in service.backends() {
                 metrics::backend_active(backend);

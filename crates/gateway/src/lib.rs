@@ -35,6 +35,7 @@ mod limits;
 mod listening;
 mod log;
 mod metrics;
+mod names;
 mod run;
 mod shown;
 mod site;

@@ -1,6 +1,6 @@
 //! A listener: its sockets, and the loop that accepts.
 
-use crate::config::Listener;
+use crate::config::{Dns, Listener};
 use crate::connection::{self, Phases};
 use crate::device::{self, Device};
 use crate::farm::{Farm, Sealing};
@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use firstflight::keys::{self, Form, KeyFile};
 use firstflight::link::xdp::XdpStatus;
 use firstflight::trust::{self, TrustFile};
-use firstflight::{Endpoint, Server, Stream};
+use firstflight::{Endpoint, RelayTarget, Server, Stream};
 use firstflight_credential::{ClockError, Current, Schedule, Scheme};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub(crate) fn current_keys(
 }
 
 impl Bound {
-    /// Binds the sockets of a listener. `first_start` says that the process has just begun, so that nothing ran here before, if
+    /// Binds the sockets of a listener. With `dns` it gets first flights from name servers. `first_start` says that the process has just begun, so that nothing ran here before, if
     /// the file says so.
     ///
     /// # Errors
@@ -101,6 +101,7 @@ impl Bound {
     pub(crate) async fn bind(
         config: &Listener,
         farm: &Farm,
+        dns: Option<&Dns>,
         first_start: bool,
     ) -> Result<(Self, Option<Arc<Sealing>>), GatewayError> {
         let name = config.name.get_ref();
@@ -128,6 +129,9 @@ impl Bound {
         }
         if let Some(store) = farm.store().filter(|_| config.asks_store()) {
             builder = builder.store(Arc::clone(store) as _);
+        }
+        if let Some(dns) = dns {
+            builder = builder.from_fronts(dns.seen_as.iter().copied());
         }
         let mut device = device::start(config, farm)?;
         let mut engines = Vec::new();
@@ -160,6 +164,11 @@ impl Bound {
         }
         let server = builder.bind().map_err(|error| GatewayError::Bind(name.clone(), error))?;
         Ok((Self { server, device, key_file, trust_file }, sealing.map(Arc::new)))
+    }
+
+    /// Where name servers give first flights. `None` if the listener gets none.
+    pub(crate) fn for_names(&self) -> Option<(RelayTarget, Endpoint)> {
+        self.server.relay_target().cloned().zip(self.server.endpoint().cloned())
     }
 
     /// Begins to accept. `places` are those of the whole gateway.

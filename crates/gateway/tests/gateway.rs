@@ -1,6 +1,8 @@
 //! The life of a gateway on loopback: start, reload, end.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "gateway/names.rs"]
+mod names;
 #[path = "gateway/once.rs"]
 mod once;
 #[path = "gateway/root.rs"]

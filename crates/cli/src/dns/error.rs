@@ -1,12 +1,14 @@
 //! Why a front does not run.
 
-use firstflight_daemon::{ExitKind, KeyFault, UserError};
+use firstflight_daemon::{ExitKind, KeyFault, UserError, unusable};
+use firstflight_dns::KeyFileError;
 use firstflight_dns::front::NearestError;
-use firstflight_dns::service::ServiceError;
-use firstflight_dns::{BootError, ForwardError, FrontError, KeyFileError, Name, ZoneError};
+use firstflight_dns::service::{Fault, SetUpError};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+
+/// What makes key files.
+const MAKER: &str = "firstflight dns keygen";
 
 /// Why `dns` stopped.
 #[derive(Debug, thiserror::Error)]
@@ -21,14 +23,13 @@ pub enum DnsError {
     )]
     Origins { options: (&'static str, &'static str), counts: (usize, usize) },
     /// The server, which is its own front, has no IPv4 address.
-    #[error("fragments are answered with an IPv4 address, and {0} is none: give one with --carriage-address")]
-    NoAddress(IpAddr),
-    /// A zone file cannot be read.
-    #[error("cannot read the zone file {0}: {1}")]
-    ReadZone(PathBuf, io::Error),
-    /// A zone file is not a valid file of its zone.
-    #[error("{}", zone_fault(.0, .1))]
-    Zone(PathBuf, Box<(Name, ZoneError)>),
+    #[error(
+        "fragments are answered with an IPv4 address, and this server has none: give one with --carriage-address"
+    )]
+    NoAddress,
+    /// The front cannot be set up.
+    #[error("{}", set_up(.0))]
+    SetUp(#[from] SetUpError),
     /// A key file, or the path for a new one.
     #[error("{0}")]
     Key(KeyFault),
@@ -38,31 +39,9 @@ pub enum DnsError {
     /// A table of prefixes is not valid.
     #[error("--nearest {0}: {1}")]
     Nearest(PathBuf, NearestError),
-    /// It is unknown when the front was last started.
-    #[error("the state file {0} {1}")]
-    State(PathBuf, BootError),
-    /// The configuration of the front is not valid.
-    #[error("{0}")]
-    Front(Box<FrontError>),
-    /// The configuration of the zone's other fronts is not valid.
-    #[error("{0}")]
-    Forward(ForwardError),
-    /// Another front is at an address that cannot be reached from `listen`.
-    #[error(
-        "--forward-to {to} cannot be reached from --forward-listen {listen}: give the address and port of another name server, both IPv4 or both IPv6"
-    )]
-    ForwardTo { to: SocketAddr, listen: SocketAddr },
-    /// Each `--relay` uses a number, counting up from `--front-id`, and there are too few numbers.
-    #[error(
-        "--front-id {first} leaves no numbers up to 65535 for {relays} --relay, which take one each: give a smaller one"
-    )]
-    FrontId { first: u16, relays: usize },
     /// The user of `--user`.
     #[error("--user: {}{}", .0, user_advice(.0))]
     User(UserError),
-    /// The sockets cannot be served.
-    #[error("{0}")]
-    Service(ServiceError),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),
@@ -71,7 +50,7 @@ pub enum DnsError {
 impl DnsError {
     /// A key file cannot be used.
     pub fn unusable(path: &Path, error: KeyFileError) -> Self {
-        Self::Key(KeyFault::Unusable(path.to_owned(), error, "firstflight dns keygen"))
+        Self::Key(KeyFault::Unusable(path.to_owned(), error, MAKER))
     }
 
     /// A new key file was not written.
@@ -82,19 +61,33 @@ impl DnsError {
     /// Whether it is a mistake.
     pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Random(_) | Self::Service(ServiceError::System(_)) | Self::State(_, BootError::Held) => {
-                ExitKind::Failure
-            }
-            Self::Service(ServiceError::Listen(_, error) | ServiceError::ListenForFronts(_, error)) => {
-                ExitKind::of_address(error)
-            }
-            Self::ReadZone(_, error) | Self::ReadNearest(_, error) | Self::State(_, BootError::Io(error)) => {
-                ExitKind::of_file(error)
-            }
+            Self::SetUp(error) => match error.fault() {
+                Fault::Address(error) => ExitKind::of_address(error),
+                Fault::File(error) => ExitKind::of_file(error),
+                Fault::Passing => ExitKind::Failure,
+                _ => ExitKind::Mistake,
+            },
+            Self::Random(_) => ExitKind::Failure,
+            Self::ReadNearest(_, error) => ExitKind::of_file(error),
             Self::Key(error) => error.exit_kind(),
             Self::User(error) => error.exit_kind(),
             _ => ExitKind::Mistake,
         }
+    }
+}
+
+/// The message about a front that cannot be set up, with the options that say otherwise.
+fn set_up(error: &SetUpError) -> String {
+    match error {
+        SetUpError::Key(path, error) => unusable(path, error, MAKER),
+        SetUpError::ForwardTo { to, listen } => format!(
+            "--forward-to {to} cannot be reached from --forward-listen {listen}: give the address and port of another name \
+             server, both IPv4 or both IPv6"
+        ),
+        SetUpError::FrontId { first, servers } => format!(
+            "--front-id {first} leaves no numbers up to 65535 for {servers} --relay, which take one each: give a smaller one"
+        ),
+        error => error.to_string(),
     }
 }
 
@@ -104,11 +97,4 @@ const fn user_advice(error: &UserError) -> &'static str {
         UserError::NoUser(_) => ": make one, or leave --user out",
         _ => "; start as root, or leave --user out",
     }
-}
-
-/// The message about a zone file. The fault may be in a file that it includes.
-fn zone_fault(path: &Path, (origin, error): &(Name, ZoneError)) -> String {
-    let file = error.place.as_ref().and_then(|place| place.file.as_deref()).unwrap_or(path);
-    let separator = if error.place.is_some() { ", " } else { ": " };
-    format!("the zone file {} for {origin}{separator}{error}", file.display())
 }

@@ -1,11 +1,10 @@
 //! `--forward-listen`: the other fronts of the zone.
 
-use super::DnsError;
-use firstflight_dns::service::Sockets;
-use firstflight_dns::{ForwardConfig, Forwarder, Front};
+use firstflight_dns::ForwardConfig;
+use firstflight_dns::service::OtherFronts;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The other name servers of the carriage zone. This one is a separate process (`dns`) or a part of the web server
 /// (`serve --dns-listen`).
@@ -30,40 +29,13 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// The key file, if there are other fronts.
-    pub fn key(&self) -> Option<&Path> {
-        self.forward_listen.and(self.forward_key.as_deref())
-    }
-
-    /// Finds mistakes in the addresses before anything is bound.
-    fn check(&self, listen: SocketAddr) -> Result<(), DnsError> {
-        let wrong = |to: &&SocketAddr| {
-            to.port() == 0 || to.ip().is_unspecified() || to.is_ipv4() != listen.is_ipv4() || **to == listen
-        };
-        match self.forward_to.iter().find(wrong) {
-            Some(to) => Err(DnsError::ForwardTo { to: *to, listen }),
-            None => Ok(()),
-        }
-    }
-
-    /// Binds the port for other fronts, if there are any. Returns its address.
-    pub async fn bind(&self, sockets: &mut Sockets) -> Result<Option<SocketAddr>, DnsError> {
-        let Some(listen) = self.forward_listen else { return Ok(None) };
-        self.check(listen)?;
-        let bound = sockets.bind_for_fronts(listen).await;
-        bound.map(Some).map_err(DnsError::Service)
-    }
-
-    /// Lets `front` forward fragments, with the keys of the key file.
-    pub fn set(&self, front: &mut Front, keys: super::keys::ForwardKeys) -> Result<(), DnsError> {
-        let super::keys::ForwardKeys { sender: Some(sender), keys } = keys else { return Ok(()) };
-        let config = ForwardConfig {
+    /// The other name servers of the zone, if there are any.
+    pub fn others(&self) -> Option<OtherFronts> {
+        Some(OtherFronts {
+            listen: self.forward_listen?,
             others: self.forward_to.clone(),
-            sender,
-            keys,
+            key: self.forward_key.clone()?,
             per_second: self.forwards_per_second,
-        };
-        front.forward(Forwarder::new(config).map_err(DnsError::Forward)?);
-        Ok(())
+        })
     }
 }

@@ -3,8 +3,7 @@
 use super::DnsError;
 use crate::output;
 use crate::verifier::seconds;
-use data_encoding::HEXLOWER;
-use firstflight_dns::service::{secure_rng, unix_ms};
+use firstflight_dns::service::{published_key, secure_rng, unix_ms};
 use firstflight_dns::{CarriageKey, CarriageKeyFile, RelayKey, create_relay_key, read_relay_keys};
 use std::num::NonZeroU8;
 use std::path::PathBuf;
@@ -51,7 +50,7 @@ pub fn run(args: &Args) -> Result<(), DnsError> {
             None => CarriageKeyFile { id: NonZeroU8::MIN, key, former: Vec::new() },
         };
         file.create(path).map_err(|error| DnsError::not_written(path, error))?;
-        output::line(&format_args!("carriage-key {}", published(file.id, &file.key.public())));
+        output::line(&format_args!("carriage-key {}", published_key(file.id, &file.key.public())));
         for (id, _, ends) in &file.former {
             output::line(&format_args!("former {id} opens for {} s", ends.saturating_sub(now)));
         }
@@ -64,9 +63,4 @@ pub fn run(args: &Args) -> Result<(), DnsError> {
         output::line(&format_args!("{}: relay key number {}", path.display(), args.number));
     }
     Ok(())
-}
-
-/// A public key with its number, in the form that `firstflight asap record` accepts.
-pub fn published(id: NonZeroU8, key: &[u8; 32]) -> String {
-    format!("{id}:{}", HEXLOWER.encode_display(key))
 }

@@ -3,10 +3,11 @@
 
 use super::DnsError;
 use firstflight_dns::front::RateLimit;
-use firstflight_dns::service::secure_rng;
-use firstflight_dns::{CarriageConfig, CarriageKeys, Destination, Front, Name, ReassemblyLimits, ZoneData};
-use std::net::Ipv4Addr;
+use firstflight_dns::service::{CarriageSettings, FrontSettings, ZoneFile, complete_name};
+use firstflight_dns::{CarriageConfig, Name};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 
 /// A carriage zone, and what its clients may cost.
 #[derive(clap::Args)]
@@ -16,7 +17,7 @@ pub struct Carriage {
     pub carriage_zone: Option<Name>,
     /// IPv4 address of the server, with which fragments are answered; up to 8
     #[arg(long, value_name = "ADDR", requires = "carriage_zone")]
-    pub carriage_address: Vec<Ipv4Addr>,
+    carriage_address: Vec<Ipv4Addr>,
     /// Maximum number of answers of one kind per second to one network (/24, /56) over UDP
     #[arg(long, value_name = "N", default_value_t = RateLimit::default().per_second)]
     answers_per_second: NonZeroU32,
@@ -27,37 +28,44 @@ pub struct Carriage {
 
 /// A complete domain name, with or without its final dot.
 pub fn name(text: &str) -> Result<Name, &'static str> {
-    let mut name =
-        Name::from_ascii(text).map_err(|_| "write a domain name in ASCII, as f.example.com")?.to_lowercase();
-    name.set_fqdn(true);
-    Ok(name)
+    complete_name(text).ok_or("write a domain name in ASCII, as f.example.com")
+}
+
+/// Zone files that begin at `origins`. `options` are the names of the two options, without their dashes.
+pub fn zone_files(
+    files: &[PathBuf],
+    origins: &[Name],
+    options: (&'static str, &'static str),
+) -> Result<Vec<ZoneFile>, DnsError> {
+    let counts = (files.len(), origins.len());
+    if counts.0 != counts.1 {
+        return Err(DnsError::Origins { options, counts });
+    }
+    Ok(files.iter().cloned().zip(origins.iter().cloned()).collect())
 }
 
 impl Carriage {
-    /// A front of `zones`, which does not accept first flights yet.
-    pub fn front(&self, zones: Vec<ZoneData>) -> Result<Front, DnsError> {
-        let rate = RateLimit { per_second: self.answers_per_second, ..RateLimit::default() };
-        Front::new(zones, rate).map_err(|error| DnsError::Front(Box::new(error)))
+    /// The settings of a front at `listen`, which does not accept first flights yet.
+    pub fn front(&self, listen: &[SocketAddr], zones: Vec<ZoneFile>) -> FrontSettings {
+        FrontSettings {
+            listen: listen.to_vec(),
+            zones,
+            answers_per_second: self.answers_per_second,
+            carriage: None,
+        }
     }
 
-    /// Lets `front` accept first flights below `zone`.
-    pub fn carry(
-        &self,
-        front: &mut Front,
-        zone: &Name,
-        addresses: &[Ipv4Addr],
-        keys: CarriageKeys,
-        to: Destination,
-    ) -> Result<(), DnsError> {
-        let config = CarriageConfig {
+    /// The settings of a carriage zone whose first flights go to the server that the front is a part of.
+    pub fn carry(&self, zone: &Name, key: &Path) -> CarriageSettings {
+        CarriageSettings {
             zone: zone.clone(),
-            addresses: addresses.to_vec(),
-            keys,
-            to,
-            limits: ReassemblyLimits::default(),
+            key: key.to_owned(),
+            addresses: self.carriage_address.clone(),
             opens_per_second: self.opens_per_second,
-        };
-        let mut rng = secure_rng().map_err(DnsError::Random)?;
-        front.carry(config, &mut rng).map_err(|error| DnsError::Front(Box::new(error)))
+            servers: None,
+            others: None,
+            front_id: 0,
+            state: None,
+        }
     }
 }

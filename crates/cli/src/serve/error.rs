@@ -2,10 +2,10 @@
 
 use super::replays::ReplayError;
 use crate::error::one_line;
+use firstflight::RelayTargetError;
 use firstflight::credential::{ClockError, KeyParseError};
 use firstflight::trust::TrustFileError;
 use firstflight_daemon::ExitKind;
-use firstflight_dns::KeyFileError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,9 +55,6 @@ pub enum ServeError {
     /// The server listens on all addresses and has no name.
     #[error("a server at every address is called by a name: say --identity NAME, or name one address")]
     NoIdentity,
-    /// The file of keys shared with fronts.
-    #[error("key file {0} {1}")]
-    RelayKey(PathBuf, KeyFileError),
     /// The engine has stopped.
     #[error("the engine has stopped, because its device or socket failed; start again when it is back")]
     Stopped,
@@ -66,6 +63,9 @@ pub enum ServeError {
         "--udp {0} is all addresses: say with --relay-seen-as ADDR:PORT which one clients are answered from"
     )]
     RelaySeenAs(SocketAddr),
+    /// Clients cannot see the server at the address of `--relay-seen-as`.
+    #[error("--relay-seen-as: {0}")]
+    RelayTarget(RelayTargetError),
 }
 
 impl ServeError {
@@ -82,7 +82,6 @@ impl ServeError {
                 _ => ExitKind::Mistake,
             },
             Self::Seal(firstflight_tls::SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
-            Self::RelayKey(_, error) => ExitKind::of_key_file(error),
             _ => ExitKind::Mistake,
         }
     }

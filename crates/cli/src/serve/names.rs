@@ -2,16 +2,17 @@
 //! resolvers' queries (the thesis' SDNS, §5.3).
 
 use super::log::Log;
-use super::relay::Server;
-use crate::dns::{Carriage, DnsError, Forward, ForwardKeyFile, KeyFiles, Starts, ZoneFiles, name, published};
+use crate::dns::{Carriage, DnsError, Forward, lines, name, read_again_on, zone_files};
 use crate::error::Error;
-use firstflight::Endpoint;
+use firstflight::{Endpoint, RelayTarget};
 use firstflight_daemon::Hangup;
+use firstflight_dns::Name;
 use firstflight_dns::front::Kind;
-use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Service, Sockets};
-use firstflight_dns::{Destination, Front, Name};
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use firstflight_dns::service::{
+    CarriageSettings, FollowingFront, FrontHandle, OpenFront, SetUpError, Sockets,
+};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -51,21 +52,12 @@ pub struct Names {
     dns_state: Option<PathBuf>,
 }
 
-/// The files that are read again while the server runs.
-struct Files {
-    keys: KeyFiles,
-    zones: ZoneFiles,
-    hangup: Hangup,
-}
-
 /// A name server whose ports are bound.
 pub struct Prepared {
     sockets: Sockets,
-    front: Front,
-    files: Files,
-    server: Server,
-    /// The log lines about it.
-    says: Vec<String>,
+    front: OpenFront,
+    hangup: Hangup,
+    target: RelayTarget,
 }
 
 impl Names {
@@ -74,69 +66,46 @@ impl Names {
         !self.dns_listen.is_empty()
     }
 
-    /// Binds the ports and reads the files that the options name.
-    pub async fn prepare(&self, server: Server) -> Result<Option<Prepared>, Error> {
+    /// Reads the files that the options name, and binds the ports.
+    pub async fn prepare(&self, target: RelayTarget) -> Result<Option<Prepared>, Error> {
         let (true, Some(zone), Some(key)) = (self.wanted(), &self.carriage.carriage_zone, &self.carriage_key)
         else {
             return Ok(None);
         };
         let hangup = Hangup::new().map_err(Error::Runtime)?;
-        let (front, zones, keys, public) = self.front(zone, key, server).map_err(Error::Dns)?;
-        let files = Files { keys, zones, hangup };
-        let sockets = Sockets::bind(&self.dns_listen).await;
-        let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
-        let fronts = self.forward.bind(&mut sockets).await.map_err(Error::Dns)?;
-        let listening = sockets.addresses();
-        let mut says: Vec<String> =
-            listening.iter().map(|at| format!("listening on {at} for names")).collect();
-        says.push(format!("carriage zone {zone}, carriage-key {public}"));
-        says.extend(fronts.map(|at| format!("listening on {at} for the zone's other name servers")));
-        Ok(Some(Prepared { sockets, front, files, server, says }))
-    }
-
-    /// The front, its zone files, its key files, and the key to be published.
-    fn front(
-        &self,
-        zone: &Name,
-        key: &Path,
-        server: Server,
-    ) -> Result<(Front, ZoneFiles, KeyFiles, String), DnsError> {
-        let mut others = ZoneFiles::new(&self.dns_zone, &self.dns_origin, ("dns-zone", "dns-origin"))?;
-        let mut front = self.carriage.front(others.read()?)?;
-        let mut addresses = self.carriage.carriage_address.clone();
-        if addresses.is_empty() {
-            match server.seen_as.ip() {
-                IpAddr::V4(address) => addresses.push(address),
-                address => return Err(DnsError::NoAddress(address)),
-            }
-        }
-        let (starts, fronts) = match (self.forward.key(), &self.dns_state, self.front_id) {
-            (Some(path), Some(state), Some(id)) => {
-                (Some(Starts::open(state.clone())?), Some(ForwardKeyFile::new(path.to_owned(), id)))
-            }
-            _ => (None, None),
+        let zones = zone_files(&self.dns_zone, &self.dns_origin, ("dns-zone", "dns-origin"))?;
+        let mut settings = self.carriage.front(&self.dns_listen, zones);
+        let mut carriage = CarriageSettings {
+            others: self.forward.others(),
+            front_id: self.front_id.unwrap_or_default(),
+            state: self.dns_state.clone(),
+            ..self.carriage.carry(zone, key)
         };
-        let mut files = KeyFiles::new(key.to_owned(), starts, None, fronts);
-        let keys = files.carriage()?;
-        let (id, public) = keys.current();
-        self.carriage.carry(&mut front, zone, &addresses, keys, Destination::Here)?;
-        if let Some(keys) = files.forward()? {
-            self.forward.set(&mut front, keys)?;
+        if carriage.addresses.is_empty() {
+            carriage.addresses.extend(target.ipv4());
         }
-        Ok((front, others, files, published(id, &public)))
+        if carriage.addresses.is_empty() {
+            return Err(DnsError::NoAddress.into());
+        }
+        settings.carriage = Some(carriage);
+        let ports = settings.ports();
+        let front = settings.open().map_err(DnsError::from)?;
+        let sockets = ports.bind().await.map_err(DnsError::from)?;
+        Ok(Some(Prepared { sockets, front, hangup, target }))
     }
 }
 
 impl Prepared {
     /// A service that gives first flights to `endpoint`.
     pub fn over(self, endpoint: Endpoint) -> Result<Serving, Error> {
-        let Self { sockets, front, files, server, says } = self;
-        let service = sockets.serve_here(front, STREAM_LIMITS, move |relayed| {
+        let Self { sockets, front, hangup, target } = self;
+        let says = lines(&front, &sockets, " for names");
+        let front = front.serve_here(sockets, move |relayed| {
             tracing::debug!(resolver = %relayed.resolver, "a first flight by DNS");
-            server.take(&endpoint, relayed);
+            target.take(&endpoint, relayed);
         });
-        let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
-        Ok(Serving { handle: service.handle(), service, files, says })
+        let front = front.map_err(SetUpError::from).map_err(DnsError::from)?;
+        Ok(Serving { handle: front.handle(), front, hangup, says })
     }
 }
 
@@ -145,8 +114,8 @@ pub struct Serving {
     pub handle: FrontHandle,
     /// The lines for the log.
     pub says: Vec<String>,
-    service: Service,
-    files: Files,
+    front: FollowingFront,
+    hangup: Hangup,
 }
 
 impl Serving {
@@ -154,15 +123,13 @@ impl Serving {
     /// reported to `log`.
     pub fn run(self, mut stopping: watch::Receiver<()>, log: Log) -> JoinHandle<()> {
         tokio::spawn(async move {
-            let Files { keys, zones, hangup } = self.files;
-            let zones = zones.follow(self.handle.clone(), hangup, move |line| log.zone(line));
-            let following = [tokio::spawn(keys.follow(self.handle)), tokio::spawn(zones)];
+            let again = tokio::spawn(read_again_on(self.hangup, self.front.zones()));
             let stopped = async move {
                 // Nothing is sent through this channel; it closes.
                 let _ = stopping.changed().await;
             };
-            self.service.run(stopped).await;
-            following.iter().for_each(JoinHandle::abort);
+            self.front.run(move |line| log.zone(line), stopped).await;
+            again.abort();
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Settings of a server.
 
 use super::policies::{self, Policies};
-use super::{Server, inherited, udp};
+use super::{Server, fronts, inherited, udp};
 use crate::credential::asap::{AsapPolicy, TrustStore};
 use crate::credential::{KeyRing, OneTimeCookies, Replays};
 use crate::endpoint::Endpoint;
@@ -41,6 +41,7 @@ pub struct ServerBuilder {
     in_stages: bool,
     pub(super) udp: udp::Settings,
     pub(super) first_flights: policies::Settings,
+    pub(super) fronts: fronts::Settings,
     pub(super) store: Option<Arc<dyn SharedStore>>,
     engines: Vec<(Endpoint, SocketAddr)>,
     beside: Vec<TcpListener>,
@@ -71,6 +72,7 @@ impl Default for ServerBuilder {
             in_stages: true,
             udp: udp::Settings::default(),
             first_flights: policies::Settings::default(),
+            fronts: fronts::Settings::default(),
             store: None,
             engines: Vec::new(),
             beside: Vec::new(),
@@ -232,7 +234,8 @@ impl ServerBuilder {
         let listeners = self.listen_by_kernel()?;
         let at: Vec<_> =
             self.addresses.iter().chain(self.engines.iter().map(|(_, at)| at)).copied().collect();
-        let policies = Policies::new(&self, &at)?;
+        let mut policies = Policies::new(&self, &at)?;
+        self.fronts.admit(policies.asap.as_mut())?;
         let mut engines = Vec::with_capacity(self.engines.len() + self.beside.len());
         for (engine, address) in &self.engines {
             engines.push(policies.listen(engine, *address)?);
@@ -246,7 +249,8 @@ impl ServerBuilder {
             engines.push(firstflight_kernel::Listener::adopt(socket, config)?.into());
         }
         let in_udp = udp::serve(&self, &self.addresses, &policies)?;
-        Ok(Server::new(listeners, in_udp, engines, self.in_stages))
+        let target = self.fronts.target(&self.addresses, in_udp.as_ref())?;
+        Ok(Server::new(listeners, in_udp, engines, self.in_stages, target))
     }
 
     /// The kernel's listeners. Their addresses then have the port that the system chose.

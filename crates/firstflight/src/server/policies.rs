@@ -43,7 +43,7 @@ impl Settings {
 pub(super) struct Policies {
     listen: Option<ListenConfig>,
     fast_open: Option<FastOpenPolicy>,
-    asap: Option<AsapPolicy>,
+    pub(super) asap: Option<AsapPolicy>,
 }
 
 impl Policies {

@@ -38,7 +38,7 @@ pub(super) fn serve(
         Port::None => return Ok(None),
         // The UDP port cannot be shared.
         Port::Same if builder.share_port => return Ok(None),
-        Port::Same => (first.port(), false),
+        Port::Same => (first.port(), builder.fronts.are_wanted()),
         Port::Number(port) => (port, true),
     };
     let link = match link(addresses, port) {

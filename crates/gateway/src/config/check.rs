@@ -41,7 +41,7 @@ impl Mistake {
         Self::at(text, &error.span().unwrap_or_default(), error.message().replace('\n', ", "))
     }
 
-    fn at(text: &str, span: &Range<usize>, problem: impl Into<String>) -> Self {
+    pub(super) fn at(text: &str, span: &Range<usize>, problem: impl Into<String>) -> Self {
         let before = text.get(..span.start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let begin = before.rfind('\n').map_or(0, |at| at + 1);
@@ -86,7 +86,8 @@ impl Config {
             }
             checker.listener(listener)?;
         }
-        self.check_farm(text)
+        self.check_farm(text)?;
+        self.check_dns(text)
     }
 
     /// What must fit together so that a first flight runs as often as it may.
@@ -219,7 +220,7 @@ impl Config {
 }
 
 /// The addresses at which a listener serves UDP.
-fn in_udp(listener: &Listener) -> Vec<SocketAddr> {
+pub(super) fn in_udp(listener: &Listener) -> Vec<SocketAddr> {
     let at = |address: &SocketAddr| match listener.udp_port {
         Some(0) => None,
         Some(port) => Some(SocketAddr::new(address.ip(), port)),
@@ -230,7 +231,7 @@ fn in_udp(listener: &Listener) -> Vec<SocketAddr> {
 }
 
 /// Whether one socket at each of these addresses is one too many. The system chooses another port for each port 0.
-fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
+pub(super) fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
     let any = one.ip().is_unspecified() || other.ip().is_unspecified() || one.ip() == other.ip();
     one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4() && any
 }

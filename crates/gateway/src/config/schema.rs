@@ -25,10 +25,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Where the object of a definition stands in a file, if it is not the file itself.
-    const PLACES: [(&str, &str); 15] = [
+    const PLACES: [(&str, &str); 19] = [
         ("Global", "[gateway]"),
         ("Store", "[store]"),
         ("OneTime", "[one_time]"),
+        ("Dns", "[dns]"),
+        ("Zone", "[dns]\n[[dns.zone]]"),
+        ("Forward", "[dns]\n[dns.forward]"),
+        ("Relay", "[dns]\n[dns.relay]"),
         ("Listener", "[[listener]]"),
         ("TlsSettings", "[[listener]]\n[listener.tls]"),
         ("Certificate", "[[listener]]\n[listener.tls]\n[[listener.tls.certificate]]"),

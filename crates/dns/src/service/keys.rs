@@ -1,23 +1,35 @@
 //! The key files of a front, which are read again while it runs.
 
-use super::{DnsError, RelayTo};
-use firstflight_dns::service::{FrontHandle, unix_ms};
-use firstflight_dns::{
-    Boot, BootFile, CarriageKeyFile, CarriageKeys, ForwardSender, KeyFileError, LineError, RelayKey,
-    RelaySender, RelayServer, read_relay_keys,
-};
+use super::{FrontHandle, SetUpError, unix_ms};
+use crate::boot_file::BootFile;
+use crate::forward::ForwardSender;
+use crate::front::RelayServer;
+use crate::key_file::{CarriageKeyFile, read_relay_keys};
+use crate::keys::CarriageKeys;
+use crate::relay::{Boot, RelayKey, RelaySender};
 use firstflight_files::LastProblem;
+use firstflight_files::lines::{KeyFileError, LineError};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// A server that gets first flights.
+#[derive(Debug, Clone)]
+pub struct RelayTo {
+    /// Where it takes them.
+    pub address: SocketAddr,
+    /// The file of the key that it shares with the front.
+    pub key: PathBuf,
+}
+
 /// A key with its number.
 type NumberedKey = (u8, RelayKey);
 
 /// The files of a front, and the content that was read last.
-pub struct KeyFiles {
+pub(super) struct KeyFiles {
     carriage: PathBuf,
     /// `None` if nothing is sent under a key.
     starts: Option<Starts>,
@@ -28,26 +40,36 @@ pub struct KeyFiles {
 }
 
 /// The file of this front's starts. A new key counts as another start, so that no two datagrams have the same nonce.
-pub struct Starts {
+pub(super) struct Starts {
     path: PathBuf,
-    file: BootFile,
+    /// `None` for a look at the files: nothing is sent.
+    file: Option<BootFile>,
 }
 
 impl Starts {
     /// Opens the file, or creates it.
-    pub fn open(path: PathBuf) -> Result<Self, DnsError> {
-        let file = BootFile::open(&path).map_err(|error| DnsError::State(path.clone(), error))?;
-        Ok(Self { path, file })
+    pub(super) fn open(path: PathBuf) -> Result<Self, SetUpError> {
+        let file = BootFile::open(&path).map_err(|error| SetUpError::State(path.clone(), error))?;
+        Ok(Self { path, file: Some(file) })
     }
 
-    fn next(&mut self) -> Result<Boot, DnsError> {
+    /// Looks whether the file could be opened. It is neither created nor locked.
+    pub(super) fn look(path: PathBuf) -> Result<Self, SetUpError> {
+        match BootFile::check(&path) {
+            Ok(()) => Ok(Self { path, file: None }),
+            Err(error) => Err(SetUpError::State(path, error)),
+        }
+    }
+
+    fn next(&mut self) -> Result<Boot, SetUpError> {
+        let Some(file) = &mut self.file else { return Ok(Boot(0)) };
         let now = u32::try_from(unix()).unwrap_or(u32::MAX);
-        self.file.next(now).map_err(|error| DnsError::State(self.path.clone(), error))
+        file.next(now).map_err(|error| SetUpError::State(self.path.clone(), error))
     }
 }
 
 /// The servers' key files, and the content that was read last.
-pub struct Relays {
+pub(super) struct Relays {
     servers: Vec<RelayTo>,
     front_id: u16,
     /// The keys in use, in the order of the servers.
@@ -55,18 +77,18 @@ pub struct Relays {
 }
 
 /// The key file of the zone's fronts, and the content that was read last.
-pub struct Forward {
+pub(super) struct Forward {
     path: PathBuf,
     front_id: u16,
     used: Option<NumberedKey>,
 }
 
 /// The content of the key file of the zone's fronts.
-pub struct ForwardKeys {
+pub(super) struct ForwardKeys {
     /// `None` if this front continues to send under its previous key.
-    pub sender: Option<ForwardSender>,
+    pub(super) sender: Option<ForwardSender>,
     /// All keys, with their numbers.
-    pub keys: Vec<NumberedKey>,
+    pub(super) keys: Vec<NumberedKey>,
 }
 
 fn unix() -> u64 {
@@ -74,8 +96,8 @@ fn unix() -> u64 {
 }
 
 /// The first key in a file, and all its keys. There is at least one.
-fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), DnsError> {
-    let fail = |error| DnsError::unusable(path, error);
+fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), SetUpError> {
+    let fail = |error| SetUpError::Key(path.to_owned(), error);
     let keys = read_relay_keys(path).map_err(fail)?;
     let first = keys.first().cloned().ok_or_else(|| fail(KeyFileError::Content(LineError::NoKey)))?;
     Ok((first, keys))
@@ -83,12 +105,12 @@ fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), DnsError> {
 
 impl Forward {
     /// Uses this file. Nothing is read yet.
-    pub fn new(path: PathBuf, front_id: u16) -> Self {
+    pub(super) fn new(path: PathBuf, front_id: u16) -> Self {
         Self { path, front_id, used: None }
     }
 
     /// Reads the keys. If the first key has changed, there is a new sender, which counts as another start.
-    fn keys(&mut self, starts: &mut Starts) -> Result<ForwardKeys, DnsError> {
+    fn keys(&mut self, starts: &mut Starts) -> Result<ForwardKeys, SetUpError> {
         let (first, keys) = read_keys(&self.path)?;
         if self.used.as_ref() == Some(&first) {
             return Ok(ForwardKeys { sender: None, keys });
@@ -101,15 +123,15 @@ impl Forward {
 
 impl Relays {
     /// Uses these servers. No key is read yet.
-    pub fn new(servers: Vec<RelayTo>, front_id: u16) -> Self {
+    pub(super) fn new(servers: Vec<RelayTo>, front_id: u16) -> Self {
         Self { servers, front_id, used: Vec::new() }
     }
 
     /// Returns the servers if a key has changed. Each change counts as another start, so that a key that is used
     /// again never repeats a nonce.
-    fn servers(&mut self, starts: &mut Starts) -> Result<Option<Vec<RelayServer>>, DnsError> {
-        let read = self.servers.iter().map(|RelayTo { path, .. }| Ok(read_keys(path)?.0));
-        let keys = read.collect::<Result<Vec<_>, DnsError>>()?;
+    fn servers(&mut self, starts: &mut Starts) -> Result<Option<Vec<RelayServer>>, SetUpError> {
+        let read = self.servers.iter().map(|to| Ok(read_keys(&to.key)?.0));
+        let keys = read.collect::<Result<Vec<_>, SetUpError>>()?;
         if self.used == keys {
             return Ok(None);
         }
@@ -127,7 +149,7 @@ impl Relays {
 
 impl KeyFiles {
     /// Uses these files. No key is read yet.
-    pub fn new(
+    pub(super) fn new(
         carriage: PathBuf,
         starts: Option<Starts>,
         relays: Option<Relays>,
@@ -137,14 +159,14 @@ impl KeyFiles {
     }
 
     /// The present keys that first flights are sealed to.
-    pub fn carriage(&self) -> Result<CarriageKeys, DnsError> {
+    pub(super) fn carriage(&self) -> Result<CarriageKeys, SetUpError> {
         let file = CarriageKeyFile::read(&self.carriage);
-        let file = file.map_err(|error| DnsError::unusable(&self.carriage, error))?;
+        let file = file.map_err(|error| SetUpError::Key(self.carriage.clone(), error))?;
         Ok(file.keys(unix()))
     }
 
     /// The servers, if there are any and a key has changed.
-    pub fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
+    pub(super) fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, SetUpError> {
         match (&mut self.relays, &mut self.starts) {
             (Some(relays), Some(starts)) => relays.servers(starts),
             _ => Ok(None),
@@ -152,7 +174,7 @@ impl KeyFiles {
     }
 
     /// The keys that the zone's fronts share, if there are other fronts.
-    pub fn forward(&mut self) -> Result<Option<ForwardKeys>, DnsError> {
+    pub(super) fn forward(&mut self) -> Result<Option<ForwardKeys>, SetUpError> {
         match (&mut self.forward, &mut self.starts) {
             (Some(forward), Some(starts)) => forward.keys(starts).map(Some),
             _ => Ok(None),
@@ -162,7 +184,7 @@ impl KeyFiles {
     /// Reads the files every second and gives their keys to the front, until this is dropped. While a file cannot be
     /// read or is not valid, its keys stay unchanged and one warning is logged. The keys of the other files may still
     /// change.
-    pub async fn follow(mut self, front: FrontHandle) {
+    pub(super) async fn follow(mut self, front: FrontHandle) {
         let mut last = LastProblem::default();
         loop {
             tokio::time::sleep(EVERY).await;
@@ -207,7 +229,7 @@ fn set_forward_keys(front: &FrontHandle, keys: Option<ForwardKeys>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight_dns::create_relay_key;
+    use crate::key_file::create_relay_key;
     use std::fs;
 
     #[test]
@@ -215,7 +237,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("firstflight-relay-keys-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let path = directory.join("relay");
-        let to = RelayTo { address: "192.0.2.80:4454".parse().unwrap(), path: path.clone() };
+        let to = RelayTo { address: "192.0.2.80:4454".parse().unwrap(), key: path.clone() };
         let state = directory.join("boot");
         let mut starts = Starts::open(state.clone()).unwrap();
         let mut files = Relays::new(vec![to.clone(), to], 7);
@@ -238,7 +260,7 @@ mod tests {
             assert!(boot() > before);
         }
         fs::remove_file(&path).unwrap();
-        assert!(matches!(files.servers(&mut starts), Err(DnsError::Key(..))));
+        assert!(matches!(files.servers(&mut starts), Err(SetUpError::Key(..))));
         fs::remove_dir_all(&directory).unwrap();
     }
 

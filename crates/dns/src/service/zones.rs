@@ -1,15 +1,15 @@
 //! The zone files of a front, which are read again when they change and on SIGHUP.
 
-use super::DnsError;
-use firstflight_daemon::Hangup;
-use firstflight_dns::service::FrontHandle;
-use firstflight_dns::{Name, ZoneData};
+use super::{FrontHandle, SetUpError};
+use crate::zone::{ZoneData, ZoneFault};
 use firstflight_files::{BYTE_ORDER_MARK, LastProblem, Seen, open_regular};
+use hickory_proto::rr::Name;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);
@@ -19,12 +19,18 @@ const LARGEST: u64 = 256 << 20;
 /// could multiply without end.
 const MOST: usize = 4096;
 
-/// The zone files, and those that they include.
-pub struct ZoneFiles {
-    zones: Vec<(PathBuf, Name)>,
+/// A zone file, and the name that the zone begins at.
+pub type ZoneFile = (PathBuf, Name);
+
+/// The zone files of a front, and those that they include.
+#[derive(Debug)]
+pub(super) struct ZoneFiles {
+    zones: Vec<ZoneFile>,
     seen: BTreeMap<PathBuf, Seen>,
     /// The digest of everything that was read.
     digest: [u8; 32],
+    followed: FollowedZones,
+    list: watch::Receiver<Vec<ZoneFile>>,
 }
 
 /// Reads files, and records which.
@@ -59,37 +65,31 @@ impl Reading {
         Ok(text)
     }
 
-    fn zone(&mut self, path: &Path, origin: &Name) -> Result<ZoneData, DnsError> {
-        let text = self.file(path).map_err(|error| DnsError::ReadZone(path.to_owned(), error))?;
+    fn zone(&mut self, path: &Path, origin: &Name) -> Result<ZoneData, SetUpError> {
+        let text = self.file(path).map_err(|error| SetUpError::ReadZone(path.to_owned(), error))?;
         let zone = ZoneData::parse_with(&text, Some(path), origin, &mut |path| self.file(path));
-        zone.map_err(|error| DnsError::Zone(path.to_owned(), Box::new((origin.clone(), error))))
+        zone.map_err(|error| SetUpError::Zone(path.to_owned(), Box::new((origin.clone(), error))))
     }
 }
 
 impl ZoneFiles {
-    /// Zone files that begin at `origins`. Nothing is read yet. `options` are the names of the two options, without
-    /// their dashes.
-    pub fn new(
-        files: &[PathBuf],
-        origins: &[Name],
-        options: (&'static str, &'static str),
-    ) -> Result<Self, DnsError> {
-        let counts = (files.len(), origins.len());
-        if counts.0 != counts.1 {
-            return Err(DnsError::Origins { options, counts });
-        }
-        let zones = files.iter().cloned().zip(origins.iter().cloned()).collect();
-        Ok(Self { zones, seen: BTreeMap::new(), digest: [0; 32] })
+    /// These files. Nothing is read yet.
+    pub(super) fn new(zones: Vec<ZoneFile>) -> Self {
+        let (followed, list) = watch::channel(zones.clone());
+        Self { zones, seen: BTreeMap::new(), digest: [0; 32], followed: FollowedZones(followed), list }
     }
 
-    /// Reads all zones from the files. Returns the first mistake if there is one.
-    pub fn read(&mut self) -> Result<Vec<ZoneData>, DnsError> {
+    /// Reads all zones from the files.
+    ///
+    /// # Errors
+    /// The first file that cannot be read or has a mistake.
+    pub(super) fn read(&mut self) -> Result<Vec<ZoneData>, SetUpError> {
         let zones = self.load()?;
         self.warn(&zones);
         Ok(zones)
     }
 
-    fn load(&mut self) -> Result<Vec<ZoneData>, DnsError> {
+    fn load(&mut self) -> Result<Vec<ZoneData>, SetUpError> {
         let mut reading = Reading::default();
         // Continue after a mistake, so that a change of any file is noticed.
         let read: Vec<_> = self.zones.iter().map(|(path, origin)| reading.zone(path, origin)).collect();
@@ -114,7 +114,7 @@ impl ZoneFiles {
     }
 
     /// Reads the zones again if a file has changed or if `always` is set. Returns the zones or the mistake.
-    fn again(&mut self, always: bool) -> Option<Result<Vec<ZoneData>, DnsError>> {
+    fn again(&mut self, always: bool) -> Option<Result<Vec<ZoneData>, SetUpError>> {
         if !always && !self.may_have_changed() {
             return None;
         }
@@ -123,16 +123,25 @@ impl ZoneFiles {
         (always || self.digest != before || read.as_ref().is_err_and(is_of_the_system)).then_some(read)
     }
 
-    /// Checks the files every second. Reads them when one has changed or on SIGHUP, and gives all zones to the front
-    /// at once, until the front is dropped. If any file has a mistake, nothing changes and one warning is logged.
+    /// Asks [`Self::follow`] to read the files at once. What is asked before it begins is not lost.
+    pub(super) fn followed(&self) -> FollowedZones {
+        self.followed.clone()
+    }
+
+    /// Checks the files every second. Reads them when one has changed or when [`FollowedZones`] asks for it, and gives all zones
+    /// to the front at once, until this is dropped. If any file has a mistake, nothing changes and one warning is logged.
     /// `says` gets a line for each zone.
-    pub async fn follow(mut self, front: FrontHandle, mut hangup: Hangup, says: impl Fn(String)) {
+    pub(super) async fn follow(mut self, front: FrontHandle, says: impl Fn(String)) {
         let mut last = LastProblem::default();
         loop {
             let asked = tokio::select! {
                 () = tokio::time::sleep(EVERY) => false,
-                () = hangup.asked() => true,
+                // Its sender is in `self`.
+                changed = self.list.changed() => changed.is_ok(),
             };
+            if asked {
+                self.zones.clone_from(&self.list.borrow_and_update());
+            }
             let reading = tokio::task::spawn_blocking(move || {
                 let read = self.again(asked);
                 (self, read)
@@ -144,7 +153,7 @@ impl ZoneFiles {
                 Some(Ok(zones)) => {
                     self.warn(&zones);
                     let serials: Vec<u32> = zones.iter().map(ZoneData::serial).collect();
-                    let set = front.set_zones(zones).map_err(|error| DnsError::Front(Box::new(error)));
+                    let set = front.set_zones(zones).map_err(|error| SetUpError::Front(Box::new(error)));
                     set.map(|()| serials)
                 }
                 Some(Err(error)) => Err(error),
@@ -169,12 +178,28 @@ impl ZoneFiles {
     }
 }
 
+/// Asks the task that follows the zone files of a front ([`FollowingFront::run`](super::FollowingFront::run)) to read them at once.
+#[derive(Debug, Clone)]
+pub struct FollowedZones(watch::Sender<Vec<ZoneFile>>);
+
+impl FollowedZones {
+    /// Reads all files again, as on SIGHUP.
+    pub fn read_again(&self) {
+        self.0.send_modify(|_| {});
+    }
+
+    /// Follows these files in place of the ones before, and reads them. While one of them has a mistake, the front keeps the
+    /// zones that it has.
+    pub fn replace(&self, files: Vec<ZoneFile>) {
+        self.0.send_replace(files);
+    }
+}
+
 /// Whether a file could not be read, which the digest of the contents does not show.
-fn is_of_the_system(error: &DnsError) -> bool {
-    use firstflight_dns::ZoneFault;
+fn is_of_the_system(error: &SetUpError) -> bool {
     match error {
-        DnsError::ReadZone(..) => true,
-        DnsError::Zone(_, wrong) => matches!(wrong.1.fault, ZoneFault::Include(..)),
+        SetUpError::ReadZone(..) => true,
+        SetUpError::Zone(_, wrong) => matches!(wrong.1.fault, ZoneFault::Include(..)),
         _ => false,
     }
 }
@@ -200,7 +225,7 @@ mod tests {
         set_time(path, SystemTime::now() - Duration::from_secs(3600));
     }
 
-    fn serials(read: Option<Result<Vec<ZoneData>, DnsError>>) -> Option<Result<Vec<u32>, String>> {
+    fn serials(read: Option<Result<Vec<ZoneData>, SetUpError>>) -> Option<Result<Vec<u32>, String>> {
         let serials = |zones: Vec<ZoneData>| zones.iter().map(ZoneData::serial).collect();
         read.map(|read| read.map(serials).map_err(|error| error.to_string()))
     }
@@ -213,7 +238,7 @@ mod tests {
         fs::write(&hosts, "a A 192.0.2.1\n").unwrap();
         age(&zone);
         age(&hosts);
-        let mut files = ZoneFiles::new(std::slice::from_ref(&zone), &[name()], ("zone", "origin")).unwrap();
+        let mut files = ZoneFiles::new(vec![(zone.clone(), name())]);
         assert_eq!(files.read().unwrap()[0].len(), 4);
         assert!(!files.may_have_changed() && files.again(false).is_none());
         assert_eq!(serials(files.again(true)), Some(Ok(vec![1])));
@@ -250,7 +275,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let read = |zone: &Path| {
-            let mut files = ZoneFiles::new(&[zone.to_owned()], &[name()], ("zone", "origin")).unwrap();
+            let mut files = ZoneFiles::new(vec![(zone.to_owned(), name())]);
             files.read().unwrap_err().to_string()
         };
         let pipe = path("pipe");
@@ -280,7 +305,7 @@ mod tests {
         let paths = ["one", "two"].map(|name| directory.path().join(name));
         let origins = [name(), Name::from_ascii("a.xyz.com.").unwrap()];
         paths.iter().for_each(|path| fs::write(path, HEAD).unwrap());
-        let mut files = ZoneFiles::new(&paths, &origins, ("zone", "origin")).unwrap();
+        let mut files = ZoneFiles::new(paths.iter().cloned().zip(origins).collect());
         files.read().unwrap();
         for path in &paths {
             fs::write(path, &HEAD[..HEAD.len() - 3]).unwrap();
