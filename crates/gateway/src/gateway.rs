@@ -13,7 +13,7 @@ use firstflight::link::TunError;
 use firstflight::serial_file::SerialFileError;
 use firstflight_daemon::{Admin, ExitKind};
 use firstflight_http::directory::RootError;
-use firstflight_redis::{AccessError, ConnectError as StoreError, FarmKeysError, StateError};
+use firstflight_redis::{ConnectError as StoreError, FarmKeysError};
 use firstflight_tls::metrics::CertificatePublisher;
 use firstflight_tls::{
     Acceptor, ConfigError, NewCertificates, SealFileError, ServedCertificate, ServerCertificates,
@@ -91,8 +91,7 @@ impl GatewayError {
     pub fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Bind(_, error) => ExitKind::of_address(error),
-            Self::Tun(_, error) if error.may_pass() => ExitKind::Failure,
-            Self::Tun(..) => ExitKind::Mistake,
+            Self::Tun(_, error) => ExitKind::of_passing(error.may_pass()),
             Self::Root(_, _, RootError::Unreadable(error)) => ExitKind::of_file(error),
             Self::Root(..) => ExitKind::Mistake,
             Self::Tls(..) | Self::NoAuthorities(_) | Self::Files(..) | Self::NeedsRestart(_) => {
@@ -100,23 +99,10 @@ impl GatewayError {
             }
             Self::Seal(_, SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
             Self::Seal(..) | Self::SharedSeal(..) => ExitKind::Mistake,
-            Self::OneTime(_, SerialFileError::Io(error))
-            | Self::Store(StoreError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
-            Self::FarmKeys(_, FarmKeysError::Unreadable(error))
-            | Self::Store(StoreError::Access(AccessError::Unreadable(_, error))) => {
-                ExitKind::of_reading(error)
-            }
-            // A store that refuses, and a process that has the file, may change their minds.
-            Self::OneTime(_, SerialFileError::Locked)
-            | Self::Store(
-                StoreError::Refused(_)
-                | StoreError::Evicts(_)
-                | StoreError::Replicas(_)
-                | StoreError::State(_, StateError::Locked),
-            )
-            | Self::Random(_)
-            | Self::Log(_) => ExitKind::Failure,
-            Self::OneTime(..) | Self::FarmKeys(..) | Self::Store(_) => ExitKind::Mistake,
+            Self::OneTime(_, error) => ExitKind::of_passing(error.may_pass()),
+            Self::Store(error) => ExitKind::of_passing(error.may_pass()),
+            Self::FarmKeys(_, error) => ExitKind::of_passing(error.may_pass()),
+            Self::Random(_) | Self::Log(_) => ExitKind::Failure,
         }
     }
 }

@@ -54,6 +54,19 @@ pub enum SerialFileError {
     Locked,
 }
 
+impl SerialFileError {
+    /// Whether it may be otherwise in a minute although nobody changes a file or a setting: another process uses the file, or
+    /// the disk is full.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Io(error) => firstflight_files::may_pass(error),
+            Self::Locked => true,
+            Self::Readable(_) | Self::Foreign(_) | Self::Damaged | Self::Issuer(_) => false,
+        }
+    }
+}
+
 impl From<ReadError> for SerialFileError {
     fn from(error: ReadError) -> Self {
         match error {
