@@ -8,6 +8,7 @@ use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_redis::{Access, FarmKeys, Options, RedisStore};
 use firstflight_tls::{FollowedSeals, SealFileError, SealFiles, SealServer, SealSettings};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use toml::Spanned;
 
@@ -17,6 +18,8 @@ pub(crate) struct Farm {
     store: Option<Arc<RedisStore>>,
     keys: Option<FarmKeys>,
     cookies: Option<Arc<OneTimeCookies>>,
+    /// The file of the cookies.
+    state: Option<PathBuf>,
 }
 
 impl Farm {
@@ -26,6 +29,7 @@ impl Farm {
     /// When a file cannot be used, or the store refuses.
     pub(crate) async fn open(config: &Config) -> Result<Self, GatewayError> {
         let keys = config.store.as_ref().map(keys).transpose()?;
+        let state = config.one_time.as_ref().map(|one_time| one_time.get_ref().state.clone());
         let cookies = match &config.one_time {
             Some(one_time) => {
                 let config::OneTime { state, issuer } = one_time.get_ref();
@@ -37,10 +41,16 @@ impl Farm {
             None => None,
         };
         let store = match &config.store {
-            Some(store) => Some(connect(store.get_ref(), config).await?),
+            Some(store) => match connect(store.get_ref(), config).await {
+                Ok(store) => Some(store),
+                Err(error) => {
+                    Self { cookies, state, ..Self::default() }.close().await;
+                    return Err(error);
+                }
+            },
             None => None,
         };
-        Ok(Self { store, keys, cookies })
+        Ok(Self { store, keys, cookies, state })
     }
 
     /// How often a first flight of this listener runs.
@@ -76,6 +86,10 @@ impl Farm {
     pub(crate) async fn close(self) {
         if let Some(store) = self.store {
             store.close().await;
+        }
+        drop(self.cookies);
+        if let Some(state) = self.state {
+            SerialFile::released(&state).await;
         }
     }
 }
@@ -158,7 +172,7 @@ pub(crate) struct Sealing {
 /// The files of a listener's seal keys.
 fn files(
     listener: &Listener,
-    open: impl FnOnce(&[std::path::PathBuf]) -> Result<SealFiles, SealFileError>,
+    open: impl FnOnce(&[PathBuf]) -> Result<SealFiles, SealFileError>,
 ) -> Result<Option<SealFiles>, GatewayError> {
     let Some(seal) = listener.seal.as_ref().map(Spanned::get_ref) else { return Ok(None) };
     let fail = |error| GatewayError::Seal(listener.name.get_ref().clone(), error);

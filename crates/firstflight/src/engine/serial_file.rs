@@ -132,6 +132,20 @@ impl SerialFile {
         Ok(firstflight_files::check_writable(path)?)
     }
 
+    /// Waits until nobody uses the file at `path` any more, for a second at most. The task that follows the cookies of
+    /// [`SerialFile::start`] gives it up a moment after the last of them.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time.
+    pub async fn released(path: &Path) {
+        for _ in 0..10 {
+            match StateFile::lock(path) {
+                Err(LockError::Held) => tokio::time::sleep(EVERY).await,
+                Ok(_) | Err(LockError::Io(_)) => return,
+            }
+        }
+    }
+
     /// The keys of its cookies.
     #[must_use]
     pub fn keys(&self) -> OneTimeKeys {
