@@ -1,5 +1,6 @@
 //! The life of a command that stays running, as the service manager and the admin address (`--metrics`) get to know it.
 
+use crate::output;
 use firstflight_daemon::{Admin, Ready, Shows, manager, process};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::net::SocketAddr;
@@ -71,6 +72,7 @@ impl Life {
     /// present counters.
     pub fn serving(&self, publish: impl FnMut() + Send + 'static) {
         lock(&self.state).publish = Some(Box::new(publish));
+        output::is_a_log();
         manager::ready();
     }
 
