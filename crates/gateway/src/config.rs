@@ -6,6 +6,7 @@ mod listener;
 mod period;
 mod schema;
 mod service;
+mod unused;
 
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;

@@ -174,7 +174,7 @@ async fn a_reload_with_a_key_that_is_not_right_is_refused() {
     gateway.reload(config()).await.unwrap();
     let trust = files.path("trust");
     let with_trust = || {
-        let text = files.config("").replace("udp_port = 0", &format!("udp_port = 0\ntrust = {trust:?}"));
+        let text = files.config("").replace("udp_port = 0", &format!("trust = {trust:?}"));
         Config::parse(&text).unwrap()
     };
     std::fs::write(&trust, "# begin\n# end\n").unwrap();

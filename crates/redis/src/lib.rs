@@ -83,7 +83,7 @@ mod sentinel;
 mod sessions;
 mod share;
 
-pub use address::has_password;
+pub use address::{has_password, has_tls};
 pub use dial::Access;
 pub use error::{AccessError, ConnectError, StateError};
 pub use farm_keys::{FarmKeys, FarmKeysError};

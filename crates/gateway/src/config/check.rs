@@ -42,7 +42,8 @@ impl Config {
             }
             checker.listener(listener)?;
         }
-        self.check_farm(text)
+        self.check_farm(text)?;
+        self.check_unused(text)
     }
 
     /// What must fit together so that a first flight runs as often as it may.
@@ -166,7 +167,7 @@ impl Config {
 }
 
 /// The addresses at which a listener serves UDP.
-fn in_udp(listener: &Listener) -> Vec<SocketAddr> {
+pub(super) fn in_udp(listener: &Listener) -> Vec<SocketAddr> {
     let at = |address: &SocketAddr| match listener.udp_port {
         Some(0) => None,
         Some(port) => Some(SocketAddr::new(address.ip(), port)),
