@@ -31,6 +31,7 @@ mod proxy;
 mod reach;
 mod run;
 mod seal;
+mod self_signed;
 mod serve;
 mod span;
 mod subnet;
