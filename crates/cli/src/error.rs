@@ -31,6 +31,9 @@ pub enum Error {
     /// An error of `asap`.
     #[error(transparent)]
     Asap(#[from] AsapError),
+    /// An error of the file of `--config`.
+    #[error(transparent)]
+    Config(#[from] firstflight_daemon::config::ConfigError),
     /// An error of `demo`.
     #[error(transparent)]
     Demo(#[from] DemoError),
@@ -125,6 +128,7 @@ impl Error {
 
     fn exit_kind(&self) -> ExitKind {
         match self {
+            Self::Config(error) => error.exit_kind(),
             Self::Demo(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
             Self::Health(error) => error.exit_kind(),
