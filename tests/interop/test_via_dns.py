@@ -48,7 +48,7 @@ class Site:
         self.serve = scene.serve_udp(family, "--identity", NAME, *handed)
         self.unbound()
         scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
-        scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
+        scene.verifier("--key-file", scene.path("verifier.key"), address=SECOND[family], family=family)
 
     def file(self, name, text):
         path = self.scene.path(name)
