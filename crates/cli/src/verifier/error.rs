@@ -37,7 +37,7 @@ pub enum VerifierError {
     #[error("give two verifiers at different addresses of one family: --verifier A:PORT --verifier B:PORT")]
     ReachPair,
     /// The certificate cannot be written.
-    #[error("{0}; choose another --out")]
+    #[error("{0}; choose another -o")]
     Certificate(PoolFileError),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
