@@ -228,11 +228,11 @@ def first(options):
     with Testbed() as context:
         world = World(context, "first", rtt, 0)
         root = context.root(small=1000)
-        key = run(firstflight.BINARY, "verifier", "keygen", "--key", os.path.join(root, "key")).stdout.split()[1]
+        key = run(firstflight.BINARY, "verifier", "keygen", "-o", os.path.join(root, "key")).stdout.split()[1]
         with open(os.path.join(root, "trust"), "w") as file:
             file.write(f'# begin\n[[verifier]]\nkey = "{key}"\nown = true\n# end\n')
         verifier = at(PAIR.peer[4], VERIFIER_PORT)
-        context.start(Command(world.far, "verifier", "--listen", verifier, "--key", os.path.join(root, "key"),
+        context.start(Command(world.far, "verifier", "--listen", verifier, "--key-file", os.path.join(root, "key"),
                               "--allow-prefix", PAIR.net[4]))  # fmt: skip
         told = run(firstflight.BINARY, "asap", "record", "--verifier-key", key, "--udp-port", PORT).stdout
         octets = bytes(int(number) for number in told.split('"')[1].split("\\")[1:])

@@ -149,12 +149,12 @@ class World(paths.World):
 
     def verifiers(self, count):
         key = self.path("verifier.key")
-        self.key = run(firstflight.BINARY, "verifier", "keygen", "--key", key).stdout.split()[1]
+        self.key = run(firstflight.BINARY, "verifier", "keygen", "-o", key).stdout.split()[1]
         with open(self.path("trust.toml"), "w") as file:
             file.write(f'# begin\n[[verifier]]\nkey = "{self.key}"\nown = true\n# end\n')
         self.verifies = [at(PAIR.peer[4], VERIFIER + number) for number in range(count)]
         for address in self.verifies:
-            arguments = ("--listen", address, "--key", key, "--allow-prefix", PAIR.net[4])
+            arguments = ("--listen", address, "--key-file", key, "--allow-prefix", PAIR.net[4])
             self.context.start(Command(self.far, "verifier", *arguments))
         told = run(firstflight.BINARY, "asap", "record", "--verifier-key", self.key, "--udp-port", PORT).stdout
         octets = bytes(int(number) for number in told.split('"')[1].split("\\")[1:])

@@ -42,7 +42,7 @@ class Scene:
         return os.path.join(self.root, name)
 
     def keygen(self, name):
-        told = run(firstflight.BINARY, "verifier", "keygen", "--key", self.path(name)).stdout
+        told = run(firstflight.BINARY, "verifier", "keygen", "-o", self.path(name)).stdout
         return told.split()[1]
 
     def trust(self, *keys):
@@ -57,7 +57,7 @@ class Scene:
         return self.testbed.start(Command(self.far, "verifier", "--listen", listen, *allow, *options))
 
     def issuer(self, *options, family=4):
-        return self.verifier("--key", self.path("verifier.key"), *options, family=family)
+        return self.verifier("--key-file", self.path("verifier.key"), *options, family=family)
 
     def asks(self, family):
         verifier = at(FAR.peer[family], VERIFIER_PORT)

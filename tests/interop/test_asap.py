@@ -173,7 +173,7 @@ def test_asap_group_of_three(scene):
     for number, (name, address) in enumerate(names.items(), start=1):
         scene.far.ip("addr", "add", f"{address}/24", "dev", "veth1")
         token = scene.path(f"{name}.token")
-        run(firstflight.BINARY, "verifier", "keygen", "--vantage-key", token)
+        run(firstflight.BINARY, "verifier", "keygen", "--vantage", "-o", token)
         lines.append(f"{number} {name} {at(address, VERIFIER_PORT)} {name}.token\n")
         options = ("--vantage-id", number, "--vantage-key", token)
         points[name] = scene.verifier(*options, address=address)

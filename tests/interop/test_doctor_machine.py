@@ -109,7 +109,7 @@ def test_doctor_translator_with_several_addresses(scene):
     )
     scene.far.ip("addr", "add", Pair.cidr(SECOND[4]), "dev", "veth1")
     scene.issuer()
-    scene.verifier("--key", scene.path("verifier.key"), address=SECOND[4])
+    scene.verifier("--key-file", scene.path("verifier.key"), address=SECOND[4])
     verifiers = [("--verifier", at(address, VERIFIER_PORT)) for address in (FAR.peer[4], SECOND[4])]
     assert doctor(scene.client, *verifiers[0], *verifiers[1])["translator"] == "several-addresses"
 

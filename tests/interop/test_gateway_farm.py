@@ -231,7 +231,7 @@ def test_what_root_makes_belongs_to_the_user_that_it_becomes(testbed):
         assert member.terminate() == 0
         assert "needs to read it" not in member.text("err"), member.text("err")
         owners = {name: os.stat(os.path.join(state, name)).st_uid for name in os.listdir(state)}
-        assert set(owners) == {"serials", "serials.lock"} and set(owners.values()) == {pwd.getpwnam("nobody").pw_uid}, owners
+        assert set(owners) == {"serials"} and set(owners.values()) == {pwd.getpwnam("nobody").pw_uid}, owners
 
 
 @pytest.mark.needs("openssl")

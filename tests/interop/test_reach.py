@@ -64,7 +64,7 @@ def test_reach_behind(testbed, family, network):
     scene.far.ip(f"-{family}", "route", "add", NEAR.net[family], "via", FAR.host[family])
     rules(scene.router, family, kinds)
     scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
-    scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
+    scene.verifier("--key-file", scene.path("verifier.key"), address=SECOND[family], family=family)
     verifiers = [("--verifier", at(address[family], VERIFIER_PORT)) for address in (FAR.peer, SECOND)]
     asked = run(
         firstflight.BINARY, "reach", "--json", "--port", CLIENT_PORT, *verifiers[0], *verifiers[1], ns=scene.client

@@ -62,7 +62,7 @@ class Site:
     def keygen(self, name, *options):
         """Makes a key. Returns its file and a file of the record."""
         key, record = self.path(f"{name}.seal"), self.path(f"{name}.record")
-        run(firstflight.BINARY, "seal", "keygen", "--key", key, *options)
+        run(firstflight.BINARY, "seal", "keygen", "-o", key, *options)
         with open(record, "w") as file:
             file.write(self.printed(key))
         return key, record
@@ -504,7 +504,7 @@ def test_a_certificate_and_a_verifier_that_is_refused(testbed, scene, trusted):
     """A first contact in UDP: with a certificate that the server takes, the sealed request runs at once."""
     files = Certificates(scene.root)
     key = scene.path("seal.key")
-    run(firstflight.BINARY, "seal", "keygen", "--name", NAME, "--key", key)
+    run(firstflight.BINARY, "seal", "keygen", "--name", NAME, "-o", key)
     certificate, tls_key = files.certify("far", FAR.peer[4])
     listen = ("--listen", f"{FAR.peer[4]}:{SCENE_PORT}", "--root", scene.root, "--json-log", FRESH)
     tls = ("--tls-cert", certificate, "--tls-key", tls_key, "--seal", key)

@@ -114,7 +114,7 @@ class World:
         return self.path(f"{stem}-{self.numbers}")
 
     def keygen(self, name):
-        return run(firstflight.BINARY, "verifier", "keygen", "--key", self.path(name)).stdout.split()[1]
+        return run(firstflight.BINARY, "verifier", "keygen", "-o", self.path(name)).stdout.split()[1]
 
     def serve(self, carrier, *options, port=PORT, device="ff0", pair=SERVICE, address=FAR.peer[4]):
         """Starts a server on IP or in UDP, which knows that no server ran a minute ago."""
@@ -139,7 +139,7 @@ class World:
 
     def verifier(self, ns, address, port):
         allow = ("--allow-prefix", WIRE.net[4], "--allow-prefix", NEAR.net[4])
-        key = ("--key", self.path("verifier.key"))
+        key = ("--key-file", self.path("verifier.key"))
         return self.t.start(Command(ns, "verifier", "--listen", at(address, port), *key, *allow))
 
     def slow_verifier(self, delay):

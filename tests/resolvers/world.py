@@ -86,7 +86,7 @@ class World(Testbed):
         self.front.ip("addr", "add", Pair.cidr(self.thesis_address), "dev", "front", *self.nodad())
         self.resolv_conf()
         self.verifier_key = run(
-            firstflight.BINARY, "verifier", "keygen", "--key", os.path.join(self.directory, "verifier.key")
+            firstflight.BINARY, "verifier", "keygen", "-o", os.path.join(self.directory, "verifier.key")
         ).stdout.split()[1]
         self.parents()
         self.fronts()
@@ -214,7 +214,7 @@ class World(Testbed):
         key, stranger = os.path.join(self.directory, "verifier.key"), at(verifiers[2], 0)
         for listen, options in ((self.issuer, ["--probe-from", stranger]), (self.second, [])):
             self.command(
-                "verifier", "--listen", listen, "--key", key, "--allow-prefix", self.clients(), *options
+                "verifier", "--listen", listen, "--key-file", key, "--allow-prefix", self.clients(), *options
             )
         identities = ["www.xyz.com", *(f"h{number}.xyz.com" for number in range(HOSTS))]
         trust = self.file("trust.toml", f'# begin\n[[verifier]]\nkey = "{self.verifier_key}"\nown = true\n# end\n')

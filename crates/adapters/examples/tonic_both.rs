@@ -8,21 +8,33 @@
 use bytes::{Buf, BufMut, Bytes};
 use firstflight::{Client, ReplaySafety, Server};
 use firstflight_adapters::{Connector, Incoming, Peer, TooEarlyLayer};
+use futures_util::Stream;
 use http::uri::PathAndQuery;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 
-/// Serves for ever. A client may be wrong about what may run twice, so early calls wait for the handshake.
+/// Serves for ever.
 pub async fn serve(server: Server) -> Result<(), tonic::transport::Error> {
+    serve_over(Incoming::new(server)).await
+}
+
+/// Serves these connections. A client may be wrong about what may run twice, so early calls wait for the handshake.
+pub async fn serve_over<I, IO>(incoming: I) -> Result<(), tonic::transport::Error>
+where
+    I: Stream<Item = std::io::Result<IO>>,
+    IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
     tonic::transport::Server::builder()
         .layer(TooEarlyLayer::waiting())
         .add_service(Echo)
-        .serve_with_incoming(Incoming::new(server))
+        .serve_with_incoming(incoming)
         .await
 }
 

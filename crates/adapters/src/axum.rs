@@ -1,6 +1,8 @@
 //! axum.
 
 use crate::incoming::{Accept, Incoming, Peer, ServerStream};
+#[cfg(feature = "tls")]
+use crate::tls_incoming::{TlsIncoming, TlsServerStream};
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use std::io;
@@ -14,8 +16,8 @@ impl<A: Accept> Listener for Incoming<A> {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let stream = self.accept().await;
-        let addr = stream.peer().addr();
-        (stream, addr.unwrap_or_else(|| SocketAddr::from(([0; 4], 0))))
+        let addr = address(&stream.peer());
+        (stream, addr)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -23,9 +25,38 @@ impl<A: Accept> Listener for Incoming<A> {
     }
 }
 
+fn address(peer: &Peer) -> SocketAddr {
+    peer.addr().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
+}
+
 /// For `into_make_service_with_connect_info::<Peer>()`. Handlers then take `ConnectInfo<Peer>`.
 impl<A: Accept> Connected<IncomingStream<'_, Incoming<A>>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Incoming<A>>) -> Self {
+        stream.io().peer()
+    }
+}
+
+/// The address of a connection is as that of one without TLS.
+#[cfg(feature = "tls")]
+impl<A: Accept> Listener for TlsIncoming<A> {
+    type Io = TlsServerStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let stream = self.accept().await;
+        let addr = address(&stream.peer());
+        (stream, addr)
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener().local_addr()
+    }
+}
+
+/// As without TLS.
+#[cfg(feature = "tls")]
+impl<A: Accept> Connected<IncomingStream<'_, TlsIncoming<A>>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TlsIncoming<A>>) -> Self {
         stream.io().peer()
     }
 }

@@ -1,6 +1,6 @@
 //! Accepted connections.
 
-use crate::watched::{Watch, Watched, forward_io};
+use crate::watched::{Facts, Watch, Watched, forward_io};
 use firstflight::credential::Outcome;
 use firstflight::{Listener, Server, Stream, Way};
 use std::future::poll_fn;
@@ -90,13 +90,18 @@ impl<A: Accept> Incoming<A> {
 
     /// Poll version of [`Incoming::accept`].
     pub fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<ServerStream> {
+        self.poll_stream(cx).map(ServerStream::from)
+    }
+
+    /// Returns the next connection as it is.
+    pub(crate) fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Stream> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
             match ready!(self.listener.poll_accept(cx)) {
-                Ok(stream) => return Poll::Ready(ServerStream(Watched::new(stream))),
+                Ok(stream) => return Poll::Ready(stream),
                 // The client's doing: the next connection may be fine.
                 Err(error) if is_of_client(&error) => {}
                 Err(error) => {
@@ -130,7 +135,7 @@ impl ServerStream {
     /// A handle for those who handle its requests.
     #[must_use]
     pub fn peer(&self) -> Peer {
-        Peer(self.0.watch())
+        Peer(Seen::Plain(self.0.watch()))
     }
 }
 
@@ -146,9 +151,27 @@ forward_io!(ServerStream);
 /// connection open.
 ///
 /// Requests have it: with axum as `ConnectInfo<Peer>`, with tonic as an extension. A program that serves connections with
-/// hyper inserts [`ServerStream::peer`] into the extensions of each request.
+/// hyper inserts [`ServerStream::peer`], or with TLS `TlsServerStream::peer`, into the extensions of each request.
 #[derive(Debug, Clone)]
-pub struct Peer(Watch<Stream>);
+pub struct Peer(pub(crate) Seen);
+
+/// The connection that a [`Peer`] is of.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    Plain(Watch<Stream>),
+    #[cfg(feature = "tls")]
+    Tls(Watch<firstflight_tls::TlsStream<Stream>>, Arc<crate::tls_incoming::Agreed>),
+}
+
+impl Seen {
+    fn look<T>(&self, stream: impl FnOnce(&Stream) -> T, otherwise: impl FnOnce(&Facts) -> T) -> T {
+        match self {
+            Self::Plain(watch) => watch.look(stream, otherwise),
+            #[cfg(feature = "tls")]
+            Self::Tls(watch, _) => watch.look(stream, otherwise),
+        }
+    }
+}
 
 impl Peer {
     /// The client's address. `None` only if the connection was over before it was known.
@@ -163,20 +186,30 @@ impl Peer {
         self.0.look(|stream| stream.local_addr().ok(), |facts| facts.local)
     }
 
-    /// Whether the handshake is not complete now, so that the request may be a copy that the network made
-    /// ([`Stream::is_early`]).
+    /// Whether the request may be a copy that the network made: the handshake is not complete now. That of TCP
+    /// ([`Stream::is_early`]), or with TLS that of TLS: the client's Finished is not verified (RFC 8470 §3), which nobody
+    /// can repeat.
     #[must_use]
     pub fn is_early(&self) -> bool {
-        self.0.look(Stream::is_early, |facts| facts.early)
+        match &self.0 {
+            Seen::Plain(watch) => watch.is_early(),
+            #[cfg(feature = "tls")]
+            Seen::Tls(watch, _) => watch.is_early(),
+        }
     }
 
-    /// How many bytes arrived before the handshake was complete ([`Stream::early_bytes`]).
+    /// How many bytes of requests arrived before the handshake was complete: in the SYN ([`Stream::early_bytes`]), or with TLS
+    /// as early data that was read so far, wherever they rode.
     #[must_use]
     pub fn early_bytes(&self) -> u32 {
-        self.0.look(Stream::early_bytes, |facts| facts.early_bytes)
+        match &self.0 {
+            Seen::Plain(watch) => watch.early_bytes(),
+            #[cfg(feature = "tls")]
+            Seen::Tls(watch, _) => watch.early_bytes(),
+        }
     }
 
-    /// The outcome of the client's first flight.
+    /// The outcome of the client's first flight, which with TLS is the ClientHello with what followed it.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.0.look(Stream::outcome, |facts| facts.outcome)
@@ -188,12 +221,18 @@ impl Peer {
         self.0.look(|stream| Some(stream.way()), |facts| facts.way)
     }
 
-    /// Waits until the client's ACK has proved its address. Any task may wait.
+    /// Waits until nothing that arrived can be a copy: until the client's ACK has proved its address, with TLS until its
+    /// Finished is verified. Any task may wait, whether the connection is read meanwhile or not.
     ///
     /// # Errors
-    /// When the connection ends before the ACK arrives.
+    /// When the connection ends before that.
     pub async fn confirmed(&self) -> io::Result<()> {
-        poll_fn(|cx| self.0.poll_confirmed(cx)).await
+        poll_fn(|cx| match &self.0 {
+            Seen::Plain(watch) => watch.poll_confirmed(cx),
+            #[cfg(feature = "tls")]
+            Seen::Tls(watch, _) => watch.poll_confirmed(cx),
+        })
+        .await
     }
 }
 

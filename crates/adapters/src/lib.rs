@@ -9,14 +9,16 @@
 //! | hyper-util's client | `hyper-util` | `Connector` | `hyper_client` |
 //! | the same, and https | `tls` | `HttpsConnector` | `https_client` |
 //! | axum | `axum` | [`Incoming`] is an `axum::serve::Listener`, [`Peer`] its `ConnectInfo` | `axum_server` |
+//! | the same, with TLS | `axum`, `tls` | `TlsIncoming`, in the same way | `axum_tls` |
 //! | tonic | `tonic` | [`Incoming`] for the server, `Connector` or `HttpsConnector` for the `Endpoint`; [`Peer`] is an extension | `tonic_both` |
+//! | the same, with TLS | `tonic`, `tls` | `TlsIncoming` for the server, `HttpsConnector` for the `Endpoint` | `tonic_tls` |
 //! | tower | `tower` | `TooEarlyLayer` for servers, `RetryTooEarlyLayer` for clients (RFC 8470) | `too_early` |
 //! | hickory-resolver | `hickory` | `HickoryProvider`, a `RuntimeProvider` | `hickory_resolver` |
 //! | futures | `stream` | [`Incoming`] is a `Stream` | `incoming` |
 //! | reqwest | none | not possible, see below | |
 //!
 //! # What may run twice
-//! A request in a SYN may be a copy that the network made. **The client** decides for each request: one with a safe method
+//! A request in a SYN, or in early data of TLS, may be a copy that the network made. **The client** decides for each request: one with a safe method
 //! (GET) rides in the SYN, and a POST of the same client waits for the handshake
 //! ([`ReplaySafety::ByMethod`](firstflight::ReplaySafety)). **The server** cannot rely on its clients: `TooEarlyLayer`
 //! keeps a request that is not safe until the handshake is complete, or answers 425. A handler can also ask for itself:
@@ -47,6 +49,8 @@ mod https;
 mod incoming;
 #[cfg(feature = "tower")]
 mod retry;
+#[cfg(feature = "tls")]
+mod tls_incoming;
 #[cfg(feature = "tonic")]
 mod tonic;
 #[cfg(feature = "tower")]
@@ -62,5 +66,7 @@ pub use https::{HttpsConnector, HttpsStream};
 pub use incoming::{Accept, Incoming, Peer, ServerStream};
 #[cfg(feature = "tower")]
 pub use retry::{RetryTooEarly, RetryTooEarlyLayer};
+#[cfg(feature = "tls")]
+pub use tls_incoming::{TlsIncoming, TlsServerStream};
 #[cfg(feature = "tower")]
 pub use too_early::{TooEarly, TooEarlyLayer};

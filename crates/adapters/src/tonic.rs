@@ -11,3 +11,13 @@ impl Connected for ServerStream {
         self.peer()
     }
 }
+
+/// As without TLS.
+#[cfg(feature = "tls")]
+impl Connected for crate::tls_incoming::TlsServerStream {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer()
+    }
+}

@@ -55,8 +55,8 @@ impl Facts {
             race: stream.and_then(Stream::race),
             #[cfg(feature = "hyper-util")]
             times: stream.and_then(Stream::times),
-            early: stream.is_some_and(Stream::is_early),
-            early_bytes: stream.map_or(0, Stream::early_bytes),
+            early: connects.is_early(),
+            early_bytes: connects.early_bytes(),
             peer: stream.and_then(|stream| stream.peer_addr().ok()),
             local: stream.and_then(|stream| stream.local_addr().ok()),
         }
@@ -65,6 +65,10 @@ impl Facts {
 
 /// A stream, or what connects to one.
 pub(crate) trait Connects: AsyncRead + AsyncWrite + Unpin {
+    /// Whether tasks read that wait for the handshake. Then the library's reads have the waker of all, too: a stream keeps
+    /// one waker for its reader.
+    const READS_ARE_SHARED: bool = false;
+
     /// The connection, once there is one.
     fn connection(&self) -> Option<&Stream>;
 
@@ -72,11 +76,61 @@ pub(crate) trait Connects: AsyncRead + AsyncWrite + Unpin {
     fn tls(&self) -> Option<Tls> {
         None
     }
+
+    /// Whether what was read may be a copy.
+    fn is_early(&self) -> bool {
+        self.connection().is_some_and(Stream::is_early)
+    }
+
+    /// How many bytes of the application came early.
+    fn early_bytes(&self) -> u32 {
+        self.connection().map_or(0, Stream::early_bytes)
+    }
+}
+
+/// A stream that a server has accepted.
+pub(crate) trait Accepted: Connects {
+    fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
 impl Connects for Stream {
     fn connection(&self) -> Option<&Stream> {
         Some(self)
+    }
+}
+
+impl Accepted for Stream {
+    fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_handshake_confirmed(cx)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Connects for firstflight_tls::TlsStream<Stream> {
+    const READS_ARE_SHARED: bool = true;
+
+    fn connection(&self) -> Option<&Stream> {
+        Some(self.io())
+    }
+
+    fn tls(&self) -> Option<Tls> {
+        Some(Tls::of(self))
+    }
+
+    /// TCP's handshake is not enough: who repeats a first flight can complete it.
+    fn is_early(&self) -> bool {
+        firstflight_tls::TlsStream::is_early(self)
+    }
+
+    fn early_bytes(&self) -> u32 {
+        u32::try_from(firstflight_tls::TlsStream::early_bytes(self)).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Accepted for firstflight_tls::TlsStream<Stream> {
+    fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        firstflight_tls::TlsStream::poll_confirmed(self, cx)
     }
 }
 
@@ -110,8 +164,8 @@ enum State<S> {
     Over(Facts),
 }
 
-/// The tasks that wait for what a stream reports to writers. A stream keeps one waker for them, and a task that waits for
-/// the handshake need not be the task that writes.
+/// The tasks that wait for what a stream reports to writers, and with TLS to readers, too. A stream keeps one waker for them,
+/// and a task that waits for the handshake need not be the task that writes.
 #[derive(Default)]
 struct Writers(Mutex<Vec<Waker>>);
 
@@ -185,8 +239,8 @@ impl<S: Connects> Watched<S> {
         }
     }
 
-    /// Polls with the waker of all writers.
-    fn poll_writing<T>(
+    /// Polls with the waker of all that wait.
+    fn poll_shared<T>(
         &self,
         cx: &Context<'_>,
         poll: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
@@ -232,26 +286,50 @@ impl<S: Connects> Watch<S> {
         }
     }
 
-    /// Waits until the peer's ACK has proved its address. Any number of tasks may wait, beside one that writes.
+    /// Whether what was read may be a copy.
+    pub(crate) fn is_early(&self) -> bool {
+        match &*lock(&self.0.state) {
+            State::Open(open) => open.is_early(),
+            State::Over(facts) => facts.early,
+        }
+    }
+
+    /// How many bytes of the application came early.
+    pub(crate) fn early_bytes(&self) -> u32 {
+        match &*lock(&self.0.state) {
+            State::Open(open) => open.early_bytes(),
+            State::Over(facts) => facts.early_bytes,
+        }
+    }
+}
+
+impl<S: Accepted> Watch<S> {
+    /// Waits until nothing that was read can be a copy. Any number of tasks may wait, beside one that reads and one that
+    /// writes.
     pub(crate) fn poll_confirmed(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.0.writers.add(cx.waker());
         let mut cx = Context::from_waker(&self.0.waker);
-        self.look(
-            |stream| stream.poll_handshake_confirmed(&mut cx),
-            |facts| Poll::Ready(if facts.early { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }),
-        )
+        match &mut *lock(&self.0.state) {
+            State::Open(stream) => stream.poll_confirmed(&mut cx),
+            State::Over(facts) => {
+                Poll::Ready(if facts.early { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) })
+            }
+        }
     }
 }
 
 impl<S: Connects> AsyncRead for Watched<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.poll(|stream| stream.poll_read(cx, buf))
+        match S::READS_ARE_SHARED {
+            true => self.poll_shared(cx, |stream, cx| stream.poll_read(cx, buf)),
+            false => self.poll(|stream| stream.poll_read(cx, buf)),
+        }
     }
 }
 
 impl<S: Connects> AsyncWrite for Watched<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_writing(cx, |stream, cx| stream.poll_write(cx, bytes))
+        self.poll_shared(cx, |stream, cx| stream.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -259,7 +337,7 @@ impl<S: Connects> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_writing(cx, |stream, cx| stream.poll_write_vectored(cx, bufs))
+        self.poll_shared(cx, |stream, cx| stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -270,11 +348,11 @@ impl<S: Connects> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_writing(cx, |stream, cx| stream.poll_flush(cx))
+        self.poll_shared(cx, |stream, cx| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_writing(cx, |stream, cx| stream.poll_shutdown(cx))
+        self.poll_shared(cx, |stream, cx| stream.poll_shutdown(cx))
     }
 }
 

@@ -5,7 +5,7 @@
 #![allow(dead_code, unreachable_pub, reason = "main of the examples")]
 
 #[path = "../examples/https_client.rs"]
-mod https_client;
+pub(crate) mod https_client;
 
 use crate::common::{Ca, client};
 use crate::namespace::in_namespace;

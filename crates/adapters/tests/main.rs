@@ -8,11 +8,14 @@ mod common;
 mod namespace;
 #[allow(dead_code, unreachable_pub, reason = "the main function of the example")]
 #[cfg(target_os = "linux")]
-#[path = "../examples/tonic_both.rs"]
-mod tonic_both;
+#[path = "../examples/tonic_tls.rs"]
+mod tonic_tls;
+#[cfg(target_os = "linux")]
+use tonic_tls::tonic_both;
 
 mod dns;
 mod examples;
 mod https;
+mod server_tls;
 mod too_early;
 mod waiting;

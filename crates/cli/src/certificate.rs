@@ -34,7 +34,7 @@ enum Command {
 #[command(after_help = "\
 Examples:
   firstflight certificate get --verifier 192.0.2.1:4433 --verifier-key KEY
-  firstflight certificate get --verifier 192.0.2.1:4433 --verifier-key KEY --group group.txt --out my.certificate
+  firstflight certificate get --verifier 192.0.2.1:4433 --verifier-key KEY --group group.txt -o my.certificate
 
 The exit code is 1 if the verifier or one of its vantage points did not answer or refused.")]
 struct Get {
@@ -54,7 +54,10 @@ struct Get {
     #[arg(long)]
     json: bool,
     /// Write the certificate and its key to this file, which only its owner can read
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What -o was
+    #[arg(long, value_name = "FILE", hide = true)]
     out: Option<PathBuf>,
 }
 
@@ -66,6 +69,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 }
 
 async fn get(args: &Get) -> Result<(), VerifierError> {
+    if args.out.is_some() {
+        return Err(VerifierError::Renamed("--out", "-o"));
+    }
     let mut issuer = IssuerAddress::new(args.verifier, args.verifier_key);
     if let Some(path) = &args.group {
         let group = Group::read(path).map_err(|error| VerifierError::Group(path.clone(), error))?;
@@ -74,7 +80,7 @@ async fn get(args: &Get) -> Result<(), VerifierError> {
     let key = PrivateKey::generate(&mut secure_rng().map_err(VerifierError::Random)?);
     let wanted = Wanted { key, wished: args.duration, old: None };
     let certificate = obtain(&issuer, wanted, &Patience::default()).await.map_err(VerifierError::Obtain)?;
-    if let Some(path) = &args.out {
+    if let Some(path) = &args.output {
         write_certificate(path, &certificate).map_err(VerifierError::Certificate)?;
     }
     let report = Report::new(&certificate);

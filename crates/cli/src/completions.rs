@@ -1,7 +1,7 @@
 //! `firstflight completions`: prints the completion script of a shell.
 
+use crate::output;
 use clap::CommandFactory;
-use std::io::Write;
 
 /// Print the completion script of a shell
 #[derive(clap::Args)]
@@ -20,5 +20,5 @@ pub fn run(args: &Args) {
     // Generate into memory first, because the generator panics when its output fails.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "firstflight", &mut script);
-    let _ = std::io::stdout().write_all(&script);
+    output::bytes(&script);
 }

@@ -31,6 +31,9 @@ pub enum Error {
     /// An error of `asap`.
     #[error(transparent)]
     Asap(#[from] AsapError),
+    /// An error of the file of `--config`.
+    #[error(transparent)]
+    Config(#[from] firstflight_daemon::config::ConfigError),
     /// An error of `demo`.
     #[error(transparent)]
     Demo(#[from] DemoError),
@@ -61,6 +64,15 @@ pub enum Error {
     /// An error of `test-certificate`.
     #[error(transparent)]
     TestCertificate(#[from] crate::test_certificate::CertificateError),
+    /// An error of `--tls-self-signed`.
+    #[error(transparent)]
+    SelfSigned(#[from] crate::self_signed::SelfSignedError),
+    /// `--print-config` with a certificate that ends with the command.
+    #[error(
+        "--tls-self-signed makes a certificate that ends with the command, so no file can name it: make one that stays with \
+         `firstflight test-certificate localhost`, and give --tls-cert localhost.pem --tls-key localhost.key"
+    )]
+    NothingToPrint,
     /// An error of `serve`.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -116,6 +128,7 @@ impl Error {
 
     fn exit_kind(&self) -> ExitKind {
         match self {
+            Self::Config(error) => error.exit_kind(),
             Self::Demo(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
             Self::Health(error) => error.exit_kind(),
@@ -125,6 +138,7 @@ impl Error {
             Self::Proxy(error) => error.exit_kind(),
             Self::Seal(error) => error.exit_kind(),
             Self::Serve(error) => error.exit_kind(),
+            Self::SelfSigned(error) => error.exit_kind(),
             Self::TestCertificate(error) => error.exit_kind(),
             Self::Udp(_, error) => ExitKind::of_address(error),
             Self::KeyFile(_, error) => ExitKind::of_key_file(error),

@@ -4,6 +4,7 @@ mod quick;
 
 use crate::error::{Error, one_line};
 use crate::output;
+use crate::self_signed::SelfSigned;
 use clap::Subcommand;
 use firstflight_daemon::ExitKind;
 use firstflight_gateway::{Config, ConfigError, RunError};
@@ -27,6 +28,7 @@ Examples:
   firstflight gateway gateway.toml
   firstflight gateway --from 0.0.0.0:8080 --to 127.0.0.1:8000
   firstflight gateway --from 0.0.0.0:443 --root ./site --tls-cert chain.pem --tls-key key.pem
+  firstflight gateway --from 127.0.0.1:8443 --to 127.0.0.1:8000 --tls-self-signed
   firstflight gateway --from 0.0.0.0:8080 --to 127.0.0.1:8000 --print-config > gateway.toml
 
 A gateway in front of an HTTP server on port 8000:
@@ -127,13 +129,18 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         (Some(Command::Health(health)), _) => firstflight_gateway::is_alive(&health.file).await?,
         (None, Some(file)) => firstflight_gateway::run(&file).await?,
         (None, None) if args.quick.prints() => {
-            let text = args.quick.config();
+            args.quick.self_signed()?;
+            let text = args.quick.config(None);
             let wrong = |mistake| ConfigError::Mistake { path: "the options".into(), mistake };
             Config::parse(&text).map_err(wrong).map_err(RunError::from)?;
             output::line(&text.trim_end());
         }
         // clap demands one of them.
-        (None, None) => firstflight_gateway::run_text(&args.quick.config()).await?,
+        (None, None) => {
+            let self_signed = args.quick.self_signed()?;
+            self_signed.iter().for_each(SelfSigned::say);
+            firstflight_gateway::run_text(&args.quick.config(self_signed.as_ref())).await?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

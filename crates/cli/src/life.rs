@@ -1,5 +1,6 @@
 //! The life of a command that stays running, as the service manager and the admin address (`--metrics`) get to know it.
 
+use crate::output;
 use firstflight_daemon::{Admin, Ready, Shows, manager, process};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::net::SocketAddr;
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
 
 /// The options of the admin address.
-#[derive(clap::Args)]
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct Metrics {
     /// Answer Prometheus at http://ADDR/metrics, and probes at /healthz and /readyz, through the operating system's TCP, as
     /// 127.0.0.1:7413. While ADDR is in use, the command runs without it and tries it again
@@ -35,6 +36,11 @@ pub struct Life {
 }
 
 impl Metrics {
+    /// What a file says.
+    pub const fn new(metrics: Option<SocketAddr>, metrics_host: Vec<String>) -> Self {
+        Self { metrics, metrics_host }
+    }
+
     /// Begins to answer at the admin address, if there is one. `describe` gives the recorder the descriptions of the series.
     pub async fn start(&self, describe: fn()) -> Life {
         let state = Arc::<Mutex<State>>::default();
@@ -71,6 +77,7 @@ impl Life {
     /// present counters.
     pub fn serving(&self, publish: impl FnMut() + Send + 'static) {
         lock(&self.state).publish = Some(Box::new(publish));
+        output::is_a_log();
         manager::ready();
     }
 

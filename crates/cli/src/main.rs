@@ -31,6 +31,7 @@ mod proxy;
 mod reach;
 mod run;
 mod seal;
+mod self_signed;
 mod serve;
 mod span;
 mod subnet;
@@ -43,7 +44,8 @@ mod verifier;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
-use firstflight_daemon::process;
+use firstflight_daemon::{ExitKind, process};
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
@@ -111,12 +113,24 @@ fn main() -> ExitCode {
         commit: env!("FIRSTFLIGHT_BUILT_FROM"),
     });
     let _diagnostics = diagnostics::Diagnostics::start(cli.verbose);
-    match run(cli.command) {
+    let code = match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
             output::complain(&error);
             error.exit_code()
         }
+    };
+    whole(code)
+}
+
+/// The exit code of a command whose output is whole, as far as stdout took it. Otherwise a script would go on with a part.
+fn whole(code: ExitCode) -> ExitCode {
+    match output::failed() {
+        Some(error) => {
+            output::complain(&format_args!("cannot write the output: {error}"));
+            if code == ExitCode::SUCCESS { ExitKind::Failure.exit_code() } else { code }
+        }
+        None => code,
     }
 }
 
@@ -182,9 +196,13 @@ fn say_usage(error: &clap::Error) -> ExitCode {
         error.kind(),
         Kind::DisplayHelp | Kind::DisplayVersion | Kind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        // A closed pipe cannot be handled.
-        let _ = error.print();
-        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        if error.use_stderr() {
+            // There is no other place to say it.
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
+        output::note(error.print().and_then(|()| std::io::stdout().flush()));
+        return whole(ExitCode::SUCCESS);
     }
     let text = error.render().to_string();
     let lines = text

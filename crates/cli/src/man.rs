@@ -1,10 +1,11 @@
 //! `firstflight man`: the manual pages, made from the same texts as `--help`.
 
 use crate::error::Error;
+use crate::output;
 use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Print the manual page of a command, or write those of all commands
@@ -35,8 +36,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             .find_subcommand(name)
             .ok_or_else(|| Error::NoCommand(command.get_name().to_owned(), name.clone()))?;
     }
-    // Errors mean that the reader is gone. There is no one left to inform.
-    let _ = io::stdout().write_all(&page(command));
+    output::bytes(&page(command));
     Ok(())
 }
 

@@ -1,15 +1,48 @@
-//! Output for people and programs. `println!` panics when the reader is gone; these functions do not.
+//! Output for people and programs. `println!` panics when the reader is gone; these functions do not. [`failed`]
+//! says whether some of it is lost.
 
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter, Write as _};
-use std::io::Write;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
+
+/// The first error of stdout, if a person has to know it.
+static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+/// Whether the command serves, so that stdout is its log.
+static SERVES: AtomicBool = AtomicBool::new(false);
+
+/// Keeps an error of stdout for [`failed`]. A closed pipe is none: the reader, such as `head`, has seen enough.
+pub fn note(result: io::Result<()>) {
+    if let Err(error) = result
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// From now on the output is the log of a service, which does not end, or end otherwise, because its log is lost.
+pub fn is_a_log() {
+    SERVES.store(true, Ordering::Relaxed);
+}
+
+/// Why the output is not complete, as on a full disk.
+pub fn failed() -> Option<io::Error> {
+    let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    failed.filter(|_| !SERVES.load(Ordering::Relaxed))
+}
 
 /// Writes one or more lines to stdout.
 pub fn line(text: &dyn Display) {
-    // An error means that the reader is gone. There is no one left to inform.
-    let _ = writeln!(std::io::stdout().lock(), "{}", Visible(text));
+    note(writeln!(io::stdout().lock(), "{}", Visible(text)));
+}
+
+/// Writes these bytes to stdout.
+pub fn bytes(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    note(stdout.write_all(bytes).and_then(|()| stdout.flush()));
 }
 
 /// Writes one line of JSON to stdout.
@@ -59,12 +92,12 @@ pub fn json_text<T: Serialize>(value: &T) -> serde_json::Result<String> {
 
 /// Writes one line to stderr.
 pub fn complain(problem: &dyn Display) {
-    let _ = writeln!(std::io::stderr().lock(), "firstflight: {}", Visible(problem));
+    let _ = writeln!(io::stderr().lock(), "firstflight: {}", Visible(problem));
 }
 
 /// Writes one line to stderr instead of stdout, when the body is on stdout.
 pub fn aside(text: &dyn Display) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", Visible(text));
+    let _ = writeln!(io::stderr().lock(), "{}", Visible(text));
 }
 
 /// Whether a terminal interprets this character instead of showing it: control characters except line feed and tab,

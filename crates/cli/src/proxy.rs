@@ -1,6 +1,7 @@
 //! `firstflight proxy`: connections in one round trip for programs that are not changed.
 
 mod error;
+mod file;
 mod log;
 
 pub use error::ProxyError;
@@ -9,16 +10,17 @@ use crate::error::Error;
 use crate::life::Life;
 use crate::output;
 use crate::span;
-use clap::ValueEnum;
+use clap::{Subcommand, ValueEnum};
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
 use firstflight::{Client, InsideLookups};
-use firstflight_daemon::Signals;
-use firstflight_proxy::{EarlyData, Proxy};
+use firstflight_daemon::{Asked, Signals, manager};
+use firstflight_proxy::{EarlyData, Proxy, ProxyBuilder, ProxyRules};
 use firstflight_verifier::{Group, IssuerAddress};
 use ipnet::IpNet;
+use serde::Deserialize;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,21 +28,54 @@ use std::time::Duration;
 ///
 /// Speaks HTTP (CONNECT, and plain http://) and SOCKS5 on one port of the loopback address. What a program sends first, a
 /// ClientHello or a GET, leaves in the first packet if the server takes that: with Fast Open (from the second connection
-/// on), or with a certificate (--verifier). It needs no privileges. SIGTERM and SIGINT end it; it has no file that SIGHUP could
-/// have it read again.
+/// on), or with a certificate (--verifier). It needs no privileges. SIGHUP reads the file of --config again; a mistake changes
+/// nothing. SIGTERM and SIGINT end it.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
   firstflight proxy
   https_proxy=http://127.0.0.1:3128 curl https://www.example.com/
   curl -x socks5h://127.0.0.1:3128 https://www.example.com/
   firstflight proxy --cache servers.json --pac --allow-host www.example.com
+  firstflight proxy check proxy.toml && firstflight proxy --config proxy.toml
 
 The program is told yes before the proxy is connected only if the name resolved, a cookie or certificate is at hand, and
 the last connect to this server succeeded. Otherwise the proxy connects first and answers truthfully. A failure after an
 early yes resets the program's connection.
 A browser that uses a proxy for a host has no HTTP/3 and no ECH there: with --pac it uses it only where that pays.")]
 pub struct Args {
+    /// Read the settings from this file, in TOML: the names of the options with _ in place of -, as pac = true and
+    /// allow_host = ["www.example.com"]
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Check(Check),
+}
+
+/// Read a file for --config as the start does, and say what is wrong
+///
+/// It needs no port, so it runs beside a proxy in service. Exit codes: 0 all is right, 1 something failed that may be otherwise in
+/// a minute, 2 a proxy would not start.
+#[derive(clap::Args)]
+struct Check {
+    /// The file, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// The settings, as options and in a file.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args, Deserialize)]
+#[group(id = "settings")]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
     /// Address and port to listen on; can be repeated [default: 127.0.0.1:3128]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
@@ -93,15 +128,18 @@ pub struct Args {
     second_verifier: Option<SocketAddr>,
     /// How long connections may go on after SIGTERM; then they are reset
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span::parse)]
+    #[serde(deserialize_with = "span::of_text")]
     drain: Duration,
     /// Print one JSON object for each event
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Early {
     /// It waits for the handshake of TCP
+    #[default]
     Hold,
     /// It rides where servers execute it at most once: with a certificate
     Once,
@@ -109,7 +147,7 @@ enum Early {
     Replay,
 }
 
-impl Args {
+impl Settings {
     fn client(&self) -> Result<Client, Error> {
         let mut builder = Client::builder()
             .fast_open(!self.no_fast_open)
@@ -132,18 +170,8 @@ impl Args {
         builder.build().map_err(Error::Cache)
     }
 
-    fn issuer(&self) -> Result<Option<IssuerAddress>, ProxyError> {
-        let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
-        let key = key.parse::<PublicKey>().map_err(|error| ProxyError::Key(error.to_string()))?;
-        let mut issuer = IssuerAddress::new(address, key);
-        if let Some(path) = &self.group {
-            let group = Group::read(path).map_err(|error| ProxyError::Group(path.clone(), error))?;
-            issuer.group = group.addresses();
-        }
-        Ok(Some(issuer))
-    }
-
-    async fn proxy(&self, client: Client) -> Result<Proxy, ProxyError> {
+    /// The proxy's settings, with nothing listening yet.
+    fn builder(&self, client: Client) -> Result<ProxyBuilder, ProxyError> {
         let log = log::Log { json: self.json };
         let mut builder = Proxy::builder(client)
             .allow_remote(self.allow_remote)
@@ -165,7 +193,18 @@ impl Args {
         for host in &self.allow_host {
             builder = builder.allow_host(host).map_err(|_| ProxyError::Host(host.clone()))?;
         }
-        Ok(builder.bind().await?)
+        Ok(builder)
+    }
+
+    fn issuer(&self) -> Result<Option<IssuerAddress>, ProxyError> {
+        let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
+        let key = key.parse::<PublicKey>().map_err(|error| ProxyError::Key(error.to_string()))?;
+        let mut issuer = IssuerAddress::new(address, key);
+        if let Some(path) = &self.group {
+            let group = Group::read(path).map_err(|error| ProxyError::Group(path.clone(), error))?;
+            issuer.group = group.addresses();
+        }
+        Ok(Some(issuer))
     }
 }
 
@@ -176,23 +215,42 @@ pub fn event_line(event: &firstflight_proxy::Event) -> String {
 
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    let client = args.client()?;
+    if let Some(Command::Check(Check { file })) = &args.command {
+        let settings = file::read(file)?;
+        settings.check()?;
+        output::line(&format_args!("{} is right", file.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = match &args.config {
+        Some(path) => file::read(path)?,
+        None => args.settings,
+    };
+    let client = settings.client()?;
     let mut signals = Signals::new().map_err(Error::Runtime)?;
-    let proxy = args.proxy(client.clone()).await?;
+    let proxy = settings.builder(client.clone())?.bind().await.map_err(ProxyError::from)?;
     if let Some(at) = proxy.local_addrs().iter().find(|at| !at.ip().is_loopback()) {
         output::complain(&format_args!("everybody who reaches {at} can use this proxy"));
     }
     let life = Life::unobserved();
     life.serving(|| {});
-    log::Log { json: args.json }.listening(&proxy);
+    log::Log { json: settings.json }.listening(&proxy);
+    let rules = proxy.rules();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = proxy.run(async { drop(stopped.await) });
     tokio::pin!(running);
-    tokio::select! {
-        () = &mut running => {}
-        () = signals.end() => {
-            life.stopping();
-            drop(stop);
+    loop {
+        tokio::select! {
+            () = &mut running => break,
+            asked = signals.next() => match (asked, &args.config) {
+                (Asked::Reload, Some(path)) => reload(path, &settings, &client, &rules),
+                // There is no file.
+                (Asked::Reload, None) => {}
+                (Asked::End, _) => {
+                    life.stopping();
+                    drop(stop);
+                    break;
+                }
+            },
         }
     }
     tokio::select! {
@@ -202,4 +260,18 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     client.close().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the file again. On an error nothing changes.
+fn reload(path: &Path, began: &Settings, client: &Client, rules: &ProxyRules) {
+    manager::reloading();
+    let new = file::read_again(path, began);
+    match new.and_then(|new| Ok(new.builder(client.clone())?)) {
+        Ok(builder) => {
+            rules.set(builder);
+            output::line(&format_args!("{} was read again", path.display()));
+        }
+        Err(error) => tracing::warn!("the settings stay as they are: {error}"),
+    }
+    manager::ready();
 }

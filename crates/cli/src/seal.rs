@@ -18,7 +18,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  firstflight seal keygen --name www.example.com --key seal.key
+  firstflight seal keygen --name www.example.com -o seal.key
   firstflight asap record --seal-key seal.key")]
 pub struct Args {
     #[command(subcommand)]

@@ -173,7 +173,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 }
 
 /// Serves by an engine alone.
-async fn run_engine(args: Args) -> Result<ExitCode, Error> {
+async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
     args.network.validate()?;
     let udp = match &args.udp {
         Some(at) => Some(at.own().await?),
@@ -186,6 +186,8 @@ async fn run_engine(args: Args) -> Result<ExitCode, Error> {
         (None, Some(card)) => card.addresses().to_vec(),
         (None, None) => args.network.addresses().to_vec(),
     };
+    let own: Vec<_> = listen_at.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+    let _trial = args.tls.begin_trial(&own)?;
     let beside = card.as_ref().map(card::Beside::of).transpose()?;
     let mut fast_open = args.fast_open.prepare().await?;
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);

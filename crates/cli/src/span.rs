@@ -1,5 +1,7 @@
 //! Spans of time on the command line: `30s`, `250ms`, `1h 30m`.
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -19,6 +21,12 @@ pub struct Unit(u64);
 /// Reads a span with its unit.
 pub fn parse(text: &str) -> Result<Duration, String> {
     read(text, None, &(Duration::ZERO..=LONGEST))
+}
+
+/// Reads a span in a file.
+pub fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).map_err(|error| D::Error::custom(format_args!("{text:?}: {error}")))
 }
 
 /// Like [`parse`], with limits.

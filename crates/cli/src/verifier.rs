@@ -1,6 +1,7 @@
 //! `firstflight verifier`: certifies that clients are at their addresses.
 
 mod error;
+mod file;
 mod keygen;
 
 pub use error::VerifierError;
@@ -25,23 +26,28 @@ use std::process::ExitCode;
 /// Run a provenance verifier, which certifies that clients are at their addresses (ASAP)
 ///
 /// Answers over UDP and TCP on the same ports. Servers that trust its key take data in the first packet of the
-/// clients that it certified. It needs no privileges. SIGHUP reads its keys and the group file again; a mistake changes
-/// nothing. SIGINT and SIGTERM end it.
+/// clients that it certified. It needs no privileges. SIGHUP reads its keys, the group file and the file of --config again; a
+/// mistake changes nothing. SIGINT and SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  firstflight verifier keygen --key verifier.key
-  firstflight verifier --listen 192.0.2.1:4433 --listen '[2001:db8::1]:4433' --key verifier.key
-  firstflight verifier --listen 127.0.0.1:4433 --key verifier.key --allow-prefix 127.0.0.0/8
+  firstflight verifier keygen -o verifier.key
+  firstflight verifier --listen 192.0.2.1:4433 --listen '[2001:db8::1]:4433' --key-file verifier.key
+  firstflight verifier --listen 127.0.0.1:4433 --key-file verifier.key --allow-prefix 127.0.0.0/8
   firstflight verifier --listen 192.0.2.2:4433 --vantage-id 1 --vantage-key ams.token
-  firstflight verifier --listen 192.0.2.1:4433 --key verifier.key --group group.txt
-  firstflight verifier --listen 192.0.2.1:4433 --key verifier.key --probe-from 192.0.2.9:4434"
+  firstflight verifier --listen 192.0.2.1:4433 --key-file verifier.key --group group.txt
+  firstflight verifier --listen 192.0.2.1:4433 --key-file verifier.key --probe-from 192.0.2.9:4434
+  firstflight verifier check verifier.toml && firstflight verifier --config verifier.toml"
 )]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
+    /// Read the settings from this file, in TOML: the names of the options with _ in place of -, as
+    /// listen = ["192.0.2.1:4433"] and key_file = "verifier.key"
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["Run", "Metrics"])]
+    config: Option<PathBuf>,
     #[command(flatten)]
     run: Option<Run>,
     // This is not in `Run`, because clap does not find optional arguments that contain other arguments.
@@ -52,15 +58,30 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Keygen(keygen::Args),
+    Check(Check),
 }
 
+/// Read a file for --config as the start does, and say what is wrong
+///
+/// It reads the keys and the group file, too. It needs no port, so it runs beside a verifier in service. Exit codes: 0 all is right,
+/// 1 something failed that may be otherwise in a minute, 2 a verifier would not start.
 #[derive(clap::Args)]
+struct Check {
+    /// The file, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 struct Run {
     /// Address and port to listen on, over UDP and TCP
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     listen: Vec<SocketAddr>,
-    /// File of the key that certifies (verifier keygen --key makes one)
-    #[arg(long, value_name = "FILE", required_unless_present = "vantage_id")]
+    /// File of the key that certifies (verifier keygen -o makes one)
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["vantage_id", "key", "config"])]
+    key_file: Option<PathBuf>,
+    /// What --key-file was
+    #[arg(long, value_name = "FILE", hide = true)]
     key: Option<PathBuf>,
     /// How long a client's first certificate lasts
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = seconds)]
@@ -74,11 +95,11 @@ struct Run {
     /// Give tokens as the vantage point with this number of a group
     #[arg(long, value_name = "N", requires = "vantage_key", value_parser = vantage_id)]
     vantage_id: Option<VantageId>,
-    /// File of the key that the vantage point shares with its issuer (verifier keygen --vantage-key makes one)
+    /// File of the key that the vantage point shares with its issuer (verifier keygen --vantage makes one)
     #[arg(long, value_name = "FILE", requires = "vantage_id")]
     vantage_key: Option<PathBuf>,
     /// Certify only who brings a token of every vantage point in this file
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key_file")]
     group: Option<PathBuf>,
     /// Send probes from this address and port, to which no client sends (see firstflight reach)
     #[arg(long, value_name = "ADDR:PORT")]
@@ -102,7 +123,21 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             keygen::run(&args).map_err(Error::Verifier)?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(run)) => serve(run, args.metrics).await,
+        (Some(Command::Check(Check { file })), _) => {
+            let (run, _) = file::read(&file)?;
+            let config = run.config().map_err(Error::Verifier)?;
+            config.validate().map_err(|error| VerifierError::Service(ServiceError::Config(error)))?;
+            output::line(&format_args!("{} is right", file.display()));
+            Ok(ExitCode::SUCCESS)
+        }
+        (None, _) if let Some(path) = args.config => {
+            let (run, metrics) = file::read(&path)?;
+            serve(run, metrics, Some(&path)).await
+        }
+        (None, Some(run)) => match run.key {
+            Some(_) => Err(Error::Verifier(VerifierError::Renamed("--key", "--key-file"))),
+            None => serve(run, args.metrics, None).await,
+        },
         (None, None) => Err(Error::Verifier(VerifierError::Nothing)),
     }
 }
@@ -117,7 +152,7 @@ impl Run {
             }
             None => Vec::new(),
         };
-        let issuer = match &self.key {
+        let issuer = match &self.key_file {
             Some(path) => {
                 let keys = VerifierKeys::read(path);
                 let VerifierKeys { key, retired } =
@@ -143,12 +178,14 @@ fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
 }
 
 /// Reads the files again. On an error nothing changes.
-fn reload(run: &Run, service: &ConfigHandle) -> Result<(), VerifierError> {
-    let config = run.config()?;
-    service.set(config).map_err(|error| VerifierError::Service(ServiceError::Config(error)))
+fn reload(began: &file::Settings, path: Option<&Path>, service: &ConfigHandle) -> Result<(), Error> {
+    let read = path.map(|path| file::read_again(path, began)).transpose()?;
+    let config = read.as_ref().unwrap_or(&began.0).config().map_err(Error::Verifier)?;
+    let set = service.set(config);
+    set.map_err(|error| Error::Verifier(VerifierError::Service(ServiceError::Config(error))))
 }
 
-async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
+async fn serve(run: Run, metrics: Metrics, path: Option<&Path>) -> Result<ExitCode, Error> {
     let config = run.config().map_err(Error::Verifier)?;
     let mut signals = Signals::new().map_err(Error::Runtime)?;
     let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
@@ -169,11 +206,11 @@ async fn serve(run: Run, metrics: Metrics) -> Result<ExitCode, Error> {
     if let Some(id) = vantage {
         output::line(&format_args!("vantage point {id}"));
     }
-    let handle = service.config();
+    let (handle, began) = (service.config(), (run, metrics));
     let end = async {
         while signals.next().await == Asked::Reload {
             manager::reloading();
-            match reload(&run, &handle) {
+            match reload(&began, path, &handle) {
                 Ok(()) => output::line(&"the files were read again"),
                 Err(error) => tracing::warn!("keys and vantage points stay as they are: {error}"),
             }

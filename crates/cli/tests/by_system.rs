@@ -62,11 +62,11 @@ fn neither_end_needs_privileges_or_a_link() {
 #[test]
 fn a_certificate_goes_in_udp_at_the_first_contact() {
     let (dir, at) = (site("by-system-asap"), free().to_string());
-    let key = prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let key = prints(&["verifier", "keygen", "-o", &dir.path("key")]);
     let key = key.split_whitespace().nth(1).unwrap();
     let verifier = free().to_string();
     let args =
-        ["verifier", "--listen", &verifier, "--key", &dir.path("key"), "--allow-prefix", "127.0.0.0/8"];
+        ["verifier", "--listen", &verifier, "--key-file", &dir.path("key"), "--allow-prefix", "127.0.0.0/8"];
     let mut verifying = Running::start(&args);
     verifying.address();
     std::fs::write(dir.path("trust"), format!("# begin\n[[verifier]]\nkey = \"{key}\"\nown = true\n# end\n"))

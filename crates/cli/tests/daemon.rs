@@ -16,7 +16,7 @@ struct Files(Dir);
 impl Files {
     fn new(name: &str) -> Self {
         let dir = Dir::new(name);
-        prints(&["verifier", "keygen", "--key", &dir.path("verifier")]);
+        prints(&["verifier", "keygen", "-o", &dir.path("verifier")]);
         dir.file("zone", "$TTL 60\n@ IN SOA ns host 1 2 3 4 5\n@ IN NS ns\nns IN A 192.0.2.53\n");
         Self(dir)
     }
@@ -32,7 +32,7 @@ impl Files {
         let all = [
             vec!["serve", "--root", &root, "--udp-port", "0", "--listen", at, "--metrics", metrics],
             vec!["dns", "--zone", &zone, "--origin", "xyz.com", "--listen", at, "--metrics", metrics],
-            vec!["verifier", "--key", &verifier, "--listen", at, "--metrics", metrics],
+            vec!["verifier", "--key-file", &verifier, "--listen", at, "--metrics", metrics],
             vec!["gateway", &gateway],
             vec!["proxy", "--listen", at],
         ];
@@ -159,7 +159,7 @@ fn an_address_that_comes_later_is_no_mistake() {
     running.stop();
     // What the text of options decides.
     fails(&["serve", "--root", "/nonexistent"], 2, "cannot serve /nonexistent");
-    fails(&["verifier", "--listen", LOCAL, "--key", "/nonexistent"], 2, "cannot be read");
+    fails(&["verifier", "--listen", LOCAL, "--key-file", "/nonexistent"], 2, "cannot be read");
     fails(&["gateway", "/nonexistent"], 2, "cannot read");
 }
 

@@ -21,13 +21,13 @@ fn free(ip: &str) -> String {
 
 fn verifier(at: &str, key: &str) -> Running {
     let mut running =
-        Running::start(&["verifier", "--listen", at, "--key", key, "--allow-prefix", "127.0.0.0/8"]);
+        Running::start(&["verifier", "--listen", at, "--key-file", key, "--allow-prefix", "127.0.0.0/8"]);
     running.address();
     running
 }
 
 fn keygen(dir: &Dir, name: &str) -> String {
-    let told = prints(&["verifier", "keygen", "--key", &dir.path(name)]);
+    let told = prints(&["verifier", "keygen", "-o", &dir.path(name)]);
     told.split_whitespace().nth(1).unwrap().to_owned()
 }
 

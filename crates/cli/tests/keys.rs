@@ -141,7 +141,7 @@ fn a_key_on_a_full_disk_leaves_nothing_that_blocks_the_next_attempt() {
     const SCRIPT: &str = r#"
         set -eu
         mount -t tmpfs -o size=64k firstflight-keys "$1" && cd "$1" || exit 77
-        for make in "keys new -o" "keys new --secret -o" "verifier keygen --key" "verifier keygen --vantage-key" \
+        for make in "keys new -o" "keys new --secret -o" "verifier keygen -o" "verifier keygen --vantage -o" \
             "dns keygen --key" "dns keygen --relay-key"
         do
             cat /dev/zero >fill 2>/dev/null || true

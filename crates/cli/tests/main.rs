@@ -8,6 +8,7 @@ mod program;
 mod asap;
 mod by_system;
 mod cli;
+mod config;
 mod daemon;
 mod dns;
 mod get;

@@ -11,7 +11,7 @@ const URL: &str = "https://www.example.com/";
 /// A key file of this public name.
 fn keygen(dir: &Dir, file: &str, name: &str) -> String {
     let path = dir.path(file);
-    prints(&["seal", "keygen", "--name", name, "--key", &path]);
+    prints(&["seal", "keygen", "--name", name, "-o", &path]);
     path
 }
 

@@ -16,7 +16,7 @@ fn start(args: &[&str]) -> (Running, String) {
 
 /// Makes a verifier's key. Returns its public half.
 fn keygen(path: &str) -> String {
-    let said = prints(&["verifier", "keygen", "--key", path]);
+    let said = prints(&["verifier", "keygen", "-o", path]);
     said.lines().next().unwrap().strip_prefix("key ").unwrap().to_owned()
 }
 
@@ -30,17 +30,19 @@ fn a_certificate_from_a_verifier_that_runs() {
     let path = dir.path("key");
     let key = keygen(&path);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let (verifier, verifier_at) = start(&["--key", &path]);
+    let (verifier, verifier_at) = start(&["--key-file", &path]);
 
     let said = prints(&get(&verifier_at, &key));
     assert!(said.contains("certifies that 127.0.0.1 has the key"), "{said}");
     assert!(said.contains("(1800 s), seen by 1 vantage point"), "{said}");
     let out = dir.path("certificate");
     let mut args = get(&verifier_at, &key);
-    args.extend(["--duration", "10m", "--json", "--out", &out]);
+    args.extend(["--duration", "10m", "--json", "-o", &out]);
     let report: Value = serde_json::from_str(&prints(&args)).unwrap();
     assert_eq!((&report["address"], &report["duration_s"]), (&"127.0.0.1".into(), &600.into()));
     assert_eq!(std::fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
+    args.extend(["--out", &out]);
+    fails(&args, 2, "--out is -o now");
     // The answering verifier is not the expected one.
     let other = keygen(&dir.path("other"));
     fails(
@@ -60,7 +62,7 @@ fn keys_are_read_again_on_sighup() {
     let (path, new) = (dir.path("key"), dir.path("new"));
     keygen(&path);
     let next = keygen(&new);
-    let (mut verifier, at) = start(&["--key", &path]);
+    let (mut verifier, at) = start(&["--key-file", &path]);
     std::fs::rename(&new, &path).unwrap();
     verifier.signal("HUP");
     verifier.line_is("the files were read again");
@@ -82,13 +84,13 @@ fn a_group_and_who_of_it_is_missing() {
     let path = dir.path("key");
     let key = keygen(&path);
     let token = dir.path("ams.token");
-    prints(&["verifier", "keygen", "--vantage-key", &token]);
-    prints(&["verifier", "keygen", "--vantage-key", &dir.path("nbo.token"), "--number", "3"]);
+    prints(&["verifier", "keygen", "--vantage", "-o", &token]);
+    prints(&["verifier", "keygen", "--vantage", "-o", &dir.path("nbo.token"), "--number", "3"]);
     let (_point, point_at) = start(&["--vantage-id", "1", "--vantage-key", &token]);
     let (second, second_at) = start(&["--vantage-id", "2", "--vantage-key", &dir.path("nbo.token")]);
     let text = format!("1 ams {} ams.token\n2 nbo {} nbo.token\n", point_at, second_at);
     let group = dir.file("group", &text);
-    let (_issuer, issuer_at) = start(&["--key", &path, "--group", &group]);
+    let (_issuer, issuer_at) = start(&["--key-file", &path, "--group", &group]);
     let mut args = get(&issuer_at, &key);
     args.extend(["--group", &group]);
     let said = prints(&args);
@@ -107,9 +109,9 @@ fn keys_follow_each_other() {
     let dir = Dir::new("follow");
     let (first, second, third) = (dir.path("1"), dir.path("2"), dir.path("3"));
     let old = keygen(&first);
-    let said = prints(&["verifier", "keygen", "--key", &second, "--after", &first]);
+    let said = prints(&["verifier", "keygen", "-o", &second, "--after", &first]);
     assert!(said.contains(&old), "{said}");
-    let said = prints(&["verifier", "keygen", "--key", &third, "--after", &second]);
+    let said = prints(&["verifier", "keygen", "-o", &third, "--after", &second]);
     assert_eq!(said.lines().filter(|line| line.starts_with("retired ")).count(), 2, "{said}");
     assert_eq!(std::fs::read_to_string(&third).unwrap().matches(&old).count(), 1);
 }
@@ -120,15 +122,14 @@ fn mistakes_with_keys() {
     let path = dir.path("key");
     keygen(&path);
     let verifier = |key: &str, says: &str| {
-        fails(&["verifier", "--listen", "127.0.0.1:0", "--key", key], 2, says);
+        fails(&["verifier", "--listen", "127.0.0.1:0", "--key-file", key], 2, says);
     };
-    fails(&["verifier", "keygen", "--key", &path], 2, "exists already");
-    fails(
-        &["verifier", "keygen", "--key", &dir.path("none/key")],
-        2,
-        "choose a file in a directory of yours",
-    );
-    fails(&["verifier", "keygen"], 2, "--key");
+    fails(&["verifier", "keygen", "-o", &path], 2, "exists already");
+    fails(&["verifier", "keygen", "-o", &dir.path("none/key")], 2, "choose a file in a directory of yours");
+    fails(&["verifier", "keygen"], 2, "--output");
+    fails(&["verifier", "keygen", "--key", &path], 2, "--key is -o now");
+    fails(&["verifier", "keygen", "--vantage-key", &path], 2, "--vantage-key is --vantage -o now");
+    fails(&["verifier", "--listen", "127.0.0.1:0", "--key", &path], 2, "--key is --key-file now");
     verifier(&dir.path("absent"), "make one with `firstflight verifier keygen`");
     verifier(&dir.file("garbled", "key 0badc0d\n"), "line 1 is none");
     verifier(&dir.file("empty", ""), "has no key");
@@ -143,22 +144,22 @@ fn mistakes_in_options() {
     let public = keygen(&path);
     let verifier = |args: &[&str], says: &str| fails(&[&["verifier"], args].concat(), 2, says);
     verifier(&[], "--listen");
-    verifier(&["--listen", "127.0.0.1:0"], "--key");
-    verifier(&["--listen", "127.0.0.1", "--key", &path], "127.0.0.1");
+    verifier(&["--listen", "127.0.0.1:0"], "--key-file");
+    verifier(&["--listen", "127.0.0.1", "--key-file", &path], "127.0.0.1");
     verifier(
-        &["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "1y"],
+        &["--listen", "127.0.0.1:0", "--key-file", &path, "--max-duration", "1y"],
         "first not above the longest",
     );
     verifier(
-        &["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "soon"],
+        &["--listen", "127.0.0.1:0", "--key-file", &path, "--max-duration", "soon"],
         "write a time with its unit",
     );
-    verifier(&["--listen", "127.0.0.1:0", "--key", &path, "--allow-prefix", "10"], "10");
+    verifier(&["--listen", "127.0.0.1:0", "--key-file", &path, "--allow-prefix", "10"], "10");
     verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "1"], "--vantage-key");
     verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "0", "--vantage-key", &path], "1 to 65535");
     let group = dir.file("group", "1 ams 127.0.0.1:1\n");
     verifier(
-        &["--listen", "127.0.0.1:0", "--key", &path, "--group", &group],
+        &["--listen", "127.0.0.1:0", "--key-file", &path, "--group", &group],
         "names no key file of vantage point 1",
     );
     fails(&get("127.0.0.1:1", &"00".repeat(32)), 2, "no Ed25519 public key");

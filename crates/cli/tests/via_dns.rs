@@ -39,7 +39,7 @@ impl Site {
         let dir = Dir::new(name);
         std::fs::create_dir(dir.path("www")).unwrap();
         std::fs::write(dir.path("www/hello"), "as you like").unwrap();
-        let told = prints(&["verifier", "keygen", "--key", &dir.path("verifier.key")]);
+        let told = prints(&["verifier", "keygen", "-o", &dir.path("verifier.key")]);
         let verifier_key = told.split_whitespace().nth(1).unwrap().to_owned();
         let trust = format!("# begin\n[[verifier]]\nkey = \"{verifier_key}\"\nown = true\n# end\n");
         std::fs::write(dir.path("trust"), trust).unwrap();
@@ -104,7 +104,7 @@ impl Site {
         let key = self.dir.path("verifier.key");
         [("127.0.0.1", &["--probe-from", "127.0.0.3:0"][..]), ("127.0.0.2", &[])].map(|(ip, more)| {
             let at = free(ip);
-            let fixed = ["verifier", "--listen", &at, "--key", &key, "--allow-prefix", "127.0.0.0/8"];
+            let fixed = ["verifier", "--listen", &at, "--key-file", &key, "--allow-prefix", "127.0.0.0/8"];
             let mut running = Running::start(&[&fixed, more].concat());
             running.address();
             (running, at)

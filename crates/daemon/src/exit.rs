@@ -34,35 +34,26 @@ impl ExitKind {
         }
     }
 
+    /// Of something that may be otherwise in a minute, or not.
+    #[must_use]
+    pub const fn of_passing(may_pass: bool) -> Self {
+        match may_pass {
+            true => Self::Failure,
+            false => Self::Mistake,
+        }
+    }
+
     /// Of a file that cannot be read or written. One that is missing, or that belongs to others, is a mistake; a full disk, a
-    /// lack of descriptors or a lost connection to a file server is not.
+    /// lack of descriptors or a lost connection to a file server is not ([`firstflight_files::may_pass`]).
     #[must_use]
     pub fn of_file(error: &io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::NotFound
-            | ErrorKind::PermissionDenied
-            | ErrorKind::AlreadyExists
-            | ErrorKind::IsADirectory
-            | ErrorKind::NotADirectory
-            | ErrorKind::InvalidInput
-            | ErrorKind::InvalidData
-            | ErrorKind::InvalidFilename
-            | ErrorKind::ReadOnlyFilesystem
-            | ErrorKind::UnexpectedEof
-            | ErrorKind::Unsupported
-            // How this project's own code says that it is not such a file.
-            | ErrorKind::Other => Self::Mistake,
-            _ => Self::Failure,
-        }
+        Self::of_passing(firstflight_files::may_pass(error))
     }
 
     /// Of a file that was not read.
     #[must_use]
     pub fn of_reading(error: &ReadError) -> Self {
-        match error {
-            ReadError::Io(error) => Self::of_file(error),
-            _ => Self::Mistake,
-        }
+        Self::of_passing(error.may_pass())
     }
 
     /// Of a key file.

@@ -6,6 +6,7 @@
 //! - [`manager`]: what the service manager gets to know: readiness, reloads, the end, the watchdog.
 //! - [`process`]: the process itself in the metrics: its build, memory, files, processor time.
 //! - [`Admin`]: the one listener of `/metrics`, `/healthz` and `/readyz`.
+//! - [`config`]: files with settings, whose mistakes have a line and a key.
 //! - [`ExitKind`]: exit codes: 2 for what the text of options and files decides, 1 for what may be otherwise in a minute.
 //! - [`KeyFault`]: the messages about key files.
 //!
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+pub mod config;
 mod exit;
 mod key_fault;
 pub mod manager;

@@ -36,7 +36,9 @@ pub use format::{Format, FormatError, Mistake};
 pub use hex::{from_hex, to_hex};
 pub use key_file::KeyFileError;
 pub use problem::LastProblem;
-pub use read::{BYTE_ORDER_MARK, OpenMode, OtherOwner, ReadError, read, read_secret, set_service_user};
+pub use read::{
+    BYTE_ORDER_MARK, OpenMode, OtherOwner, ReadError, may_pass, read, read_secret, set_service_user,
+};
 pub use state::{LockError, StateFile};
 pub use write::{check_writable, create, remove, replace, replace_secret, set_aside};
 

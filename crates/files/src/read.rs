@@ -36,6 +36,37 @@ pub enum ReadError {
     NotText,
 }
 
+impl ReadError {
+    /// Whether it may be otherwise in a minute although nobody changes the file: see [`may_pass`].
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Io(error) if may_pass(error))
+    }
+}
+
+/// Whether a file that cannot be read or written may be usable in a minute although nobody changes it: a full disk, a lack of
+/// descriptors, or a lost connection to a file server. One that is missing, or that belongs to others, is a person's mistake.
+#[must_use]
+pub fn may_pass(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    !matches!(
+        error.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::AlreadyExists
+            | ErrorKind::IsADirectory
+            | ErrorKind::NotADirectory
+            | ErrorKind::InvalidInput
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidFilename
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::Unsupported
+            // How this project's own code says that it is not such a file.
+            | ErrorKind::Other
+    )
+}
+
 /// The message about a key file with this mode. The file's name comes before it.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenMode(pub u32);

@@ -2,11 +2,14 @@
 
 use crate::read::{self, ReadError};
 use crate::write;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
+
+/// How often a lock is taken that others remove meanwhile.
+const ATTEMPTS: usize = 10;
 
 /// Why a lock was not taken.
 #[derive(Debug)]
@@ -19,11 +22,33 @@ pub enum LockError {
 
 /// A file that this process alone uses until this is dropped. It need not exist.
 ///
-/// The lock is on a second file, `PATH.lock`, because each write puts another file at `PATH`.
+/// The lock is on a second file, `PATH.lock`, because each write puts another file at `PATH`. It is removed with this value, if
+/// the process may then still write into the directory; one that a killed process has left holds nobody up.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for StateFile {
+    /// The lock is held until the file is gone. Who has opened it by then sees that it is not at its path any more.
+    fn drop(&mut self) {
+        let path = lock_path(&self.path);
+        if is_at(&self.lock, &path) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    path.with_added_extension("lock")
+}
+
+/// Whether `file` is the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |about: fs::Metadata| (about.dev(), about.ino());
+    let (Ok(ours), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };
+    of(ours) == of(there)
 }
 
 impl StateFile {
@@ -32,8 +57,8 @@ impl StateFile {
     /// # Errors
     /// See [`LockError`].
     pub fn lock(path: &Path) -> Result<Self, LockError> {
-        let file = locked(&path.with_added_extension("lock"))?;
-        Ok(Self { path: path.to_owned(), _lock: file })
+        let lock = locked(&lock_path(path))?;
+        Ok(Self { path: path.to_owned(), lock })
     }
 
     /// Reads the file with [`read`](crate::read()). `None` if it does not exist.
@@ -80,6 +105,17 @@ impl StateFile {
 /// A link is not followed: who can write into the directory could make this process create a file, or write into one, at a
 /// place to which only this process has access.
 pub(crate) fn locked(path: &Path) -> Result<File, LockError> {
+    for _ in 0..ATTEMPTS {
+        let file = lock_once(path)?;
+        // A process that ended in between has removed it, and the next one would lock another file.
+        if is_at(&file, path) {
+            return Ok(file);
+        }
+    }
+    Err(LockError::Held)
+}
+
+fn lock_once(path: &Path) -> Result<File, LockError> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
     // A pipe without a reader must not block.

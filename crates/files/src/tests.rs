@@ -330,3 +330,54 @@ fn another_file_of_the_same_size_and_time_is_seen() {
     write(&path, "three");
     assert!(seen.may_have_changed(&path), "back");
 }
+
+/// A start that fails leaves nothing behind.
+#[test]
+fn a_lock_is_gone_with_its_owner_and_never_has_two() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let first = StateFile::lock(&path).unwrap();
+    assert_eq!(names(directory.path()), ["state.lock"]);
+    assert!(matches!(StateFile::lock(&path), Err(LockError::Held)));
+    drop(first);
+    assert!(names(directory.path()).is_empty());
+    // Who removes the file of another one lets a third one in, whose file stays.
+    let first = StateFile::lock(&path).unwrap();
+    fs::remove_file(directory.path().join("state.lock")).unwrap();
+    let second = StateFile::lock(&path).unwrap();
+    drop(first);
+    assert_eq!(names(directory.path()), ["state.lock"]);
+    assert!(matches!(StateFile::lock(&path), Err(LockError::Held)));
+    drop(second);
+    // Threads that lock and unlock never hold it at one time.
+    let held = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let Ok(lock) = StateFile::lock(&path) else { continue };
+                    assert_eq!(held.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                    std::thread::yield_now();
+                    held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    drop(lock);
+                }
+            });
+        }
+    });
+    assert!(names(directory.path()).is_empty());
+}
+
+/// A temporary file's name says nothing to a person.
+#[test]
+fn an_error_of_writing_names_no_temporary_file() {
+    // The kernel makes no file there, not even for root.
+    for error in [
+        create(Path::new("/proc/key"), b"x"),
+        replace(Path::new("/proc/key"), b"x"),
+        check_writable(Path::new("/proc/key")),
+    ] {
+        let error = error.unwrap_err();
+        assert!(!error.to_string().contains(".firstflight-"), "{error}");
+        assert!(error.raw_os_error().is_some(), "{error:?}");
+    }
+}

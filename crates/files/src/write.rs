@@ -3,7 +3,7 @@
 use crate::read;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::fchown;
+use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
@@ -122,7 +122,9 @@ pub(crate) fn give(file: &File) -> io::Result<()> {
 
 /// An empty file of mode 0600 in the directory of `path`.
 fn scratch(path: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new().prefix(".firstflight-").tempfile_in(directory(path))
+    // Made here, because the errors of tempfile name its file, which says nothing to a person.
+    let make = |path: &Path| File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
+    tempfile::Builder::new().prefix(".firstflight-").make_in(directory(path), make)
 }
 
 /// The directory that `path` lies in.

@@ -8,9 +8,9 @@ mod listener;
 mod period;
 mod schema;
 mod service;
+mod unused;
 
 pub use card::{Xdp, XdpFirewall, XdpMode};
-pub use check::Mistake;
 pub use dns::{Dns, Forward, Relay, Zone};
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
@@ -18,18 +18,16 @@ pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Trace
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 
-use firstflight_daemon::ExitKind;
-use firstflight_files::ReadError;
+pub use firstflight_daemon::config::{ConfigError, Mistake};
+
+use firstflight_daemon::config;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use toml::Spanned;
-
-/// The longest configuration, bytes.
-const LONGEST: usize = 4 << 20;
 
 /// The configuration of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -108,55 +106,13 @@ pub enum LogFormat {
     Off,
 }
 
-/// Why a file is no configuration.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("{}", not_read(path, error))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: ReadError,
-    },
-    /// It has a mistake.
-    #[error("{}, {mistake}", path.display())]
-    Mistake {
-        /// The file.
-        path: PathBuf,
-        /// Which.
-        mistake: Mistake,
-    },
-}
-
-fn not_read(path: &Path, error: &ReadError) -> String {
-    match error {
-        ReadError::Io(error) => format!("cannot read {}: {error}", path.display()),
-        error => format!("{} {error}", path.display()),
-    }
-}
-
-impl ConfigError {
-    /// Whether it is a mistake.
-    #[must_use]
-    pub fn exit_kind(&self) -> ExitKind {
-        match self {
-            Self::Read { error, .. } => ExitKind::of_reading(error),
-            Self::Mistake { .. } => ExitKind::Mistake,
-        }
-    }
-}
-
 impl Config {
     /// Reads a file.
     ///
     /// # Errors
     /// When it cannot be read, or has a mistake.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = firstflight_files::read(path, LONGEST)
-            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
-        Self::parse(&text).map_err(|mistake| ConfigError::Mistake { path: path.to_owned(), mistake })
+        config::read(path, Self::parse)
     }
 
     /// The JSON Schema of a file, for editors.
@@ -170,7 +126,7 @@ impl Config {
     /// # Errors
     /// The first mistake.
     pub fn parse(text: &str) -> Result<Self, Mistake> {
-        let config: Self = toml::from_str(text).map_err(|error| Mistake::toml(text, &error))?;
+        let config: Self = config::parse(text)?;
         config.check(text)?;
         Ok(config)
     }

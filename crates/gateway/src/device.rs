@@ -32,13 +32,15 @@ fn tun_config(tun: &Tun) -> TunConfig {
         .offload(tun.offload)
 }
 
-/// What is wrong with the settings of the listener's device. None is made.
+/// What is wrong with the settings of the listener's device, and whether this process may make it. None is made. Whether its
+/// name and addresses are free is not known here: a gateway in service has them.
 ///
 /// # Errors
-/// When no device could have them.
+/// When no device could have them, or the process lacks a right.
 pub(crate) fn check(listener: &Listener) -> Result<(), GatewayError> {
     let Some(tun) = listener.tun.as_ref().map(Spanned::get_ref) else { return Ok(()) };
-    tun_config(tun).validate().map_err(|error| GatewayError::Tun(listener.name.get_ref().clone(), error))
+    let checked = tun_config(tun).validate().and_then(|()| TunLink::check_permission());
+    checked.map_err(|error| GatewayError::Tun(listener.name.get_ref().clone(), error))
 }
 
 /// Starts the engine on the listener's device, if it has one.

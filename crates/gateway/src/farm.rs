@@ -6,8 +6,11 @@ use firstflight::Endpoint;
 use firstflight::credential::{OneTimeCookies, ReplayTable, Replays, Window};
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_redis::{Access, FarmKeys, Options, RedisStore};
-use firstflight_tls::{FollowedSeals, SealFileError, SealFiles, SealServer, SealSettings};
+use firstflight_tls::{
+    FollowedSeals, SealFileError, SealFiles, SealServer, SealSettings, ServerCertificates,
+};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use toml::Spanned;
 
@@ -17,6 +20,8 @@ pub(crate) struct Farm {
     store: Option<Arc<RedisStore>>,
     keys: Option<FarmKeys>,
     cookies: Option<Arc<OneTimeCookies>>,
+    /// The file of the cookies.
+    state: Option<PathBuf>,
 }
 
 impl Farm {
@@ -26,6 +31,7 @@ impl Farm {
     /// When a file cannot be used, or the store refuses.
     pub(crate) async fn open(config: &Config) -> Result<Self, GatewayError> {
         let keys = config.store.as_ref().map(keys).transpose()?;
+        let state = config.one_time.as_ref().map(|one_time| one_time.get_ref().state.clone());
         let cookies = match &config.one_time {
             Some(one_time) => {
                 let config::OneTime { state, issuer } = one_time.get_ref();
@@ -37,10 +43,16 @@ impl Farm {
             None => None,
         };
         let store = match &config.store {
-            Some(store) => Some(connect(store.get_ref(), config).await?),
+            Some(store) => match connect(store.get_ref(), config).await {
+                Ok(store) => Some(store),
+                Err(error) => {
+                    Self { cookies, state, ..Self::default() }.close().await;
+                    return Err(error);
+                }
+            },
             None => None,
         };
-        Ok(Self { store, keys, cookies })
+        Ok(Self { store, keys, cookies, state })
     }
 
     /// How often a first flight of this listener runs.
@@ -77,6 +89,10 @@ impl Farm {
         if let Some(store) = self.store {
             store.close().await;
         }
+        drop(self.cookies);
+        if let Some(state) = self.state {
+            SerialFile::released(&state).await;
+        }
     }
 }
 
@@ -93,9 +109,14 @@ fn access(store: &Store) -> Access {
     }
 }
 
-async fn connect(store: &Store, config: &Config) -> Result<Arc<RedisStore>, GatewayError> {
+/// The file with the note that this member owes the store nothing.
+fn state(store: &Store, config: &Config) -> Option<PathBuf> {
     let beside = || Some(config.one_time.as_ref()?.get_ref().state.with_added_extension("store"));
-    let state = store.state.clone().or_else(beside);
+    store.state.clone().or_else(beside)
+}
+
+async fn connect(store: &Store, config: &Config) -> Result<Arc<RedisStore>, GatewayError> {
+    let state = state(store, config);
     let forgets = state.is_none();
     let options =
         Options { prefix: store.prefix.clone(), state, access: access(store), ..Options::default() };
@@ -114,6 +135,8 @@ pub(crate) async fn check(config: &Config) -> Vec<GatewayError> {
         let store = store.get_ref();
         let checked = RedisStore::check(store.redis.get_ref(), access(store)).await;
         errors.extend(checked.err().map(GatewayError::Store));
+        let kept = state(store, config).map_or(Ok(()), |path| RedisStore::check_state(&path));
+        errors.extend(kept.err().map(GatewayError::Store));
     }
     if let Some(one_time) = config.one_time.as_ref().map(Spanned::get_ref) {
         let checked = SerialFile::check(&one_time.state, one_time.issuer.unwrap_or_default());
@@ -148,6 +171,31 @@ pub(crate) fn check_seals(config: &Config) -> Vec<GatewayError> {
     errors
 }
 
+/// What is sealed in vain at a listener whose certificates are those of `served`. Errors of reading are told elsewhere.
+pub(crate) fn seal_problems(listener: &Listener, served: &ServerCertificates) -> Vec<String> {
+    let (Ok(Some(files)), name) = (files(listener, |paths| SealFiles::look(paths)), listener.name.get_ref())
+    else {
+        return Vec::new();
+    };
+    // A public name only hides the others, unless there are none.
+    let publics: Vec<_> = files.public_names().collect();
+    let hides = files.names().any(|name| !publics.contains(&name));
+    let meant = files.names().filter(|name| !hides || !publics.contains(name));
+    let without = meant.filter(|name| !served.are_for(name.as_str())).map(|served| {
+        format!(
+            "listener {name}: seal: no certificate is for {served}, so no sealed request for it is taken: add one that has this name"
+        )
+    });
+    let asks = listener.tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca.is_some());
+    let waits = asks.then(|| {
+        format!(
+            "listener {name}: seal: with client_ca every sealed request waits for its client's certificate, so it is as late as \
+             one in TLS alone: [listener.seal] only hides names here"
+        )
+    });
+    without.chain(waits).collect()
+}
+
 /// Sealed first flights of a listener.
 #[derive(Debug)]
 pub(crate) struct Sealing {
@@ -158,7 +206,7 @@ pub(crate) struct Sealing {
 /// The files of a listener's seal keys.
 fn files(
     listener: &Listener,
-    open: impl FnOnce(&[std::path::PathBuf]) -> Result<SealFiles, SealFileError>,
+    open: impl FnOnce(&[PathBuf]) -> Result<SealFiles, SealFileError>,
 ) -> Result<Option<SealFiles>, GatewayError> {
     let Some(seal) = listener.seal.as_ref().map(Spanned::get_ref) else { return Ok(None) };
     let fail = |error| GatewayError::Seal(listener.name.get_ref().clone(), error);

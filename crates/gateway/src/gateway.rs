@@ -19,7 +19,7 @@ use firstflight_daemon::{Admin, ExitKind, unusable};
 use firstflight_dns::metrics::{Publisher, RelayPublisher};
 use firstflight_dns::service::{Fault, RelayCounts, SetUpError};
 use firstflight_http::directory::RootError;
-use firstflight_redis::{AccessError, ConnectError as StoreError, FarmKeysError, StateError};
+use firstflight_redis::{ConnectError as StoreError, FarmKeysError};
 use firstflight_tls::metrics::CertificatePublisher;
 use firstflight_tls::{
     Acceptor, ConfigError, NewCertificates, SealFileError, ServedCertificate, ServerCertificates,
@@ -112,9 +112,8 @@ impl GatewayError {
     pub fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Bind(_, error) => ExitKind::of_address(error),
-            Self::Tun(_, error) if error.may_pass() => ExitKind::Failure,
-            Self::Card(_, error) if error.may_pass() => ExitKind::Failure,
-            Self::Tun(..) | Self::Card(..) => ExitKind::Mistake,
+            Self::Tun(_, error) => ExitKind::of_passing(error.may_pass()),
+            Self::Card(_, error) => ExitKind::of_passing(error.may_pass()),
             Self::Dns(error) => match error.fault() {
                 Fault::Address(error) => ExitKind::of_address(error),
                 Fault::File(error) => ExitKind::of_file(error),
@@ -128,23 +127,10 @@ impl GatewayError {
             }
             Self::Seal(_, SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
             Self::Seal(..) | Self::SharedSeal(..) => ExitKind::Mistake,
-            Self::OneTime(_, SerialFileError::Io(error))
-            | Self::Store(StoreError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
-            Self::FarmKeys(_, FarmKeysError::Unreadable(error))
-            | Self::Store(StoreError::Access(AccessError::Unreadable(_, error))) => {
-                ExitKind::of_reading(error)
-            }
-            // A store that refuses, and a process that has the file, may change their minds.
-            Self::OneTime(_, SerialFileError::Locked)
-            | Self::Store(
-                StoreError::Refused(_)
-                | StoreError::Evicts(_)
-                | StoreError::Replicas(_)
-                | StoreError::State(_, StateError::Locked),
-            )
-            | Self::Random(_)
-            | Self::Log(_) => ExitKind::Failure,
-            Self::OneTime(..) | Self::FarmKeys(..) | Self::Store(_) => ExitKind::Mistake,
+            Self::OneTime(_, error) => ExitKind::of_passing(error.may_pass()),
+            Self::Store(error) => ExitKind::of_passing(error.may_pass()),
+            Self::FarmKeys(_, error) => ExitKind::of_passing(error.may_pass()),
+            Self::Random(_) | Self::Log(_) => ExitKind::Failure,
         }
     }
 }

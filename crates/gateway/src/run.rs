@@ -94,7 +94,9 @@ async fn not_readable(source: Source<'_>, config: &Config) -> Vec<String> {
     let Some(user) = config.gateway.user.as_deref() else { return Vec::new() };
     let again = source.read().err().map(|error| error.to_string());
     let found = gateway::read_all(config).await;
-    let found = found.errors.iter().map(ToString::to_string);
+    // Its device was made before.
+    let found = found.errors.iter().filter(|error| !matches!(error, GatewayError::Tun(..)));
+    let found = found.map(ToString::to_string);
     again
         .into_iter()
         .chain(found)

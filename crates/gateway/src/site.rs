@@ -2,7 +2,7 @@
 
 use crate::backend::Service;
 use crate::config::{Certificate, Early, Listener, Route};
-use crate::farm::Sealing;
+use crate::farm::{self, Sealing};
 use crate::log::Log;
 use crate::metrics::Series;
 use firstflight_tls::{Acceptor, ConfigError, H2, HTTP_1_1, NewCertificates};
@@ -74,11 +74,12 @@ impl Site {
         self.config.name.get_ref()
     }
 
-    /// What is wrong with the certificates.
+    /// What is wrong with the certificates, and what is sealed in vain.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let now = SystemTime::now();
-        let problems = self.acceptor.iter().flat_map(|tls| tls.certificates().problems(now));
-        problems.map(|problem| format!("listener {}: {problem}", self.name())).collect()
+        let Some(served) = self.acceptor.as_ref().map(Acceptor::certificates) else { return Vec::new() };
+        let problems = served.problems(SystemTime::now()).into_iter();
+        let problems = problems.map(|problem| format!("listener {}: {problem}", self.name()));
+        problems.chain(farm::seal_problems(&self.config, &served)).collect()
     }
 
     /// The service of what no route takes.

@@ -118,7 +118,8 @@ impl Files {
 
     fn write(&self, begins: i32, ends: i32) {
         let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let mut params =
+            rcgen::CertificateParams::new(["localhost".to_owned(), "front.example".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(begins, 1, 1);
         params.not_after = rcgen::date_time_ymd(ends, 1, 1);
         std::fs::write(self.path("chain"), params.self_signed(&key).unwrap().pem()).unwrap();
@@ -176,7 +177,7 @@ async fn a_reload_with_a_key_that_is_not_right_is_refused() {
     gateway.reload(config()).await.unwrap();
     let trust = files.path("trust");
     let with_trust = || {
-        let text = files.config("").replace("udp_port = 0", &format!("udp_port = 0\ntrust = {trust:?}"));
+        let text = files.config("").replace("udp_port = 0", &format!("trust = {trust:?}"));
         Config::parse(&text).unwrap()
     };
     std::fs::write(&trust, "# begin\n# end\n").unwrap();
@@ -209,6 +210,86 @@ async fn a_check_finds_what_is_not_right() {
     assert!(errors[1].ends_with("key has no private key in PEM"), "{errors:?}");
     let (errors, _) = files.check("").await;
     assert!(errors[0].contains("has no [[listener]]"), "{errors:?}");
+}
+
+/// The note of a member that owes its store nothing is read by the start, too.
+#[tokio::test]
+async fn a_check_looks_at_the_state_of_the_store() {
+    let files = Files::new();
+    files.write_secret("farm", &"01".repeat(48));
+    let config = |state: &std::path::Path| {
+        let store = format!(
+            "[store]\nredis = \"redis://127.0.0.1:1\"\nkeys = {:?}\nstate = {state:?}\n",
+            files.path("farm")
+        );
+        let web = files.config("").replace("udp_port = 0", "replays = \"no-duplicates\"");
+        store + &web
+    };
+    let state = files.path("owed");
+    assert_eq!(files.check(&config(&state)).await, (vec![], vec![]));
+    assert!(!state.exists() && !files.path("owed.lock").exists(), "the check has changed something");
+    std::fs::write(&state, "something else\n").unwrap();
+    let (errors, _) = files.check(&config(&state)).await;
+    assert!(
+        errors.len() == 1 && errors[0].contains("owed: it is damaged, or it is not a state file"),
+        "{errors:?}"
+    );
+    assert_eq!(std::fs::read_to_string(&state).unwrap(), "something else\n");
+    let (errors, _) = files.check(&config(std::path::Path::new("/nonexistent/owed"))).await;
+    assert!(errors.len() == 1 && errors[0].contains("/nonexistent/owed: No such file"), "{errors:?}");
+}
+
+/// What is sealed for a name without a certificate is not taken, and what waits for a certificate is not early.
+#[tokio::test]
+async fn a_check_says_what_is_sealed_in_vain() {
+    use firstflight_tls::seal::{KeyFile, SealKey};
+    let files = Files::new();
+    let ends = (firstflight::unix_ms() / 1000 + 3600) as u32;
+    let key = SealKey::from_bytes(&[1; 32]).unwrap();
+    KeyFile::new("front.example".parse().unwrap(), key, ends).create(&files.path("seal")).unwrap();
+    let config = |tls: &str, names: &str| {
+        let seal = format!(
+            "{tls}\n[listener.seal]\nkeys = [{:?}]\nnames = [{names}]\nport = 443\n",
+            files.path("seal")
+        );
+        let tls = format!(
+            "[listener.tls]\ncertificate = [{{ chain = {:?}, key = {:?} }}]\n",
+            files.path("chain"),
+            files.path("key")
+        );
+        let text = files.config("");
+        let (begin, rest) = text.split_once("[[listener.tls.certificate]]").unwrap();
+        let (_, service) = rest.split_once("[[service]]").unwrap();
+        format!("{begin}{tls}{seal}[[service]]{service}")
+    };
+    assert_eq!(files.check(&config("", "\"localhost\"")).await, (vec![], vec![]));
+    let (errors, warnings) = files.check(&config("", "\"localhost\", \"other.example\"")).await;
+    assert!(errors.is_empty() && warnings.len() == 1, "{errors:?} {warnings:?}");
+    assert!(
+        warnings[0].starts_with("listener web: seal: no certificate is for other.example"),
+        "{warnings:?}"
+    );
+    let asks = format!("client_ca = {:?}", files.path("chain"));
+    let (errors, warnings) = files.check(&config(&asks, "\"localhost\"")).await;
+    assert!(errors.is_empty() && warnings.len() == 1, "{errors:?} {warnings:?}");
+    assert!(warnings[0].contains("with client_ca every sealed request waits"), "{warnings:?}");
+}
+
+/// A lock that stays makes people think that a process is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_fails_leaves_no_lock() {
+    let (files, taken) = (Files::new(), backend("none").await);
+    let state = files.path("serials");
+    let text = format!(
+        "[one_time]\nstate = {state:?}\n{}",
+        files
+            .config("log = \"off\"")
+            .replace("127.0.0.1:0", &taken.to_string())
+            .replace("udp_port = 0", "one_time = true")
+    );
+    let error = Gateway::start(Config::parse(&text).unwrap(), std::io::sink()).await.err().unwrap();
+    assert!(matches!(error, GatewayError::Bind(..)), "{error}");
+    assert!(!files.path("serials.lock").exists());
 }
 
 #[tokio::test]

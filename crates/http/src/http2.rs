@@ -6,6 +6,9 @@
 //!   holds, as a connection to a backend.
 //! - Nothing of a body is taken before the client's window has room for it.
 //! - `Expect: 100-continue` is answered, when the body is first asked for.
+//! - A request that is answered before its body has come is not reset at once: some clients that still send take the reset for the
+//!   end, and lose the answer. What comes of the body is dropped for a while ([`UNREAD`]), and only then the stream is reset, with
+//!   NO_ERROR (RFC 9113 §8.1).
 //! - A client that resets more streams than it lets end loses its connection ([`RESETS`]).
 //! - A malformed message that h2 would make a well-formed one is an error of its stream ([`Strict`]).
 
@@ -22,19 +25,26 @@ use h2::{Reason, RecvStream};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_LENGTH, EXPECT};
 use hyper::http::{Request, Response};
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// A client may reset so many streams more than it lets end. A browser that leaves a page resets fewer.
 pub const RESETS: u32 = 128;
 
 /// Bytes of one response that wait in memory for a client that reads slowly. Its window may be larger.
 const SEND_BUFFER: usize = 64 * 1024;
+
+/// Bytes of a body that are still taken behind its answer, although nobody reads them.
+pub const UNREAD: usize = 1 << 20;
+/// How long they may take to come.
+const UNREAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// Settings of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +64,9 @@ pub struct Settings {
 /// The body of a request.
 #[derive(Debug)]
 pub struct Upload {
-    stream: RecvStream,
+    /// `None` when it is dropped.
+    stream: Option<RecvStream>,
+    unread: Arc<Unread>,
     /// What the head says of its length.
     left: Option<u64>,
     /// The last piece, while the stream has not ended. With it a server would take the request for whole, which may still turn
@@ -62,6 +74,57 @@ pub struct Upload {
     held: Option<Bytes>,
     expects: Option<Arc<Expects>>,
     watched: Arc<Watched>,
+}
+
+/// Where a body goes that its reader has dropped before its end.
+#[derive(Debug, Default)]
+struct Unread(Mutex<Rest>);
+
+#[derive(Debug, Default)]
+enum Rest {
+    /// The reader has it.
+    #[default]
+    Elsewhere,
+    Here(RecvStream),
+    /// Nobody waits for it any more.
+    Over,
+}
+
+impl Unread {
+    fn replace(&self, rest: Rest) -> Rest {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), rest)
+    }
+
+    fn put(&self, stream: RecvStream) {
+        let former = self.replace(Rest::Here(stream));
+        if matches!(former, Rest::Over) {
+            drop(self.replace(Rest::Over));
+        }
+    }
+
+    /// Takes what still comes behind an answer that was sent.
+    async fn discard(&self) {
+        let Rest::Here(mut stream) = self.replace(Rest::Over) else { return };
+        let mut left = UNREAD;
+        let rest = async {
+            while let Some(Ok(data)) = poll_fn(|cx| stream.poll_data(cx)).await {
+                let Some(rest) = left.checked_sub(data.len()) else { return };
+                left = rest;
+                // It fails only when the stream is over.
+                let _ = stream.flow_control().release_capacity(data.len());
+            }
+        };
+        // Either way h2 resets what has not ended, with NO_ERROR.
+        let _ = timeout(UNREAD_WITHIN, rest).await;
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take().filter(|stream| !stream.is_end_stream()) {
+            self.unread.put(stream);
+        }
+    }
 }
 
 /// A client that waits for "100 Continue".
@@ -79,11 +142,13 @@ impl Upload {
             expects.wanted.notify_one();
         }
         loop {
-            match ready!(self.stream.poll_data(cx)) {
+            // It is there until the drop.
+            let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+            match ready!(stream.poll_data(cx)) {
                 Some(Ok(data)) => {
                     // It fails only when the stream is over.
-                    let _ = self.stream.flow_control().release_capacity(data.len());
-                    let is_last = self.left == Some(data.len() as u64) && !self.stream.is_end_stream();
+                    let _ = stream.flow_control().release_capacity(data.len());
+                    let is_last = self.left == Some(data.len() as u64) && !stream.is_end_stream();
                     match (&self.held, is_last) {
                         (Some(_), _) => {}
                         (None, true) => self.held = Some(data),
@@ -97,7 +162,7 @@ impl Upload {
                 None => match self.held.take() {
                     Some(data) => return self.take(data),
                     None => {
-                        let trailers = ready!(self.stream.poll_trailers(cx));
+                        let trailers = ready!(stream.poll_trailers(cx));
                         return Poll::Ready(
                             trailers.map(|trailers| trailers.map(Frame::trailers)).transpose(),
                         );
@@ -113,7 +178,7 @@ impl Upload {
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.held.is_none() && self.stream.is_end_stream()
+        self.held.is_none() && self.stream.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -243,8 +308,10 @@ where
         let expects = expects.filter(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let expects: Option<Arc<Expects>> = expects.map(|_| Arc::default());
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let unread = Arc::<Unread>::default();
         let upload = Upload {
-            stream,
+            stream: Some(stream),
+            unread: Arc::clone(&unread),
             left: length,
             held: None,
             expects: expects.clone(),
@@ -255,7 +322,10 @@ where
         let ends = Arc::clone(&self.ends);
         tokio::spawn(async move {
             match stream.run(answer).await {
-                send::End::Answered => drop(ends.answered.fetch_add(1, Ordering::Relaxed)),
+                send::End::Answered => {
+                    ends.answered.fetch_add(1, Ordering::Relaxed);
+                    unread.discard().await;
+                }
                 send::End::Reset => ends.reset(),
                 send::End::Failed => {}
             }

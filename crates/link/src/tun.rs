@@ -18,6 +18,7 @@ use std::task::{Context, Poll, ready};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
+use nix::unistd::{AccessFlags, eaccess};
 use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
 
 pub use device::TunDevice;
@@ -29,6 +30,9 @@ use offload::{Inbox, Outbox};
 
 /// The longest name of a network device, in bytes (`IFNAMSIZ` without the final zero).
 pub const MAX_NAME_BYTES: usize = 15;
+
+/// The driver's file.
+const DRIVER: &str = "/dev/net/tun";
 
 /// Every IPv4 link carries this many bytes (RFC 791 section 3.2).
 const MIN_MTU_V4: u16 = 68;
@@ -172,6 +176,26 @@ impl Tun {
         Self::open(device, &config)
     }
 
+    /// Checks, as far as it can be known without a change, whether this process may create a device: it can open the driver's
+    /// file, and has the capability `CAP_NET_ADMIN`. Whether a name or an address is free is not asked.
+    ///
+    /// # Errors
+    /// [`TunError::DeviceMissing`] or [`TunError::Permission`].
+    pub fn check_permission() -> Result<(), TunError> {
+        // The file is not opened: that could load the driver.
+        match eaccess(DRIVER, AccessFlags::R_OK | AccessFlags::W_OK) {
+            Err(Errno::EACCES | Errno::EPERM | Errno::EROFS) => return Err(TunError::Permission),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV) => return Err(TunError::DeviceMissing),
+            // What is not known is no mistake.
+            Ok(()) | Err(_) => {}
+        }
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        match may_administer(&status) {
+            Some(false) => Err(TunError::Permission),
+            Some(true) | None => Ok(()),
+        }
+    }
+
     /// Creates the device and sets it up, in this order: the name and the addresses are free, it comes up with its
     /// settings, the addresses are in use.
     fn set_up(config: &TunConfig, several_queues: bool) -> Result<SyncDevice, TunError> {
@@ -213,6 +237,14 @@ impl Tun {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Whether a process with this status (proc_pid_status(5)) has `CAP_NET_ADMIN` (capabilities(7)). `None` if it does not say.
+fn may_administer(status: &str) -> Option<bool> {
+    const CAP_NET_ADMIN: u32 = 12;
+    let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?.trim();
+    let effective = u64::from_str_radix(digits, 16).ok()?;
+    Some(effective & (1 << CAP_NET_ADMIN) != 0)
 }
 
 impl Link for Tun {

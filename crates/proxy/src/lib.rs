@@ -38,5 +38,5 @@ pub use board::{Contact, Tally, Total};
 pub use event::{Event, Protocol};
 pub use failure::Failure;
 pub use policy::Forbidden;
-pub use proxy::{BindError, Proxy};
+pub use proxy::{BindError, Proxy, ProxyRules};
 pub use settings::{ADDRESS, EarlyData, Limits, ProxyBuilder};

@@ -80,8 +80,8 @@ fn page<B>(shared: &Arc<Shared>, request: &Request<B>, local: SocketAddr) -> Res
         "/status" => needs_token(&|| text("text/html; charset=utf-8", include_str!("page/status.html"))),
         "/status.json" => needs_token(&|| typed("application/json", full(snapshot(shared)))),
         "/status/events" => needs_token(&|| events(shared)),
-        "/proxy.pac" if shared.pac => {
-            let hosts = shared.hosts.union(&shared.board.speakers()).cloned().collect();
+        "/proxy.pac" if shared.rules().pac => {
+            let hosts = shared.rules().hosts.union(&shared.board.speakers()).cloned().collect();
             typed("application/x-ns-proxy-autoconfig", full(pac::file(local, &hosts)))
         }
         "/proxy.pac" => refusal(StatusCode::NOT_FOUND, "start it with --pac to have this file"),

@@ -10,7 +10,7 @@ use crate::near::Near;
 use crate::pages;
 use crate::pool::Pool;
 use crate::settings::{ADDRESS, Limits, ProxyBuilder};
-use crate::shared::{Held, Shared, Stopping};
+use crate::shared::{Held, Rules, Shared, Stopping};
 use crate::socks;
 use crate::tunnel::{self, Tunnel};
 use bytes::Bytes;
@@ -28,7 +28,7 @@ use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -88,6 +88,28 @@ impl std::fmt::Debug for Proxy {
     }
 }
 
+/// Changes settings of a [`Proxy`] while it runs.
+#[derive(Clone)]
+pub struct ProxyRules(Arc<Shared>);
+
+impl std::fmt::Debug for ProxyRules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProxyRules").finish_non_exhaustive()
+    }
+}
+
+impl ProxyRules {
+    /// Takes over, for requests and connections from now on, what these settings say in
+    /// [`allow_private`](ProxyBuilder::allow_private), [`allow_net`](ProxyBuilder::allow_net),
+    /// [`allow_host`](ProxyBuilder::allow_host) and [`pac`](ProxyBuilder::pac). All else needs another proxy.
+    pub fn set(&self, settings: ProxyBuilder) {
+        let (mut policy, hosts, pac) = (settings.policy, settings.hosts, settings.pac);
+        let mut rules = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
+        policy.own.clone_from(&rules.policy.own);
+        *rules = Arc::new(Rules { policy, hosts, pac });
+    }
+}
+
 impl Proxy {
     /// Settings of a proxy that connects by `client`.
     pub fn builder(client: Client) -> ProxyBuilder {
@@ -114,11 +136,13 @@ impl Proxy {
         settings.policy.own.clone_from(&addresses);
         let shared = Arc::new(Shared {
             client: settings.client,
-            policy: Arc::new(settings.policy),
+            rules: RwLock::new(Arc::new(Rules {
+                policy: settings.policy,
+                hosts: settings.hosts,
+                pac: settings.pac,
+            })),
             limits: settings.limits,
             early_data: settings.early_data,
-            hosts: settings.hosts,
-            pac: settings.pac,
             board: crate::board::Board::default(),
             listener: settings.listener,
             token: token.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -150,10 +174,16 @@ impl Proxy {
         Tally(Arc::clone(&self.site.shared))
     }
 
+    /// A handle that changes settings while the proxy runs.
+    #[must_use]
+    pub fn rules(&self) -> ProxyRules {
+        ProxyRules(Arc::clone(&self.site.shared))
+    }
+
     /// The address of the PAC file, if it is served.
     #[must_use]
     pub fn pac_url(&self) -> Option<String> {
-        self.site.shared.pac.then(|| self.own_url("/proxy.pac"))
+        self.site.shared.rules().pac.then(|| self.own_url("/proxy.pac"))
     }
 
     fn own_url(&self, path: &str) -> String {

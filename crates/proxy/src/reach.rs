@@ -32,7 +32,7 @@ impl Place {
         let until = Timer::now() + shared.limits.connect_timeout;
         let found = timeout_at(until, shared.client.look_up(server)).await;
         let addresses = match found {
-            Ok(Ok(found)) => shared.policy.filter(found.addresses()).map_err(Failure::Forbidden),
+            Ok(Ok(found)) => shared.rules().policy.filter(found.addresses()).map_err(Failure::Forbidden),
             Ok(Err(error)) => Err(Failure::Lookup(error)),
             Err(_) => Err(Failure::TimedOut),
         };
@@ -80,10 +80,10 @@ impl Place {
             addresses: Vec::new(),
             until: Timer::now() + shared.limits.connect_timeout,
         };
-        let policy = Arc::clone(&shared.policy);
+        let rules = shared.rules();
         let connecting = shared.client.connect(server, flight).only_to(move |found| {
             let denied = |forbidden| io::Error::new(io::ErrorKind::PermissionDenied, forbidden);
-            policy.filter(found).map_err(denied)
+            rules.policy.filter(found).map_err(denied)
         });
         place.wait(connecting, false).await
     }
@@ -96,7 +96,7 @@ impl Place {
         let began = Instant::now();
         let shared = &self.shared;
         let result = match timeout_at(self.until, connecting).await {
-            Ok(Ok(stream)) => match stream.peer_addr().map(|at| (at, shared.policy.check(at))) {
+            Ok(Ok(stream)) => match stream.peer_addr().map(|at| (at, shared.rules().policy.check(at))) {
                 Ok((at, Ok(()))) => Ok((stream, at)),
                 Ok((_, Err(forbidden))) => Err(Failure::Forbidden(forbidden)),
                 Err(error) => Err(Failure::Response(error.to_string())),

@@ -7,17 +7,15 @@ use crate::policy::Policy;
 use crate::settings::{EarlyData, Limits};
 use firstflight::{Authority, Client};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 pub(crate) struct Shared {
     pub client: Client,
-    pub policy: Arc<Policy>,
+    /// See [`Shared::rules`].
+    pub rules: RwLock<Arc<Rules>>,
     pub limits: Limits,
     pub early_data: EarlyData,
-    /// Hosts that the PAC file names in any case.
-    pub hosts: BTreeSet<String>,
-    pub pac: bool,
     pub board: Board,
     pub listener: Listener,
     pub token: String,
@@ -26,6 +24,14 @@ pub(crate) struct Shared {
     /// When the proxy was started, milliseconds since 1970.
     pub started: u64,
     pub stopping: watch::Receiver<Stopping>,
+}
+
+/// What can be changed while the proxy runs.
+pub(crate) struct Rules {
+    pub policy: Policy,
+    /// Hosts that the PAC file names in any case.
+    pub hosts: BTreeSet<String>,
+    pub pac: bool,
 }
 
 /// How far the end has come.
@@ -45,6 +51,11 @@ pub(crate) struct Held {
 }
 
 impl Shared {
+    /// The rules as they are now.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// A server was not reached. With `reset` its client had been told yes.
     pub(crate) fn failed(&self, protocol: Protocol, server: &Authority, failure: &Failure, reset: bool) {
         self.board.failed(server, &failure.to_string(), reset, firstflight::unix_ms());

@@ -42,9 +42,20 @@ fn mistake(text: &'static str) -> RedisError {
     (ErrorKind::InvalidClientConfig, text).into()
 }
 
+/// The library's errors, but for one that says only that there is one.
+fn readable(error: RedisError) -> RedisError {
+    match error.detail().is_none() && error.to_string().contains("did not parse") {
+        true => mistake(
+            "it is no URL: is the port a number up to 65535, an IPv6 address in brackets, and each of / ? # @ in a user or \
+             password written as %2F %3F %23 %40",
+        ),
+        false => error,
+    }
+}
+
 /// An address of one server.
 fn one(url: &str) -> Result<(Place, RedisConnectionInfo), RedisError> {
-    let info = url.into_connection_info()?;
+    let info = url.into_connection_info().map_err(readable)?;
     let place = match info.addr() {
         ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
         ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
@@ -128,6 +139,12 @@ pub fn has_password(url: &str) -> bool {
         |(_, query): (&str, &str)| query.split('&').any(|part| part.to_ascii_lowercase().starts_with("pass"));
     url.split_once('?').is_some_and(is_asked)
         || Address::parse(url).is_ok_and(|address| address.has_password())
+}
+
+/// Whether connections to the store at `url` use TLS. `true` if it is not an address, which is another mistake.
+#[must_use]
+pub fn has_tls(url: &str) -> bool {
+    Address::parse(url).map_or(true, |address| address.tls)
 }
 
 #[cfg(test)]

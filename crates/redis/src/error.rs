@@ -34,6 +34,20 @@ pub enum ConnectError {
     State(PathBuf, StateError),
 }
 
+impl ConnectError {
+    /// Whether it may be otherwise in a minute although nobody changes the configuration: Redis, which has a configuration of its
+    /// own, refuses now, or another process uses a file.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Evicts(_) | Self::Replicas(_) => true,
+            Self::State(_, error) => error.may_pass(),
+            Self::Access(error) => error.may_pass(),
+            Self::Url(_) => false,
+        }
+    }
+}
+
 /// Why a file with what a member shows to the store cannot be used. The configuration or the disk is at fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +69,14 @@ pub enum AccessError {
     Tls(rustls::Error),
 }
 
+impl AccessError {
+    /// Whether it may be otherwise in a minute although nobody changes a file.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreadable(_, error) if error.may_pass())
+    }
+}
+
 /// Why a state file cannot be used. The configuration or the disk is at fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -68,6 +90,18 @@ pub enum StateError {
     /// Another process uses it.
     #[error("another process uses it: give every member its own file")]
     Locked,
+}
+
+impl StateError {
+    /// Whether it may be otherwise in a minute although nobody changes a file or a setting.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Io(error) => firstflight_files::may_pass(error),
+            Self::Locked => true,
+            Self::Damaged => false,
+        }
+    }
 }
 
 /// Why a question has no answer.

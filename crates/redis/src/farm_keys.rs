@@ -21,6 +21,14 @@ pub enum FarmKeysError {
     Malformed,
 }
 
+impl FarmKeysError {
+    /// Whether it may be otherwise in a minute although nobody changes the file.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreadable(error) if error.may_pass())
+    }
+}
+
 /// What the members of a farm share with each other: the keys of one-time cookies, and of the guard that asks the store.
 pub struct FarmKeys {
     one_time: Zeroizing<[u8; 32]>,

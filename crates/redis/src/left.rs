@@ -31,12 +31,7 @@ impl LeftFile {
             LockError::Held => StateError::Locked,
             LockError::Io(error) => StateError::Io(error),
         })?;
-        let text = file.read(LONGEST).map_err(|error| match error {
-            ReadError::Io(error) => StateError::Io(error),
-            ReadError::Open(_) | ReadError::Foreign(_) | ReadError::TooLong(_) | ReadError::NotText => {
-                StateError::Damaged
-            }
-        })?;
+        let text = file.read(LONGEST).map_err(unread)?;
         let ticket = text.map(|text| parse(&text).ok_or(StateError::Damaged)).transpose()?;
         if ticket.is_some() {
             file.remove()?;
@@ -46,9 +41,28 @@ impl LeftFile {
         Ok((Self(file), ticket))
     }
 
+    /// Whether [`LeftFile::take`] would do, while another process may use the file. It changes nothing.
+    pub(crate) fn check(path: &Path) -> Result<(), StateError> {
+        match firstflight_files::read(path, LONGEST) {
+            Ok(text) => drop(parse(&text).ok_or(StateError::Damaged)?),
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unread(error)),
+        }
+        Ok(firstflight_files::check_writable(path)?)
+    }
+
     /// Keeps `ticket` for the next start.
     pub(crate) fn put(&self, ticket: &str) -> io::Result<()> {
         self.0.replace(format!("{TITLE}\nleft {ticket}\n").as_bytes())
+    }
+}
+
+fn unread(error: ReadError) -> StateError {
+    match error {
+        ReadError::Io(error) => StateError::Io(error),
+        ReadError::Open(_) | ReadError::Foreign(_) | ReadError::TooLong(_) | ReadError::NotText => {
+            StateError::Damaged
+        }
     }
 }
 

@@ -83,7 +83,7 @@ mod sentinel;
 mod sessions;
 mod share;
 
-pub use address::has_password;
+pub use address::{has_password, has_tls};
 pub use dial::Access;
 pub use error::{AccessError, ConnectError, StateError};
 pub use farm_keys::{FarmKeys, FarmKeysError};
@@ -99,7 +99,7 @@ use firstflight::{Answer, SharedStore};
 use left::LeftFile;
 use quorum::BEAT;
 use share::{Past, Share, Source};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -204,6 +204,15 @@ impl RedisStore {
     pub async fn check(url: &str, access: Access) -> Result<(), ConnectError> {
         let address = Address::parse(url).map_err(ConnectError::Url)?;
         Dialer::new(&address, access).check().await
+    }
+
+    /// Whether [`Options::state`] can be this file. It changes nothing, and another process may use the file meanwhile. This
+    /// blocks.
+    ///
+    /// # Errors
+    /// As [`RedisStore::connect`] of the file, but for [`StateError::Locked`].
+    pub fn check_state(path: &Path) -> Result<(), ConnectError> {
+        LeftFile::check(path).map_err(|error| ConnectError::State(path.to_owned(), error))
     }
 
     /// Whether the store can be asked at this moment.

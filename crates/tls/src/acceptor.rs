@@ -108,6 +108,12 @@ impl ServerCertificates {
         self.0.served()
     }
 
+    /// Whether one of them is for this name.
+    #[must_use]
+    pub fn are_for(&self, name: &str) -> bool {
+        self.0.are_for(name)
+    }
+
     /// Why clients refuse certificates at this time, a sentence each.
     #[must_use]
     pub fn problems(&self, at: SystemTime) -> Vec<String> {

@@ -4,7 +4,7 @@
 use firstflight::Client;
 use firstflight::credential::NetworkId;
 use firstflight_tls::rustls::RootCertStore;
-use firstflight_tls::{Acceptor, Connector};
+use firstflight_tls::{Acceptor, AcceptorBuilder, Connector};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// A client that knows its network. Finding that out takes time, and what was learnt before is forgotten then.
@@ -32,10 +32,14 @@ impl Ca {
     }
 
     pub(crate) fn acceptor(&self, name: &str, alpn: &[&[u8]]) -> Acceptor {
+        self.server(name, alpn).build().unwrap()
+    }
+
+    pub(crate) fn server(&self, name: &str, alpn: &[&[u8]]) -> AcceptorBuilder {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         let chain = vec![params.signed_by(&key, &self.0).unwrap().der().clone()];
         let key = key.serialize_der().try_into().unwrap();
-        Acceptor::builder().certificate(chain, key).alpn(alpn.iter().copied()).build().unwrap()
+        Acceptor::builder().certificate(chain, key).alpn(alpn.iter().copied())
     }
 }

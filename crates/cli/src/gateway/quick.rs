@@ -1,8 +1,11 @@
 //! A gateway without a file: the options are written as a configuration.
 
 use crate::at;
+use crate::error::Error;
+use crate::self_signed::{SelfSigned, SelfSignedError};
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// The options in place of a file.
 #[derive(clap::Args)]
@@ -17,7 +20,7 @@ pub struct Quick {
     #[arg(long, value_name = "DIR", requires = "from", conflicts_with = "file")]
     root: Option<String>,
     /// Forward bytes, of any protocol; without it requests of HTTP
-    #[arg(long, requires = "to", conflicts_with_all = ["tls_cert", "file"])]
+    #[arg(long, requires = "to", conflicts_with_all = ["tls_cert", "tls_self_signed", "file"])]
     tcp: bool,
     /// Serve https:// with the certificate in this PEM file
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "from"], conflicts_with = "file")]
@@ -25,6 +28,11 @@ pub struct Quick {
     /// PEM file with the private key of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert", conflicts_with = "file")]
     tls_key: Option<String>,
+    /// For a trial: serve https:// with a certificate that is made now and ends with the command, for localhost and --from, or also
+    /// for NAME. Clients have to be told to accept it, and the start says how
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', requires = "from")]
+    #[arg(conflicts_with_all = ["tls_cert", "file"])]
+    tls_self_signed: Option<Vec<String>>,
     /// Print the configuration that the options stand for, as a file to begin with, and end
     #[arg(long, requires = "from", conflicts_with = "file")]
     print_config: bool,
@@ -44,21 +52,41 @@ fn quoted(text: impl AsRef<str>) -> String {
     quoted + "\""
 }
 
+/// A path as text. Those that are made here are text, unless the directory for temporary files has another name.
+fn path(path: PathBuf) -> String {
+    path.into_os_string().into_string().unwrap_or_else(|odd| odd.to_string_lossy().into_owned())
+}
+
 impl Quick {
     /// Whether the configuration is only printed.
     pub const fn prints(&self) -> bool {
         self.print_config
     }
 
-    /// The configuration.
-    pub fn config(&self) -> String {
+    /// Makes the certificate of a trial, if one is wanted.
+    ///
+    /// # Errors
+    /// When it cannot be made, or the configuration is to be printed: no file could name it.
+    pub fn self_signed(&self) -> Result<Option<SelfSigned>, Error> {
+        let Some(names) = &self.tls_self_signed else { return Ok(None) };
+        if self.print_config {
+            return Err(Error::NothingToPrint);
+        }
+        let made: Result<_, SelfSignedError> = SelfSigned::new(names, &self.from);
+        Ok(Some(made?))
+    }
+
+    /// The configuration, with the certificate of a trial if there is one.
+    pub fn config(&self, self_signed: Option<&SelfSigned>) -> String {
         let from: Vec<_> = self.from.iter().map(|at| quoted(at.to_string())).collect();
         let mode = if self.tcp { "tcp" } else { "http" };
         let mut text = format!(
             "[[listener]]\nname = \"web\"\naddress = [{}]\nmode = \"{mode}\"\nservice = \"app\"\n",
             from.join(", ")
         );
-        if let (Some(chain), Some(key)) = (&self.tls_cert, &self.tls_key) {
+        let named = self.tls_cert.clone().zip(self.tls_key.clone());
+        let of_trial = self_signed.map(|made| (path(made.certificate()), path(made.key())));
+        if let Some((chain, key)) = named.or(of_trial) {
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
@@ -97,7 +125,8 @@ mod tests {
         let command = Command::try_parse_from([&["gateway"], options].concat());
         let Command { file, quick } = command.map_err(|error| error.to_string())?;
         assert_eq!(file, None);
-        Config::parse(&quick.config()).map_err(|mistake| mistake.to_string())
+        Config::parse(&quick.config(quick.self_signed().unwrap().as_ref()))
+            .map_err(|mistake| mistake.to_string())
     }
 
     #[test]
@@ -110,6 +139,8 @@ mod tests {
             config(&["--from", "127.0.0.1:80", "--root", odd, "--tls-cert", "c", "--tls-key", "k"]).unwrap();
         assert_eq!(files.services[0].root.as_deref(), Some(std::path::Path::new(odd)));
         assert!(files.listeners[0].tls.is_some());
+        let trial = config(&["--from", "127.0.0.1:80", "--to", "a:1", "--tls-self-signed=www.example.com"]);
+        assert!(trial.unwrap().listeners[0].tls.is_some());
         assert!(config(&["--from", "127.0.0.1:80", "--to", "a:1", "--tcp"]).is_ok());
         assert!(config(&["--from", "127.0.0.1:80"]).unwrap_err().contains("needs backend"));
         assert!(config(&["--from", "127.0.0.1:80", "--to", "a"]).unwrap_err().contains("no backend"));
@@ -119,6 +150,7 @@ mod tests {
             &["--root", "d"],
             &["--print-config"],
             &["--tls-cert", "c", "--tls-key", "k"],
+            &["--tls-self-signed"],
         ] {
             assert!(
                 config(&[&["FILE"], beside].concat()).unwrap_err().contains("cannot be used with"),

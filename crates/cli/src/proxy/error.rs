@@ -26,6 +26,9 @@ pub enum ProxyError {
     /// `--verifier-key` is not valid.
     #[error("--verifier-key: {0}")]
     Key(String),
+    /// The file of `--cache` could not be written.
+    #[error("cannot write the cache {path}: {1}; name a file in a directory of yours", path = .0.display())]
+    Cache(PathBuf, io::Error),
     /// The file of `--group` is not valid.
     #[error("{0}: {1}")]
     Group(PathBuf, GroupError),
@@ -37,7 +40,7 @@ impl ProxyError {
         match self {
             Self::Bind(BindError::Random(_)) => ExitKind::Failure,
             Self::Bind(BindError::Listen(_, error)) | Self::Resolver(_, error) => ExitKind::of_address(error),
-            Self::Group(_, GroupError::Read(error)) => ExitKind::of_file(error),
+            Self::Cache(_, error) | Self::Group(_, GroupError::Read(error)) => ExitKind::of_file(error),
             _ => ExitKind::Mistake,
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// How to make a file of seal keys.
-const MAKER: &str = "firstflight seal keygen --name NAME --key FILE";
+const MAKER: &str = "firstflight seal keygen --name NAME -o FILE";
 
 /// Why a command about seal keys stopped.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum SealError {
     Chain(PathBuf, ChainFault),
     /// No key of the file may be published any more.
     #[error(
-        "the keys of {path} are over: make a new one with `firstflight seal keygen --after {path} --key NEW`",
+        "the keys of {path} are over: make a new one with `firstflight seal keygen --after {path} -o NEW`",
         path = .0.display()
     )]
     Over(PathBuf),
@@ -35,6 +35,11 @@ pub enum SealError {
     /// The new file cannot be written.
     #[error("cannot write {path}: {error}; choose a file in a directory of yours", path = .0.display(), error = .1)]
     Write(PathBuf, io::Error),
+    /// An option has another name.
+    #[error(
+        "{0} is {1} now: --key is a key itself everywhere, --key-file a file that is read, -o one that is written"
+    )]
+    Renamed(&'static str, &'static str),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),

@@ -15,12 +15,15 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  firstflight seal keygen --name www.example.com --key seal.key
-  firstflight seal keygen --after seal.key --key new.key && mv new.key seal.key    once a day
-  firstflight seal keygen --name www.example.com --farm farm.seal                  the same file at all members")]
+  firstflight seal keygen --name www.example.com -o seal.key
+  firstflight seal keygen --after seal.key -o new.key && mv new.key seal.key    once a day
+  firstflight seal keygen --name www.example.com --farm farm.seal             the same file at all members")]
 pub struct Args {
     /// New file for the key, which only its owner can read
-    #[arg(long, value_name = "FILE", required_unless_present = "farm", conflicts_with = "farm")]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["farm", "key"], conflicts_with = "farm")]
+    output: Option<PathBuf>,
+    /// What -o was
+    #[arg(long, value_name = "FILE", hide = true)]
     key: Option<PathBuf>,
     /// New file for a farm's secret, which only its owner can read
     #[arg(long, value_name = "FILE")]
@@ -41,6 +44,9 @@ pub struct Args {
 
 /// Makes the key.
 pub fn run(args: &Args) -> Result<(), SealError> {
+    if args.key.is_some() {
+        return Err(SealError::Renamed("--key", "-o"));
+    }
     let mut rng = secure_rng().map_err(SealError::Random)?;
     let now = Time::now().0 / 1000;
     let name = |args: &Args| args.name.clone().ok_or(SealError::Times(FarmError::Period));
@@ -52,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), SealError> {
         KeyFile::Farm(farm).create(path).map_err(|error| SealError::not_written(path, error))?;
         output::line(&line);
     }
-    if let Some(path) = &args.key {
+    if let Some(path) = &args.output {
         let lasts = u64::from(args.period) + u64::from(args.ttl);
         if lasts > Record::LONGEST {
             return Err(SealError::Times(FarmError::Ttl));

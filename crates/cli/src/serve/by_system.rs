@@ -25,13 +25,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the command until a signal arrives.
-pub async fn run(args: Args) -> Result<ExitCode, Error> {
+pub async fn run(mut args: Args) -> Result<ExitCode, Error> {
     if args.network.records() {
         return Err(NetworkError::NothingToRecord.into());
     }
     // Each of the kernel's connections needs a descriptor.
     open_files::raise_to_most();
     let listen_at = addresses(&args.listen)?;
+    let _trial = args.tls.begin_trial(&listen_at)?;
     let mut fast_open = args.fast_open.prepare().await?;
     let sealing = args.is_sealing();
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;

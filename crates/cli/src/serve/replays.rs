@@ -7,9 +7,7 @@ use firstflight::credential::{
 };
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_daemon::ExitKind;
-use firstflight_redis::{
-    Access, AccessError, ConnectError, FarmKeys, FarmKeysError, Options, RedisStore, StateError,
-};
+use firstflight_redis::{Access, ConnectError, FarmKeys, FarmKeysError, Options, RedisStore};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -118,23 +116,17 @@ pub enum ReplayError {
 impl ReplayError {
     /// Whether it is a mistake. A store that refuses, and a process that has the file, may change their minds.
     pub fn exit_kind(&self) -> ExitKind {
-        match self {
-            Self::Random(_)
-            | Self::State(_, SerialFileError::Locked)
-            | Self::Store(
-                ConnectError::Refused(_)
-                | ConnectError::Evicts(_)
-                | ConnectError::Replicas(_)
-                | ConnectError::State(_, StateError::Locked),
-            ) => ExitKind::Failure,
-            Self::State(_, SerialFileError::Io(error))
-            | Self::Store(ConnectError::State(_, StateError::Io(error))) => ExitKind::of_file(error),
-            Self::Keys(_, FarmKeysError::Unreadable(error))
-            | Self::Store(ConnectError::Access(AccessError::Unreadable(_, error))) => {
-                ExitKind::of_reading(error)
-            }
-            _ => ExitKind::Mistake,
-        }
+        ExitKind::of_passing(match self {
+            Self::Random(_) => true,
+            Self::State(_, error) => error.may_pass(),
+            Self::Store(error) => error.may_pass(),
+            Self::Keys(_, error) => error.may_pass(),
+            Self::NeedsOneTime
+            | Self::IdleStore
+            | Self::NeedsIssuer
+            | Self::PasswordShown
+            | Self::Policy(_) => false,
+        })
     }
 }
 

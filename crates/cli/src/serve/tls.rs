@@ -2,9 +2,11 @@
 
 use super::{ServeError, seal};
 use crate::error::Error;
+use crate::self_signed::SelfSigned;
 use firstflight_daemon::Hangup;
 use firstflight_redis::RedisStore;
 use firstflight_tls::{Acceptor, AcceptorBuilder, HTTP_1_1, SealServer, ServerCertificates};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,9 +22,26 @@ pub struct Tls {
     /// PEM file with the private key of the certificate, mode 0600, or of root with 0640; once for each --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Vec<PathBuf>,
+    /// For a trial: serve https:// with a certificate that is made now and ends with the command, for localhost and the addresses,
+    /// or also for NAME. Clients have to be told to accept it, and the start says how
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(conflicts_with = "tls_cert")]
+    tls_self_signed: Option<Vec<String>>,
 }
 
 impl Tls {
+    /// Makes the certificate of a trial, if one is wanted, and says so. The server shows it until the value is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn begin_trial(&mut self, addresses: &[SocketAddr]) -> Result<Option<SelfSigned>, Error> {
+        let Some(names) = &self.tls_self_signed else { return Ok(None) };
+        let made = SelfSigned::new(names, addresses)?;
+        made.say();
+        (self.tls_cert, self.tls_key) = (vec![made.certificate()], vec![made.key()]);
+        Ok(Some(made))
+    }
+
     /// The acceptor, which takes sealed first flights if there are keys. Without them returns `plain`. The files of the keys
     /// are followed until the second value is dropped.
     ///

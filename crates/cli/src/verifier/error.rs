@@ -11,8 +11,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum VerifierError {
     /// There is neither an option nor a subcommand.
-    #[error("say where to answer, with --listen ADDR:PORT, and --key FILE")]
+    #[error("say where to answer, with --listen ADDR:PORT and --key-file FILE, or with --config FILE")]
     Nothing,
+    /// An option has another name.
+    #[error(
+        "{0} is {1} now: --key is a key itself everywhere, --key-file a file that is read, -o one that is written"
+    )]
+    Renamed(&'static str, &'static str),
     /// A key file, or the path for a new one.
     #[error("{0}")]
     Key(KeyFault),
@@ -32,7 +37,7 @@ pub enum VerifierError {
     #[error("give two verifiers at different addresses of one family: --verifier A:PORT --verifier B:PORT")]
     ReachPair,
     /// The certificate cannot be written.
-    #[error("{0}; choose another --out")]
+    #[error("{0}; choose another -o")]
     Certificate(PoolFileError),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]

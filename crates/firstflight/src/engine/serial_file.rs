@@ -54,6 +54,19 @@ pub enum SerialFileError {
     Locked,
 }
 
+impl SerialFileError {
+    /// Whether it may be otherwise in a minute although nobody changes a file or a setting: another process uses the file, or
+    /// the disk is full.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Io(error) => firstflight_files::may_pass(error),
+            Self::Locked => true,
+            Self::Readable(_) | Self::Foreign(_) | Self::Damaged | Self::Issuer(_) => false,
+        }
+    }
+}
+
 impl From<ReadError> for SerialFileError {
     fn from(error: ReadError) -> Self {
         match error {
@@ -117,6 +130,20 @@ impl SerialFile {
             Err(error) => return Err(error.into()),
         }
         Ok(firstflight_files::check_writable(path)?)
+    }
+
+    /// Waits until nobody uses the file at `path` any more, for a second at most. The task that follows the cookies of
+    /// [`SerialFile::start`] gives it up a moment after the last of them.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time.
+    pub async fn released(path: &Path) {
+        for _ in 0..10 {
+            match StateFile::lock(path) {
+                Err(LockError::Held) => tokio::time::sleep(EVERY).await,
+                Ok(_) | Err(LockError::Io(_)) => return,
+            }
+        }
     }
 
     /// The keys of its cookies.

@@ -1,58 +1,15 @@
 //! What one part of a configuration demands of another.
 
-use super::{Address, BackendProtocol, Config, Listener, Mode, Period, Replays, Route, Service, Tun};
+use super::{
+    Address, BackendProtocol, Config, Listener, Mistake, Mode, Period, Replays, Route, Service, Tun,
+};
 use firstflight::Authority;
 use std::collections::HashMap;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 /// The largest window of HTTP/2 (RFC 9113 §6.9.1).
 const WINDOW: u32 = (1 << 31) - 1;
-
-/// A mistake in a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    line: usize,
-    key: Option<String>,
-    problem: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}", self.line)?;
-        if let Some(key) = &self.key {
-            write!(f, ", {key}")?;
-        }
-        write!(f, ": {}", self.problem)
-    }
-}
-
-impl std::error::Error for Mistake {}
-
-impl Mistake {
-    /// The line, from 1.
-    #[must_use]
-    pub const fn line(&self) -> usize {
-        self.line
-    }
-
-    pub(super) fn toml(text: &str, error: &toml::de::Error) -> Self {
-        Self::at(text, &error.span().unwrap_or_default(), error.message().replace('\n', ", "))
-    }
-
-    pub(super) fn at(text: &str, span: &Range<usize>, problem: impl Into<String>) -> Self {
-        let before = text.get(..span.start).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        let begin = before.rfind('\n').map_or(0, |at| at + 1);
-        let whole = text.get(begin..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-        let key = match whole.split_once('=') {
-            Some((key, _)) if !key.trim().is_empty() => Some(key.trim().to_owned()),
-            _ => Some(whole.trim().to_owned()).filter(|whole| whole.starts_with('[')),
-        };
-        Self { line, key, problem: problem.into() }
-    }
-}
 
 /// Checks parts of `text`.
 struct Checker<'a> {
@@ -72,8 +29,7 @@ impl Config {
         }
         let checker = Checker { text, services };
         if self.listeners.is_empty() {
-            let problem = "has no [[listener]], so nobody can connect";
-            return Err(Mistake { line: 1, key: None, problem: problem.into() });
+            return Err(Mistake::of_whole("has no [[listener]], so nobody can connect"));
         }
         for (n, listener) in self.listeners.iter().enumerate() {
             let others = self.listeners.get(..n).unwrap_or_default();
@@ -87,7 +43,8 @@ impl Config {
             checker.listener(listener)?;
         }
         self.check_farm(text)?;
-        self.check_dns(text)
+        self.check_dns(text)?;
+        self.check_unused(text)
     }
 
     /// What must fit together so that a first flight runs as often as it may.

@@ -1,6 +1,7 @@
 //! Settings of the name server in the gateway, and of first flights from other name servers.
 
-use super::check::{Mistake, in_udp, overlap};
+use super::Mistake;
+use super::check::{in_udp, overlap};
 use super::{Config, Listener};
 use firstflight::{RelayTarget, RelayTargetError};
 use firstflight_dns::front::RateLimit;

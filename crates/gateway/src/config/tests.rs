@@ -184,7 +184,7 @@ fn what_backends_with_http2_may_have_is_bounded() {
         let key = "balance = \"least-connections\"\n";
         GOOD.replace(key, &format!("{key}{lines}\n"))
     };
-    let good = with("max_streams = 1\nstream_window = 1");
+    let good = with("protocol = \"h2\"\nmax_streams = 1\nstream_window = 1");
     assert_eq!(Config::parse(&good).unwrap().services[0].max_streams, 1);
     for wrong in ["max_streams = 0", "max_streams = 1001"] {
         assert!(mistake(&with(wrong)).contains("max_streams must be from 1 to 1000"), "{wrong}");
@@ -328,4 +328,53 @@ fn two_listeners_have_no_identity_in_common() {
     let apart = format!("{named}\nper_site = true");
     of(&listener("one", "192.0.2.1:443", &apart), &second(&apart)).unwrap();
     assert!(of(&first, &second(&apart)).is_err(), "the other one does not say so");
+}
+
+/// Who writes a setting believes that it has an effect.
+#[test]
+fn a_setting_without_effect_is_a_mistake() {
+    let listener = "mode = \"http\"\nservice = \"app\"\n[listener.tls]";
+    let at_listener = |keys: &str| GOOD.replace(listener, &format!("{keys}\n{listener}"));
+    let service = "balance = \"least-connections\"\n";
+    let at_service = |keys: &str| GOOD.replace(service, &format!("{service}{keys}\n"));
+    let tcp = |at: &str, of: &str| {
+        format!(
+            "[[listener]]\nname = \"l\"\naddress = [\"127.0.0.1:1\"]\nmode = \"tcp\"\nservice = \"s\"\n{at}\n\
+             [[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:2\"]\n{of}\n"
+        )
+    };
+    let files =
+        |keys: &str| GOOD.replace("backend = [\"[2001:db8::1]:80\"]", &format!("root = \"d\"\n{keys}"));
+    let store = "[store]\nredis = \"redis://a\"\nkeys = \"k\"\n";
+    let guarded = at_listener("replays = \"no-duplicates\"");
+    for (text, expected) in [
+        (GOOD.replace("admin = \"127.0.0.1:9180\"", "admin_hosts = [\"a\"]"), "line 3, admin_hosts: "),
+        (at_listener("key_period = \"24h\""), "line 9, key_period: "),
+        (at_listener("replay_memory = 16"), "line 9, replay_memory: has no effect: it is about replays"),
+        (at_listener("replays = \"no-duplicates\"\nreplay_memory = 16") + store, "the store remembers"),
+        (at_listener("identity = [\"a.example\"]"), "needs trust"),
+        (at_listener("per_site = false"), "neither trust nor [listener.seal]"),
+        (at_listener("first_start = true"), "neither trust nor [listener.seal]"),
+        (at_listener("trust = \"t\"\nidentity = [\"a.example\"]\nudp_port = 0"), "trust: has no effect"),
+        (at_listener("fast_open = false\npending = 1024"), "pending: has no effect"),
+        (guarded.clone() + store + "ca = \"c\"\n", "ca: has no effect: it is for TLS"),
+        (guarded.clone() + store + "chain = \"c\"\nkey = \"k\"\n", "chain: has no effect: it is for TLS"),
+        (tcp("max_body = 1", ""), "line 6, max_body: has no effect: it is for mode \"http\""),
+        (tcp("early = \"safe\"", ""), "early: has no effect"),
+        (tcp("", "pool = 64"), "pool: has no effect: it is about requests"),
+        (at_service("max_streams = 32"), "max_streams: has no effect: it is about protocol"),
+        (files("retries = 2"), "retries: has no effect: the service has root"),
+        (at_service("").replace("kind = \"http\"\n", ""), "path and host have no effect"),
+    ] {
+        let said = mistake(&text).replace("which need trust", "needs trust");
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    for text in [
+        GOOD.to_owned(),
+        tcp("max_connections = 1\nheader_timeout = \"1s\"", "connect_timeout = \"1s\""),
+        at_listener("trust = \"t\"\nidentity = [\"a.example\"]\nfirst_start = true\nper_site = true"),
+        guarded + &store.replace("redis://", "rediss://") + "ca = \"c\"\nchain = \"c\"\nkey = \"k\"\n",
+    ] {
+        Config::parse(&text).unwrap();
+    }
 }

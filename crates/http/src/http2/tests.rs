@@ -213,3 +213,50 @@ async fn a_client_that_reads_may_reset_now_and_then() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
+
+/// A client that still sends when the answer comes. Some take a reset then for the end, although the answer is there (curl 7.88:
+/// "Stream error", 92).
+#[tokio::test(start_paused = true)]
+async fn a_client_that_still_sends_gets_its_answer_and_no_reset() {
+    let (mut client, _) = connect(SETTINGS, 65_535).await;
+    let post = |path: &str| Request::post(format!("http://a/{path}")).body(()).unwrap();
+    for path in ["0", "3"] {
+        let (response, mut body) = client.send_request(post(path), false).unwrap();
+        body.send_data(Bytes::from_static(&[b'x'; 1000]), false).unwrap();
+        let mut response = response.await.unwrap();
+        while let Some(data) = response.body_mut().data().await {
+            data.unwrap();
+        }
+        // It goes on in pieces, more than its window in all.
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            body.reserve_capacity(1000);
+            assert!(poll_fn(|cx| body.poll_capacity(cx)).await.unwrap().is_ok());
+            body.send_data(Bytes::from_static(&[b'x'; 1000]), false).unwrap();
+        }
+        assert!(poll_fn(|cx| Poll::Ready(body.poll_reset(cx))).await.is_pending(), "{path}");
+        body.send_data(Bytes::new(), true).unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // One that sends for ever, and one that sends nothing more, are told to stop, and not that something failed.
+    let begun = Instant::now();
+    for (piece, within) in [(20_000, Duration::from_secs(2)), (0, Duration::from_secs(6))] {
+        let (response, mut body) = client.send_request(post("0"), false).unwrap();
+        response.await.unwrap();
+        let reason = loop {
+            tokio::select! {
+                reason = poll_fn(|cx| body.poll_reset(cx)) => break reason.unwrap(),
+                () = tokio::time::sleep(Duration::from_millis(10)) => {
+                    body.reserve_capacity(piece);
+                    let room = body.capacity().min(piece);
+                    if room > 0 {
+                        body.send_data(Bytes::from(vec![b'x'; room]), false).unwrap();
+                    }
+                }
+            }
+        };
+        assert_eq!(reason, Reason::NO_ERROR);
+        assert!(begun.elapsed() < within, "{:?}", begun.elapsed());
+    }
+    assert!(client.send_request(request("0"), true).unwrap().0.await.is_ok());
+}

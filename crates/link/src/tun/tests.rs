@@ -245,6 +245,18 @@ fn system_errors_become_advice() {
     assert!(matches!(other, TunError::System { .. }));
 }
 
+#[test]
+fn the_right_to_make_a_device_is_known_without_making_one() {
+    let status =
+        |digits: &str| format!("Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t{digits}\nCapBnd:\t0\n");
+    assert_eq!(may_administer(&status("000001ffffffffff")), Some(true));
+    assert_eq!(may_administer(&status("0000000000001000")), Some(true));
+    assert_eq!(may_administer(&status("000001ffffffefff")), Some(false));
+    assert_eq!(may_administer(&status("0000000000000000")), Some(false));
+    assert_eq!((may_administer("Name:\tx\n"), may_administer(&status("?"))), (None, None));
+    as_root(async { Tun::check_permission().unwrap() });
+}
+
 /// A new network namespace. The thread that is in it keeps it until the sender of the pair is dropped.
 fn room() -> (fs::File, std::sync::mpsc::Sender<()>, std::thread::JoinHandle<bool>) {
     let (file_to, file) = std::sync::mpsc::channel();

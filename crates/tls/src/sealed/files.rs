@@ -31,7 +31,7 @@ pub enum SealFileError {
     Chain(PathBuf, ChainFault),
     /// No key of the file may be published any more.
     #[error(
-        "the keys of {path} are over: make a new one with `firstflight seal keygen --after {path} --key NEW`",
+        "the keys of {path} are over: make a new one with `firstflight seal keygen --after {path} -o NEW`",
         path = .0.display()
     )]
     Over(PathBuf),
@@ -66,7 +66,7 @@ pub enum SealFileError {
 fn unusable(path: &Path, error: &KeyFileError) -> String {
     let advice = match error {
         KeyFileError::Read(ReadError::Io(_)) => {
-            "; make one with `firstflight seal keygen --name NAME --key FILE`"
+            "; make one with `firstflight seal keygen --name NAME -o FILE`"
         }
         _ => "",
     };

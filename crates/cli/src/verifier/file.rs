@@ -1,0 +1,213 @@
+//! The settings of `verifier` in a file.
+
+use super::{Run, seconds, vantage_id};
+use crate::life::Metrics;
+use firstflight_daemon::config::{self, ConfigError, Mistake};
+use firstflight_verifier::{FIRST_DURATION, LONGEST_DURATION};
+use ipnet::IpNet;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What a file says.
+pub type Settings = (Run, Metrics);
+
+/// The keys of a file. They are the names of the options.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Vec<SocketAddr>,
+    key_file: Option<PathBuf>,
+    #[serde(default = "first", deserialize_with = "duration")]
+    first_duration: u32,
+    #[serde(default = "longest", deserialize_with = "duration")]
+    max_duration: u32,
+    #[serde(default)]
+    allow_prefix: Vec<IpNet>,
+    vantage_id: Option<u16>,
+    vantage_key: Option<PathBuf>,
+    group: Option<PathBuf>,
+    #[serde(default)]
+    probe_from: Vec<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    metrics_host: Vec<String>,
+}
+
+fn first() -> u32 {
+    FIRST_DURATION
+}
+
+fn longest() -> u32 {
+    LONGEST_DURATION
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    seconds(&text).map_err(|error| D::Error::custom(format_args!("{text:?}: {error}")))
+}
+
+/// Reads a file with settings.
+///
+/// # Errors
+/// When it cannot be read, or has a mistake.
+pub fn read(path: &Path) -> Result<Settings, ConfigError> {
+    config::read(path, parse)
+}
+
+/// Reads the file of a verifier that runs and began with `began`.
+///
+/// # Errors
+/// As [`read`], and when a setting needs a restart to change.
+pub fn read_again(path: &Path, began: &Settings) -> Result<Run, ConfigError> {
+    config::read(path, |text| {
+        let new = parse(text)?;
+        let key = match (&new, began) {
+            (new, began) if new.0.listen != began.0.listen => "listen",
+            (new, began) if new.1 != began.1 => "metrics",
+            _ => return Ok(new.0),
+        };
+        Err(Mistake::of_key(text, key, "needs a restart to change"))
+    })
+}
+
+fn parse(text: &str) -> Result<Settings, Mistake> {
+    let file: File = config::parse(text)?;
+    let needs = |key, needed: &str| Err(Mistake::of_key(text, key, format!("needs {needed}")));
+    if file.listen.is_empty() {
+        return needs("listen", "an address and port, as \"192.0.2.1:4433\"");
+    }
+    if file.key_file.is_none() && file.vantage_id.is_none() {
+        return Err(Mistake::of_whole(
+            "needs key_file, the key that certifies, or vantage_id and vantage_key",
+        ));
+    }
+    if file.vantage_id.is_some() && file.vantage_key.is_none() {
+        return needs("vantage_id", "vantage_key");
+    }
+    if file.vantage_key.is_some() && file.vantage_id.is_none() {
+        return needs("vantage_key", "vantage_id");
+    }
+    if file.group.is_some() && file.key_file.is_none() {
+        return needs("group", "key_file");
+    }
+    if !file.metrics_host.is_empty() && file.metrics.is_none() {
+        return needs("metrics_host", "metrics");
+    }
+    let id = file.vantage_id.map(|id| vantage_id(&id.to_string())).transpose();
+    let run = Run {
+        listen: file.listen,
+        key_file: file.key_file,
+        key: None,
+        first_duration: file.first_duration,
+        max_duration: file.max_duration,
+        allow_prefix: file.allow_prefix,
+        vantage_id: id.map_err(|problem| Mistake::of_key(text, "vantage_id", problem))?,
+        vantage_key: file.vantage_key,
+        group: file.group,
+        probe_from: file.probe_from,
+    };
+    Ok((run, Metrics::new(file.metrics, file.metrics_host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verifier::Args;
+    use clap::{Args as _, FromArgMatches};
+
+    fn said(text: &str) -> String {
+        parse(text).map(drop).unwrap_err().to_string()
+    }
+
+    /// What options can say, a file can, and nothing else.
+    #[test]
+    fn the_keys_are_the_names_of_the_options() {
+        let command = Args::augment_args(clap::Command::new("verifier"));
+        let shown = command.get_arguments().filter(|one| !one.is_hide_set() && one.get_id() != "config");
+        let mut options: Vec<_> =
+            shown.filter_map(clap::Arg::get_long).map(|long| long.replace('-', "_")).collect();
+        let told = said("not_a_key = 1");
+        let (_, keys) = told.split_once("expected ").unwrap();
+        let mut keys: Vec<_> = keys.split('`').skip(1).step_by(2).collect();
+        keys.sort_unstable();
+        options.sort_unstable();
+        assert_eq!(keys, options);
+    }
+
+    #[test]
+    fn a_file_says_what_options_say() {
+        let text = "listen = [\"127.0.0.1:0\"]\nkey_file = \"k\"\nfirst_duration = \"10m\"\nallow_prefix = [\"10.0.0.0/8\"]\n\
+                    vantage_id = 7\nvantage_key = \"v\"\nmetrics = \"127.0.0.1:1\"\nmetrics_host = [\"a.example\"]\n";
+        let command = Args::augment_args(clap::Command::new("verifier"));
+        let options = [
+            "verifier",
+            "--listen",
+            "127.0.0.1:0",
+            "--key-file",
+            "k",
+            "--first-duration",
+            "10m",
+            "--allow-prefix",
+            "10.0.0.0/8",
+            "--vantage-id",
+            "7",
+            "--vantage-key",
+            "v",
+            "--metrics",
+            "127.0.0.1:1",
+            "--metrics-host",
+            "a.example",
+        ];
+        let matches = command.get_matches_from(options);
+        let (run, metrics) = parse(text).map_err(|mistake| mistake.to_string()).unwrap();
+        assert!(run == Run::from_arg_matches(&matches).unwrap());
+        assert!(metrics == Metrics::from_arg_matches(&matches).unwrap());
+    }
+
+    #[test]
+    fn a_mistake_names_line_and_key() {
+        let begin = "listen = [\"127.0.0.1:0\"]\n";
+        for (text, expected) in [
+            ("key_file = \"k\"", "line 1"),
+            ("listen = []\nkey_file = \"k\"", "line 1, listen: needs an address"),
+            (&format!("{begin}key = \"k\""), "line 2, key: unknown field `key`"),
+            (begin, "line 1: needs key_file"),
+            (&format!("{begin}vantage_id = 1"), "line 2, vantage_id: needs vantage_key"),
+            (
+                &format!("{begin}vantage_id = 0\nvantage_key = \"v\""),
+                "line 2, vantage_id: a vantage point's number",
+            ),
+            (
+                &format!("{begin}vantage_id = 1\nvantage_key = \"v\"\ngroup = \"g\""),
+                "line 4, group: needs key_file",
+            ),
+            (&format!("{begin}key_file = \"k\"\nmax_duration = \"soon\""), "line 3, max_duration: \"soon\""),
+            (
+                &format!("{begin}key_file = \"k\"\nmetrics_host = [\"a\"]"),
+                "line 3, metrics_host: needs metrics",
+            ),
+        ] {
+            let said = said(text);
+            assert!(said.starts_with(expected), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_a_verifier_that_runs_cannot_take_over_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("verifier.toml");
+        let text = "listen = [\"127.0.0.1:0\"]\nkey_file = \"k\"\n";
+        let began = parse(text).map_err(|mistake| mistake.to_string()).unwrap();
+        let again = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            read_again(&path, &began).map_err(|error| error.to_string())
+        };
+        assert_eq!(again(&format!("{text}first_duration = \"10m\"")).unwrap().first_duration, 600);
+        let said = again(&text.replace(":0", ":1")).unwrap_err();
+        assert!(said.ends_with("line 1, listen: needs a restart to change"), "{said}");
+        let said = again(&format!("{text}metrics = \"127.0.0.1:1\"")).unwrap_err();
+        assert!(said.ends_with("line 3, metrics: needs a restart to change"), "{said}");
+    }
+}
