@@ -15,7 +15,7 @@ use firstflight::Endpoint;
 use firstflight::link::TunError;
 use firstflight::link::xdp::XdpError;
 use firstflight::serial_file::SerialFileError;
-use firstflight_daemon::{Admin, ExitKind, unusable};
+use firstflight_daemon::{Admin, ExitKind};
 use firstflight_dns::metrics::{Publisher, RelayPublisher};
 use firstflight_dns::service::{Fault, RelayCounts, SetUpError};
 use firstflight_http::directory::RootError;
@@ -84,7 +84,7 @@ pub enum GatewayError {
     #[error("store: {0}")]
     Store(StoreError),
     /// The name server, or what it reads, cannot be used.
-    #[error("dns: {}", of_names(.0))]
+    #[error("dns: {0}")]
     Dns(#[from] SetUpError),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
@@ -132,14 +132,6 @@ impl GatewayError {
             Self::FarmKeys(_, error) => ExitKind::of_passing(error.may_pass()),
             Self::Random(_) | Self::Log(_) => ExitKind::Failure,
         }
-    }
-}
-
-/// The message about a name server, with what makes its keys.
-fn of_names(error: &SetUpError) -> String {
-    match error {
-        SetUpError::Key(path, error) => unusable(path, error, "firstflight dns keygen"),
-        error => error.to_string(),
     }
 }
 

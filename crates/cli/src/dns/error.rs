@@ -1,14 +1,11 @@
 //! Why a front does not run.
 
-use firstflight_daemon::{ExitKind, KeyFault, UserError, unusable};
+use firstflight_daemon::{ExitKind, KeyFault, UserError};
 use firstflight_dns::KeyFileError;
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::{Fault, SetUpError};
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// What makes key files.
-const MAKER: &str = "firstflight dns keygen";
 
 /// Why `dns` stopped.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +47,7 @@ pub enum DnsError {
 impl DnsError {
     /// A key file cannot be used.
     pub fn unusable(path: &Path, error: KeyFileError) -> Self {
-        Self::Key(KeyFault::Unusable(path.to_owned(), error, MAKER))
+        Self::Key(KeyFault::Unusable(path.to_owned(), error, "firstflight dns keygen"))
     }
 
     /// A new key file was not written.
@@ -79,7 +76,6 @@ impl DnsError {
 /// The message about a front that cannot be set up, with the options that say otherwise.
 fn set_up(error: &SetUpError) -> String {
     match error {
-        SetUpError::Key(path, error) => unusable(path, error, MAKER),
         SetUpError::ForwardTo { to, listen } => format!(
             "--forward-to {to} cannot be reached from --forward-listen {listen}: give the address and port of another name \
              server, both IPv4 or both IPv6"

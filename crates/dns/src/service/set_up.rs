@@ -24,7 +24,7 @@ pub enum SetUpError {
     #[error("{}", zone_fault(.0, .1))]
     Zone(PathBuf, Box<(Name, ZoneError)>),
     /// A key file cannot be used.
-    #[error("key file {0} {1}")]
+    #[error("key file {path} {1}{advice}", path = .0.display(), advice = key_advice(.1))]
     Key(PathBuf, KeyFileError),
     /// It is unknown when the front was last started.
     #[error("the state file {0} {1}")]
@@ -93,6 +93,14 @@ impl SetUpError {
             Self::Service(_) | Self::State(_, BootError::Held) => Fault::Passing,
             _ => Fault::Text,
         }
+    }
+}
+
+/// What to do about a key file that cannot be read.
+const fn key_advice(error: &KeyFileError) -> &'static str {
+    match error {
+        KeyFileError::Read(ReadError::Io(_)) => "; make one with `firstflight dns keygen`",
+        _ => "",
     }
 }
 
