@@ -23,7 +23,7 @@ enum Name {
 const fn name(request: &JobRequest) -> Option<Name> {
     match request {
         JobRequest::GuardSet { key, .. } => Some(Name::Id(*key)),
-        JobRequest::Redeem { serial } => Some(Name::Cookie(serial.get())),
+        JobRequest::Redeem { serial, .. } => Some(Name::Cookie(serial.get())),
         _ => None,
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use firstflight::credential::Serial;
 
     fn redeem(counter: u64) -> JobRequest {
-        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap() }
+        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap(), flight: None }
     }
 
     const fn guard(id: u8) -> JobRequest {

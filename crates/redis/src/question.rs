@@ -49,7 +49,7 @@ impl Question {
                 let stamp = Some(Stamp { ahead_ms, reach_ms, unix_ms });
                 Self { command, read, stamp, keeps: Some(Duration::from_millis(keep_ms)) }
             }
-            JobRequest::Redeem { serial } => {
+            JobRequest::Redeem { serial, .. } => {
                 // Set `used` whatever the value was: see the rules of `SharedStore`.
                 let mut command = set(names.cookie(serial.get()), "used", millis(USED_LIVES));
                 command.arg("GET");
