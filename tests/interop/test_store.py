@@ -1,6 +1,7 @@
 """A farm of two members that share a Redis: a first flight is executed once, whichever member it reaches."""
 
 import collections
+import concurrent.futures
 import operator
 import os
 import secrets
@@ -112,6 +113,40 @@ def stop(farm):
     for member in farm.members:
         assert member.terminate() == 0, "exit status"
     return [r for member in farm.members for r in member.records() if r.get("event") == "store"]
+
+
+@pytest.mark.needs("nft", "redis-server")
+def test_a_copy_that_reaches_the_other_member_first(testbed, family):
+    """The copy is executed. The SYN is a repeat then, and its connection is reset before its data could run again."""
+    root = testbed.root(small=5000, order=100, last=100)
+    store = testbed.start(Redis(root))
+    farm = Farm(testbed, root, *ONE_TIME, store=store)
+    farm.fetch(0, family, "/small")
+    farm.wires[0].recorded()
+    # The kernel there does not know the connection. Its RST would end the request.
+    farm.spaces[1].nft("type filter hook output priority 0; tcp flags & rst == rst drop")
+    # The SYN waits at its own member.
+    os.kill(farm.members[0].pid, signal.SIGSTOP)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            client = pool.submit(farm.fetch, 0, family, "/order")
+            while not (syns := farm.wires[0].recorded()):
+                assert not client.done(), client.exception()
+            farm.wires[1].send(syns[0])
+            (record,) = farm.members[1].requests(1)
+            assert (record["path"], is_accepted(record)) == ("/order", True), show(record)
+            os.kill(farm.members[0].pid, signal.SIGCONT)
+            with pytest.raises(ConnectionResetError):
+                client.result()
+    finally:
+        os.kill(farm.members[0].pid, signal.SIGCONT)
+    farm.spaces[1].nft_flush()
+    farm.settled(family, "/last")
+    assert farm.executed()["/order"] == 1, "executions"
+    counters = stop(farm)
+    assert (sum(c["accepted"] for c in counters), sum(c["refused"] for c in counters)) == (1, 1), (
+        "the store's answers"
+    )
 
 
 @pytest.mark.needs("nft", "redis-server")

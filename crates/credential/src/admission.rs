@@ -258,7 +258,7 @@ pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> 
         _ => return None,
     };
     match spend(policy, once, first, clock) {
-        Redemption::Ask(job) => Some(job),
+        Redemption::Ask(job) => Some(job.refused()),
         Redemption::Yes | Redemption::No(_) => None,
     }
 }
@@ -274,7 +274,7 @@ fn spend(
     if let Some(serial) = once {
         // The serial is redeemed once, which also stops copies of this SYN.
         return match first.claim {
-            Claim::None => policy.verifier().redeem(serial),
+            Claim::None => policy.verifier().redeem(serial, first),
             Claim::Held => policy.verifier().redeem_claimed(serial),
             Claim::Lapsed => Redemption::No(Reason::NotActive),
         };

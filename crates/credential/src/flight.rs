@@ -114,8 +114,8 @@ pub trait Verifier {
     fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict;
 
     /// Redeems a one-time credential atomically, immediately before the first flight is accepted. A false
-    /// `No` costs a round trip. A serial gets `Yes` at most once.
-    fn redeem(&self, _serial: Serial) -> Redemption {
+    /// `No` costs a round trip. A serial gets `Yes` at most once. `first` is the first flight that shows it.
+    fn redeem(&self, _serial: Serial, _first: &FirstFlight<'_>) -> Redemption {
         Redemption::No(Reason::Policy)
     }
 
@@ -210,6 +210,8 @@ pub enum JobRequest {
     Redeem {
         /// Its serial.
         serial: Serial,
+        /// The first flight that shows it. `None` if that is refused whatever the answer is.
+        flight: Option<FlightId>,
     },
     /// A one-time cookie may be used from now on. Nobody waits for the answer.
     Activate {
@@ -218,11 +220,45 @@ pub enum JobRequest {
     },
 }
 
+impl JobRequest {
+    /// The same question about a first flight that is refused whatever the answer is.
+    #[must_use]
+    pub const fn refused(self) -> Self {
+        match self {
+            Self::Redeem { serial, .. } => Self::Redeem { serial, flight: None },
+            other => other,
+        }
+    }
+}
+
+/// Identifies a SYN with data: a keyed hash of its four-tuple, sequence number and payload. Every copy that the network
+/// makes has the same id. All members of a farm compute the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlightId(u64);
+
+impl FlightId {
+    /// The id with this value.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// Its value.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
 /// The answer to a [`JobRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobResult {
     /// The client may skip the handshake.
     Accept,
+    /// The store was asked about this very first flight before, so its data may have been executed. A copy of the SYN may
+    /// have reached another server first, and be accepted there. So the client must not hand over the data again after a
+    /// handshake, unless it learns that this was a repeat and decides by itself, as with a certificate.
+    Repeat,
     /// The client may not skip the handshake, for this reason.
     Refuse(Reason),
 }

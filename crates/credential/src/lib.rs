@@ -79,8 +79,8 @@ pub use {
     cookie_key::{CookieKey, KeyParseError},
     cookie_keys::{CookieKeys, Fingerprint},
     flight::{
-        Claim, FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption, Verdict,
-        Verifier,
+        Claim, FirstFlight, FlightId, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption,
+        Verdict, Verifier,
     },
     key::{Check, KeyRing},
     one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable},

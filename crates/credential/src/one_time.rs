@@ -9,8 +9,11 @@ mod serials;
 pub use serials::{Redeemed, SerialTable};
 
 use crate::cookie::octets;
-use crate::flight::{FirstFlight, Flow, Grant, JobRequest, Presented, Redemption, Verdict, Verifier};
+use crate::flight::{
+    FirstFlight, FlightId, Flow, Grant, JobRequest, Presented, Redemption, Verdict, Verifier,
+};
 use crate::outcome::Reason;
+use crate::replay::GuardKey;
 use crate::serial::Serial;
 use aes::Aes128;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -70,6 +73,12 @@ impl OneTimeKeys {
         let serial = u64::from_be_bytes(front.try_into().ok()?);
         let right = bool::from(back.ct_eq(&self.mac(flow, serial)));
         if right { Serial::from_u64(serial) } else { None }
+    }
+
+    /// The id of the SYN `first`.
+    fn flight(&self, first: &FirstFlight<'_>) -> FlightId {
+        // A SYN with data is longer than what `mac` takes, so neither hash says anything about the other.
+        FlightId::new(GuardKey::from_bytes(self.seal).id(first).id as u64)
     }
 
     fn mac(&self, flow: &Flow, serial: u64) -> [u8; 8] {
@@ -219,9 +228,10 @@ impl Verifier for OneTimeCookies {
         }
     }
 
-    fn redeem(&self, serial: Serial) -> Redemption {
+    fn redeem(&self, serial: Serial, first: &FirstFlight<'_>) -> Redemption {
         if matches!(self.farm, Farm::Shared) {
-            return Redemption::Ask(JobRequest::Redeem { serial });
+            let flight = self.keys.first().map(|keys| keys.flight(first));
+            return Redemption::Ask(JobRequest::Redeem { serial, flight });
         }
         match self.table(serial).map(|table| table.redeem(serial)) {
             Some(Redeemed::Now) => Redemption::Yes,

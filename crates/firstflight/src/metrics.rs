@@ -17,6 +17,7 @@
 //! | `firstflight_reassemblies_abandoned_total` | `reason` | packets abandoned before all their fragments arrived |
 //! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
+//! | `firstflight_repeats_reset_total` | | connections reset because their first flight was accepted before, perhaps at another server |
 //! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
 //! | `firstflight_stuck_reset_total` | | connections reset to free memory, because their peers accepted nothing |
 //! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records removed early to make space |
@@ -154,7 +155,7 @@ struct Count {
     says: &'static str,
 }
 
-fn counts(counters: &Counters) -> [Count; 20] {
+fn counts(counters: &Counters) -> [Count; 21] {
     let plain = |name, value, says| Count { name, label: None, value, says };
     let labelled = |name, label, value, says| Count { name, label: Some(label), value, says };
     let (opened, packets) = ("firstflight_connections_opened_total", "firstflight_packets_total");
@@ -202,6 +203,11 @@ fn counts(counters: &Counters) -> [Count; 20] {
             "firstflight_segments_dropped_total",
             c.segments_dropped,
             "Segments dropped by their connection",
+        ),
+        plain(
+            "firstflight_repeats_reset_total",
+            c.repeats_reset,
+            "Connections reset because their first flight was accepted before, perhaps at another server",
         ),
         plain(
             "firstflight_clients_limited_total",

@@ -15,6 +15,7 @@ mod asap;
 mod farm;
 mod network;
 mod one_time;
+mod overtaken;
 mod requests;
 
 use firstflight_models::{Explored, World, explore};

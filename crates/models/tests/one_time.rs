@@ -55,12 +55,12 @@ impl Verifier for Cookies {
         self.inner.verify(first, clock)
     }
 
-    fn redeem(&self, serial: Serial) -> Redemption {
+    fn redeem(&self, serial: Serial, first: &FirstFlight<'_>) -> Redemption {
         let active = self.inner.serials().is_active(serial);
         match self.off {
             Some(Defence::Use) if active => Redemption::Yes,
             Some(Defence::UsedUpWhenRefused) if !active => Redemption::No(Reason::NotActive),
-            _ => self.inner.redeem(serial),
+            _ => self.inner.redeem(serial, first),
         }
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn of_request(request: &JobRequest) -> usize {
     match request {
         JobRequest::GuardSet { key, .. } => of_id(key),
         // Serials are counted, so the numbers must be mixed (Knuth's multiplicative hash).
-        JobRequest::Redeem { serial } | JobRequest::Activate { serial } => {
+        JobRequest::Redeem { serial, .. } | JobRequest::Activate { serial } => {
             (serial.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
         }
         _ => 0,
@@ -96,14 +96,18 @@ mod tests {
         assert!(scope("farm", 3).starts_with("farm:{") && scope("farm", 3).ends_with('}'));
     }
 
+    const fn redeem(serial: Serial) -> JobRequest {
+        JobRequest::Redeem { serial, flight: None }
+    }
+
     #[test]
     fn questions_are_spread_evenly() {
         let mut counts = vec![0; CELLS];
         for counter in 0..100_000 {
-            counts[of_request(&JobRequest::Redeem { serial: Serial::new(7, counter + 1).unwrap() })] += 1;
+            counts[of_request(&redeem(Serial::new(7, counter + 1).unwrap()))] += 1;
         }
         assert!(counts.iter().all(|count| (60..160).contains(count)), "{counts:?}");
         let serial = Serial::new(7, 9).unwrap();
-        assert_eq!(of_request(&JobRequest::Redeem { serial }), of_request(&JobRequest::Activate { serial }));
+        assert_eq!(of_request(&redeem(serial)), of_request(&JobRequest::Activate { serial }));
     }
 }

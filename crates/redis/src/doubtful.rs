@@ -37,7 +37,7 @@ mod tests {
     use firstflight::credential::Serial;
 
     fn redeem(counter: u64) -> JobRequest {
-        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap() }
+        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap(), flight: None }
     }
 
     #[test]

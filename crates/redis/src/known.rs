@@ -1,7 +1,7 @@
 //! What a member knows of the store's memory by itself. A repeat of a first flight that the store has answered is refused
 //! without a question: `docs/farm-limits.md` has what else would be safe, and what would not.
 
-use firstflight::credential::JobRequest;
+use firstflight::credential::{FlightId, JobRequest, JobResult, Reason};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ enum Name {
 const fn name(request: &JobRequest) -> Option<Name> {
     match request {
         JobRequest::GuardSet { key, .. } => Some(Name::Id(*key)),
-        JobRequest::Redeem { serial } => Some(Name::Cookie(serial.get())),
+        JobRequest::Redeem { serial, .. } => Some(Name::Cookie(serial.get())),
         _ => None,
     }
 }
@@ -34,8 +34,8 @@ pub(crate) struct Known {
     most: usize,
     /// The number of the connection.
     of: u64,
-    /// Until when the memory keeps each.
-    names: HashMap<Name, Instant>,
+    /// Until when the memory keeps each, and the first flight that used a cookie.
+    names: HashMap<Name, (Instant, Option<FlightId>)>,
     /// The same names, in the order in which they came.
     order: VecDeque<Name>,
 }
@@ -52,28 +52,42 @@ impl Known {
         Self { most, of: 0, names: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// At `now`, the memory of connection `of` has `request`'s id or cookie, used up, and keeps it for `lasts`. What was known
-    /// of another connection's memory is forgotten.
-    pub(crate) fn add(&mut self, of: u64, request: &JobRequest, now: Instant, lasts: Duration) {
+    /// At `now`, the memory of connection `of` has `request`'s id or cookie, used up `by` a first flight, and keeps it for
+    /// `lasts`. What was known of another connection's memory is forgotten.
+    pub(crate) fn add(
+        &mut self,
+        of: u64,
+        request: &JobRequest,
+        by: Option<FlightId>,
+        now: Instant,
+        lasts: Duration,
+    ) {
         let Some(name) = name(request) else { return };
         if self.of != of {
             *self = Self { of, ..Self::with_room(self.most) };
         }
         while let Some(oldest) = self.order.front()
-            && (self.order.len() >= self.most || self.names.get(oldest).is_none_or(|until| *until <= now))
+            && (self.order.len() >= self.most
+                || self.names.get(oldest).is_none_or(|(until, _)| *until <= now))
         {
             self.names.remove(oldest);
             self.order.pop_front();
         }
-        if self.names.insert(name, now + lasts).is_none() {
+        if self.names.insert(name, (now + lasts, by)).is_none() {
             self.order.push_back(name);
         }
     }
 
-    /// Whether the memory of connection `of` would refuse `request` at `now`, because its id or cookie is used up.
-    pub(crate) fn holds(&self, of: u64, request: &JobRequest, now: Instant) -> bool {
-        let until = name(request).filter(|_| self.of == of).and_then(|name| self.names.get(&name));
-        until.is_some_and(|until| now < *until)
+    /// The answer of the memory of connection `of` to `request` at `now`, if its id or cookie is used up.
+    pub(crate) fn answer(&self, of: u64, request: &JobRequest, now: Instant) -> Option<JobResult> {
+        let kept = name(request).filter(|_| self.of == of).and_then(|name| self.names.get(&name));
+        let (_, by) = kept.filter(|(until, _)| now < *until)?;
+        Some(match request {
+            JobRequest::Redeem { flight, .. } if flight.is_none() || flight != by => {
+                JobResult::Refuse(Reason::Replay)
+            }
+            _ => JobResult::Repeat,
+        })
     }
 }
 
@@ -85,7 +99,11 @@ mod tests {
     use firstflight::credential::Serial;
 
     fn redeem(counter: u64) -> JobRequest {
-        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap() }
+        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap(), flight: None }
+    }
+
+    fn holds(known: &Known, of: u64, request: &JobRequest, now: Instant) -> bool {
+        known.answer(of, request, now).is_some()
     }
 
     const fn guard(id: u8) -> JobRequest {
@@ -97,17 +115,17 @@ mod tests {
         let start = Instant::now();
         let (at, lasts) = (|s| start + Duration::from_secs(s), Duration::from_secs);
         let mut known = Known::with_room(8);
-        known.add(1, &redeem(1), start, lasts(100));
-        known.add(1, &guard(1), start, lasts(10));
-        known.add(1, &JobRequest::Activate { serial: Serial::new(1, 2).unwrap() }, start, lasts(100));
-        assert!(known.holds(1, &redeem(1), at(99)) && known.holds(1, &guard(1), at(9)));
-        assert!(!known.holds(1, &guard(1), at(10)), "behind one that lasts longer");
-        assert!(!known.holds(1, &redeem(2), at(0)) && !known.holds(1, &guard(2), at(0)));
-        assert!(!known.holds(2, &redeem(1), at(50)), "another memory");
-        known.add(1, &guard(1), at(20), lasts(10));
-        assert!(known.holds(1, &guard(1), at(29)), "set again");
-        known.add(2, &redeem(3), at(29), lasts(71));
-        assert!(!known.holds(1, &redeem(1), at(50)) && known.holds(2, &redeem(3), at(50)));
+        known.add(1, &redeem(1), None, start, lasts(100));
+        known.add(1, &guard(1), None, start, lasts(10));
+        known.add(1, &JobRequest::Activate { serial: Serial::new(1, 2).unwrap() }, None, start, lasts(100));
+        assert!(holds(&known, 1, &redeem(1), at(99)) && holds(&known, 1, &guard(1), at(9)));
+        assert!(!holds(&known, 1, &guard(1), at(10)), "behind one that lasts longer");
+        assert!(!holds(&known, 1, &redeem(2), at(0)) && !holds(&known, 1, &guard(2), at(0)));
+        assert!(!holds(&known, 2, &redeem(1), at(50)), "another memory");
+        known.add(1, &guard(1), None, at(20), lasts(10));
+        assert!(holds(&known, 1, &guard(1), at(29)), "set again");
+        known.add(2, &redeem(3), None, at(29), lasts(71));
+        assert!(!holds(&known, 1, &redeem(1), at(50)) && holds(&known, 2, &redeem(3), at(50)));
     }
 
     #[test]
@@ -115,9 +133,26 @@ mod tests {
         let start = Instant::now();
         let mut known = Known::with_room(4);
         for counter in 1..=100 {
-            known.add(1, &redeem(counter), start, Duration::from_secs(9));
+            known.add(1, &redeem(counter), None, start, Duration::from_secs(9));
             assert!(known.names.len() <= 4 && known.order.len() <= 4);
         }
-        assert!(known.holds(1, &redeem(100), start) && !known.holds(1, &redeem(96), start));
+        assert!(holds(&known, 1, &redeem(100), start) && !holds(&known, 1, &redeem(96), start));
+    }
+
+    #[test]
+    fn only_the_first_flight_that_used_a_cookie_is_a_repeat() {
+        let start = Instant::now();
+        let [one, two] = [1, 2].map(FlightId::new);
+        let with = |flight| JobRequest::Redeem { serial: Serial::new(1, 7).unwrap(), flight };
+        let other = Some(JobResult::Refuse(Reason::Replay));
+        let mut known = Known::with_room(4);
+        known.add(1, &with(Some(two)), Some(one), start, Duration::from_secs(9));
+        assert_eq!(known.answer(1, &with(Some(one)), start), Some(JobResult::Repeat));
+        assert_eq!(known.answer(1, &with(Some(two)), start), other);
+        assert_eq!(known.answer(1, &with(None), start), other, "one that is refused in any case");
+        known.add(1, &with(Some(one)), None, start, Duration::from_secs(9));
+        assert_eq!(known.answer(1, &with(Some(one)), start), other, "it was not active");
+        known.add(1, &guard(1), None, start, Duration::from_secs(9));
+        assert_eq!(known.answer(1, &guard(1), start), Some(JobResult::Repeat));
     }
 }

@@ -93,7 +93,7 @@ impl Owed {
 fn is_same(one: &JobRequest, two: &JobRequest) -> bool {
     match (one, two) {
         (JobRequest::GuardSet { key: one, .. }, JobRequest::GuardSet { key: two, .. }) => one == two,
-        (JobRequest::Redeem { serial: one }, JobRequest::Redeem { serial: two }) => one == two,
+        (JobRequest::Redeem { serial: one, .. }, JobRequest::Redeem { serial: two, .. }) => one == two,
         _ => false,
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     use firstflight::credential::Serial;
 
     fn redeem(counter: u64) -> JobRequest {
-        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap() }
+        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap(), flight: None }
     }
 
     #[test]

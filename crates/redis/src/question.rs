@@ -2,7 +2,7 @@
 
 use crate::connection::Names;
 use crate::node::{Reply, millis, set};
-use firstflight::credential::{JobRequest, JobResult, Reason, RemoteGuard};
+use firstflight::credential::{FlightId, JobRequest, JobResult, Reason, RemoteGuard, Serial};
 use redis::Cmd;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,11 +14,31 @@ const USED_LIVES: Duration = Duration::from_secs(3600);
 /// A question's command, and the meaning of its reply.
 pub(crate) struct Question {
     pub command: Cmd,
-    read: fn(Option<&str>) -> JobResult,
+    about: About,
     /// The first flight's stamp, if a memory that has just begun must not accept it.
     stamp: Option<Stamp>,
     /// How long the store keeps the id or the used cookie from now on, if it was new.
     keeps: Option<Duration>,
+}
+
+/// What a question is about, and thus what its reply means.
+#[derive(Clone, Copy)]
+enum About {
+    /// The id of a guard.
+    Id,
+    /// The use of a cookie, by this first flight.
+    Use(Option<FlightId>),
+    /// The activation of a cookie.
+    Activation,
+}
+
+/// The value of a cookie that can be used, and of one that was used.
+const ACTIVE: &str = "active";
+const USED: &str = "used";
+
+/// The value of a cookie that this first flight uses.
+fn used(flight: Option<FlightId>) -> String {
+    flight.map_or(USED.to_owned(), |flight| format!("{USED}:{:016x}", flight.get()))
 }
 
 /// See [`JobRequest::GuardSet`].
@@ -42,31 +62,56 @@ impl Question {
                     None => set(key, "1", keep_ms),
                 };
                 command.arg("NX");
-                let read = |reply: Option<&str>| match reply {
-                    Some(_) => JobResult::Accept,
-                    None => JobResult::Refuse(Reason::Replay),
-                };
                 let stamp = Some(Stamp { ahead_ms, reach_ms, unix_ms });
-                Self { command, read, stamp, keeps: Some(Duration::from_millis(keep_ms)) }
+                Self { command, about: About::Id, stamp, keeps: Some(Duration::from_millis(keep_ms)) }
             }
-            JobRequest::Redeem { serial } => {
-                // Set `used` whatever the value was: see the rules of `SharedStore`.
-                let mut command = set(names.cookie(serial.get()), "used", millis(USED_LIVES));
+            JobRequest::Redeem { serial, flight } => {
+                // Use it up whatever the value was: see the rules of `SharedStore`.
+                let mut command = use_up(names, serial, &used(flight));
                 command.arg("GET");
-                let read = |reply: Option<&str>| match reply {
-                    Some("active") => JobResult::Accept,
-                    Some(_) => JobResult::Refuse(Reason::Replay),
-                    None => JobResult::Refuse(Reason::NotActive),
-                };
-                Self { command, read, stamp: None, keeps: Some(USED_LIVES) }
+                Self { command, about: About::Use(flight), stamp: None, keeps: Some(USED_LIVES) }
             }
             JobRequest::Activate { serial } => {
-                let mut command = set(names.cookie(serial.get()), "active", millis(cookie_lifetime));
+                let mut command = set(names.cookie(serial.get()), ACTIVE, millis(cookie_lifetime));
                 command.arg("NX");
-                Self { command, read: |_| JobResult::Accept, stamp: None, keeps: None }
+                Self { command, about: About::Activation, stamp: None, keeps: None }
             }
             _ => return None,
         })
+    }
+
+    /// The meaning of a reply's value, whatever the memory's age is.
+    fn read(&self, value: Option<&str>) -> JobResult {
+        match (self.about, value) {
+            (About::Id, Some(_)) | (About::Use(_), Some(ACTIVE)) | (About::Activation, _) => {
+                JobResult::Accept
+            }
+            (About::Id, None) => JobResult::Repeat,
+            (About::Use(Some(flight)), Some(value)) if value == used(Some(flight)) => JobResult::Repeat,
+            (About::Use(_), Some(_)) => JobResult::Refuse(Reason::Replay),
+            (About::Use(_), None) => JobResult::Refuse(Reason::NotActive),
+        }
+    }
+
+    /// The first flight that a reply names as the one that used the cookie, if it is known: this one or another.
+    pub(crate) fn used_by(&self, reply: &Reply) -> Option<FlightId> {
+        let About::Use(flight) = self.about else { return None };
+        match reply.value.as_deref()? {
+            ACTIVE => flight,
+            value => {
+                let name = value.strip_prefix(USED)?.strip_prefix(':')?;
+                u64::from_str_radix(name, 16).ok().map(FlightId::new)
+            }
+        }
+    }
+
+    /// The command that corrects what this question wrote, if its first flight was refused: the cookie was used by another
+    /// one, whose name must stay, or by none. Until it has arrived, others see the wrong name, and may write it again.
+    pub(crate) fn correction(&self, request: &JobRequest, reply: &Reply, names: &Names) -> Option<Cmd> {
+        let JobRequest::Redeem { serial, flight } = *request else { return None };
+        let value = reply.value.as_deref().unwrap_or(USED);
+        let wrong = value != ACTIVE && value != used(flight);
+        wrong.then(|| use_up(names, serial, value))
     }
 
     /// The meaning of `reply` from a memory that remembers everything since `since`. `None` if the clocks
@@ -75,14 +120,14 @@ impl Question {
     /// An id that is refused here was still set, because the data is sent by the ordinary handshake and
     /// copies of the SYN may arrive later.
     pub(crate) fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
-        let Some(stamp) = &self.stamp else { return Some((self.read)(reply.value.as_deref())) };
+        let Some(stamp) = &self.stamp else { return Some(self.read(reply.value.as_deref())) };
         if stamp.unix_ms.is_some() && !stamp.is_of_clock(reply.store_ms?) {
             return Some(JobResult::Refuse(Reason::ClockSkew));
         }
         if stamp.is_below_floor(asked, since) {
             return Some(JobResult::Refuse(Reason::GuardFloor));
         }
-        Some((self.read)(reply.value.as_deref()))
+        Some(self.read(reply.value.as_deref()))
     }
 }
 
@@ -126,6 +171,11 @@ impl Stamp {
         let age_ms = millis(asked.saturating_duration_since(since)) as i64;
         self.reach_ms > 0 && age_ms.saturating_add(self.ahead_ms) <= self.reach_ms as i64
     }
+}
+
+/// A `SET` of a cookie that was used.
+fn use_up(names: &Names, serial: Serial, value: &str) -> Cmd {
+    set(names.cookie(serial.get()), value, millis(USED_LIVES))
 }
 
 /// A `SET` of a key that expires when Redis' clock shows `unix_ms`.

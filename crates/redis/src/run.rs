@@ -2,7 +2,7 @@
 
 use crate::node::{Reply, millis};
 use crate::question::Question as Asked;
-use crate::share::Share;
+use crate::share::{Heard, Share};
 use crate::{RedisStore, cells};
 use firstflight::credential::JobRequest;
 use firstflight_seal::{MemoryTable, Question, SharedRunTable, TableAnswer, TableFuture, TableLimits};
@@ -52,7 +52,8 @@ impl RedisStore {
         let heard = share.hear(request, read).await;
         waited_for.ends();
         let answer = match heard {
-            Ok(answer) => answer.unwrap_or(TableAnswer::Seen),
+            Ok(Heard::Reply(answer)) => answer,
+            Ok(Heard::Known(_)) => TableAnswer::Seen,
             Err(_) => TableAnswer::Unavailable,
         };
         if in_quota && matches!(answer, TableAnswer::New | TableAnswer::Floor { .. }) {

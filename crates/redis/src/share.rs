@@ -80,6 +80,14 @@ pub(crate) enum Past {
     Settled,
 }
 
+/// What a member learns about a question.
+pub(crate) enum Heard<T> {
+    /// From the store's reply.
+    Reply(T),
+    /// Without a question: the id or cookie is used up.
+    Known(JobResult),
+}
+
 impl Share {
     pub(crate) fn new(source: Source, scope: String, options: Arc<Options>, past: Past) -> Self {
         let mut state = State { past, ..State::default() };
@@ -159,18 +167,17 @@ impl Share {
 
     pub(crate) async fn answer(self: &Arc<Self>, request: JobRequest) -> Result<JobResult, StoreError> {
         let read = |question: &Question, reply: &Reply, asked, since| question.answer(reply, asked, since);
-        // The store may not know that this id or cookie is used up, but the data is sent by the ordinary
-        // handshake.
-        Ok(self.hear(request, read).await?.unwrap_or(JobResult::Refuse(Reason::Replay)))
+        Ok(match self.hear(request, read).await? {
+            Heard::Reply(answer) | Heard::Known(answer) => answer,
+        })
     }
 
-    /// Asks, and returns what `read` makes of the reply. `None` if the id is used up: the question is owed, or the member
-    /// knows the answer.
+    /// Asks, and returns what `read` makes of the reply.
     pub(crate) async fn hear<T>(
         self: &Arc<Self>,
         request: JobRequest,
         read: impl Fn(&Question, &Reply, Instant, Instant) -> Option<T>,
-    ) -> Result<Option<T>, StoreError> {
+    ) -> Result<Heard<T>, StoreError> {
         let connection = {
             let mut state = self.lock();
             let Some(connection) = state.connection.clone() else {
@@ -183,18 +190,23 @@ impl Share {
                 self.lost(Some(&connection), &Failure::Failed);
                 return Err(StoreError::Unreachable);
             }
-            if state.owed.holds(&request) || state.known.holds(connection.number, &request, Instant::now()) {
-                return Ok(None);
+            if state.owed.holds(&request) {
+                // The store may not know that this id or cookie is used up, but the data was sent by the ordinary
+                // handshake.
+                return Ok(Heard::Known(JobResult::Refuse(Reason::Replay)));
+            }
+            if let Some(answer) = state.known.answer(connection.number, &request, Instant::now()) {
+                return Ok(Heard::Known(answer));
             }
             connection
         };
         let (failure, of) = match self.try_to_hear(request, &connection, &read).await {
-            Ok(answer) => return answer.map(Some).ok_or(StoreError::Unsupported),
+            Ok(answer) => return answer.map(Heard::Reply).ok_or(StoreError::Unsupported),
             Err(failure) => match self.meet_again(&connection, &failure).await {
                 // A guard's id is set by now, so only cookies can be asked for again.
                 Some(met) if !matches!(request, JobRequest::GuardSet { .. }) => {
                     match self.try_to_hear(request, &met, &read).await {
-                        Ok(answer) => return answer.map(Some).ok_or(StoreError::Unsupported),
+                        Ok(answer) => return answer.map(Heard::Reply).ok_or(StoreError::Unsupported),
                         Err(failure) => (failure, met),
                     }
                 }
@@ -239,6 +251,11 @@ impl Share {
         asked: Instant,
     ) {
         let is_doubtful = question.was_not_active(reply) && !of.names.overlap.is_zero();
+        if let Some(command) = question.correction(request, reply, &of.names) {
+            let of = of.clone();
+            // If it is lost, a copy of the first flight is treated as one that was accepted, or not: the client notices.
+            tokio::spawn(async move { timeout(CONNECT_WITHIN, of.tell(std::iter::once(command))).await });
+        }
         let mut guard = self.lock();
         let state = &mut *guard;
         if !state.is_current(of) {
@@ -250,7 +267,7 @@ impl Share {
             return;
         }
         if let Some(lasts) = question.is_used_up_for(reply) {
-            state.known.add(of.number, request, asked, lasts);
+            state.known.add(of.number, request, question.used_by(reply), asked, lasts);
         }
         if is_doubtful {
             state.doubtful.add(*request, Instant::now(), of.names.overlap, state.owed.most());

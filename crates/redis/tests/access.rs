@@ -5,9 +5,9 @@ mod questions;
 mod server;
 
 use firstflight::SharedStore;
-use firstflight::credential::{JobRequest, JobResult, Reason};
+use firstflight::credential::{JobRequest, JobResult};
 use firstflight_redis::{Access, AccessError, ConnectError, Options, RedisStore};
-use questions::{ACCEPTED, refused};
+use questions::{ACCEPTED, REPEATED};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use server::Redis;
 use server::tap::Tap;
@@ -130,7 +130,7 @@ async fn the_certificate_is_checked_by_name_and_by_authority() {
     for (id, host) in [(1, "localhost"), (2, "[::1]")] {
         let store = RedisStore::connect(&by(host), with(authority.access())).await.unwrap();
         assert_eq!(store.ask(guard(id)).await, ACCEPTED, "{host}");
-        assert_eq!(store.ask(guard(id)).await, refused(Reason::Replay), "{host}");
+        assert_eq!(store.ask(guard(id)).await, REPEATED, "{host}");
     }
     let other = Authority::new();
     let wrong_name = (by("127.0.0.1"), authority.access(), "certificate not valid for name");

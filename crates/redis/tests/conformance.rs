@@ -6,11 +6,11 @@
 //! The keys begin with a random prefix, and expire within an hour. Without `FIRSTFLIGHT_STORE` each test starts a Redis.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-use crate::questions::{ACCEPTED, activate, redeem, refused};
+use crate::questions::{ACCEPTED, REPEATED, activate, redeem, redeem_by, refused};
 use crate::server::Redis;
 use crate::server::farm::ask;
 use firstflight::SharedStore;
-use firstflight::credential::{JobRequest, JobResult, Reason};
+use firstflight::credential::{FlightId, JobRequest, JobResult, Reason};
 use firstflight_redis::{Access, Options, RedisSessions, RedisStore};
 use firstflight_seal::{Question, Rid, TableAnswer};
 use std::collections::HashMap;
@@ -105,6 +105,11 @@ async fn a_cookie_is_good_once() {
         assert_eq!(members[1].ask(redeem(counter)).await, ACCEPTED);
         assert_eq!(members[0].ask(redeem(counter)).await, refused(Reason::Replay));
         assert_eq!(members[1].ask(redeem(counter + 1000)).await, refused(Reason::NotActive));
+        let [one, two] = [1, 2].map(|flight| redeem_by(counter + 2000, FlightId::new(flight)));
+        assert_eq!(members[0].ask(activate(counter + 2000)).await, ACCEPTED);
+        assert_eq!(members[1].ask(one).await, ACCEPTED);
+        assert_eq!(members[0].ask(one).await, REPEATED);
+        assert_eq!(members[0].ask(two).await, refused(Reason::Replay));
     }
 }
 
@@ -118,7 +123,7 @@ async fn an_id_expires() {
     assert_eq!(member.ask(long).await, ACCEPTED);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(member.ask(guard(1, 1500)).await, ACCEPTED);
-    assert_eq!(member.ask(long).await, refused(Reason::Replay));
+    assert_eq!(member.ask(long).await, REPEATED);
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! The rules of a shared store, with a real Redis that is killed, emptied, stopped and replaced.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
-use crate::questions::{activate, redeem};
+use crate::questions::{activate, redeem, redeem_by};
 use crate::server::Redis;
-use firstflight::credential::{JobRequest, JobResult, Reason};
+use firstflight::credential::{FlightId, JobRequest, JobResult, Reason};
 use firstflight::{SharedStore, StoreError};
 use firstflight_redis::{ConnectError, Options, RedisStore};
 use nix::sys::signal::{Signal, kill};
@@ -65,8 +65,8 @@ async fn an_id_is_new_to_one_member_of_the_farm() {
     let Some(redis) = Redis::start(&[]) else { return };
     let (a, b) = members(&redis).await;
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
-    assert_eq!(ask(&b, guard(1)).await, refused(Reason::Replay));
-    assert_eq!(ask(&a, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&b, guard(1)).await, JobResult::Repeat);
+    assert_eq!(ask(&a, guard(1)).await, JobResult::Repeat);
     assert_eq!(ask(&b, guard(2)).await, JobResult::Accept);
     assert_eq!(a.ask(JobRequest::Verify { key: 1 }).await, Err(StoreError::Unsupported));
 }
@@ -83,16 +83,15 @@ async fn a_repeat_at_the_same_member_is_refused_without_a_question() {
     };
     let before = asked(&redis);
     for _ in 0..100 {
-        for request in [guard(1), redeem(1)] {
-            assert_eq!(ask(&a, request).await, refused(Reason::Replay));
-        }
+        assert_eq!(ask(&a, guard(1)).await, JobResult::Repeat);
+        assert_eq!(ask(&a, redeem(1)).await, refused(Reason::Replay));
     }
     assert_eq!(asked(&redis), before, "it knows");
-    assert_eq!(ask(&b, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&b, guard(1)).await, JobResult::Repeat);
     assert_ne!(asked(&redis), before, "the other one asks");
     // Whatever the member knows, another memory is another matter.
     redis.cli(&["FLUSHALL"]);
-    assert_eq!(ask(&a, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&a, guard(1)).await, JobResult::Repeat);
     noticed(&a).await;
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
 }
@@ -136,6 +135,46 @@ async fn a_cookie_of_one_member_is_good_at_another_one_once() {
     assert_eq!(ask(&b, redeem(2)).await, refused(Reason::Replay), "it was shown before it was good");
 }
 
+/// Waits until the cookie with the number 1 has this value, in one of the memories.
+async fn cookie_is(redis: &Redis, value: &str) {
+    let is = |key: &String| redis.text(&["GET", key]) == value;
+    while !redis.list(&["KEYS", "*:cookie:0003000000000001"]).iter().any(is) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A copy of a SYN reaches one member first. The SYN itself is a repeat at the other one; another SYN with the cookie is not.
+#[tokio::test]
+async fn only_the_first_flight_that_used_a_cookie_is_a_repeat() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = members(&redis).await;
+    let c = member(&redis).await;
+    noticed(&a).await;
+    noticed(&b).await;
+    let [one, two] = [1, 2].map(|flight| redeem_by(1, FlightId::new(flight)));
+    ask(&a, activate(1)).await;
+    assert_eq!(ask(&a, one).await, JobResult::Accept);
+    assert_eq!(ask(&b, one).await, JobResult::Repeat);
+    assert_eq!(ask(&b, two).await, refused(Reason::Replay));
+    for request in [two, redeem(1)] {
+        assert_eq!(ask(&c, request).await, refused(Reason::Replay));
+    }
+    // That the others asked changes nothing, once it is corrected in the store.
+    cookie_is(&redis, "used:0000000000000001").await;
+    for store in [&a, &b, &c] {
+        assert_eq!(ask(store, one).await, JobResult::Repeat);
+        assert_eq!(ask(store, two).await, refused(Reason::Replay), "as the member knows");
+    }
+    let fourth = member(&redis).await;
+    assert_eq!(ask(&fourth, one).await, refused(Reason::NotActive), "in a new memory");
+    cookie_is(&redis, "used").await;
+    assert_eq!(
+        ask(&fourth, one).await,
+        refused(Reason::Replay),
+        "it was refused, so its data came by the handshake"
+    );
+}
+
 /// A member that connects for the first time does not know what the memory has forgotten.
 #[tokio::test]
 async fn a_memory_that_a_member_meets_is_closed_for_2_msl() {
@@ -151,7 +190,7 @@ async fn a_memory_that_a_member_meets_is_closed_for_2_msl() {
         unix_ms: None,
     };
     let later = ahead(1, 1);
-    assert_eq!(ask(&b, later).await, refused(Reason::Replay));
+    assert_eq!(ask(&b, later).await, JobResult::Repeat);
     assert_eq!(ask(&a, ahead(2, 120_000)).await, JobResult::Accept);
 }
 
@@ -243,7 +282,7 @@ async fn a_redis_that_hangs_costs_the_time_limit_and_then_nothing() {
     connected(&store).await;
     let patient = member(&redis).await;
     // It is the same memory, which has received the question in the end.
-    assert_eq!(ask(&patient, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&patient, guard(1)).await, JobResult::Repeat);
 }
 
 /// The data was sent by the ordinary handshake in the meantime. So neither a recorded copy of the SYN with
@@ -268,7 +307,7 @@ async fn what_could_not_be_asked_is_used_up_when_the_store_is_back() {
     for counter in 1..=99 {
         assert_eq!(ask(&patient, redeem(counter)).await, refused(Reason::Replay), "{counter}");
     }
-    assert_eq!(ask(&patient, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&patient, guard(1)).await, JobResult::Repeat);
     assert_eq!(ask(&patient, redeem(100)).await, JobResult::Accept, "it is still the same memory");
 }
 
@@ -351,7 +390,7 @@ async fn who_finds_nobody_tries_on() {
     assert_eq!(store.ask(guard(1)).await, Err(StoreError::Unreachable));
     redis.restart();
     connected(&store).await;
-    assert_eq!(ask(&store, guard(1)).await, refused(Reason::Replay), "what could not be asked");
+    assert_eq!(ask(&store, guard(1)).await, JobResult::Repeat, "what could not be asked");
     assert_eq!(ask(&store, guard(2)).await, JobResult::Accept);
 }
 

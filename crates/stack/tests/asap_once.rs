@@ -503,15 +503,17 @@ fn a_remote_guard_is_not_asked_about_forgeries() {
 
 #[test]
 fn a_remote_guard_refuses() {
-    for (reason, status) in [
-        (Reason::Replay, Status::Replayed),
-        (Reason::GuardFloor, Status::GuardFloor),
-        (Reason::ClockSkew, Status::OutsideWindow),
-        (Reason::StoreUnavailable, Status::Overloaded),
+    // A repeat, too: the client learns of it, and decides whether the data may run again.
+    for (result, reason, status) in [
+        (JobResult::Repeat, Reason::Replay, Status::Replayed),
+        (JobResult::Refuse(Reason::Replay), Reason::Replay, Status::Replayed),
+        (JobResult::Refuse(Reason::GuardFloor), Reason::GuardFloor, Status::GuardFloor),
+        (JobResult::Refuse(Reason::ClockSkew), Reason::ClockSkew, Status::OutsideWindow),
+        (JobResult::Refuse(Reason::StoreUnavailable), Reason::StoreUnavailable, Status::Overloaded),
     ] {
         let mut s = farm();
         let job = asked(&mut s, right(5));
-        answer(&mut s, job, JobResult::Refuse(reason));
+        answer(&mut s, job, result);
         let got = s.p.expect().syn_ack().ack(1);
         assert_eq!(reply(&got).map(|r| (r.status, r.tag)), Some((status, [5, 5])));
         s.p.nothing_to_accept(s.listener);

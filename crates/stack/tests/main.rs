@@ -77,6 +77,7 @@ mod reasons;
 mod recovery;
 mod refused_syn;
 mod reopening;
+mod repeats;
 mod replays;
 mod rfc2018;
 mod rfc5961;

@@ -9,14 +9,14 @@ use firstflight_stack::{CloseReason, ListenConfig, ListenError, ListenerId, Stat
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use std::sync::Arc;
 
-const DATA: &[u8] = b"POST /pay HTTP/1.1";
-const AFTER: u32 = 1 + DATA.len() as u32;
+pub(crate) const DATA: &[u8] = b"POST /pay HTTP/1.1";
+pub(crate) const AFTER: u32 = 1 + DATA.len() as u32;
 
-fn first_flight(cookie: &Cookie) -> Seg {
+pub(crate) fn first_flight(cookie: &Cookie) -> Seg {
     seg().syn().mss(1460).cookie(cookie.as_bytes()).data(DATA)
 }
 
-fn listening(
+pub(crate) fn listening(
     tune: impl FnOnce(&mut FastOpenPolicy),
     more: impl FnOnce(&mut ListenConfig),
 ) -> (Peer, ListenerId) {
@@ -176,7 +176,10 @@ fn a_shared_store_decides_about_one_time_cookies() {
         p.send(first_flight(&cookie));
         p.quiet();
         let job = p.stack.poll_job().expect("no question");
-        assert_eq!(job.request, JobRequest::Redeem { serial });
+        assert!(
+            matches!(job.request, JobRequest::Redeem { serial: of, flight: Some(_) } if of == serial),
+            "{job:?}"
+        );
         p.stack.handle_job(job.id, result, p.now);
         p.pump();
         // Whatever the answer is, a next cookie is granted.
@@ -247,7 +250,7 @@ fn a_store_is_told_of_a_cookie_refused_at_the_limit() {
     p.send(first_flight(&cookie));
     p.expect().syn_ack().ack(1).no_fast_open();
     let told = p.stack.poll_job().expect("not told");
-    assert_eq!(told.request, JobRequest::Redeem { serial });
+    assert_eq!(told.request, JobRequest::Redeem { serial, flight: None });
     p.stack.handle_job(told.id, JobResult::Accept, p.now);
     p.pump();
     p.quiet();

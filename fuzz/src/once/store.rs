@@ -67,7 +67,7 @@ impl Store {
         if age_ms + ahead_ms <= reach_ms as i64 {
             return Some(JobResult::Refuse(Reason::GuardFloor));
         }
-        Some(if new { JobResult::Accept } else { JobResult::Refuse(Reason::Replay) })
+        Some(if new { JobResult::Accept } else { JobResult::Repeat })
     }
 }
 

@@ -227,8 +227,33 @@ fn with_a_shared_store_every_use_is_a_question() {
     let cookies = OneTimeCookies::new(keys(1), table(1)).with_farm(Farm::Shared);
     assert!(cookies.is_once());
     let serial = Serial::new(2, 5).unwrap();
-    assert_eq!(cookies.redeem(serial), Redemption::Ask(JobRequest::Redeem { serial }));
     assert_eq!(cookies.activate(serial), Some(JobRequest::Activate { serial }));
+    let asked = |first: &FirstFlight<'_>| match cookies.redeem(serial, first) {
+        Redemption::Ask(JobRequest::Redeem { serial: of, flight: Some(flight) }) if of == serial => flight,
+        other => panic!("{other:?}"),
+    };
+    let first = FirstFlight {
+        flow: flow("192.0.2.1", "10.0.0.1"),
+        ports: (40_000, 80),
+        isn: SeqNum::new(7),
+        presented: Presented::None,
+        claim: Claim::None,
+        offered: Offered::Nothing,
+        payload: b"POST /order",
+        relayed: false,
+        accept_queue_full: false,
+        syn_cookie_pressure: false,
+    };
+    let flight = asked(&first);
+    assert_eq!(asked(&FirstFlight { syn_cookie_pressure: true, ..first }), flight, "a copy");
+    for other in [
+        FirstFlight { ports: (40_001, 80), ..first },
+        FirstFlight { isn: SeqNum::new(8), ..first },
+        FirstFlight { payload: b"POST /other", ..first },
+        FirstFlight { flow: flow("192.0.2.2", "10.0.0.1"), ..first },
+    ] {
+        assert_ne!(asked(&other), flight);
+    }
 }
 
 proptest! {

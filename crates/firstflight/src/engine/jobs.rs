@@ -116,7 +116,7 @@ fn count(counters: &mut StoreCounters, request: &JobRequest, answer: Result<JobR
     let counter = match (answer, request) {
         (Ok(JobResult::Accept), JobRequest::Activate { .. }) => &mut counters.activated,
         (Ok(JobResult::Accept), _) => &mut counters.accepted,
-        (Ok(JobResult::Refuse(_)), _) => &mut counters.refused,
+        (Ok(JobResult::Repeat | JobResult::Refuse(_)), _) => &mut counters.refused,
         (Err(StoreError::TimedOut), _) => &mut counters.timed_out,
         (Err(_), _) => &mut counters.failed,
     };

@@ -1,15 +1,22 @@
 //! What the shards of one endpoint hand to each other: packets that came to the wrong one, what was learnt of servers, and
 //! that the endpoint ends.
 
+mod mail;
+
 use crate::credential::Learnt;
 use crate::shared::Inner;
 use crate::workers::Workers;
 use firstflight_stack::Visits;
 use firstflight_wire::Instant;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Waker};
+
+/// What [`mail`] is made of here. The tests of its orders have their own.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    pub(super) use std::sync::{Mutex, MutexGuard};
+}
 
 /// The most bytes of packets that wait for one shard. Further ones are lost, as in the queue of a network card.
 const MOST_BYTES: usize = 1 << 20;
@@ -19,82 +26,35 @@ const MOST_LEARNT: usize = 4096;
 const HEAD: usize = size_of::<(Visits, usize)>();
 
 /// The boxes of all shards of one endpoint.
-#[derive(Debug)]
-pub(crate) struct Mail {
-    boxes: Vec<Mailbox>,
-    /// Shards that have no handles and no connections left.
-    alone: AtomicUsize,
-    /// The error of a shard that has stopped. The others stop, too.
-    failed: Mutex<Option<io::ErrorKind>>,
-    has_failed: AtomicBool,
-}
+pub(crate) type Mail = mail::Mail<Content>;
 
 /// What waits for one shard.
 #[derive(Debug, Default)]
-struct Mailbox {
-    /// Whether there may be something. Set after it was put in.
-    any: AtomicBool,
-    content: Mutex<Content>,
-    waker: Mutex<Option<Waker>>,
-}
-
-#[derive(Debug, Default)]
-struct Content {
+pub(crate) struct Content {
     packets: Vec<(Visits, usize)>,
     /// Of all packets.
     bytes: Vec<u8>,
     learnt: Vec<Learnt>,
 }
 
-/// A panic leaves neither content nor waker in an invalid state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Mailbox {
-    /// Tells the shard that there is something.
-    fn ring(&self) {
-        if !self.any.swap(true, Ordering::AcqRel) {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        let waker = lock(&self.waker).clone();
-        waker.into_iter().for_each(Waker::wake);
-    }
-
+impl Content {
     /// Puts a packet in. False if there is no room.
-    fn put(&self, visits: Visits, packet: &[u8]) -> bool {
-        let mut content = lock(&self.content);
-        if content.bytes.len() + packet.len() + (content.packets.len() + 1) * HEAD > MOST_BYTES {
+    fn put(&mut self, visits: Visits, packet: &[u8]) -> bool {
+        if self.bytes.len() + packet.len() + (self.packets.len() + 1) * HEAD > MOST_BYTES {
             return false;
         }
-        content.packets.push((visits, packet.len()));
-        content.bytes.extend_from_slice(packet);
-        drop(content);
-        self.ring();
+        self.packets.push((visits, packet.len()));
+        self.bytes.extend_from_slice(packet);
         true
     }
 
-    fn tell(&self, learnt: Learnt) {
-        let mut content = lock(&self.content);
-        if content.learnt.len() < MOST_LEARNT {
-            content.learnt.push(learnt);
+    /// The same for what was learnt.
+    fn tell(&mut self, learnt: &Learnt) -> bool {
+        let has_room = self.learnt.len() < MOST_LEARNT;
+        if has_room {
+            self.learnt.push(learnt.clone());
         }
-        drop(content);
-        self.ring();
-    }
-}
-
-impl Mail {
-    pub(crate) fn new(shards: usize) -> Arc<Self> {
-        Arc::new(Self {
-            boxes: (0..shards).map(|_| Mailbox::default()).collect(),
-            alone: AtomicUsize::new(0),
-            failed: Mutex::new(None),
-            has_failed: AtomicBool::new(false),
-        })
+        has_room
     }
 }
 
@@ -120,9 +80,7 @@ impl Post {
     pub(crate) fn exchange(&mut self, inner: &mut Inner, now: Instant, cx: &Context<'_>) {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
-            if let Some(mailbox) = self.mail.boxes.get(self.index) {
-                *lock(&mailbox.waker) = Some(cx.waker().clone());
-            }
+            self.mail.register(self.index, cx.waker());
         }
         self.hand_out(inner);
         if self.take_in(inner, now) {
@@ -134,27 +92,23 @@ impl Post {
     fn hand_out(&self, inner: &mut Inner) {
         let mut lost = 0;
         while let Some(packet) = inner.stack.poll_misdirected() {
-            let mailbox = self.mail.boxes.get(packet.shard);
-            lost += u32::from(!mailbox.is_some_and(|mailbox| mailbox.put(packet.visits, packet.packet)));
+            let put = |content: &mut Content| content.put(packet.visits, packet.packet);
+            lost += u32::from(!self.mail.put(packet.shard, put));
         }
         for _ in 0..lost {
             inner.stack.count_undelivered();
         }
         while let Some(learnt) = inner.stack.poll_learnt() {
-            for (index, mailbox) in self.mail.boxes.iter().enumerate() {
-                if index != self.index {
-                    mailbox.tell(learnt.clone());
-                }
+            for index in (0..self.mail.shards()).filter(|index| *index != self.index) {
+                self.mail.put(index, |content| content.tell(&learnt));
             }
         }
     }
 
     fn take_in(&mut self, inner: &mut Inner, now: Instant) -> bool {
-        let Some(mailbox) = self.mail.boxes.get(self.index) else { return false };
-        if !mailbox.any.load(Ordering::Relaxed) || !mailbox.any.swap(false, Ordering::AcqRel) {
+        if !self.mail.take(self.index, &mut self.spare) {
             return false;
         }
-        std::mem::swap(&mut *lock(&mailbox.content), &mut self.spare);
         let mut rest = self.spare.bytes.as_slice();
         for (visits, len) in self.spare.packets.drain(..) {
             let Some((packet, behind)) = rest.split_at_checked(len) else { break };
@@ -171,26 +125,20 @@ impl Post {
     /// This shard has no handles and no connections left. Returns whether all are in that state: until then the others
     /// need the packets that come here.
     pub(crate) fn all_alone(&mut self) -> bool {
-        let all = self.mail.boxes.len();
-        if !self.alone {
-            self.alone = true;
-            if self.mail.alone.fetch_add(1, Ordering::AcqRel) + 1 == all {
-                self.mail.boxes.iter().for_each(Mailbox::wake);
-            }
+        if !std::mem::replace(&mut self.alone, true) {
+            self.mail.leave();
         }
-        self.mail.alone.load(Ordering::Acquire) >= all
+        self.mail.all_left()
     }
 
     /// The error of another shard that has stopped.
     pub(crate) fn failed(&self) -> Option<io::ErrorKind> {
-        if self.mail.has_failed.load(Ordering::Acquire) { *lock(&self.mail.failed) } else { None }
+        self.mail.failed()
     }
 
     /// This shard stops with an error.
     pub(crate) fn fail(&self, error: io::ErrorKind) {
-        lock(&self.mail.failed).get_or_insert(error);
-        self.mail.has_failed.store(true, Ordering::Release);
-        self.mail.boxes.iter().for_each(Mailbox::wake);
+        self.mail.fail(error);
     }
 }
 
@@ -200,11 +148,13 @@ mod tests {
 
     #[test]
     fn a_full_box_takes_no_more_and_has_room_again() {
-        let mailbox = Mailbox::default();
+        let mail = Mail::new(1);
         let packet = [7; 1500];
-        let put = (0..10_000).filter(|_| mailbox.put(Visits::default(), &packet)).count();
-        assert_eq!(put, MOST_BYTES / (packet.len() + HEAD));
-        *lock(&mailbox.content) = Content::default();
-        assert!(mailbox.put(Visits::default(), &packet));
+        let put = || mail.put(0, |content| content.put(Visits::default(), &packet));
+        assert_eq!((0..10_000).filter(|_| put()).count(), MOST_BYTES / (packet.len() + HEAD));
+        let mut taken = Content::default();
+        assert!(mail.take(0, &mut taken) && !taken.bytes.is_empty());
+        assert!(put());
+        assert!(!mail.put(1, |_| true), "there is no such shard");
     }
 }

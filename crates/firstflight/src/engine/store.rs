@@ -19,7 +19,7 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 /// the store's memory. Every other result (a refusal, an error, no answer in time) costs a client one round trip. So
 /// a store that may have lost what it acknowledged refuses:
 ///
-/// - [`JobRequest::GuardSet`]: `Accept` if the id was not set; the store keeps the id for `keep_ms`. A store whose
+/// - [`JobRequest::GuardSet`]: `Accept` if the id was not set, `Repeat` if it was; the store keeps the id for `keep_ms`. A store whose
 ///   memory begins at some moment refuses while now plus `ahead_ms` is at most `reach_ms` after that moment. With
 ///   `unix_ms` the id is kept until the store's clock shows `unix_ms + keep_ms`, and the question is refused if that
 ///   clock differs from `unix_ms` by more than
@@ -27,7 +27,9 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 ///   by more cannot know which stamps the other member accepts.
 /// - [`JobRequest::Redeem`]: `Accept` if the serial was activated and never used before. A serial that is used before
 ///   it is activated is also used up: its data was already sent by the ordinary handshake, and a copy of that SYN
-///   must not find a valid cookie.
+///   must not find a valid cookie. A serial that was accepted for the same `flight` is a `Repeat`. One that was used
+///   by another first flight is [`Reason::Replay`](crate::credential::Reason::Replay): several connections of one
+///   client may show one cookie, and each of them has data of its own.
 /// - [`JobRequest::Activate`]: the answer is ignored. If an activation is lost, its cookie is not valid.
 ///
 /// The answers are first polled in the order of the questions. A separate task polls them, never under a lock of the

@@ -2,7 +2,7 @@
 //! them.
 
 use firstflight_credential::asap::BudgetConfig;
-use firstflight_credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
+use firstflight_credential::{FlightId, JobRequest, JobResult, Reason, RemoteGuard, Serial};
 use firstflight_stack::{Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, fill_checksum};
@@ -66,6 +66,8 @@ pub struct Visit {
 #[derive(Debug, Default)]
 pub struct SharedStore {
     active: BTreeSet<Serial>,
+    /// The first flights that used them.
+    used: BTreeMap<Serial, FlightId>,
     /// Until when each id is kept.
     seen: BTreeMap<[u8; 16], Instant>,
     /// When its memory began.
@@ -81,7 +83,7 @@ impl SharedStore {
     }
 
     fn answer(&mut self, request: JobRequest, now: Instant) -> JobResult {
-        let yes = match request {
+        match request {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
                 let clock = clock_at(now).unix_ms;
                 let keep_ms = unix_ms.map_or(keep_ms, |asked| (asked + keep_ms).saturating_sub(clock));
@@ -98,16 +100,23 @@ impl SharedStore {
                 if age_ms + ahead_ms <= reach_ms as i64 {
                     return JobResult::Refuse(Reason::GuardFloor);
                 }
-                new
+                if new { JobResult::Accept } else { JobResult::Repeat }
             }
-            JobRequest::Redeem { serial } => self.active.remove(&serial),
+            JobRequest::Redeem { serial, flight } if self.active.remove(&serial) => {
+                self.used.extend(flight.map(|flight| (serial, flight)));
+                JobResult::Accept
+            }
+            JobRequest::Redeem { serial, flight: Some(flight) }
+                if self.used.get(&serial) == Some(&flight) =>
+            {
+                JobResult::Repeat
+            }
             JobRequest::Activate { serial } => {
                 self.active.insert(serial);
-                true
+                JobResult::Accept
             }
-            _ => false,
-        };
-        if yes { JobResult::Accept } else { JobResult::Refuse(Reason::Replay) }
+            _ => JobResult::Refuse(Reason::Replay),
+        }
     }
 }
 
@@ -219,6 +228,11 @@ impl World {
     pub fn inject(&mut self, packet: Vec<u8>) {
         self.sent += 1;
         self.wire.insert((self.now + DELAY, self.sent), packet);
+    }
+
+    /// Loses all packets that are under way.
+    pub fn lose(&mut self) {
+        self.wire.clear();
     }
 
     /// Runs until `end`.

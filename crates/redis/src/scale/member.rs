@@ -12,7 +12,7 @@ use crate::owed::{MOST_OF_MANY, Owed};
 use crate::question::Question;
 use crate::quorum::{LEASE, Quorum};
 use firstflight::credential::{Guarded, JobRequest, JobResult, Reason, RemoteGuard, ReplayGuard};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -37,6 +37,18 @@ struct Place {
     retry_at: u64,
 }
 
+impl Place {
+    fn new() -> Self {
+        Self {
+            memories: Memories::default(),
+            owed: Owed::with_room(MOST_OF_MANY),
+            known: Known::with_room(known::MOST_OF_MANY),
+            connection: None,
+            retry_at: 0,
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Connection {
     number: u64,
@@ -52,9 +64,10 @@ pub(super) struct Member {
     pub clock_ms: i64,
     pub guard: Arc<RemoteGuard>,
     pub map: Map,
-    links: HashMap<usize, Link>,
-    retry: HashMap<usize, u64>,
-    places: HashMap<usize, Place>,
+    links: BTreeMap<usize, Link>,
+    retry: BTreeMap<usize, u64>,
+    /// By cell.
+    places: Vec<Place>,
     next: u64,
     /// Whether a cell may have no connection.
     pub broken: bool,
@@ -74,9 +87,9 @@ impl Member {
             clock_ms,
             guard,
             map: Map::default(),
-            links: HashMap::new(),
-            retry: HashMap::new(),
-            places: HashMap::new(),
+            links: BTreeMap::new(),
+            retry: BTreeMap::new(),
+            places: (0..cells::CELLS).map(|_| Place::new()).collect(),
             next: 1,
             broken: true,
         }
@@ -102,12 +115,12 @@ impl Member {
             _ => return Does::Refuses(Refused::Floor),
         };
         let cell = cells::of_request(&request);
-        let Some(place) = self.places.get_mut(&cell) else { return Does::Refuses(Refused::Lost) };
+        let place = &mut self.places[cell];
         let Some(connection) = place.connection.clone() else {
             place.owed.add(request);
             return Does::Refuses(Refused::Lost);
         };
-        if place.owed.holds(&request) || place.known.holds(connection.number, &request, at(now)) {
+        if place.owed.holds(&request) || place.known.answer(connection.number, &request, at(now)).is_some() {
             return Does::Refuses(Refused::Replay);
         }
         let question = Question::new(request, &connection.names, Duration::ZERO);
@@ -153,7 +166,7 @@ impl Member {
         };
         let (Some(request), Some(question)) = (request, ask.question) else { return Ok(()) };
         let is_of = self.find(ask.cell, now) == Some(server);
-        let place = self.places.get_mut(&ask.cell).unwrap();
+        let place = &mut self.places[ask.cell];
         let same = |connection: &&Connection| {
             connection.link == ask.link && connection.names.identity.mark() == &*mark
         };
@@ -162,7 +175,7 @@ impl Member {
         };
         let reply = Reply { value, store_ms };
         if let Some(lasts) = question.is_used_up_for(&reply) {
-            place.known.add(connection.number, &request, at(ask.sent), lasts);
+            place.known.add(connection.number, &request, question.used_by(&reply), at(ask.sent), lasts);
         }
         match question.answer(&reply, at(ask.sent), connection.since) {
             Some(JobResult::Accept) => Ok(()),
@@ -174,7 +187,8 @@ impl Member {
 
     /// A question failed: it is owed, and the cell is lost.
     fn failed(&mut self, cell: usize, request: Option<JobRequest>, now: u64) -> Refused {
-        if let (Some(request), Some(place)) = (request, self.places.get_mut(&cell)) {
+        if let Some(request) = request {
+            let place = &mut self.places[cell];
             place.owed.add(request);
             if place.connection.take().is_some() {
                 place.retry_at = now;
@@ -198,7 +212,7 @@ impl Member {
         self.map.lost(&server.to_string().into(), at(now));
         self.retry.insert(server, now + RETRY_NODE);
         self.broken = true;
-        for place in self.places.values_mut() {
+        for place in &mut self.places {
             if place.connection.as_ref().is_some_and(|connection| connection.link == link.number) {
                 place.connection = None;
                 place.retry_at = now;
@@ -217,13 +231,7 @@ impl Member {
         self.broken = false;
         for cell in 0..cells::CELLS {
             let owner = self.find(cell, now);
-            let place = self.places.entry(cell).or_insert_with(|| Place {
-                memories: Memories::default(),
-                owed: Owed::with_room(MOST_OF_MANY),
-                known: Known::with_room(known::MOST_OF_MANY),
-                connection: None,
-                retry_at: 0,
-            });
+            let place = &mut self.places[cell];
             if place.connection.as_ref().is_some_and(|connection| owner != Some(connection.server)) {
                 place.connection = None;
                 place.retry_at = now;
@@ -234,7 +242,7 @@ impl Member {
                     self.meet(&mut servers[server], server, cell, now, random);
                 }
             }
-            self.broken |= self.places.get(&cell).is_none_or(|place| place.connection.is_none());
+            self.broken |= self.places[cell].connection.is_none();
         }
     }
 
@@ -267,7 +275,7 @@ impl Member {
     /// As `Connection::meet` and `Share::attempt`.
     fn meet(&mut self, master: &mut Server, server: usize, cell: usize, now: u64, random: &mut Random) {
         let number = self.number();
-        let (Some(link), Some(place)) = (self.links.get(&server), self.places.get_mut(&cell)) else { return };
+        let (Some(link), place) = (self.links.get(&server), &mut self.places[cell]) else { return };
         if !master.runs(now) || process(&master.info(now), true).ok().as_ref() != Some(&link.process) {
             return;
         }

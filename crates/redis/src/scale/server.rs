@@ -26,7 +26,7 @@ pub(super) struct Server {
     /// The offset that each replica has confirmed.
     pub replicas: BTreeMap<usize, u64>,
     /// The cells that it has by its own map. A cell that is being moved is `false`.
-    pub cells: HashMap<usize, (bool, Cell)>,
+    pub cells: BTreeMap<usize, (bool, Cell)>,
     clock_ms: i64,
     /// Microseconds for one question.
     service: f64,
@@ -68,7 +68,7 @@ impl Server {
             offset: 1,
             joins: 2,
             replicas: BTreeMap::new(),
-            cells: HashMap::new(),
+            cells: BTreeMap::new(),
             clock_ms,
             service,
             queue: VecDeque::new(),

@@ -2,14 +2,19 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use firstflight::StoreError;
-use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+use firstflight::credential::{FlightId, JobRequest, JobResult, Reason, Serial};
 
 fn serial(counter: u64) -> Serial {
     Serial::new(3, counter).unwrap()
 }
 
 pub(crate) fn redeem(counter: u64) -> JobRequest {
-    JobRequest::Redeem { serial: serial(counter) }
+    JobRequest::Redeem { serial: serial(counter), flight: None }
+}
+
+/// The same, by this first flight.
+pub(crate) fn redeem_by(counter: u64, flight: FlightId) -> JobRequest {
+    JobRequest::Redeem { serial: serial(counter), flight: Some(flight) }
 }
 
 pub(crate) fn activate(counter: u64) -> JobRequest {
@@ -21,3 +26,5 @@ pub(crate) const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
 }
 
 pub(crate) const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
+
+pub(crate) const REPEATED: Result<JobResult, StoreError> = Ok(JobResult::Repeat);

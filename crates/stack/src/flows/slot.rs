@@ -160,6 +160,8 @@ pub(crate) struct Slot {
     pub certificate: bool,
     /// A front delivered its first flight to the server.
     pub relayed: bool,
+    /// Its first flight was accepted before, so it is reset when its handshake is complete.
+    pub repeat: bool,
     /// Its end is remembered for 2 MSL, also if the peer closes first.
     pub hold: bool,
     /// What the network last reported about its packets.
@@ -202,6 +204,7 @@ impl Slot {
             granted,
             certificate,
             relayed,
+            repeat,
             hold,
             network_error,
             ready,
@@ -221,7 +224,7 @@ impl Slot {
         *pair = None;
         (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
         (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
-        (*ready, *of_client, *path_told) = (Readiness::default(), false, false);
+        (*ready, *of_client, *path_told, *repeat) = (Readiness::default(), false, false, false);
     }
 
     /// Gives all memory back, because the connection is over.
@@ -302,7 +305,7 @@ mod tests {
         (slot.client, slot.counted, slot.granted, slot.certificate, slot.relayed) =
             (true, true, true, true, true);
         (slot.hold, slot.announced, slot.queued, slot.starved, slot.mapped) = (true, true, true, true, false);
-        slot.path_told = true;
+        (slot.path_told, slot.repeat) = (true, true);
         slot.asked = Some(Box::default());
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
         (slot.ready, slot.of_client) = (Readiness::CLOSED, true);

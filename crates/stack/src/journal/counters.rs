@@ -33,6 +33,8 @@ pub struct Counters {
     pub first_flights_accepted: u64,
     /// First flights that fell back to the ordinary handshake, server side.
     pub first_flights_refused: u64,
+    /// Connections reset after their handshake because their first flight was accepted before, perhaps at another server.
+    pub repeats_reset: u64,
     /// Connects whose first flight the server accepted.
     pub first_flights_taken: u64,
     /// Second attempts of connects, from another port.
@@ -181,6 +183,7 @@ impl AddAssign<&Self> for Counters {
             cookies_granted,
             first_flights_accepted,
             first_flights_refused,
+            repeats_reset,
             first_flights_taken,
             second_attempts,
             fast_open_suspended,
@@ -221,6 +224,7 @@ impl AddAssign<&Self> for Counters {
             (&mut self.cookies_granted, cookies_granted),
             (&mut self.first_flights_accepted, first_flights_accepted),
             (&mut self.first_flights_refused, first_flights_refused),
+            (&mut self.repeats_reset, repeats_reset),
             (&mut self.first_flights_taken, first_flights_taken),
             (&mut self.second_attempts, second_attempts),
             (&mut self.fast_open_suspended, fast_open_suspended),

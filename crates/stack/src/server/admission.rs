@@ -29,6 +29,10 @@ pub(crate) enum Verdict {
     Forged(Option<Refused>),
     /// It opens a connection by the ordinary handshake. Its data, if any, is not accepted.
     Handshake { reason: Reason, grant: Option<Grant>, refused: Option<Refused> },
+    /// It opens a connection that is reset when the handshake is complete: its first flight was accepted before, perhaps
+    /// at another server. A client that got no answer would otherwise hand over the data again. A plain SYN would let it
+    /// do so if this one were dropped.
+    Repeat { grant: Option<Grant> },
     /// Its first flight is accepted.
     Accepted(Admitted),
     /// Its one-time cookie is used up and not active yet. It goes round the stacks of the group, and is judged again.
@@ -148,6 +152,7 @@ impl Server {
             Verdict::Handshake { reason, grant, refused } => {
                 return self.adopt(flows, syn, reason, grant, refused);
             }
+            Verdict::Repeat { grant } => return self.adopt_repeat(flows, syn, grant),
             Verdict::Parked { work, grant, place } => return self.park(flows, syn, work, grant, place),
             Verdict::Dropped(reason) => flows.journal.drop_packet(reason),
             Verdict::GoesRound => {}
@@ -233,10 +238,12 @@ pub(crate) fn admit_parked(
     result: JobResult,
     refused: Option<Refused>,
 ) -> Verdict {
-    if let Some(reason) = room.full {
+    // A repeat gets no place among the connections that wait to be accepted, and a SYN cookie would not know of it.
+    let repeat = result == JobResult::Repeat;
+    if let Some(reason) = room.full.filter(|reason| !repeat || *reason != Drop::AcceptQueueFull) {
         return Verdict::Dropped(reason);
     }
-    let (result, refused) = if room.tail {
+    let (result, refused) = if room.tail && !repeat {
         (JobResult::Refuse(Reason::SynCookie), refused.or(parked.refused(Status::Overloaded)))
     } else {
         (result, refused)
@@ -244,6 +251,7 @@ pub(crate) fn admit_parked(
     let Parked { grant, place, candidate, relayed, followers, .. } = parked;
     match result {
         JobResult::Accept => Verdict::Accepted(Admitted { grant, place, candidate, relayed, followers }),
+        JobResult::Repeat => Verdict::Repeat { grant },
         JobResult::Refuse(_) if room.pressed => Verdict::Cookie,
         JobResult::Refuse(_) if refused.is_some_and(|refused| refused.is_forged()) => {
             Verdict::Forged(refused)

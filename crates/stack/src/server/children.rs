@@ -60,6 +60,22 @@ impl Server {
         child
     }
 
+    /// Makes an ordinary child that is reset when its handshake is complete. The listener's backlog does not limit them:
+    /// there is at most one for each first flight that was accepted elsewhere.
+    #[cold]
+    pub(crate) fn adopt_repeat(
+        &mut self,
+        flows: &mut Flows,
+        syn: &Syn<'_>,
+        grant: Option<Grant>,
+    ) -> Option<u32> {
+        let child = self.adopt(flows, syn, Reason::Replay, grant, None);
+        if let Some(slot) = child.and_then(|child| flows.slots.get_mut(child)) {
+            slot.repeat = true;
+        }
+        child
+    }
+
     /// Makes a child whose first flight was admitted. It is readable and acceptable at once.
     #[inline(always)]
     pub(crate) fn adopt_early(

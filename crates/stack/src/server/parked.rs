@@ -303,7 +303,7 @@ impl ParkingLot {
             // The SYN no longer waits, and its data comes another way. The store must be asked, so that it rejects
             // copies.
             if matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
-                return Some((JobId::NOBODY, request));
+                return Some((JobId::NOBODY, request.refused()));
             }
         }
     }

@@ -29,7 +29,7 @@ impl Server {
             drop(place);
             let refused = match work {
                 Work::Ask(job) => {
-                    self.tell(Some(job));
+                    self.tell(Some(job.refused()));
                     None
                 }
                 Work::Verify(candidate) => {
@@ -48,6 +48,11 @@ impl Server {
 
     /// Handles the verdict for a parked first flight.
     pub(crate) fn resume(&mut self, flows: &mut Flows, parked: Parked, result: JobResult, now: Instant) {
+        let result = match result {
+            // The reply says so, and the client decides whether the data may run again.
+            JobResult::Repeat if parked.tag.is_some() => JobResult::Refuse(Reason::Replay),
+            other => other,
+        };
         let status = match result {
             JobResult::Refuse(Reason::Replay) => Status::Replayed,
             JobResult::Refuse(Reason::GuardFloor) => Status::GuardFloor,

@@ -90,7 +90,11 @@ impl Stack {
             slot = again;
         }
         let granted = core::mem::take(&mut slot.granted);
-        if let Owner::SynQueue(listener) = slot.owner {
+        if unlikely(slot.repeat) {
+            self.flows.journal.counters.repeats_reset += 1;
+            self.flows.shed(index);
+            self.settle(now);
+        } else if let Owner::SynQueue(listener) = slot.owner {
             self.server.promote(&mut self.flows, index, listener);
         }
         if granted {

@@ -140,7 +140,7 @@ impl Endpoint {
             ready.push((runtime, Renewed::new(make, time)?));
         }
         let mtu = ready.iter().map(|(_, link)| link.mtu()).min().unwrap_or(config.mtu);
-        let (mail, mut shards) = (Mail::new(count), Vec::with_capacity(count));
+        let (mail, mut shards) = (Arc::new(Mail::new(count)), Vec::with_capacity(count));
         for (index, (runtime, link)) in ready.into_iter().enumerate() {
             let mut own = part(config, index, count);
             own.mtu = own.mtu.min(mtu);

@@ -1,7 +1,7 @@
 //! A store in memory, for tests and for several endpoints of one process.
 
 use super::{Answer, SharedStore, StoreError};
-use crate::credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
+use crate::credential::{FlightId, JobRequest, JobResult, Reason, RemoteGuard, Serial};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,8 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cookie {
     Active,
-    Used,
+    /// By this first flight, unless it was refused whatever the cookie was.
+    Used(Option<FlightId>),
 }
 
 impl MemoryStore {
@@ -106,16 +107,23 @@ impl State {
                 // Set the id even below the floor, because a copy of a refused flight may arrive when the floor no
                 // longer refuses it.
                 match self.seen.swap(key, keep, now, |old| old.is_none().then_some(())) {
-                    Ok(Some(())) => Some(Reason::Replay),
+                    Ok(Some(())) => return Ok(JobResult::Repeat),
                     Ok(None) if below => Some(Reason::GuardFloor),
                     Ok(None) => None,
                     Err(Full) => Some(Reason::Overloaded),
                 }
             }
-            JobRequest::Redeem { serial } => {
-                match self.cookies.swap(serial, USED_LIVES, now, |_| Some(Cookie::Used)) {
+            JobRequest::Redeem { serial, flight } => {
+                let used = |old| match old {
+                    Some(Cookie::Used(by)) => Some(Cookie::Used(by)),
+                    Some(Cookie::Active) => Some(Cookie::Used(flight)),
+                    // It is not good, so this first flight is refused.
+                    None => Some(Cookie::Used(None)),
+                };
+                match self.cookies.swap(serial, USED_LIVES, now, used) {
                     Ok(Some(Cookie::Active)) => None,
-                    Ok(Some(Cookie::Used)) => Some(Reason::Replay),
+                    Ok(Some(Cookie::Used(Some(by)))) if flight == Some(by) => return Ok(JobResult::Repeat),
+                    Ok(Some(Cookie::Used(_))) => Some(Reason::Replay),
                     Ok(None) => Some(Reason::NotActive),
                     Err(Full) => Some(Reason::Overloaded),
                 }

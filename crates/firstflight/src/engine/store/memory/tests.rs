@@ -21,9 +21,15 @@ fn serial(counter: u64) -> Serial {
     Serial::new(3, counter).unwrap()
 }
 
+fn redeem(counter: u64, flight: Option<FlightId>) -> JobRequest {
+    JobRequest::Redeem { serial: serial(counter), flight }
+}
+
+/// A repeat counts as a replay here.
 async fn refused(store: &MemoryStore, request: JobRequest) -> Option<Reason> {
     match store.ask(request).await.unwrap() {
         JobResult::Accept => None,
+        JobResult::Repeat => Some(Reason::Replay),
         JobResult::Refuse(reason) => Some(reason),
     }
 }
@@ -123,8 +129,7 @@ async fn a_new_memory_takes_no_older_stamp() {
 #[tokio::test(start_paused = true)]
 async fn a_cookie_is_good_once_after_its_activation() {
     let store = MemoryStore::new(10);
-    let (activate, redeem) =
-        (JobRequest::Activate { serial: serial(1) }, JobRequest::Redeem { serial: serial(1) });
+    let (activate, redeem) = (JobRequest::Activate { serial: serial(1) }, redeem(1, None));
     assert_eq!(refused(&store, activate).await, None);
     assert_eq!(refused(&store, redeem).await, None);
     assert_eq!(refused(&store, redeem).await, Some(Reason::Replay));
@@ -133,14 +138,35 @@ async fn a_cookie_is_good_once_after_its_activation() {
     assert_eq!(refused(&store, redeem).await, Some(Reason::Replay));
 }
 
+/// A copy of a SYN reaches one member first, and the SYN itself another one. A client may also show one cookie in two SYNs:
+/// each has data of its own.
+#[tokio::test(start_paused = true)]
+async fn only_the_first_flight_that_was_accepted_is_a_repeat() {
+    let store = MemoryStore::new(10);
+    pass(NETWORK_MS + 1).await;
+    assert_eq!(store.ask(guard(1)).await, Ok(JobResult::Accept));
+    assert_eq!(store.ask(guard(1)).await, Ok(JobResult::Repeat));
+    let [one, two] = [1, 2].map(|flight| Some(FlightId::new(flight)));
+    assert_eq!(refused(&store, JobRequest::Activate { serial: serial(1) }).await, None);
+    assert_eq!(store.ask(redeem(1, one)).await, Ok(JobResult::Accept));
+    for _ in 0..2 {
+        assert_eq!(store.ask(redeem(1, two)).await, Ok(JobResult::Refuse(Reason::Replay)));
+        assert_eq!(store.ask(redeem(1, None)).await, Ok(JobResult::Refuse(Reason::Replay)));
+        assert_eq!(store.ask(redeem(1, one)).await, Ok(JobResult::Repeat));
+    }
+    // What was refused came by the handshake.
+    assert_eq!(store.ask(redeem(2, one)).await, Ok(JobResult::Refuse(Reason::NotActive)));
+    assert_eq!(store.ask(redeem(2, one)).await, Ok(JobResult::Refuse(Reason::Replay)));
+}
+
 /// The data was sent by the ordinary handshake, so a copy of the SYN must not be executed when the activation finally
 /// arrives.
 #[tokio::test(start_paused = true)]
 async fn a_cookie_that_was_shown_too_early_is_used_up() {
     let store = MemoryStore::new(10);
-    assert_eq!(refused(&store, JobRequest::Redeem { serial: serial(1) }).await, Some(Reason::NotActive));
+    assert_eq!(refused(&store, redeem(1, None)).await, Some(Reason::NotActive));
     assert_eq!(refused(&store, JobRequest::Activate { serial: serial(1) }).await, None);
-    assert_eq!(refused(&store, JobRequest::Redeem { serial: serial(1) }).await, Some(Reason::Replay));
+    assert_eq!(refused(&store, redeem(1, None)).await, Some(Reason::Replay));
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,11 +174,11 @@ async fn cookies_end() {
     let store = MemoryStore::new(10);
     refused(&store, JobRequest::Activate { serial: serial(1) }).await;
     pass(COOKIE_LIVES.as_millis() as u64).await;
-    assert_eq!(refused(&store, JobRequest::Redeem { serial: serial(1) }).await, Some(Reason::NotActive));
+    assert_eq!(refused(&store, redeem(1, None)).await, Some(Reason::NotActive));
     store.restart();
     refused(&store, JobRequest::Activate { serial: serial(2) }).await;
     store.restart();
-    assert_eq!(refused(&store, JobRequest::Redeem { serial: serial(2) }).await, Some(Reason::NotActive));
+    assert_eq!(refused(&store, redeem(2, None)).await, Some(Reason::NotActive));
 }
 
 #[tokio::test(start_paused = true)]
