@@ -5,6 +5,8 @@
 //! beginning each time. What a world says of its state ([`World::state`]) tells which sequences lead to the same one.
 #![forbid(unsafe_code)]
 
+pub mod readers;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};

@@ -19,93 +19,16 @@ mod asap_parse;
 #[path = "../../../fuzz/src/wire_parse.rs"]
 mod wire_parse;
 
-use std::path::Path;
-
-/// A reader: the name of its target, what it is checked with, how long the inputs are that are all tried, and how many of the
-/// corpus are changed.
-struct Reader {
-    name: &'static str,
-    run: fn(&[u8]),
-    short: usize,
-    samples: usize,
-}
-
-fn all() -> bool {
-    std::env::var_os("FIRSTFLIGHT_READERS").is_some()
-}
-
-/// Every input of up to `most` bytes. Returns how many.
-fn short(run: fn(&[u8]), most: usize) -> u64 {
-    let mut count = 0;
-    for len in 0..=most {
-        let mut bytes = vec![0; len];
-        loop {
-            run(&bytes);
-            count += 1;
-            // The next number.
-            let Some(at) = bytes.iter().rposition(|byte| *byte != 0xff) else { break };
-            bytes[at] += 1;
-            bytes[at + 1..].fill(0);
-        }
-    }
-    count
-}
-
-/// Every input that is cut, and every input with another byte somewhere. Returns how many.
-fn changed(run: fn(&[u8]), sample: &[u8]) -> u64 {
-    let mut count = 0;
-    for end in 0..sample.len() {
-        run(&sample[..end]);
-        count += 1;
-    }
-    let mut bytes = sample.to_vec();
-    for at in 0..bytes.len() {
-        for other in 1..=255 {
-            bytes[at] ^= other;
-            run(&bytes);
-            bytes[at] ^= other;
-            count += 1;
-        }
-    }
-    count
-}
-
-/// Inputs of the corpus, the shorter ones first, which reach as much of a reader as the longer ones of the same kind.
-fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
-    let mut inputs: Vec<_> =
-        folder.read_dir().unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
-    inputs.sort_by_key(|input| (input.len(), input.clone()));
-    inputs
-}
-
-impl Reader {
-    fn check(&self) {
-        let most = self.short + usize::from(all());
-        let few = short(self.run, most);
-        let inputs = corpus(self.name);
-        // Evenly over all lengths.
-        let step = if all() { 1 } else { (inputs.len() / self.samples).max(1) };
-        let samples: Vec<_> = inputs.iter().step_by(step).filter(|input| input.len() <= 400).collect();
-        let longest = samples.iter().map(|sample| sample.len()).max().unwrap();
-        let near: u64 = samples.iter().map(|sample| changed(self.run, sample)).sum();
-        println!(
-            "| `{}` | all {few} of up to {most} bytes | all {near} at a distance of one from {} of up to {longest} bytes |",
-            self.name,
-            samples.len()
-        );
-        assert!(few > 256 && near > 10_000, "{few} and {near} inputs only");
-    }
-}
+use firstflight_models::readers::Reader;
 
 #[test]
 fn packets_and_options() {
-    Reader { name: "wire_parse", run: wire_parse::run, short: 2, samples: 24 }.check();
+    Reader { name: "wire_parse", run: wire_parse::run, short: 2, samples: 24, longest: 400 }.check();
 }
 
 #[test]
 fn objects_of_asap() {
-    Reader { name: "asap_parse", run: asap_parse::run, short: 2, samples: 12 }.check();
+    Reader { name: "asap_parse", run: asap_parse::run, short: 2, samples: 12, longest: 400 }.check();
 }
 
 /// Every list of five bytes of those that mean something, alone and repeated to fill a header.

@@ -85,8 +85,9 @@ fn the_client_of_an_accepted_first_flight_gets_its_syn_ack_again() {
     answered(&mut p, JobResult::Accept);
     p.expect().syn_ack().ack(AFTER);
     let cookie = p.cookie_of(key(1));
-    for _ in 0..3 {
-        p.pass(600);
+    // Not too soon behind the SYN-ACKs that it sends again by itself.
+    for wait in [600, 1100, 900] {
+        p.pass(wait);
         p.drain();
         p.send(first_flight(&cookie));
         p.expect().syn_ack().ack(AFTER);
