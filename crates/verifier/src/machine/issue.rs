@@ -1,6 +1,7 @@
 //! Issues a certificate to a client whose address is proved.
 
-use super::{Refusal, Verifier, unix_seconds};
+use super::{Refusal, Verifier};
+use crate::challenge::unix_seconds;
 use crate::config::Issuer;
 use crate::expiry::{BACKDATED, SHORTEST, duration, seen_for};
 use crate::token;
@@ -10,6 +11,11 @@ use firstflight_wire::asap::message::{Reason, Renewal, Request};
 use firstflight_wire::asap::{CertificateBody, CertificateFlags};
 use rand_core::CryptoRng;
 use std::net::IpAddr;
+use std::time::Duration;
+
+/// How wrong the wall clock may be when a certificate is made: servers take requests that are this much ahead of theirs
+/// (`docs/spec/asap.md` §7.5).
+const UNCERTAINTY: Duration = Duration::from_secs(10);
 
 impl Verifier {
     /// Certifies a client that was seen at `address`, if all other checks pass.
@@ -21,6 +27,9 @@ impl Verifier {
         rng: &mut impl CryptoRng,
     ) -> Result<CertificateBody, Refusal> {
         self.admit(clock, address)?;
+        if clock.uncertainty > UNCERTAINTY {
+            return Err(Refusal::for_now(Reason::Overloaded, UNCERTAINTY));
+        }
         let issuer = self.config.issuer.as_ref().ok_or(Reason::NotAnIssuer)?;
         let now = unix_seconds(clock);
         let client = PublicKey::from_bytes(request.client_key);
