@@ -12,7 +12,7 @@ pub use card::{Xdp, XdpFirewall, XdpMode};
 pub use check::Mistake;
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
-pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun};
+pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun, Verifier};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 

@@ -9,11 +9,12 @@ use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::Log;
 use crate::metrics;
 use crate::site::{Services, Site};
-use firstflight::CardError;
-use firstflight::Endpoint;
+use crate::verifying::Verifiers;
 use firstflight::link::TunError;
 use firstflight::link::xdp::XdpError;
 use firstflight::serial_file::SerialFileError;
+use firstflight::verifier::{self, CounterHandle};
+use firstflight::{CardError, Endpoint, OwnVerifier};
 use firstflight_daemon::{Admin, ExitKind};
 use firstflight_http::directory::RootError;
 use firstflight_redis::{AccessError, ConnectError as StoreError, FarmKeysError, StateError};
@@ -148,6 +149,7 @@ pub(crate) struct View {
     pub(crate) ends: CertificatePublisher,
     pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
     pub(crate) cards: Vec<(String, firstflight::metrics::CardPublisher)>,
+    pub(crate) verifiers: Vec<(OwnVerifier, verifier::metrics::Publisher)>,
     pub(crate) stopping: bool,
 }
 
@@ -162,6 +164,7 @@ pub struct Gateway {
     config: Config,
     services: Services,
     farm: Farm,
+    verifiers: Verifiers,
     listening: HashMap<String, Listening>,
     checks: Vec<JoinSet<()>>,
     places: Arc<Semaphore>,
@@ -176,6 +179,8 @@ struct Prepared {
     services: Services,
     kept: Vec<(String, Site, Option<NewCertificates>)>,
     new: Vec<(Bound, Site)>,
+    /// New keys of verifiers.
+    verifiers: Vec<(OwnVerifier, verifier::Config)>,
 }
 
 impl Gateway {
@@ -200,6 +205,7 @@ impl Gateway {
             config: config.clone(),
             services: Services::new(),
             farm: Farm::open(&config).await?,
+            verifiers: Verifiers::default(),
             listening: HashMap::new(),
             checks: Vec::new(),
             places: Arc::new(Semaphore::new(places)),
@@ -266,7 +272,7 @@ impl Gateway {
         if let Some(error) = farm::check_seals(config).into_iter().next() {
             return Err(error);
         }
-        let (mut kept, mut new) = (Vec::new(), Vec::new());
+        let (mut kept, mut new, mut verifiers) = (Vec::new(), Vec::new(), Vec::new());
         for listener in &config.listeners {
             let name = listener.name.get_ref().clone();
             let former = self.listening.get(&name).map(|listening| listening.site.load_full());
@@ -274,6 +280,7 @@ impl Gateway {
                 let made = Site::new(listener, &services, &self.log, former, sealing);
                 made.map_err(|error| GatewayError::Tls(format!("listener {name}"), error))
             };
+            verifiers.extend(self.verifiers.read_again(listener)?);
             match former {
                 Some(former) if former.config.same_sockets(listener) => {
                     // They are followed; here they are only looked at.
@@ -283,17 +290,24 @@ impl Gateway {
                 }
                 Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
                 None => {
-                    let (bound, sealing) = Bound::bind(listener, &self.farm, first_start).await?;
+                    let (bound, sealing) =
+                        Bound::bind(listener, &self.farm, &self.verifiers, first_start).await?;
                     new.push((bound, site(None, sealing)?.0));
                 }
             }
         }
-        Ok(Prepared { services, kept, new })
+        Ok(Prepared { services, kept, new, verifiers })
     }
 
     /// Nothing here can fail.
     fn commit(&mut self, config: Config, prepared: Prepared) {
-        let Prepared { services, kept, new } = prepared;
+        let Prepared { services, kept, new, verifiers } = prepared;
+        for (verifier, keys) in verifiers {
+            // It was checked. What the listeners trust may have changed since.
+            if let Err(error) = verifier.set_config(keys) {
+                tracing::warn!("the key of verifier {} stays as it is: {error}", verifier.key().id());
+            }
+        }
         services.values().for_each(|service| service.begin());
         for (name, site, certificates) in kept {
             certificates.into_iter().for_each(NewCertificates::commit);
@@ -314,6 +328,7 @@ impl Gateway {
                 tokio::spawn(listening.end(config.gateway.drain.0));
             }
         }
+        self.verifiers.keep(&config.listeners);
         let mut begun = Vec::new();
         for (bound, site) in new {
             let name = site.name().to_owned();
@@ -335,6 +350,7 @@ impl Gateway {
             sites.filter_map(|site| site.acceptor.as_ref().map(Acceptor::certificates)).collect();
         self.shown.with(|view| {
             view.services = services.values().cloned().collect();
+            publish_verifiers(&mut view.verifiers, self.verifiers.all());
             view.certificates = certificates;
         });
         (self.services, self.config) = (services, config);
@@ -356,10 +372,14 @@ impl Gateway {
     fn say_listening(&self, name: &str, listening: &Listening) {
         let fast_open = if listening.grants_cookies { "with" } else { "without" };
         let udp = listening.udp_port.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
+        let site = listening.site.load();
+        if let Ok(Some(verifier)) = self.verifiers.of(&site.config) {
+            let key = verifier.key();
+            self.log.status(&format!("{name} is verifier {}, key {key}", key.id()));
+        }
         for address in &listening.addresses {
             self.log.status(&format!("listening on {address} for {name} (TCP {fast_open} Fast Open, {udp})"));
         }
-        let site = listening.site.load();
         if let Some(tun) = site.config.tun.as_ref().map(Spanned::get_ref) {
             for address in site.config.engine_addresses() {
                 self.log.status(&format!("listening on {address} for {name} (an engine on {})", tun.device));
@@ -509,11 +529,26 @@ async fn tidy(shown: Shown) {
     }
 }
 
+/// Makes publishers for the verifiers that have none, and drops those of verifiers that are gone.
+fn publish_verifiers(known: &mut Vec<(OwnVerifier, verifier::metrics::Publisher)>, all: Vec<OwnVerifier>) {
+    known.retain(|(verifier, _)| all.iter().any(|one| one.is(verifier)));
+    for verifier in all {
+        if !known.iter().any(|(one, _)| one.is(&verifier)) {
+            let counted = verifier.clone();
+            let counters = CounterHandle::new(move || counted.counters());
+            known.push((verifier, verifier::metrics::Publisher::new(counters)));
+        }
+    }
+}
+
 /// The present values of everything that is not counted as it happens.
 pub(crate) fn publish(shown: &Shown) {
     shown.with(|view| {
         view.cards.iter().for_each(|(_, card)| card.publish());
         for (_, publisher) in &mut view.publishers {
+            publisher.publish();
+        }
+        for (_, publisher) in &mut view.verifiers {
             publisher.publish();
         }
         let View { certificates, ends, .. } = view;
