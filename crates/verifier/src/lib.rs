@@ -31,7 +31,7 @@ pub use client::{
 pub use clock::boot_clock;
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
 pub use counters::Counters;
-pub use expiry::{BACKDATED, SHORTEST, duration, seen_for};
+pub use expiry::{BACKDATED, SHORTEST, backdated, duration, seen_for};
 pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use firstflight_service::{StreamLimits, secure_rng};
 pub use global::is_global;
@@ -39,6 +39,6 @@ pub use group::{Group, GroupError, VantageAddress};
 pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};
-pub use pool::{CertificatePool, PoolConfig, Site};
+pub use pool::{CertificatePool, PoolConfig, Site, is_usable};
 pub use service::{ConfigHandle, CounterHandle, STREAM_LIMITS, Service, ServiceError};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

@@ -12,7 +12,7 @@ mod state;
 
 pub use file::{PoolFileError, read_certificate, write_certificate};
 pub use site::Site;
-pub use state::PoolConfig;
+pub use state::{PoolConfig, is_usable};
 
 use crate::client::{IssuerAddress, ObtainError, Patience, Route, Wanted, obtain_by};
 use crate::clock::boot_clock;
@@ -287,5 +287,7 @@ fn settle(shared: &Shared, wish: Wish, result: Result<ClientCertificate, ObtainE
     }
 }
 
+#[cfg(test)]
+mod renewal_tests;
 #[cfg(test)]
 mod tests;

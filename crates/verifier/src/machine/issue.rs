@@ -3,7 +3,7 @@
 use super::{Refusal, Verifier};
 use crate::challenge::unix_seconds;
 use crate::config::Issuer;
-use crate::expiry::{BACKDATED, SHORTEST, duration, seen_for};
+use crate::expiry::{SHORTEST, backdated, duration, seen_for};
 use crate::token;
 use firstflight_credential::asap::{PublicKey, certify, is_certified};
 use firstflight_wire::Clock;
@@ -65,13 +65,13 @@ impl Verifier {
                 if !good {
                     return Err(Reason::OldCertificate.into());
                 }
-                seen_for(now, certificate.valid_from)
+                seen_for(now, certificate.valid_from, certificate.duration())
             }
             None => 0,
         };
 
         let lasts = duration(request.wished, issuer.longest, issuer.first, seen);
-        let valid_from = now.saturating_sub(rng.next_u32() % (BACKDATED + 1));
+        let valid_from = now.saturating_sub(rng.next_u32() % (backdated(lasts) + 1));
         // The issuer counts as one vantage point. The configuration allows at most seven others.
         let vantage = u8::try_from(issuer.group.len() + 1).unwrap_or(u8::MAX);
         let certified = CertificateFlags::new(vantage, true, request.old.is_some())
