@@ -11,7 +11,9 @@ mod site;
 mod state;
 
 pub use file::{PoolFileError, read_certificate, write_certificate};
+pub(crate) use file::boot_id;
 pub use site::Site;
+pub(crate) use state::is_due;
 pub use state::{PoolConfig, is_usable};
 
 use crate::client::{IssuerAddress, ObtainError, Patience, Route, Wanted, obtain_by};

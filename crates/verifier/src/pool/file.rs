@@ -152,7 +152,7 @@ fn write(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
 }
 
 /// Empty on a system without such an id. A file from there is then loaded only on a system without one.
-fn boot_id() -> String {
+pub(crate) fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 

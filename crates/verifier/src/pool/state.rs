@@ -72,7 +72,11 @@ pub fn is_usable(certificate: &ClientCertificate, now: Instant) -> bool {
     certificate.remaining(now) > slack(certificate.body().lasts())
 }
 
-/// When to renew it: as late as is safe, because a certificate that was held longer is renewed for longer.
+/// Whether it should be renewed at `now`: as late as is safe, because a certificate that was held longer is renewed for longer.
+pub(crate) fn is_due(certificate: &ClientCertificate, now: Instant) -> bool {
+    due(certificate) <= now
+}
+
 fn due(certificate: &ClientCertificate) -> Instant {
     let lasts = certificate.body().lasts();
     certificate.obtained() + (lasts - margin(lasts))
