@@ -118,6 +118,7 @@ impl Error {
         match self {
             Self::Demo(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
+            Self::Get(error) => error.exit_kind(),
             Self::Health(error) => error.exit_kind(),
             Self::Verifier(error) => error.exit_kind(),
             Self::Dns(error) => error.exit_kind(),

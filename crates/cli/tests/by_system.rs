@@ -115,6 +115,55 @@ fn a_server_that_is_its_own_verifier_gets_the_request_in_the_first_packet() {
     }
 }
 
+/// A certificate in a file is for one site on one network, and its first fetch needs no wait.
+#[test]
+fn a_kept_certificate_is_for_one_site_on_one_network() {
+    let dir = site("by-system-kept");
+    let key = prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let key = key.split_whitespace().nth(1).unwrap();
+    let at = free().to_string();
+    let own = ["--verifier", &dir.path("key"), "--verifier-allow", "127.0.0.0/8", "--first-start"];
+    let (server, _) = serve(&dir, &at, &own);
+    let (file, home) = (dir.path("certificate"), "11".repeat(16));
+    let get = [
+        "certificate",
+        "get",
+        "--verifier",
+        &at,
+        "--verifier-key",
+        key,
+        "--out",
+        &file,
+        "--network-id",
+        &home,
+    ];
+    prints(&get);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let secret = text.split("\"key\": \"").nth(1).unwrap().split('"').next().unwrap();
+    let url = format!("http://{at}/hello");
+    let args = ["get", &url, "--json", "--certificate", &file, "--asap-known"];
+    let here = [&args[..], &["--network-id", &home]].concat();
+    let report = &reports(&here)[0];
+    assert_eq!((&report["way"], &report["outcome"]), (&"udp".into(), &"accepted".into()), "{report}");
+    let shown = prints(&["asap", "inspect", &file]);
+    assert!(shown.contains("site: 127.0.0.1") && !shown.contains(secret), "{shown}");
+    let shown = prints(&["asap", "inspect", &file, "--json"]);
+    assert!(shown.contains(&home) && !shown.contains(secret), "{shown}");
+    // Another network, another site, and several sites.
+    let refused = |args: &[&str], says: &str| fails(args, 2, says);
+    refused(&[&args[..], &["--network-id", &"22".repeat(16)]].concat(), "another network");
+    refused(&[&args[..], &["--network-id", "none"]].concat(), "--network-id");
+    let other = url.replace("127.0.0.1", "127.0.0.2");
+    refused(&[&["get", &other][..], &here[2..]].concat(), "it was used for 127.0.0.1");
+    refused(&[&["get", &url, &other][..], &here[2..]].concat(), "several sites");
+    // Another command renews it. It stays that of its site.
+    prints(&get);
+    assert!(!std::fs::read_to_string(&file).unwrap().contains(secret));
+    assert_eq!(reports(&here)[0]["outcome"], "accepted");
+    refused(&[&["get", &other][..], &here[2..]].concat(), "it was used for 127.0.0.1");
+    server.stop();
+}
+
 #[test]
 fn a_verifier_that_could_not_answer_is_refused() {
     let dir = site("by-system-no-verifier");

@@ -10,7 +10,7 @@ mod file;
 mod site;
 mod state;
 
-pub use file::{PoolFileError, read_certificate, write_certificate};
+pub use file::PoolFileError;
 pub(crate) use file::boot_id;
 pub use site::Site;
 pub(crate) use state::is_due;
