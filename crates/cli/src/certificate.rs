@@ -1,18 +1,19 @@
 //! `firstflight certificate`: obtains a certificate of a provenance verifier for this host.
 
 use crate::error::Error;
+use crate::get::NetworkChoice;
 use crate::output;
 use crate::utc::Time;
 use crate::verifier::{VerifierError, seconds};
 use clap::Subcommand;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
-use firstflight_verifier::pool::write_certificate;
-use firstflight_verifier::{Group, IssuerAddress, Patience, Wanted, obtain, secure_rng};
+use firstflight_verifier::{Group, IssuerAddress, KeptCertificate, Patience, Wanted, obtain, secure_rng};
 use serde::Serialize;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Get a certificate of a provenance verifier for this host's address (ASAP)
 #[derive(clap::Args)]
@@ -53,12 +54,17 @@ struct Get {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write the certificate and its key to this file, which only its owner can read
+    /// Write the certificate and its key to this file, which only its owner can read, for get --certificate. If the file has a
+    /// certificate of this verifier that is still good, it is renewed, and stays that of its site
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// What -o was
     #[arg(long, value_name = "FILE", hide = true)]
     out: Option<PathBuf>,
+    /// With -o: the local network, for which alone the certificate is used: 32 hexadecimal digits of your choice, or auto
+    /// (from the default route's gateway)
+    #[arg(long, value_name = "HEX|auto", default_value = "auto", requires = "output")]
+    network_id: NetworkChoice,
 }
 
 /// Runs the command.
@@ -78,10 +84,22 @@ async fn get(args: &Get) -> Result<(), VerifierError> {
         issuer.group = group.addresses();
     }
     let key = PrivateKey::generate(&mut secure_rng().map_err(VerifierError::Random)?);
-    let wanted = Wanted { key, wished: args.duration, old: None };
+    let network = args.network_id.network(args.output.is_some()).await;
+    // One of another verifier or network, or one that is over, is replaced.
+    let kept = args.output.as_ref().and_then(|path| KeptCertificate::open(path).ok());
+    let kept = kept.filter(|kept| *kept.verifier() == issuer.key && kept.network() == network);
+    let old = kept.as_ref().map(|kept| Arc::clone(kept.certificate()));
+    let wanted = Wanted { key, wished: args.duration, old: old.as_deref() };
     let certificate = obtain(&issuer, wanted, &Patience::default()).await.map_err(VerifierError::Obtain)?;
-    if let Some(path) = &args.output {
-        write_certificate(path, &certificate).map_err(VerifierError::Certificate)?;
+    match (kept, &args.output) {
+        (Some(mut kept), _) => kept.renew(certificate.clone()).map_err(VerifierError::Certificate)?,
+        (None, Some(path)) => {
+            // The file has no vantage points.
+            let asked = Some(args.verifier).filter(|_| issuer.group.is_empty());
+            let made = KeptCertificate::create(path, certificate.clone(), network, asked);
+            made.map_err(VerifierError::Certificate)?;
+        }
+        (None, None) => {}
     }
     let report = Report::new(&certificate);
     if args.json {

@@ -131,6 +131,7 @@ impl Error {
             Self::Config(error) => error.exit_kind(),
             Self::Demo(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
+            Self::Get(error) => error.exit_kind(),
             Self::Health(error) => error.exit_kind(),
             Self::Verifier(error) => error.exit_kind(),
             Self::Dns(error) => error.exit_kind(),

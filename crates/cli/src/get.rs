@@ -4,6 +4,7 @@ mod ask;
 mod certificates;
 mod error;
 mod fetch;
+mod kept;
 mod memory;
 mod report;
 mod seal;
@@ -27,7 +28,9 @@ use firstflight::record::Names;
 use firstflight::{Authority, Client, ClientBuilder, Endpoint, InsideLookups};
 use firstflight_http::url::HttpUrl;
 use firstflight_verifier::IssuerAddress;
+use kept::Kept;
 use memory::Memory;
+pub use memory::NetworkChoice;
 use report::{Begun, Print};
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +55,7 @@ use tokio::task::JoinSet;
 /// addresses by a network card, from 256 local ports that it holds.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("link").args(["tun", "udp", "xdp"]))]
+#[command(group = ArgGroup::new("certified").args(["verifier", "certificate"]))]
 #[command(group = ArgGroup::new("with_effect").args(["upload", "method"]).multiple(true))]
 #[command(after_help = "\
 Examples:
@@ -159,22 +163,28 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let issuer = args.certificates.issuer()?;
     let tls = args.tls(&targets)?;
     let mut builder = Client::builder();
-    let mut engine = None;
+    let (engine, network);
     if by_engine {
         let started = args.start_engine(&targets).await?;
         builder = started.configure(builder, &args);
+        network = started.network;
         engine = Some((started.endpoint, started.capture));
         if let Some(inside) = started.inside {
             builder = builder.inside_lookups(inside);
         }
     } else {
-        let network = args.memory.network(args.certificates.verifier().is_some()).await;
+        network = args.memory.network(args.certificates.wanted()).await;
         builder = args.memory.configure(builder, network);
+        engine = None;
     }
     let servers: Vec<_> = targets.iter().map(|target| target.url.server().clone()).collect();
     builder = builder.fast_open(!args.no_fast_open);
     if let Some(issuer) = issuer.clone() {
         builder = args.certificates.configure(builder, issuer, &servers, args.carrier());
+    }
+    let kept = args.certificates.kept(&servers, network)?;
+    if let Some(kept) = &kept {
+        builder = args.certificates.show(builder, kept, &servers, args.carrier());
     }
     match args.dns.filter(|_| !args.via.wanted()) {
         Some(at) => {
@@ -198,7 +208,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         output: args.output.clone(),
         upload: args.upload.clone(),
         timeout: args.timeout,
-        told: Arc::new(Told::new(issuer.as_ref().map(IssuerAddress::id))),
+        told: Arc::new(Told::new(
+            issuer.as_ref().map(IssuerAddress::id).or(kept.as_ref().map(Kept::verifier)),
+        )),
     });
     let all = Arc::new(args.queue(targets.into(), asked));
     args.fetch_all(&all, &errand).await;
@@ -208,6 +220,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     drop(errand);
     client.close().await;
+    if let Some(kept) = kept {
+        kept.end().await;
+    }
     if let Some((endpoint, capture)) = engine {
         endpoint.shutdown(GRACE).await;
         capture.finish()?;
@@ -392,7 +407,7 @@ impl Args {
         {
             can_reach(own, address)?;
         }
-        let network = self.memory.network(self.via.wanted()).await;
+        let network = self.memory.network(self.via.wanted() || self.certificates.is_kept()).await;
         let (udp, inside) = match (self.udp, self.certificates.verifier().filter(|_| self.via.wanted())) {
             (false, _) => (None, None),
             (true, None) => {

@@ -18,6 +18,7 @@ pub(crate) mod replays;
 mod request_body;
 mod seal;
 mod tls;
+mod verifier;
 
 #[cfg(test)]
 pub(crate) use connections::io;
@@ -35,7 +36,9 @@ use fast_open::FastOpen;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::link::xdp::XdpStatus;
 use firstflight::metrics::CardPublisher;
-use firstflight::{Card, Config, Endpoint, ListenConfig, RelayTarget, Sharding, SharedStore, Workers};
+use firstflight::{
+    Card, Config, Endpoint, ListenConfig, OwnVerifier, RelayTarget, Sharding, SharedStore, Workers,
+};
 use firstflight_daemon::Signals;
 use firstflight_dns::service::{FrontHandle, RelayCounts, RelaySocket};
 use firstflight_http::directory::{Files, RootError};
@@ -64,7 +67,8 @@ use tokio::time::Instant;
 /// card, and the kernel everything else.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("link").args(["tun", "udp", "xdp"]))]
-#[command(group = ArgGroup::new("once").args(["trust", "seal"]).multiple(true))]
+#[command(group = ArgGroup::new("certified").args(["trust", "verifier"]).multiple(true))]
+#[command(group = ArgGroup::new("once").args(["trust", "verifier", "seal"]).multiple(true))]
 #[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
 #[command(after_help = "\
 Examples:
@@ -78,6 +82,7 @@ Examples:
   firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
   firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem --seal seal.key
   firstflight serve --udp 0.0.0.0:8080 --root ./site --trust trust.toml --identity www.example.com
+  firstflight serve --root ./site --listen 0.0.0.0:443 --verifier verifier.key --identity www.example.com
   firstflight serve --udp 192.0.2.80:443 --root ./site --trust trust.toml --identity www.example.com \\
       --dns-listen 192.0.2.80:53 --carriage-zone f.example.com --carriage-key carriage.key
 
@@ -194,13 +199,19 @@ async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
     let sealed = seal.iter().flat_map(seal::Prepared::identities).collect();
     let sealing = args.is_sealing();
     args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
-    let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref(), sealed).await?;
+    let others: Vec<_> =
+        args.relay.address().into_iter().chain(args.names.addresses().iter().copied()).collect();
+    let policy = fast_open.policy.as_ref();
+    let mut asap = args.certificates.prepare((&listen_at, port), (udp, &others), policy, sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let files = Arc::new(files(&args).await?);
     let mut signals = Signals::new().map_err(Error::Runtime)?;
     let life = args.metrics.start(describe).await;
     if names.is_some() {
         firstflight_dns::metrics::describe();
+    }
+    if asap.verifier.is_some() {
+        firstflight_verifier::metrics::describe();
     }
     if fronts.is_some() {
         firstflight_dns::metrics::describe_relay();
@@ -211,6 +222,9 @@ async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
     let Started { endpoint, capture, card, store } = start(&args, asks, udp, card, &workers).await?;
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let asks = store.is_some();
+    if let Some(verifier) = &asap.verifier {
+        endpoint.verify(verifier).map_err(ServeError::OwnVerifier)?;
+    }
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
     let relayed = fronts.as_ref().map(|fronts| fronts.socket.counts());
@@ -259,7 +273,7 @@ async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
         };
         beside.accept(&mut listening, &site, &graceful, &stopping)?;
     }
-    let mut says = Vec::new();
+    let mut says: Vec<_> = asap.verifier.iter().map(verifier::says).collect();
     let names = names.map(|mut names| {
         says.append(&mut names.says);
         names.run(stopping.clone(), log)
@@ -270,7 +284,8 @@ async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
     fast_open.follow(handles);
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
-    let mut publish = publish(Some(&endpoint), naming.as_ref(), relayed, certificates);
+    let mut publish =
+        publish(Some(&endpoint), asap.verifier.as_ref(), naming.as_ref(), relayed, certificates);
     let card = card.map(CardPublisher::new);
     life.serving(move || {
         publish();
@@ -425,21 +440,27 @@ fn describe() {
     firstflight_tls::metrics::describe();
 }
 
-/// Publishes the counters of the engine, of the name server if there is one, and of first flights from external fronts.
+/// Publishes the counters of the engine, of the server's own verifier and the name server if there are such, and of first flights
+/// from external fronts.
 fn publish(
     endpoint: Option<&Endpoint>,
+    verifier: Option<&OwnVerifier>,
     names: Option<&FrontHandle>,
     relayed: Option<RelayCounts>,
     certificates: Option<ServerCertificates>,
 ) -> impl FnMut() + Send + 'static {
     let mut ends = firstflight_tls::metrics::CertificatePublisher::default();
     let mut publisher = endpoint.cloned().map(firstflight::metrics::Publisher::new);
+    let mut of_verifier = verifier.map(verifier::publisher);
     let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
     let mut of_relays = relayed.map(|counts| (counts, firstflight_dns::metrics::RelayPublisher::new()));
     move || {
         ends.publish(&certificates);
         if let Some(publisher) = &mut publisher {
             publisher.publish();
+        }
+        if let Some(of_verifier) = &mut of_verifier {
+            of_verifier.publish();
         }
         if let Some(of_names) = &mut of_names {
             of_names.publish();

@@ -84,6 +84,109 @@ fn a_certificate_goes_in_udp_at_the_first_contact() {
     server.stop();
 }
 
+/// The server is its own verifier, with an engine alone and beside the kernel's TCP. No other server and no trust file is needed.
+#[test]
+fn a_server_that_is_its_own_verifier_gets_the_request_in_the_first_packet() {
+    let dir = site("by-system-own-verifier");
+    let key = prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let key = key.split_whitespace().nth(1).unwrap();
+    let file = dir.path("key");
+    let own = ["--verifier", &file, "--verifier-allow", "127.0.0.0/8", "--first-start"];
+    for alone in [false, true] {
+        let at = free().to_string();
+        let (root, log) = (dir.path("www"), dir.path("log"));
+        let listen = if alone { "--udp" } else { "--listen" };
+        let args = [&["serve", "--root", &root, listen, &at], &own[..]].concat();
+        let mut server = Running::start_logging(&args, &log);
+        let mut said = server.line();
+        while !said.starts_with("verifier ") {
+            said = server.line();
+        }
+        assert!(said.ends_with(&format!(", key {key}")), "{said}");
+        let url = format!("http://{at}/hello");
+        let mut asks = vec!["get", &url, "--json", "--verifier", &at, "--verifier-key", key];
+        asks.extend(["--verify-first", "--asap-known"]);
+        if alone {
+            asks.push("--udp");
+        }
+        let report = &reports(&asks)[0];
+        assert_eq!((&report["way"], &report["outcome"]), (&"udp".into(), &"accepted".into()), "{report}");
+        server.stop();
+    }
+}
+
+/// A certificate in a file is for one site on one network, and its first fetch needs no wait.
+#[test]
+fn a_kept_certificate_is_for_one_site_on_one_network() {
+    let dir = site("by-system-kept");
+    let key = prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let key = key.split_whitespace().nth(1).unwrap();
+    let at = free().to_string();
+    let own = ["--verifier", &dir.path("key"), "--verifier-allow", "127.0.0.0/8", "--first-start"];
+    let (server, _) = serve(&dir, &at, &own);
+    let (file, home) = (dir.path("certificate"), "11".repeat(16));
+    let get = [
+        "certificate",
+        "get",
+        "--verifier",
+        &at,
+        "--verifier-key",
+        key,
+        "--out",
+        &file,
+        "--network-id",
+        &home,
+    ];
+    prints(&get);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let secret = text.split("\"key\": \"").nth(1).unwrap().split('"').next().unwrap();
+    let url = format!("http://{at}/hello");
+    let args = ["get", &url, "--json", "--certificate", &file, "--asap-known"];
+    let here = [&args[..], &["--network-id", &home]].concat();
+    let report = &reports(&here)[0];
+    assert_eq!((&report["way"], &report["outcome"]), (&"udp".into(), &"accepted".into()), "{report}");
+    let shown = prints(&["asap", "inspect", &file]);
+    assert!(shown.contains("site: 127.0.0.1") && !shown.contains(secret), "{shown}");
+    let shown = prints(&["asap", "inspect", &file, "--json"]);
+    assert!(shown.contains(&home) && !shown.contains(secret), "{shown}");
+    // Another network, another site, and several sites.
+    let refused = |args: &[&str], says: &str| fails(args, 2, says);
+    refused(&[&args[..], &["--network-id", &"22".repeat(16)]].concat(), "another network");
+    refused(&[&args[..], &["--network-id", "none"]].concat(), "--network-id");
+    let other = url.replace("127.0.0.1", "127.0.0.2");
+    refused(&[&["get", &other][..], &here[2..]].concat(), "it was used for 127.0.0.1");
+    refused(&[&["get", &url, &other][..], &here[2..]].concat(), "several sites");
+    // Another command renews it. It stays that of its site.
+    prints(&get);
+    assert!(!std::fs::read_to_string(&file).unwrap().contains(secret));
+    assert_eq!(reports(&here)[0]["outcome"], "accepted");
+    refused(&[&["get", &other][..], &here[2..]].concat(), "it was used for 127.0.0.1");
+    server.stop();
+}
+
+#[test]
+fn a_verifier_that_could_not_answer_is_refused() {
+    let dir = site("by-system-no-verifier");
+    prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let (root, file) = (dir.path("www"), dir.path("key"));
+    let at = free().to_string();
+    let refused = |options: &[&str], says: &str| {
+        fails(&[&["serve", "--root", &root, "--verifier", &file][..], options].concat(), 2, says);
+    };
+    refused(&["--listen", &at, "--udp-port", "0"], "--udp-port 0");
+    refused(&["--listen", &at, "--no-cookie"], "cannot be used with");
+    // At all addresses it needs a name.
+    refused(&[], "--identity");
+    // Messages of fronts can look like those to a verifier.
+    std::fs::write(dir.path("trust"), "# begin\n# end\n").unwrap();
+    let (trust, relay) = (dir.path("trust"), dir.path("relay"));
+    let fronts = ["--udp", &at, "--relay-listen", &at, "--relay-key", &relay, "--trust", &trust];
+    refused(&fronts, "takes DNS or relay datagrams");
+    // Nobody else may read the key.
+    std::fs::write(dir.path("open"), "key 00").unwrap();
+    fails(&["serve", "--root", &root, "--listen", &at, "--verifier", &dir.path("open")], 2, "open");
+}
+
 #[test]
 fn sockets_of_a_service_manager_are_used() {
     let dir = site("by-system-listen-fds");

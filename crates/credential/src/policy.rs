@@ -48,11 +48,16 @@ pub enum PolicyError {
     AsapWithoutCookie,
     /// The policy asks the shared store of a farm, but there is none.
     NeedsStore,
+    /// The trusted verifiers contradict the server's own.
+    #[cfg(feature = "asap")]
+    Trust(crate::asap::TrustError),
 }
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            #[cfg(feature = "asap")]
+            Self::Trust(error) => return error.fmt(f),
             Self::AtMostOnceNeedsOneTime => {
                 "at-most-once needs one-time cookies: a plain cookie can be replayed for as long as its key lives"
             }

@@ -8,6 +8,11 @@ mod flights;
 pub(crate) mod jobs;
 pub mod keys;
 pub(crate) mod listener;
+#[cfg(not(feature = "asap"))]
+#[path = "engine/no_verifier.rs"]
+pub(crate) mod own_verifier;
+#[cfg(feature = "asap")]
+pub(crate) mod own_verifier;
 pub(crate) mod post;
 pub(crate) mod random;
 pub(crate) mod renewed;

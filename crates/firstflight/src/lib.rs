@@ -45,7 +45,7 @@
 //! | `server` | [`Server`] |
 //! | `trust`, `activation` | files of trusted verifiers; sockets that a service manager passes |
 //! | `tun`, `udp`, `xdp`, `pcap` | links of engines, and captures |
-//! | `asap` | certificates, and requests inside lookups: [`ClientBuilder::verifier`], [`ClientBuilder::inside_lookups`], [`ServerBuilder::from_fronts`] |
+//! | `asap` | certificates, and requests inside lookups: [`ClientBuilder::verifier`], [`ServerBuilder::verifier`], [`ClientBuilder::inside_lookups`], [`ServerBuilder::from_fronts`] |
 //! | `metrics` | counters for the recorder of the crate `metrics` |
 //!
 //! `kernel` (all up to `activation`), `tun`, `udp`, `xdp` and `pcap` are on by default.
@@ -159,8 +159,12 @@ pub use client::{
 };
 #[cfg(feature = "xdp")]
 pub use engine::card::{Card, CardError};
+#[cfg(feature = "asap")]
+pub use engine::own_verifier::{OwnVerifier, OwnVerifierError};
 #[cfg(feature = "engine")]
-use engine::{driver, endpoint, jobs, listener, post, random, renewed, shared, store, time, workers};
+use engine::{
+    driver, endpoint, jobs, listener, own_verifier, post, random, renewed, shared, store, time, workers,
+};
 pub use first_flight::FirstFlight;
 pub use first_flight::{Carriage, MakeFlight};
 pub use firstflight_credential as credential;

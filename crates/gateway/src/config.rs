@@ -14,7 +14,7 @@ pub use card::{Xdp, XdpFirewall, XdpMode};
 pub use dns::{Dns, Forward, Relay, Zone};
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
-pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun};
+pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun, Verifier};
 pub use period::Period;
 pub use service::{Address, BackendProtocol, BackendTls, Balance, Health, HealthKind, Passive, Service};
 

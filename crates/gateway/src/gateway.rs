@@ -10,11 +10,12 @@ use crate::log::Log;
 use crate::metrics;
 use crate::names::{self, Names};
 use crate::site::{Services, Site};
-use firstflight::CardError;
-use firstflight::Endpoint;
+use crate::verifying::Verifiers;
 use firstflight::link::TunError;
 use firstflight::link::xdp::XdpError;
 use firstflight::serial_file::SerialFileError;
+use firstflight::verifier::{self, CounterHandle};
+use firstflight::{CardError, Endpoint, OwnVerifier};
 use firstflight_daemon::{Admin, ExitKind};
 use firstflight_dns::metrics::{Publisher, RelayPublisher};
 use firstflight_dns::service::{Fault, RelayCounts, SetUpError};
@@ -148,6 +149,7 @@ pub(crate) struct View {
     pub(crate) cards: Vec<(String, firstflight::metrics::CardPublisher)>,
     pub(crate) names: Option<Publisher>,
     pub(crate) relayed: Option<(RelayCounts, RelayPublisher)>,
+    pub(crate) verifiers: Vec<(OwnVerifier, verifier::metrics::Publisher)>,
     pub(crate) stopping: bool,
 }
 
@@ -163,6 +165,7 @@ pub struct Gateway {
     services: Services,
     farm: Farm,
     names: Option<Names>,
+    verifiers: Verifiers,
     listening: HashMap<String, Listening>,
     checks: Vec<JoinSet<()>>,
     places: Arc<Semaphore>,
@@ -179,6 +182,8 @@ struct Prepared {
     new: Vec<(Bound, Site)>,
     /// At the start only.
     names: Option<names::Ready>,
+    /// New keys of verifiers.
+    verifiers: Vec<(OwnVerifier, verifier::Config)>,
 }
 
 impl Gateway {
@@ -204,6 +209,7 @@ impl Gateway {
             services: Services::new(),
             farm: Farm::open(&config).await?,
             names: None,
+            verifiers: Verifiers::default(),
             listening: HashMap::new(),
             checks: Vec::new(),
             places: Arc::new(Semaphore::new(places)),
@@ -283,7 +289,7 @@ impl Gateway {
         }
         // A reload does not change them.
         let mut names = if first_start { names::Bound::bind(config).await? } else { None };
-        let (mut kept, mut new, mut ready) = (Vec::new(), Vec::new(), None);
+        let (mut kept, mut new, mut verifiers, mut ready) = (Vec::new(), Vec::new(), Vec::new(), None);
         for listener in &config.listeners {
             let name = listener.name.get_ref().clone();
             let former = self.listening.get(&name).map(|listening| listening.site.load_full());
@@ -291,6 +297,7 @@ impl Gateway {
                 let made = Site::new(listener, &services, &self.log, former, sealing);
                 made.map_err(|error| GatewayError::Tls(format!("listener {name}"), error))
             };
+            verifiers.extend(self.verifiers.read_again(listener)?);
             match former {
                 Some(former) if former.config.same_sockets(listener) => {
                     // They are followed; here they are only looked at.
@@ -302,7 +309,8 @@ impl Gateway {
                 None => {
                     let dns =
                         config.dns().filter(|(dns, _)| *dns.listener.get_ref() == name).map(|(dns, _)| dns);
-                    let (bound, sealing) = Bound::bind(listener, &self.farm, dns, first_start).await?;
+                    let (bound, sealing) =
+                        Bound::bind(listener, &self.farm, dns, &self.verifiers, first_start).await?;
                     if let Some((target, endpoint)) = bound.for_names()
                         && let Some(names) = names.take()
                     {
@@ -312,12 +320,18 @@ impl Gateway {
                 }
             }
         }
-        Ok(Prepared { services, kept, new, names: ready })
+        Ok(Prepared { services, kept, new, names: ready, verifiers })
     }
 
     /// Nothing here can fail.
     fn commit(&mut self, config: Config, prepared: Prepared) {
-        let Prepared { services, kept, new, names } = prepared;
+        let Prepared { services, kept, new, names, verifiers } = prepared;
+        for (verifier, keys) in verifiers {
+            // It was checked. What the listeners trust may have changed since.
+            if let Err(error) = verifier.set_config(keys) {
+                tracing::warn!("the key of verifier {} stays as it is: {error}", verifier.key().id());
+            }
+        }
         services.values().for_each(|service| service.begin());
         for (name, site, certificates) in kept {
             certificates.into_iter().for_each(NewCertificates::commit);
@@ -338,6 +352,7 @@ impl Gateway {
                 tokio::spawn(listening.end(config.gateway.drain.0));
             }
         }
+        self.verifiers.keep(&config.listeners);
         let mut begun = Vec::new();
         for (bound, site) in new {
             let name = site.name().to_owned();
@@ -359,6 +374,7 @@ impl Gateway {
             sites.filter_map(|site| site.acceptor.as_ref().map(Acceptor::certificates)).collect();
         self.shown.with(|view| {
             view.services = services.values().cloned().collect();
+            publish_verifiers(&mut view.verifiers, self.verifiers.all());
             view.certificates = certificates;
         });
         if let Some(names) = &self.names {
@@ -389,10 +405,14 @@ impl Gateway {
     fn say_listening(&self, name: &str, listening: &Listening) {
         let fast_open = if listening.grants_cookies { "with" } else { "without" };
         let udp = listening.udp_port.map_or("no UDP".to_owned(), |port| format!("UDP port {port}"));
+        let site = listening.site.load();
+        if let Ok(Some(verifier)) = self.verifiers.of(&site.config) {
+            let key = verifier.key();
+            self.log.status(&format!("{name} is verifier {}, key {key}", key.id()));
+        }
         for address in &listening.addresses {
             self.log.status(&format!("listening on {address} for {name} (TCP {fast_open} Fast Open, {udp})"));
         }
-        let site = listening.site.load();
         if let Some(tun) = site.config.tun.as_ref().map(Spanned::get_ref) {
             for address in site.config.engine_addresses() {
                 self.log.status(&format!("listening on {address} for {name} (an engine on {})", tun.device));
@@ -546,11 +566,26 @@ async fn tidy(shown: Shown) {
     }
 }
 
+/// Makes publishers for the verifiers that have none, and drops those of verifiers that are gone.
+fn publish_verifiers(known: &mut Vec<(OwnVerifier, verifier::metrics::Publisher)>, all: Vec<OwnVerifier>) {
+    known.retain(|(verifier, _)| all.iter().any(|one| one.is(verifier)));
+    for verifier in all {
+        if !known.iter().any(|(one, _)| one.is(&verifier)) {
+            let counted = verifier.clone();
+            let counters = CounterHandle::new(move || counted.counters());
+            known.push((verifier, verifier::metrics::Publisher::new(counters)));
+        }
+    }
+}
+
 /// The present values of everything that is not counted as it happens.
 pub(crate) fn publish(shown: &Shown) {
     shown.with(|view| {
         view.cards.iter().for_each(|(_, card)| card.publish());
         for (_, publisher) in &mut view.publishers {
+            publisher.publish();
+        }
+        for (_, publisher) in &mut view.verifiers {
             publisher.publish();
         }
         let View { certificates, ends, names, relayed, .. } = view;

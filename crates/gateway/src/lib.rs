@@ -42,6 +42,7 @@ mod site;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod testing;
+mod verifying;
 
 pub use config::{Config, ConfigError};
 pub use firstflight_daemon::ExitKind;

@@ -7,6 +7,7 @@ use crate::farm::{Farm, Sealing};
 use crate::gateway::GatewayError;
 use crate::limits::Clients;
 use crate::site::Site;
+use crate::verifying::{self, Verifiers};
 use arc_swap::ArcSwap;
 use firstflight::keys::{self, Form, KeyFile};
 use firstflight::link::xdp::XdpStatus;
@@ -77,6 +78,7 @@ pub(crate) async fn read_files(
         }
         None => None,
     };
+    verifying::read(config)?;
     Ok((key_file, trust_file))
 }
 
@@ -102,6 +104,7 @@ impl Bound {
         config: &Listener,
         farm: &Farm,
         dns: Option<&Dns>,
+        verifiers: &Verifiers,
         first_start: bool,
     ) -> Result<(Self, Option<Arc<Sealing>>), GatewayError> {
         let name = config.name.get_ref();
@@ -147,11 +150,14 @@ impl Bound {
         let addresses = config.address.get_ref().iter().chain(&engines);
         let port = addresses.clone().next().map_or(0, SocketAddr::port);
         let (sealing, sealed) = Sealing::open(config, port, farm, first_start)?.unzip();
+        if let Some(verifier) = verifiers.of(config)? {
+            builder = builder.verifier(&verifier);
+        }
         if let Some(file) = &trust_file {
-            builder = builder
-                .trust(file.store())
-                .per_site(config.per_site)
-                .first_start(first_start && config.first_start);
+            builder = builder.trust(file.store());
+        }
+        if config.takes_certificates() {
+            builder = builder.per_site(config.per_site).first_start(first_start && config.first_start);
             let mut identities = config.identity.clone();
             if identities.is_empty() {
                 let own = addresses.filter(|at| !at.ip().is_unspecified());

@@ -58,6 +58,7 @@ pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
         let handle = builder.install_recorder().ok()?;
         firstflight::metrics::describe();
         firstflight_tls::metrics::describe();
+        firstflight::verifier::metrics::describe();
         firstflight_daemon::process::describe();
         describe();
         Some(handle)

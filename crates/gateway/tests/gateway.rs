@@ -10,6 +10,7 @@ mod root;
 
 use firstflight_gateway::{Config, Gateway, GatewayError};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -185,6 +186,61 @@ async fn a_reload_with_a_key_that_is_not_right_is_refused() {
     std::fs::write(&trust, "# begin\n").unwrap();
     let error = gateway.reload(with_trust()).await.unwrap_err();
     assert!(error.to_string().contains("trust"), "{error}");
+}
+
+/// The line by which the log names the verifier, and a certificate from the listener's port by this key.
+#[tokio::test]
+async fn a_listener_is_its_own_verifier_and_takes_a_new_key_by_a_reload() {
+    use firstflight::credential::asap::PrivateKey;
+    use firstflight::verifier::{IssuerAddress, Patience, VerifierKeys, Wanted, obtain};
+    let files = Files::new();
+    let (path, log) = (files.path("verifier.key"), files.path("log"));
+    let write = |seed: u8, retired: &[u8]| {
+        let key = |seed: u8| PrivateKey::from_seed(&[seed; 32]);
+        let _ = std::fs::remove_file(&path);
+        let retired = retired.iter().map(|seed| key(*seed).public()).collect();
+        VerifierKeys { key: key(seed), retired }.create(path.as_ref()).unwrap();
+        key(seed).public()
+    };
+    let at = free().await;
+    let config = || {
+        let verifier = format!("[listener.verifier]\nkey = {path:?}\nallow = [\"127.0.0.0/8\"]\n");
+        let listener = |name: &str, at: SocketAddr| {
+            format!(
+                "[[listener]]\nname = \"{name}\"\naddress = [\"{at}\"]\nmode = \"tcp\"\nservice = \"s\"\n{verifier}"
+            )
+        };
+        let other = SocketAddr::from(([127, 0, 0, 2], at.port()));
+        let service = "[[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:9\"]\n";
+        let text =
+            "[gateway]\nlog = \"text\"\n".to_owned() + &listener("a", at) + &listener("b", other) + service;
+        Config::parse(&text).unwrap()
+    };
+    let first = write(1, &[]);
+    let sink = std::fs::File::create(&log).unwrap();
+    let mut gateway = Gateway::start(config(), sink).await.unwrap();
+    let ask = async |key, ip: [u8; 4]| {
+        let from = IssuerAddress::new(SocketAddr::from((ip, at.port())), key);
+        let wanted = Wanted { key: PrivateKey::from_seed(&[7; 32]), wished: 3600, old: None };
+        let patience =
+            Patience { first: Duration::from_millis(200), sends: 8, stream: Duration::from_secs(5) };
+        obtain(&from, wanted, &patience).await
+    };
+    ask(first, [127, 0, 0, 1]).await.unwrap();
+    ask(first, [127, 0, 0, 2]).await.unwrap();
+    // A file that is not right changes nothing.
+    std::fs::write(&path, "key 00").unwrap();
+    let error = gateway.reload(config()).await.unwrap_err();
+    assert!(error.to_string().contains("verifier.key"), "{error}");
+    let second = write(2, &[1]);
+    ask(first, [127, 0, 0, 1]).await.unwrap();
+    gateway.reload(config()).await.unwrap();
+    ask(second, [127, 0, 0, 1]).await.unwrap();
+    ask(second, [127, 0, 0, 2]).await.unwrap();
+    assert!(ask(first, [127, 0, 0, 1]).await.is_err());
+    gateway.drain().await;
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains(&format!("a is verifier {}, key {first}", first.id())), "{said}");
 }
 
 #[tokio::test]

@@ -134,6 +134,8 @@ drops! {
     BadUdp => "bad-udp",
     /// Its UDP datagram is for another port than the carrier's, or carries something else.
     NotCarried => "not-carried",
+    /// Its UDP datagram is for the verifier that shares the port, and too many of them wait.
+    VerifierQueueFull => "verifier-queue-full",
     /// In UDP: a segment that follows a SYN came before the SYN, or there is no room to keep it.
     Follower => "follower",
     /// In UDP: it fits a connection whose client had another UDP port. The new port is checked first.

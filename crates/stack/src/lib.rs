@@ -35,6 +35,7 @@ pub use config::{CarrierConfig, Certified, Config, ConnectConfig, Limits, Listen
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName, Variables};
 pub use flows::fragments::FragmentLimits;
+pub use flows::verifier::VerifierMessage;
 pub use journal::counters::{Counters, Outcomes};
 pub use server::asap::Verifications;
 pub use server::listen::ListenError;

@@ -91,3 +91,4 @@ mod syn_cookies;
 mod time_wait_client;
 mod transfers;
 mod unusual_settings;
+mod verifier_messages;

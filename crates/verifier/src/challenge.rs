@@ -2,8 +2,10 @@
 //! them.
 
 use crate::mac::MacKey;
-use firstflight_wire::Instant;
+use firstflight_credential::asap::PrivateKey;
+use firstflight_wire::asap::context;
 use firstflight_wire::asap::message::{Challenge, TransactionId};
+use firstflight_wire::{Clock, Instant};
 use rand_core::CryptoRng;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +13,13 @@ use std::time::Duration;
 /// How long a challenge is valid, seconds.
 pub const CHALLENGE_LASTS: u32 = 10;
 /// How long a key is used to make challenges.
-const TURN: Duration = Duration::from_secs(60 * 60);
+const TURN: Duration = Duration::from_secs(HOUR as u64);
+const HOUR: u32 = 60 * 60;
+/// The clocks of verifiers with one key may differ by this much, seconds: twice what a member's clock may differ from the
+/// farm's (`docs/spec/asap.md` §7.5).
+const AHEAD: u32 = 2;
+/// Context of the keys that follow from a verifier's key (`docs/spec/asap.md` §1.3).
+const CONTEXT: [u8; 32] = context("firstflight ASAP v1 CKEY");
 
 /// What a challenge is bound to.
 #[derive(Debug, Clone, Copy)]
@@ -29,10 +37,50 @@ impl Asking<'_> {
     }
 }
 
-/// The keys of challenges. They are random and of this process only, with a new one each hour. The previous
-/// key stays valid, for challenges that are on their way when the key changes.
+/// The keys of challenges.
 #[derive(Debug)]
-pub(crate) struct ChallengeKeys {
+pub(crate) enum ChallengeKeys {
+    Own(OwnKeys),
+    Shared(SharedKeys),
+}
+
+impl ChallengeKeys {
+    /// Keys of this process only.
+    pub(crate) fn own(now: Instant, rng: &mut impl CryptoRng) -> Self {
+        Self::Own(OwnKeys { number: 1, current: MacKey::generate(rng), previous: None, since: now })
+    }
+
+    /// The keys of all verifiers that certify with `key`.
+    pub(crate) fn shared(key: &PrivateKey) -> Self {
+        Self::Shared(SharedKeys { seed: MacKey::new(*key.to_seed()) })
+    }
+
+    /// Replaces the current key if it is due.
+    pub(crate) fn turn(&mut self, now: Instant, rng: &mut impl CryptoRng) {
+        if let Self::Own(keys) = self {
+            keys.turn(now, rng);
+        }
+    }
+
+    pub(crate) fn make(&self, asking: &Asking<'_>, clock: &Clock) -> Challenge {
+        match self {
+            Self::Own(keys) => keys.make(asking, clock.mono),
+            Self::Shared(keys) => keys.make(asking, unix_seconds(clock)),
+        }
+    }
+
+    pub(crate) fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, clock: &Clock) -> bool {
+        match self {
+            Self::Own(keys) => keys.is_good(challenge, asking, clock.mono),
+            Self::Shared(keys) => keys.is_good(challenge, asking, unix_seconds(clock)),
+        }
+    }
+}
+
+/// The keys of a verifier that is alone. They are random, with a new one each hour. The previous key stays valid, for
+/// challenges that are on their way when the key changes.
+#[derive(Debug)]
+pub(crate) struct OwnKeys {
     /// Never 0, so that a challenge is never all zero.
     number: u8,
     current: MacKey,
@@ -40,13 +88,8 @@ pub(crate) struct ChallengeKeys {
     since: Instant,
 }
 
-impl ChallengeKeys {
-    pub(crate) fn new(now: Instant, rng: &mut impl CryptoRng) -> Self {
-        Self { number: 1, current: MacKey::generate(rng), previous: None, since: now }
-    }
-
-    /// Replaces the current key if it is due.
-    pub(crate) fn turn(&mut self, now: Instant, rng: &mut impl CryptoRng) {
+impl OwnKeys {
+    fn turn(&mut self, now: Instant, rng: &mut impl CryptoRng) {
         if now.saturating_since(self.since) < TURN {
             return;
         }
@@ -56,12 +99,12 @@ impl ChallengeKeys {
         self.since = now;
     }
 
-    pub(crate) fn make(&self, asking: &Asking<'_>, now: Instant) -> Challenge {
+    fn make(&self, asking: &Asking<'_>, now: Instant) -> Challenge {
         let time = seconds(now);
         Challenge { key: self.number, time, mac: self.current.code(&asking.input(time)) }
     }
 
-    pub(crate) fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, now: Instant) -> bool {
+    fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, now: Instant) -> bool {
         // The age is that of the monotonic clock, so setting the wall clock does not extend a challenge.
         let Some(age) = seconds(now).checked_sub(challenge.time) else { return false };
         let key = if challenge.key == self.number {
@@ -76,9 +119,45 @@ impl ChallengeKeys {
     }
 }
 
+/// The keys of verifiers that certify with one key. A key follows from that one and the hour in which the challenge is made.
+#[derive(Debug)]
+pub(crate) struct SharedKeys {
+    seed: MacKey,
+}
+
+impl SharedKeys {
+    /// The key of the hour of `time`, Unix seconds, and its number, which is never 0.
+    fn key(&self, time: u32) -> (u8, MacKey) {
+        let hour = time / HOUR;
+        let mut input = [0; 36];
+        input[..32].copy_from_slice(&CONTEXT);
+        input[32..].copy_from_slice(&hour.to_be_bytes());
+        ((hour % 255 + 1) as u8, self.seed.derive(&input))
+    }
+
+    fn make(&self, asking: &Asking<'_>, now: u32) -> Challenge {
+        let (number, key) = self.key(now);
+        Challenge { key: number, time: now, mac: key.code(&asking.input(now)) }
+    }
+
+    fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, now: u32) -> bool {
+        let times = now.saturating_sub(CHALLENGE_LASTS)..=now.saturating_add(AHEAD);
+        if !times.contains(&challenge.time) {
+            return false;
+        }
+        let (number, key) = self.key(challenge.time);
+        challenge.key == number && key.verifies(&asking.input(challenge.time), &challenge.mac)
+    }
+}
+
 /// Whole seconds. 32 bits last for 136 years.
 fn seconds(now: Instant) -> u32 {
     u32::try_from(now.as_millis() / 1000).unwrap_or(u32::MAX)
+}
+
+/// Unix seconds in 32 bits, which last until 2106.
+pub(crate) fn unix_seconds(clock: &Clock) -> u32 {
+    u32::try_from(clock.unix_ms / 1000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -93,11 +172,18 @@ mod tests {
         Asking { class: 1, client: client.parse().unwrap(), key: &KEY, transaction: TransactionId([1; 8]) }
     }
 
+    fn own(now: Instant, rng: &mut ChaCha20Rng) -> OwnKeys {
+        match ChallengeKeys::own(now, rng) {
+            ChallengeKeys::Own(keys) => keys,
+            ChallengeKeys::Shared(_) => unreachable!(),
+        }
+    }
+
     #[test]
     fn a_challenge_is_good_for_ten_seconds_and_for_what_it_was_made() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let at = Instant::from_secs(1000);
-        let keys = ChallengeKeys::new(at, &mut rng);
+        let keys = own(at, &mut rng);
         let asked = asking("192.0.2.1:5000");
         let challenge = keys.make(&asked, at);
         for (after, good) in [(0, true), (10, true), (11, false), (4000, false)] {
@@ -118,13 +204,13 @@ mod tests {
         wrong.mac[15] ^= 1;
         assert!(!keys.is_good(&wrong, &asked, at));
         assert!(!keys.is_good(&Challenge { time: challenge.time + 1, ..challenge }, &asked, at));
-        assert!(!ChallengeKeys::new(at, &mut rng).is_good(&challenge, &asked, at), "another process");
+        assert!(!own(at, &mut rng).is_good(&challenge, &asked, at), "another process");
     }
 
     #[test]
     fn a_challenge_outlives_one_turn_of_the_key() {
         let mut rng = ChaCha20Rng::from_seed([2; 32]);
-        let mut keys = ChallengeKeys::new(Instant::ZERO, &mut rng);
+        let mut keys = own(Instant::ZERO, &mut rng);
         let asked = asking("[2001:db8::1]:5000");
         for hour in 1..600 {
             let before = Instant::from_secs(hour * 3600 - 1);
@@ -135,8 +221,42 @@ mod tests {
             assert_ne!(keys.make(&asked, after).key, challenge.key);
             assert!(keys.is_good(&challenge, &asked, after), "hour {hour}");
             // Another key with the same number.
-            let other = ChallengeKeys { number: keys.number, ..ChallengeKeys::new(after, &mut rng) };
+            let other = OwnKeys { number: keys.number, ..own(after, &mut rng) };
             assert!(!other.is_good(&challenge, &asked, after));
+        }
+    }
+
+    const NOW: u32 = 1_767_225_600;
+
+    fn clock(unix: u32) -> Clock {
+        // Members started at different times.
+        let mono = Instant::from_secs(u64::from(unix % 997));
+        Clock { mono, unix_ms: u64::from(unix) * 1000 + 999, uncertainty: Duration::ZERO }
+    }
+
+    /// A challenge of one member is good at another one, whose clock may differ by two seconds, also when the hour changes in
+    /// between.
+    #[test]
+    fn a_challenge_of_a_farm_is_good_at_every_member() {
+        let members = [[1; 32], [1; 32], [2; 32]];
+        let [one, other, stranger] = members.map(|seed| ChallengeKeys::shared(&PrivateKey::from_seed(&seed)));
+        let asked = asking("192.0.2.1:5000");
+        for made in [NOW, NOW + 1, NOW - 1, NOW - 9, NOW + HOUR * 254 - 1] {
+            let challenge = one.make(&asked, &clock(made));
+            assert_ne!(challenge.key, 0);
+            for (after, good) in
+                [(-3, false), (-2, true), (0, true), (10, true), (11, false), (3600 * 255, false)]
+            {
+                let at = clock(made.checked_add_signed(after).unwrap());
+                assert_eq!(other.is_good(&challenge, &asked, &at), good, "{made}, {after} s");
+                assert!(!stranger.is_good(&challenge, &asked, &at));
+            }
+            let other_port = asking("192.0.2.1:5001");
+            assert!(!other.is_good(&challenge, &other_port, &clock(made)));
+            let wrong = Challenge { key: challenge.key % 255 + 1, ..challenge };
+            assert!(!other.is_good(&wrong, &asked, &clock(made)));
+            let later = Challenge { time: challenge.time + 1, ..challenge };
+            assert!(!other.is_good(&later, &asked, &clock(made)));
         }
     }
 }

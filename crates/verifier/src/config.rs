@@ -9,6 +9,7 @@ use firstflight_wire::asap::message::{Tokens, VantageId};
 use firstflight_wire::setters;
 use ipnet::IpNet;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 /// How long a client's first certificate lasts, seconds.
 pub const FIRST_DURATION: u32 = 30 * 60;
@@ -29,8 +30,12 @@ pub struct Config {
     /// The source addresses of probes, at most one for each family. They must differ from the addresses that
     /// clients ask at. Without an address of the client's family it sends no probes.
     pub probe_from: Vec<SocketAddr>,
-    /// Its limits.
+    /// Its limits. Of several [`members`](Self::members) each has its part.
     pub limits: Limits,
+    /// How many verifiers answer with the issuer's key, such as the members of a farm. With it a client may begin at one of
+    /// them and go on at another: the keys of challenges follow from the issuer's key and the hour. The members' clocks
+    /// must be within two seconds of each other. Without it the keys of challenges are this process's own.
+    pub members: Option<NonZeroU16>,
 }
 
 setters! {
@@ -40,6 +45,7 @@ setters! {
         allowed: Vec<IpNet>,
         probe_from: Vec<SocketAddr>,
         limits: Limits,
+        members: Option<NonZeroU16>,
     }
 }
 
@@ -86,6 +92,9 @@ impl Config {
             return Err(ConfigError::Probes);
         }
         let Some(issuer) = &self.issuer else {
+            if self.members.is_some() {
+                return Err(ConfigError::Members);
+            }
             return if self.vantage.is_some() { Ok(()) } else { Err(ConfigError::Nothing) };
         };
         let Issuer { key: _, retired, first, longest, group } = issuer;
@@ -141,6 +150,9 @@ pub enum ConfigError {
     /// A vantage point without a key.
     #[error("the issuer has no key of vantage point {0}")]
     NoKey(VantageId),
+    /// Members of a farm without the key that they share.
+    #[error("verifiers that answer with one key need that key")]
+    Members,
     /// Several addresses of one family to send probes from.
     #[error("two addresses of one family to send probes from: give one")]
     Probes,

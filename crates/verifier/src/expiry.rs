@@ -8,14 +8,21 @@ pub const BACKDATED: u32 = 20;
 /// The shortest duration of a certificate, seconds.
 pub const SHORTEST: u32 = 60;
 
-/// How long a client has certainly been at its address, seconds, if its certificate begins at `valid_from`.
-/// The certificate may have been made up to [`BACKDATED`] seconds later, so the time is counted from there.
+/// How many seconds before it is made a certificate that lasts for `lasts` seconds may begin. A short one begins less long
+/// before, so that a client that renews it in time has not lost much of it.
+#[must_use]
+pub fn backdated(lasts: u32) -> u32 {
+    BACKDATED.min(lasts / 12)
+}
+
+/// How long a client has certainly been at its address, seconds, if its certificate begins at `valid_from` and lasts for
+/// `lasts` seconds. The certificate may have been made up to [`backdated`] seconds later, so the time is counted from there.
 ///
 /// If the time were counted from `valid_from`, the backdating would add up with each refresh, and a client
 /// that left could be certified for longer than is promised.
 #[must_use]
-pub fn seen_for(now: u32, valid_from: u32) -> u32 {
-    now.saturating_sub(valid_from.saturating_add(BACKDATED))
+pub fn seen_for(now: u32, valid_from: u32, lasts: u32) -> u32 {
+    now.saturating_sub(valid_from.saturating_add(backdated(lasts)))
 }
 
 /// How long the next certificate lasts, seconds: twice as long as the client has been `seen`, but at least
@@ -38,23 +45,30 @@ mod tests {
         assert_eq!(duration(DAY, DAY, 1800, 1800), 3600);
         assert_eq!(duration(600, DAY, 1800, 1800), 600);
         assert_eq!(duration(u32::MAX, DAY, 1800, u32::MAX), DAY);
-        assert_eq!(seen_for(1000, 970), 10);
-        assert_eq!(seen_for(1000, 990), 0);
-        assert_eq!(seen_for(1000, 2000), 0);
+        assert_eq!(seen_for(1000, 970, 1800), 10);
+        assert_eq!(seen_for(1000, 990, 1800), 0);
+        assert_eq!(seen_for(1000, 2000, 1800), 0);
+        assert_eq!(seen_for(1000, 970, 60), 25);
+        assert_eq!([60, 120, 239, 240, DAY].map(backdated), [5, 10, 19, 20, 20]);
     }
 
     /// A client's certificates, each made from the one before: `(made, valid_from, ends)`.
-    fn history(arrived: u32, first: u32, steps: &[(u16, u8)], seen: fn(u32, u32) -> u32) -> Vec<(u32, u32)> {
+    fn history(
+        arrived: u32,
+        first: u32,
+        steps: &[(u16, u8)],
+        seen: fn(u32, u32, u32) -> u32,
+    ) -> Vec<(u32, u32)> {
         let mut now = arrived;
-        let mut valid_from = 0;
+        let (mut valid_from, mut lasts) = (0, 0);
         let mut ends = now;
         let mut made = Vec::new();
         for (number, &(wait, back)) in steps.iter().enumerate() {
             // Refresh anywhere in the rest of the certificate's time, often at its very end.
             now += (u64::from(ends - now) * u64::from(wait) / u64::from(u16::MAX)) as u32;
-            let seen = if number == 0 { 0 } else { seen(now, valid_from) };
-            let lasts = duration(u32::MAX, (1 << 24) - 1, first, seen);
-            valid_from = now - u32::from(back) % (BACKDATED + 1);
+            let seen = if number == 0 { 0 } else { seen(now, valid_from, lasts) };
+            lasts = duration(u32::MAX, (1 << 24) - 1, first, seen);
+            valid_from = now - u32::from(back) % (backdated(lasts) + 1);
             ends = valid_from + lasts;
             made.push((now - arrived, ends - arrived));
             if ends <= now {
@@ -86,7 +100,7 @@ mod tests {
     #[test]
     fn counted_from_a_backdated_beginning_the_promise_breaks() {
         let steps = [(0, 20), (u16::MAX, 20), (u16::MAX, 0)];
-        let naive = |now: u32, valid_from: u32| now - valid_from;
+        let naive = |now: u32, valid_from: u32, _: u32| now - valid_from;
         let made = history(1_767_225_600, 1800, &steps, naive);
         assert!(made.iter().any(|(left, ends)| *ends > 2 * left + 1800), "{made:?}");
         let made = history(1_767_225_600, 1800, &steps, seen_for);

@@ -3,7 +3,8 @@
 //!
 //! - [`Verifier`] is the machine: no socket, no clock, no random source.
 //! - [`Service`] runs it on UDP and TCP sockets.
-//! - [`obtain`] gets a certificate for a client, and a [`CertificatePool`] keeps some ready for use.
+//! - [`obtain`] gets a certificate for a client, and a [`CertificatePool`] keeps some ready for use. A [`KeptCertificate`] is one in
+//!   a file.
 #![forbid(unsafe_code)]
 
 mod challenge;
@@ -14,6 +15,7 @@ mod counters;
 mod expiry;
 mod global;
 mod group;
+mod kept;
 mod key_file;
 mod limits;
 mod mac;
@@ -31,14 +33,15 @@ pub use client::{
 pub use clock::boot_clock;
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
 pub use counters::Counters;
-pub use expiry::{BACKDATED, SHORTEST, duration, seen_for};
+pub use expiry::{BACKDATED, SHORTEST, backdated, duration, seen_for};
 pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use firstflight_service::{StreamLimits, secure_rng};
 pub use global::is_global;
 pub use group::{Group, GroupError, VantageAddress};
+pub use kept::{KeptCertificate, KeptError, NotUsed};
 pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};
-pub use pool::{CertificatePool, PoolConfig, Site};
+pub use pool::{CertificatePool, PoolConfig, Site, is_usable};
 pub use service::{ConfigHandle, CounterHandle, STREAM_LIMITS, Service, ServiceError};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

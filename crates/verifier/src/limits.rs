@@ -10,7 +10,7 @@ use firstflight_wire::setters;
 use ipnet::IpNet;
 use lru::LruCache;
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::time::Duration;
 
 /// A burst, and then a rate.
@@ -58,6 +58,21 @@ impl Default for Limits {
             ],
             signatures_per_second: 6_000,
             prefixes: NonZeroUsize::MIN.saturating_add(65_535),
+        }
+    }
+}
+
+impl Limits {
+    /// The part of one of `members`. No part is nothing, unless the whole is.
+    #[must_use]
+    pub fn share(self, members: NonZeroU16) -> Self {
+        let part = |all: u32| all.div_ceil(u32::from(members.get()));
+        let rate = |Rate { burst, per_minute }| Rate { burst: part(burst), per_minute: part(per_minute) };
+        Self {
+            v4: rate(self.v4),
+            v6: self.v6.map(rate),
+            signatures_per_second: part(self.signatures_per_second),
+            prefixes: self.prefixes,
         }
     }
 }
@@ -164,6 +179,20 @@ mod tests {
         let unused = in_64(9 << 72);
         assert!(full.take(unused, NOW).is_err());
         assert_eq!(many(&mut full, unused, NOW + Duration::from_secs(60)), 60);
+    }
+
+    /// Together the members allow what one would, but for what is rounded up.
+    #[test]
+    fn members_share_the_limits() {
+        let part = Limits::default().share(NonZeroU16::new(7).unwrap());
+        assert_eq!(part.v4, Rate { burst: 9, per_minute: 9 });
+        assert_eq!(part.v6[2], Rate { burst: 69, per_minute: 69 });
+        assert_eq!(part.signatures_per_second, 858);
+        assert_eq!(Limits::default().share(NonZeroU16::MIN), Limits::default());
+        let none = Limits { signatures_per_second: 0, ..Limits::default() };
+        assert_eq!(none.share(NonZeroU16::MAX).signatures_per_second, 0);
+        let least = Limits::default().share(NonZeroU16::MAX);
+        assert_eq!(least.v4, Rate { burst: 1, per_minute: 1 });
     }
 
     #[test]

@@ -32,6 +32,11 @@ impl MacKey {
         Hmac::<Sha256>::new((&*block).into()).chain_update(input)
     }
 
+    /// The key that follows from this one and `input`.
+    pub(crate) fn derive(&self, input: &[u8]) -> Self {
+        Self(Zeroizing::new(self.hash(input).finalize().into_bytes().into()))
+    }
+
     pub(crate) fn code(&self, input: &[u8]) -> [u8; 16] {
         let code: [u8; 32] = self.hash(input).finalize().into_bytes().into();
         code.first_chunk().copied().unwrap_or_default()

@@ -2,7 +2,7 @@
 
 mod issue;
 
-use crate::challenge::{Asking, ChallengeKeys};
+use crate::challenge::{Asking, ChallengeKeys, unix_seconds};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::global::may_certify;
@@ -21,8 +21,8 @@ use std::time::Duration;
 ///
 /// It answers each message by one message or none, so there is nothing to poll. It checks a request in this
 /// order: form and length; the challenge, so that the later checks are made only for clients whose address is
-/// proved; the limits of the network, and whether the address may be certified; the client's key; the vantage
-/// tokens; the signature budget, and last the signatures.
+/// proved; the limits of the network, and whether the address may be certified; its own clock; the client's key; the
+/// vantage tokens; the signature budget, and last the signatures.
 #[derive(Debug)]
 pub struct Verifier {
     config: Config,
@@ -77,21 +77,30 @@ impl Verifier {
     /// When the configuration is invalid.
     pub fn new(config: Config, now: Instant, rng: &mut impl CryptoRng) -> Result<Self, ConfigError> {
         config.validate()?;
+        let limits = match config.members {
+            Some(members) => config.limits.clone().share(members),
+            None => config.limits.clone(),
+        };
         Ok(Self {
-            challenges: ChallengeKeys::new(now, rng),
-            limits: RateLimits::new(config.limits.clone()),
+            challenges: shared(&config).unwrap_or_else(|| ChallengeKeys::own(now, rng)),
+            limits: RateLimits::new(limits),
             counters: Counters::default(),
             config,
         })
     }
 
-    /// Takes other keys, durations and prefixes from `config` at once. Its limits stay, and what clients have used of them.
+    /// Takes other keys, durations and prefixes from `config` at once. Its limits and the number of its members stay, and
+    /// what clients have used of the limits.
     ///
     /// # Errors
     /// When the configuration is invalid. The former one then stays.
     pub fn set_config(&mut self, config: Config) -> Result<(), ConfigError> {
+        let config = config.limits(self.config.limits.clone()).members(self.config.members);
         config.validate()?;
-        self.config = config.limits(self.config.limits.clone());
+        if let Some(keys) = shared(&config) {
+            self.challenges = keys;
+        }
+        self.config = config;
         Ok(())
     }
 
@@ -269,7 +278,7 @@ impl Verifier {
         clock: &Clock,
     ) -> Option<MessageBytes> {
         if let Some(came) = came {
-            if self.challenges.is_good(&came, asking, clock.mono) {
+            if self.challenges.is_good(&came, asking, clock) {
                 return None;
             }
             self.counters.challenges_again += 1;
@@ -277,7 +286,7 @@ impl Verifier {
         self.counters.challenges += 1;
         let message = ChallengeMessage {
             transaction: asking.transaction,
-            challenge: self.challenges.make(asking, clock.mono),
+            challenge: self.challenges.make(asking, clock),
             seen: asking.client,
             time: unix_seconds(clock),
         };
@@ -291,9 +300,10 @@ impl Verifier {
     }
 }
 
-/// Unix seconds in 32 bits, which last until 2106.
-fn unix_seconds(clock: &Clock) -> u32 {
-    u32::try_from(clock.unix_ms / 1000).unwrap_or(u32::MAX)
+/// The keys of challenges that members of a farm have in common. `None` for a verifier that is alone.
+fn shared(config: &Config) -> Option<ChallengeKeys> {
+    let issuer = config.issuer.as_ref().filter(|_| config.members.is_some())?;
+    Some(ChallengeKeys::shared(&issuer.key))
 }
 
 #[cfg(test)]

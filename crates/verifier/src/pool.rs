@@ -10,9 +10,11 @@ mod file;
 mod site;
 mod state;
 
-pub use file::{PoolFileError, read_certificate, write_certificate};
+pub use file::PoolFileError;
+pub(crate) use file::boot_id;
 pub use site::Site;
-pub use state::PoolConfig;
+pub(crate) use state::is_due;
+pub use state::{PoolConfig, is_usable};
 
 use crate::client::{IssuerAddress, ObtainError, Patience, Route, Wanted, obtain_by};
 use crate::clock::boot_clock;
@@ -287,5 +289,7 @@ fn settle(shared: &Shared, wish: Wish, result: Result<ClientCertificate, ObtainE
     }
 }
 
+#[cfg(test)]
+mod renewal_tests;
 #[cfg(test)]
 mod tests;

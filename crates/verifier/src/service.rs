@@ -73,15 +73,20 @@ impl Messages for Shared {
     }
 }
 
-/// A handle to the counters of a running service.
+/// A handle to the counters of a running verifier.
 #[derive(Clone)]
-pub struct CounterHandle(Arc<Shared>);
+pub struct CounterHandle(Arc<dyn Fn() -> Counters + Send + Sync>);
 
 impl CounterHandle {
+    /// A handle to counters that `read` reads, for a verifier that is not a [`Service`].
+    pub fn new(read: impl Fn() -> Counters + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
     /// The counts now.
     #[must_use]
     pub fn get(&self) -> Counters {
-        *self.0.lock().0.counters()
+        (self.0)()
     }
 }
 
@@ -156,7 +161,8 @@ impl Service {
     /// Its counts, while it runs.
     #[must_use]
     pub fn counters(&self) -> CounterHandle {
-        CounterHandle(Arc::clone(&self.shared))
+        let shared = Arc::clone(&self.shared);
+        CounterHandle::new(move || *shared.lock().0.counters())
     }
 
     /// Changes its configuration, while it runs.

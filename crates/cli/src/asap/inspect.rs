@@ -6,8 +6,10 @@ use crate::output;
 use crate::utc::Time;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use firstflight::credential::asap::{Identity, PublicKey};
+use firstflight_files::to_hex;
+use firstflight_verifier::{KeptCertificate, KeptError};
 use firstflight_wire::asap::Carrier;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -22,13 +24,14 @@ const LONGEST_FILE: usize = LONGEST * 3 + 64;
 /// Decode an ASAP object and check its signatures
 ///
 /// Recognises TCP options, credential blocks, certificate bodies, verifier messages and service parameters by their
-/// first bytes. The checks depend on what is given: the verifier's signature of a block needs --verifier-key and
+/// first bytes, and files of certificate get -o, whose private key it does not show. The checks depend on what is given: the verifier's signature of a block needs --verifier-key and
 /// --address, the client's also --identity, --carrier and --data.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   firstflight asap inspect fd08fa57110000c4
   firstflight asap inspect certificate.bin --verifier-key KEY --address 192.0.2.1
+  firstflight asap inspect my.certificate
   firstflight asap inspect block.hex --verifier-key KEY --address 192.0.2.1 \\
     --identity www.example.com:443 --carrier ip --data request.txt
   xxd -p message.bin | firstflight asap inspect - --json
@@ -99,6 +102,9 @@ pub enum InspectError {
     /// There are more bytes than any object has.
     #[error("no object of ASAP is longer than {LONGEST} bytes: give one alone")]
     TooLong,
+    /// A file with a certificate and its key that is of no use here.
+    #[error("{0}")]
+    Kept(KeptError),
     /// The bytes are not an object.
     #[error("{0}")]
     NotAnObject(NotAnObject),
@@ -111,14 +117,55 @@ fn shortened(text: &str) -> String {
     format!("{short:?}{more}")
 }
 
+/// A file of `certificate get -o`, if that is what `object` names.
+fn kept(object: &str) -> Result<Option<KeptCertificate>, InspectError> {
+    let path = Path::new(object);
+    // Only such files begin so.
+    let mut first = [0];
+    let begins = File::open(path).is_ok_and(|mut file| file.read(&mut first).is_ok_and(|read| read == 1));
+    if !begins || first != *b"{" {
+        return Ok(None);
+    }
+    KeptCertificate::open(path).map(Some).map_err(InspectError::Kept)
+}
+
+fn kept_words(kept: &KeptCertificate) -> String {
+    let network = match kept.network().is_known() {
+        true => to_hex(&kept.network().0).to_string(),
+        false => "unknown, so that it is not used".to_owned(),
+    };
+    let site = kept.site().map_or_else(|| "none yet".to_owned(), ToString::to_string);
+    let (address, left) = (kept.certificate().address(), kept.remaining().as_secs());
+    format!(
+        "a certificate and its private key, which is not shown, by the verifier\n  {}\nfor {address}, for {left} s more; site: {site}; network: {network}",
+        kept.verifier()
+    )
+}
+
+fn kept_record(kept: &KeptCertificate) -> Value {
+    let network = kept.network().is_known().then(|| to_hex(&kept.network().0).to_string());
+    json!({
+        "verifier_key": kept.verifier().to_string(),
+        "address": kept.certificate().address(),
+        "site": kept.site().map(ToString::to_string),
+        "network": network,
+        "remaining_s": kept.remaining().as_secs(),
+    })
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
-    let bytes = object_bytes(&args.object)?;
+    let kept = kept(&args.object)?;
+    let bytes = match &kept {
+        Some(kept) => kept.certificate().body().to_bytes().to_vec(),
+        None => object_bytes(&args.object)?,
+    };
+    let certified = kept.as_ref().map(|kept| kept.certificate());
     let object = Object::read(&bytes).map_err(InspectError::NotAnObject)?;
     let data = args.data.as_ref().map(|path| read(path)).transpose()?;
     let known = Known {
-        verifier: args.verifier_key,
-        address: args.address,
+        verifier: args.verifier_key.or(certified.map(|certified| *certified.verifier())),
+        address: args.address.or(certified.map(|certified| certified.address())),
         identity: args.identity.clone(),
         carrier: args.carrier,
         data,
@@ -127,10 +174,16 @@ pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
     let checks = known.check(&object, bytes.len());
     if args.json {
         let checks: Vec<_> = checks.iter().map(Check::record).collect();
-        output::json(
-            &json!({ "object": object.kind(), "fields": object.record(bytes.len()), "checks": checks }),
-        );
+        let mut record =
+            json!({ "object": object.kind(), "fields": object.record(bytes.len()), "checks": checks });
+        if let (Some(kept), Some(record)) = (&kept, record.as_object_mut()) {
+            record.insert("kept".to_owned(), kept_record(kept));
+        }
+        output::json(&record);
     } else {
+        if let Some(kept) = &kept {
+            output::line(&kept_words(kept));
+        }
         output::line(&object.words(bytes.len()));
         checks.iter().for_each(|check| output::line(check));
     }

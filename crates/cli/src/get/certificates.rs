@@ -1,10 +1,11 @@
 //! A certificate for each server that `get` visits.
 
 use super::GetError;
+use super::kept::Kept;
 use crate::output;
 use crate::span;
 use firstflight::credential::asap::PublicKey;
-use firstflight::credential::{Outcome, Reason};
+use firstflight::credential::{NetworkId, Outcome, Reason};
 use firstflight::record::Published;
 use firstflight::{Authority, Client, ClientBuilder};
 use firstflight_http::url::HttpUrl;
@@ -25,6 +26,10 @@ pub struct Certificates {
     /// until it has arrived, fetches use none
     #[arg(long, value_name = "ADDR:PORT", requires = "verifier_key")]
     verifier: Option<SocketAddr>,
+    /// Show the certificate in this file (certificate get -o writes one), which is then for this site only; it is renewed in
+    /// place when that is due
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["verifier", "via_dns"])]
+    certificate: Option<PathBuf>,
     /// The verifier's public key, 64 hexadecimal digits
     #[arg(long, value_name = "KEY", requires = "verifier")]
     verifier_key: Option<String>,
@@ -35,11 +40,11 @@ pub struct Certificates {
     #[arg(long, value_name = "TIME", default_value = "30m", requires = "verifier", value_parser = span::parse)]
     certificate_for: Duration,
     /// The servers are known to accept certificates; without this option they are asked first
-    #[arg(long, requires = "verifier")]
+    #[arg(long, requires = "certified")]
     asap_known: bool,
     /// The servers execute a request with a certificate at most once (serve --replays at-most-once). An upload without
     /// --replay-safe may then be sent in the SYN
-    #[arg(long, requires = "verifier", conflicts_with = "via_dns")]
+    #[arg(long, requires = "certified", conflicts_with = "via_dns")]
     asap_once: bool,
     /// Before the first fetch, wait for the certificates and, with --via-dns, for what the servers publish and
     /// whether unknown servers can reach this client; at most five seconds. The wait counts as part of the first
@@ -52,6 +57,45 @@ impl Certificates {
     /// The verifier's address, if there is one.
     pub const fn verifier(&self) -> Option<SocketAddr> {
         self.verifier
+    }
+
+    /// Whether there are certificates, so that it matters on which network this host is.
+    pub const fn wanted(&self) -> bool {
+        self.verifier.is_some() || self.certificate.is_some()
+    }
+
+    /// Whether the certificate is in a file.
+    pub const fn is_kept(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// The certificate in a file, if one is to be shown to these servers.
+    ///
+    /// # Errors
+    /// When it cannot be used for them here and now.
+    pub fn kept(&self, servers: &[Authority], network: NetworkId) -> Result<Option<Kept>, GetError> {
+        self.certificate.as_ref().map(|path| Kept::open(path, servers, network)).transpose()
+    }
+
+    /// Gives a client a certificate in a file.
+    pub fn show(
+        &self,
+        builder: ClientBuilder,
+        kept: &Kept,
+        servers: &[Authority],
+        carrier: Carrier,
+    ) -> ClientBuilder {
+        kept.show(builder, &self.known(servers, carrier, kept.verifier()), self.asap_once)
+    }
+
+    /// What the servers are known to publish.
+    fn known(&self, servers: &[Authority], carrier: Carrier, id: VerifierId) -> Vec<(Authority, Published)> {
+        let record = |server: &Authority| match carrier {
+            Carrier::Ip => Published::on_ip(BASE_MSS, &[id]),
+            Carrier::Udp(port) => Published::in_udp(port.unwrap_or(server.port()), BASE_MSS, &[id]),
+        };
+        let known = servers.iter().filter(|_| self.asap_known);
+        known.filter_map(|server| Some((server.clone(), record(server)?))).collect()
     }
 
     /// Whether the first fetch waits for the verifiers.
@@ -79,14 +123,8 @@ impl Certificates {
             .verifier(issuer)
             .certificates(PoolConfig { fresh, wished: self.wished(), ..PoolConfig::default() })
             .servers_run_once(self.asap_once);
-        for server in servers.iter().filter(|_| self.asap_known) {
-            let record = match carrier {
-                Carrier::Ip => Published::on_ip(BASE_MSS, &[id]),
-                Carrier::Udp(port) => Published::in_udp(port.unwrap_or(server.port()), BASE_MSS, &[id]),
-            };
-            if let Some(record) = record {
-                builder = builder.record(server.clone(), record);
-            }
+        for (server, record) in self.known(servers, carrier, id) {
+            builder = builder.record(server, record);
         }
         builder
     }

@@ -1,7 +1,9 @@
 //! Why `get` cannot do what was asked.
 
+use firstflight_daemon::ExitKind;
 use firstflight_http::url::UrlError;
 use firstflight_seal::RecordTextError;
+use firstflight_verifier::KeptError;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -45,6 +47,14 @@ pub enum GetError {
     /// A verifier's address without its key, or an invalid key.
     #[error("{0}")]
     VerifierOption(String),
+    /// A certificate in a file cannot be used.
+    #[error("{0}")]
+    Kept(KeptError),
+    /// A key is shown to one site only.
+    #[error(
+        "--certificate: the URLs are of several sites, and a key is shown to one site only: use --verifier"
+    )]
+    KeptSites,
     /// The named resolver cannot be used.
     #[error("cannot use the resolver {0}: {1}")]
     Resolver(SocketAddr, io::Error),
@@ -56,6 +66,18 @@ pub enum GetError {
     /// There is no second verifier, or it has the same address or is of another family.
     #[error("--second-verifier: name a verifier at another address of the same family than --verifier")]
     ReachPair,
+}
+
+impl GetError {
+    /// Whether it is a mistake.
+    pub fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Kept(KeptError::Read(_, error) | KeptError::Write(_, error)) => ExitKind::of_file(error),
+            // The other program ends, the network and the certificate's time are others in a while.
+            Self::Kept(KeptError::Held(_)) => ExitKind::Failure,
+            _ => ExitKind::Mistake,
+        }
+    }
 }
 
 /// The name of the address family, and an address of it as an example.

@@ -21,10 +21,27 @@ pub struct Memory {
     network_id: NetworkChoice,
 }
 
+/// Which network this host is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NetworkChoice {
+pub enum NetworkChoice {
+    /// That of the default route's gateway.
     Auto,
+    /// The one with this id.
     Id(NetworkId),
+}
+
+impl NetworkChoice {
+    /// The network's id. It is determined only if it `matters`.
+    pub async fn network(self, matters: bool) -> NetworkId {
+        match self {
+            Self::Id(id) => id,
+            Self::Auto if !matters => NetworkId::UNKNOWN,
+            Self::Auto => {
+                let found = tokio::task::spawn_blocking(firstflight::network_id).await;
+                found.ok().flatten().unwrap_or(NetworkId::UNKNOWN)
+            }
+        }
+    }
 }
 
 impl FromStr for NetworkChoice {
@@ -46,14 +63,7 @@ impl Memory {
     /// The network's id. It is determined only if the cache needs it, or if it `matters` to the caller. Right after
     /// joining a network this may take a fraction of a second.
     pub async fn network(&self, matters: bool) -> NetworkId {
-        match self.network_id {
-            NetworkChoice::Id(id) => id,
-            NetworkChoice::Auto if self.cache.is_none() && !matters => NetworkId::UNKNOWN,
-            NetworkChoice::Auto => {
-                let found = tokio::task::spawn_blocking(firstflight::network_id).await;
-                found.ok().flatten().unwrap_or(NetworkId::UNKNOWN)
-            }
-        }
+        self.network_id.network(self.cache.is_some() || matters).await
     }
 
     /// Whether the file can be used, if there is one.

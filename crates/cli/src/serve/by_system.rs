@@ -40,10 +40,17 @@ pub async fn run(mut args: Args) -> Result<ExitCode, Error> {
     let port = listen_at.first().map_or(PORT, SocketAddr::port);
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
     let sealed = seal.iter().flat_map(super::seal::Prepared::identities).collect();
-    let mut asap = args.certificates.prepare(&ips, port, fast_open.policy.as_ref(), sealed).await?;
+    if args.certificates.verifies() && args.udp_port == Some(0) {
+        return Err(ServeError::VerifierUdp.into());
+    }
+    let policy = fast_open.policy.as_ref();
+    let mut asap = args.certificates.prepare((&ips, port), (None, &[]), policy, sealed).await?;
     let files = Arc::new(files(&args).await?);
     let mut signals = Signals::new().map_err(Error::Runtime)?;
     let life = args.metrics.start(describe).await;
+    if asap.verifier.is_some() {
+        firstflight_verifier::metrics::describe();
+    }
     let store = match fast_open.policy.is_some() || sealing {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
@@ -75,11 +82,12 @@ pub async fn run(mut args: Args) -> Result<ExitCode, Error> {
     let tcp = Arc::new(Mutex::new(log::Tcp::default()));
     let door = Door { site, graceful: Arc::clone(&graceful), tcp: Arc::clone(&tcp) };
     listening.spawn(accept(server, door, stopping));
-    life.serving(publish(endpoint.as_ref(), None, None, certificates));
+    life.serving(publish(endpoint.as_ref(), asap.verifier.as_ref(), None, None, certificates));
     // A program that reads these lines can use everything from now on.
     for at in addresses {
         log.listening_by_system(at, grants_cookies, udp_port);
     }
+    log.naming(asap.verifier.iter().map(super::verifier::says).collect());
 
     let failed = until_the_end(&mut signals, &mut listening).await;
     life.stopping();
@@ -156,6 +164,9 @@ fn bind(
     }
     if let Some(store) = store {
         builder = builder.store(store);
+    }
+    if let Some(verifier) = &asap.verifier {
+        builder = builder.verifier(verifier);
     }
     let server = builder.bind();
     let first = addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT)));

@@ -1,11 +1,14 @@
 //! How `serve` treats certificates: which verifiers it trusts, and which identities it has.
 
 use super::ServeError;
+use super::verifier::Verifies;
 use crate::error::Error;
+use firstflight::OwnVerifier;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity};
 use firstflight::credential::{FastOpenPolicy, PendingLimit, Quarantine, ReplayTable, Window};
 use firstflight::trust::{self, TrustFile, TrustHandle};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,8 +25,10 @@ pub struct Certificates {
     /// file that admits more of a verifier causes the same pause for its certificates.
     #[arg(long, value_name = "FILE", conflicts_with = "no_cookie")]
     trust: Option<PathBuf>,
+    #[command(flatten)]
+    verifies: Verifies,
     /// Identity that clients use for this server, a name or NAME:PORT; may be repeated [default: its addresses]
-    #[arg(long = "identity", value_name = "NAME", requires = "trust")]
+    #[arg(long = "identity", value_name = "NAME", requires = "certified")]
     identities: Vec<String>,
     /// Other servers answer to the same name and do not know what this one took: a request may be executed once
     /// on each
@@ -35,7 +40,7 @@ pub struct Certificates {
     first_start: bool,
     /// Memory for the requests of the last 70 seconds, MiB: 1 for each 1,500 first flights a second
     #[arg(
-        long, value_name = "MIB", default_value_t = 8, requires = "trust",
+        long, value_name = "MIB", default_value_t = 8, requires = "certified",
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     request_memory: u16,
@@ -43,8 +48,10 @@ pub struct Certificates {
 
 /// The policy, and the file that it follows.
 pub struct Prepared {
-    /// `None` without `--trust`.
+    /// `None` without `--trust` and `--verifier`.
     pub policy: Option<AsapPolicy>,
+    /// The server's own verifier.
+    pub verifier: Option<OwnVerifier>,
     file: Option<TrustFile>,
 }
 
@@ -68,19 +75,35 @@ impl Certificates {
         self.per_site
     }
 
+    /// Whether the server is to be a verifier.
+    pub const fn verifies(&self) -> bool {
+        self.verifies.wanted()
+    }
+
     /// The policy for listeners at `addresses` and `port`. Fast Open and certificates share the places of pending
-    /// first flights. `sealed` are the identities of sealed first flights.
+    /// first flights. `sealed` are the identities of sealed first flights. `udp` is the server's UDP port, if it is known, and
+    /// `others` are those of other protocols.
     pub async fn prepare(
         &self,
-        addresses: &[IpAddr],
-        port: u16,
+        (addresses, port): (&[IpAddr], u16),
+        (udp, others): (Option<SocketAddr>, &[SocketAddr]),
         fast_open: Option<&FastOpenPolicy>,
         sealed: Vec<Identity>,
     ) -> Result<Prepared, Error> {
-        let Some(path) = &self.trust else { return Ok(Prepared { policy: None, file: None }) };
-        let file = TrustFile::open(path)
-            .await
-            .map_err(|error| ServeError::TrustFile(path.clone(), Box::new(error)))?;
+        let verifier = self.verifies.prepare(udp, others)?;
+        let file = match &self.trust {
+            Some(path) => {
+                let opened = TrustFile::open(path).await;
+                Some(opened.map_err(|error| ServeError::TrustFile(path.clone(), Box::new(error)))?)
+            }
+            None if verifier.is_none() => return Ok(Prepared { policy: None, verifier, file: None }),
+            None => None,
+        };
+        let trust = file.as_ref().map(TrustFile::store).unwrap_or_default();
+        if let Some(verifier) = &verifier {
+            let contradicts = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+            verifier.trusted_beside(&trust).map_err(|error| ServeError::OwnVerifier(contradicts(error)))?;
+        }
         let key = firstflight::random_guard_key().map_err(Error::Random)?;
         let now = firstflight::unix_ms();
         let began = if self.first_start { now.saturating_sub(FORGOTTEN_MS) } else { now };
@@ -90,7 +113,7 @@ impl Certificates {
             None => Arc::new(PendingLimit::new(super::fast_open::PENDING)),
         };
         let policy = AsapPolicy {
-            trust: file.store(),
+            trust,
             identities: self.identities(addresses, port, sealed)?.into(),
             guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, began)),
             domain: if self.per_site { GuardDomain::Site } else { GuardDomain::All },
@@ -98,7 +121,7 @@ impl Certificates {
             relayed: None,
             quarantine: fast_open.map_or(Quarantine::default(), |policy| policy.quarantine),
         };
-        Ok(Prepared { policy: Some(policy), file: Some(file) })
+        Ok(Prepared { policy: Some(policy), verifier, file })
     }
 
     fn identities(

@@ -55,6 +55,17 @@ pub enum ServeError {
     /// The server listens on all addresses and has no name.
     #[error("a server at every address is called by a name: say --identity NAME, or name one address")]
     NoIdentity,
+    /// The server's own verifier cannot work.
+    #[error("--verifier: {0}")]
+    OwnVerifier(io::Error),
+    /// The UDP port is that of another protocol, with messages that look alike.
+    #[error(
+        "--verifier: the UDP port of {0} takes DNS or relay datagrams, so it takes no messages to a verifier: give the server another port"
+    )]
+    VerifierPort(SocketAddr),
+    /// The verifier answers in UDP.
+    #[error("--verifier answers in UDP: leave --udp-port 0 out")]
+    VerifierUdp,
     /// The engine has stopped.
     #[error("the engine has stopped, because its device or socket failed; start again when it is back")]
     Stopped,
@@ -75,6 +86,8 @@ impl ServeError {
             // A clock is set after the start of the machine.
             Self::Clock(_) | Self::Stopped => ExitKind::Failure,
             Self::Listen(_, error) => ExitKind::of_address(error),
+            Self::OwnVerifier(error) if error.kind() == io::ErrorKind::InvalidInput => ExitKind::Mistake,
+            Self::OwnVerifier(_) => ExitKind::Failure,
             Self::Root(_, error) => ExitKind::of_file(error),
             Self::Replays(error) => error.exit_kind(),
             Self::TrustFile(_, error) => match &**error {

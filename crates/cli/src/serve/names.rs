@@ -61,6 +61,11 @@ pub struct Prepared {
 }
 
 impl Names {
+    /// Where it answers.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.dns_listen
+    }
+
     /// Whether the options ask for a name server.
     pub fn wanted(&self) -> bool {
         !self.dns_listen.is_empty()

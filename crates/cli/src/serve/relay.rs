@@ -26,6 +26,11 @@ pub struct Relay {
 }
 
 impl Relay {
+    /// Where they are accepted.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.relay_listen
+    }
+
     /// Whether first flights are accepted from external fronts.
     pub fn wanted(&self) -> bool {
         self.relay_listen.is_some()

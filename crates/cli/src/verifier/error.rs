@@ -1,8 +1,7 @@
 //! Why a verifier cannot run, or a certificate cannot be obtained.
 
 use firstflight_daemon::{ExitKind, KeyFault};
-use firstflight_verifier::pool::PoolFileError;
-use firstflight_verifier::{Fault, GroupError, KeyFileError, ObtainError, ServiceError};
+use firstflight_verifier::{Fault, GroupError, KeptError, KeyFileError, ObtainError, ServiceError};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -38,7 +37,7 @@ pub enum VerifierError {
     ReachPair,
     /// The certificate cannot be written.
     #[error("{0}; choose another -o")]
-    Certificate(PoolFileError),
+    Certificate(KeptError),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),
@@ -64,9 +63,10 @@ impl VerifierError {
             Self::Service(ServiceError::Listen(_, error)) => ExitKind::of_address(error),
             Self::Key(error) => error.exit_kind(),
             Self::Group(_, GroupError::Read(error))
-            | Self::Certificate(PoolFileError::Read(_, error) | PoolFileError::Write(_, error)) => {
+            | Self::Certificate(KeptError::Read(_, error) | KeptError::Write(_, error)) => {
                 ExitKind::of_file(error)
             }
+            Self::Certificate(KeptError::Held(_)) => ExitKind::Failure,
             _ => ExitKind::Mistake,
         }
     }

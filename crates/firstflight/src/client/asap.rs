@@ -46,7 +46,8 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(super) struct Settings {
     pub issuers: Vec<IssuerAddress>,
     /// The certificate that the program has.
-    pub given: Option<Arc<ClientCertificate>>,
+    /// With the site that alone may see it, if there is one.
+    pub given: Option<(Arc<ClientCertificate>, Option<Site>)>,
     pub pool: PoolConfig,
     pub file: Option<PathBuf>,
     /// The cache of the client's memory of servers.
@@ -71,7 +72,7 @@ impl Settings {
 
     /// Whose certificates there are.
     fn verifiers(&self) -> impl Iterator<Item = VerifierId> {
-        let given = self.given.iter().map(|given| given.verifier().id());
+        let given = self.given.iter().map(|(given, _)| given.verifier().id());
         self.issuers.iter().map(IssuerAddress::id).chain(given)
     }
 
@@ -258,7 +259,7 @@ impl Asap {
 
     fn begin(&self, network: NetworkId) -> io::Result<Engine> {
         let pool = match &self.settings.given {
-            Some(given) => Certificates::Given(Arc::clone(given)),
+            Some((given, site)) => Certificates::Given(Arc::clone(given), site.clone()),
             None => Certificates::Pool(self.begin_pool(network)?),
         };
         let (endpoint, messages) = match &self.given {

@@ -186,6 +186,8 @@ impl<L: Link> Driver<L> {
         self.yielded = 0;
         let more_out = self.send(inner, now, cx)?;
         inner.dispatch();
+        // Segments come before messages to the server's verifier.
+        inner.desk.hand_over(&mut inner.stack);
         while let Some(record) = inner.stack.poll_trace() {
             log(&record);
         }

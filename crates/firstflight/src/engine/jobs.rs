@@ -72,6 +72,10 @@ impl Jobs {
         if let Some(store) = &mut self.store {
             while let Poll::Ready(Some((job, answer))) = store.answers.poll_recv(cx) {
                 count(&mut inner.store, &job.request, answer);
+                if answer == Ok(JobResult::Refuse(Reason::ClockSkew)) {
+                    let now = inner.now();
+                    inner.desk.clock_was_refused(now);
+                }
                 let result = answer.unwrap_or(JobResult::Refuse(Reason::StoreUnavailable));
                 give(inner, job.id, result);
             }

@@ -268,7 +268,7 @@ impl EngineListener {
 
 impl Part {
     /// Listens on one engine.
-    pub(crate) fn listen(shared: &Arc<Shared>, config: ListenConfig) -> Result<Self, ListenError> {
+    pub(crate) fn listen(shared: &Arc<Shared>, mut config: ListenConfig) -> Result<Self, ListenError> {
         let mut inner = shared.lock();
         let needs_store = config.fast_open.as_ref().is_some_and(FastOpenPolicy::needs_store)
             || config.asap.as_ref().is_some_and(|policy| policy.guard.needs_store());
@@ -277,7 +277,12 @@ impl Part {
         }
         // Listening may close a replay guard, which needs the current wall clock.
         inner.set_clock();
+        let beside = inner.desk.trust(config.asap.as_mut())?;
+        let guard = config.asap.as_ref().map(|policy| Arc::clone(&policy.guard));
         let id = inner.stack.listen(config)?;
+        if let (Some(trust), Some(guard)) = (beside, guard) {
+            inner.desk.begin(id, trust, guard);
+        }
         let place = inner.place();
         drop(inner);
         Ok(Self { shared: Arc::clone(shared), id, place })
@@ -302,6 +307,7 @@ impl Drop for Part {
         let now = inner.now();
         inner.stack.unlisten(self.id, now);
         inner.forget_listener(self.id);
+        inner.desk.end(self.id);
         inner.kick();
     }
 }

@@ -4,6 +4,7 @@ use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::clock;
 use crate::memory::history::History;
 use crate::memory::{Fact, Learnt};
+use crate::own_verifier::Desk;
 use crate::store::StoreCounters;
 use crate::time::Time;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
@@ -74,6 +75,8 @@ pub(crate) struct Inner {
     /// The driver and its link are gone.
     pub released: bool,
     pub time: Time,
+    /// The place of the server's own verifier.
+    pub desk: Desk,
     /// Saves the client's memory of servers.
     keeper: Option<Keeper>,
     /// Addresses that lost races. The shards of an endpoint have one in common.
@@ -418,6 +421,7 @@ impl Shared {
             stopped: None,
             released: false,
             time,
+            desk: Desk::default(),
             keeper: None,
             history: Arc::default(),
             any_address,

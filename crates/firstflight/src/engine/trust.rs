@@ -46,16 +46,25 @@ impl TrustHandle {
     }
 
     /// Replaces the trusted verifiers, starting with the next first flight. Returns false if the listener is gone or
-    /// takes no certificates. A verifier that is new, or may certify more than before, has a pause: requests with its
+    /// takes no certificates, or if `trust` has another key with the id of the server's own verifier; that one stays
+    /// trusted in any case. A verifier that is new, or may certify more than before, has a pause: requests with its
     /// certificates that were made before the change, or up to ten seconds after it, take the ordinary handshake.
     pub fn set(&self, trust: Arc<TrustStore>) -> bool {
-        let mut any = false;
+        let (mut any, mut contradicts) = (false, None);
         for (shared, id) in &self.listeners {
             let Some(shared) = shared.upgrade() else { continue };
             let mut inner = shared.lock();
             inner.set_clock();
             let now = inner.now();
-            any |= inner.stack.set_trust(*id, Arc::clone(&trust), now);
+            match inner.desk.reload(*id, &trust) {
+                Ok(trust) => any |= inner.stack.set_trust(*id, trust, now),
+                Err(error) => contradicts = Some(error),
+            }
+        }
+        if let Some(error) = contradicts {
+            tracing::warn!(
+                "the trusted verifiers stay as they are: {error}; the server itself is one of the two"
+            );
         }
         any
     }

@@ -141,6 +141,31 @@ impl ServerBuilder {
         self
     }
 
+    /// The server is its own verifier: it certifies that clients are at their addresses, in its UDP port, and takes their
+    /// certificates as with [`ServerBuilder::trust`], which it needs not. Each client's first visit gets a certificate,
+    /// and a later one sends its request in the first packet ([`ClientBuilder::verifier`](crate::ClientBuilder::verifier)
+    /// with this server's UDP address). Engines of [`ServerBuilder::engine_at`] with a carrier answer, too.
+    ///
+    /// ```no_run
+    /// # fn serve() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstflight::OwnVerifier;
+    /// use firstflight::verifier::{Issuer, VerifierKeys};
+    /// let keys = VerifierKeys::read("verifier.key".as_ref())?;
+    /// let verifier = OwnVerifier::new(Issuer { retired: keys.retired, ..Issuer::new(keys.key) })?;
+    /// let server = firstflight::Server::builder()
+    ///     .address("0.0.0.0:443".parse()?)
+    ///     .verifier(&verifier)
+    ///     .identity("www.example.com")
+    ///     .bind()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "asap")]
+    pub fn verifier(mut self, verifier: &crate::OwnVerifier) -> Self {
+        self.first_flights.verifier = Some(verifier.clone());
+        self
+    }
+
     /// Takes certificates of these verifiers in UDP and at engines, and executes each request once. For ten seconds after the start,
     /// and some twenty more for certificates that began before they were made, none is taken: the server does not know
     /// what it took before.
@@ -226,7 +251,7 @@ impl ServerBuilder {
     ///
     /// # Errors
     /// When there is no address, an address cannot be used, an identity is not a host name, or the system has no random
-    /// numbers.
+    /// numbers. When the server is a verifier, and does not serve UDP or trusts another key with the same id.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
@@ -236,6 +261,7 @@ impl ServerBuilder {
             self.addresses.iter().chain(self.engines.iter().map(|(_, at)| at)).copied().collect();
         let mut policies = Policies::new(&self, &at)?;
         self.fronts.admit(policies.asap.as_mut())?;
+        self.verify_at_engines()?;
         let mut engines = Vec::with_capacity(self.engines.len() + self.beside.len());
         for (engine, address) in &self.engines {
             engines.push(policies.listen(engine, *address)?);
@@ -249,8 +275,31 @@ impl ServerBuilder {
             engines.push(firstflight_kernel::Listener::adopt(socket, config)?.into());
         }
         let in_udp = udp::serve(&self, &self.addresses, &policies)?;
+        if self.first_flights.verifier.is_some() && in_udp.is_none() && !self.addresses.is_empty() {
+            let text = "a verifier answers in UDP: give the server a UDP port";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let target = self.fronts.target(&self.addresses, in_udp.as_ref())?;
         Ok(Server::new(listeners, in_udp, engines, self.in_stages, target))
+    }
+
+    /// The engines of the program are places of the verifier, too: each one that speaks UDP.
+    fn verify_at_engines(&self) -> io::Result<()> {
+        let Some(verifier) = &self.first_flights.verifier else { return Ok(()) };
+        let mut places: Vec<&Endpoint> = Vec::new();
+        for (engine, _) in &self.engines {
+            if !places.iter().any(|place| Arc::ptr_eq(&place.shared, &engine.shared)) {
+                places.push(engine);
+            }
+        }
+        for place in places {
+            match place.verify(verifier) {
+                // Its listeners trust the verifier, which answers elsewhere.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported && !self.addresses.is_empty() => {}
+                result => result?,
+            }
+        }
+        Ok(())
     }
 
     /// The kernel's listeners. Their addresses then have the port that the system chose.

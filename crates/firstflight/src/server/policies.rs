@@ -9,6 +9,7 @@ use crate::credential::{
 };
 use crate::endpoint::Endpoint;
 use crate::listener::Listener;
+use crate::own_verifier::OwnVerifier;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ const FORGOTTEN_MS: u64 = 120_000;
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub trust: Option<Arc<TrustStore>>,
+    pub verifier: Option<OwnVerifier>,
     pub policy: Option<AsapPolicy>,
     pub identities: Vec<String>,
     pub listen: Option<ListenConfig>,
@@ -63,11 +65,14 @@ impl Policies {
             policy.verifier = settings.one_time.clone().map(|cookies| cookies as _);
             policy.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         }
-        let asap = match (&settings.policy, &settings.trust) {
+        // A server that is a verifier trusts itself: see `Endpoint::verify`.
+        let listen_says = settings.listen.as_ref().is_some_and(|listen| listen.asap.is_some());
+        let itself = settings.verifier.as_ref().filter(|_| !listen_says).map(|_| Arc::default());
+        let asap = match (&settings.policy, settings.trust.clone().or(itself)) {
             (Some(policy), _) => Some(policy.clone()),
             (None, Some(trust)) => {
                 let identities = identities(&settings.identities, addresses)?;
-                Some(policy(settings, trust, identities, &pending)?)
+                Some(policy(settings, &trust, identities, &pending)?)
             }
             (None, None) => None,
         };

@@ -38,7 +38,11 @@ pub(super) fn serve(
         Port::None => return Ok(None),
         // The UDP port cannot be shared.
         Port::Same if builder.share_port => return Ok(None),
-        Port::Same => (first.port(), builder.fronts.are_wanted()),
+        // Fronts would hand over, and clients of a verifier would ask, in vain.
+        Port::Same => {
+            let required = builder.fronts.are_wanted() || builder.first_flights.verifier.is_some();
+            (first.port(), required)
+        }
         Port::Number(port) => (port, true),
     };
     let link = match link(addresses, port) {
@@ -65,6 +69,9 @@ pub(super) fn serve(
         Some(store) => Endpoint::with_store(config, link, Arc::clone(store)),
         None => Endpoint::new(config, link),
     };
+    if let Some(verifier) = &builder.first_flights.verifier {
+        endpoint.verify(verifier)?;
+    }
     let listeners =
         addresses.iter().map(|address| policies.listen(&endpoint, *address)).collect::<Result<_, _>>()?;
     Ok(Some(Served { endpoint, port, listeners }))

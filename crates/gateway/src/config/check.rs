@@ -196,7 +196,7 @@ pub(super) fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
 /// A name that both listeners have in certificates, at the same port, unless both say that others do not know what they took.
 fn shared_identity<'a>(one: &'a Listener, other: &Listener) -> Option<&'a str> {
     let both = |is: fn(&Listener) -> bool| is(one) && is(other);
-    if !both(|listener| listener.trust.is_some()) || both(|listener| listener.per_site) {
+    if !both(Listener::takes_certificates) || both(|listener| listener.per_site) {
         return None;
     }
     let port = |listener: &Listener| listener.address.get_ref().first().map_or(0, SocketAddr::port);
@@ -331,11 +331,18 @@ impl Checker<'_> {
             return at(&name, &format!("identity: {wrong:?} is no host name"));
         }
         let unspecified = addresses.iter().any(|address| address.ip().is_unspecified());
-        if listener.trust.is_some() && listener.identity.is_empty() && unspecified {
+        if listener.takes_certificates() && listener.identity.is_empty() && unspecified {
             return at(
                 &name,
-                "a listener at all addresses with trust needs identity: the names of this server",
+                "a listener at all addresses with trust or a verifier needs identity: the names of this server",
             );
+        }
+        if let Some(verifier) = &listener.verifier
+            && in_udp(listener).is_empty()
+        {
+            let problem =
+                "a verifier answers in UDP: give the listener an address and a udp_port other than 0";
+            return at(&verifier.span(), problem);
         }
         if listener.key_file.is_some() && listener.key_schedule.is_some() {
             return at(&name, "has key_file and key_schedule: its keys come from one of them");

@@ -60,6 +60,9 @@ pub struct Listener {
     pub one_time: Spanned<bool>,
     /// File with the verifiers whose certificates are taken in UDP.
     pub trust: Option<PathBuf>,
+    /// The listener is its own verifier: it certifies clients in its UDP port, and takes their certificates.
+    #[schemars(with = "Option<Verifier>")]
+    pub verifier: Option<Spanned<Verifier>>,
     /// Names of this server in certificates.
     #[serde(default)]
     pub identity: Vec<String>,
@@ -281,6 +284,21 @@ fn mtu() -> u16 {
     1500
 }
 
+/// A verifier in a listener.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Verifier {
+    /// File with its key, mode 0600.
+    pub key: PathBuf,
+    /// Networks whose addresses it certifies although they are not global.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub allow: Vec<IpNet>,
+    /// Number of the farm's members that have the key. Each takes its part of the limits. The default is 1.
+    pub members: Option<NonZeroU16>,
+}
+
 /// TLS at a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -358,6 +376,11 @@ impl Listener {
         self.tun.is_some() || self.xdp.is_some()
     }
 
+    /// Whether it takes certificates.
+    pub(crate) const fn takes_certificates(&self) -> bool {
+        self.trust.is_some() || self.verifier.is_some()
+    }
+
     /// Whether the memory of a farm is asked about its first flights.
     pub(crate) fn asks_store(&self) -> bool {
         *self.one_time.get_ref() || self.replays.get_ref() == &Replays::NoDuplicates || self.seal.is_some()
@@ -394,7 +417,7 @@ impl Listener {
                 l.key_file.clone(),
                 l.key_schedule.clone(),
                 l.key_period,
-                l.trust.clone(),
+                (l.trust.clone(), l.verifier.as_ref().map(|verifier| verifier.get_ref().clone())),
                 l.identity.clone(),
             );
             let once = (*l.replays.get_ref(), l.replay_memory, *l.one_time.get_ref(), l.per_site);

@@ -25,7 +25,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Where the object of a definition stands in a file, if it is not the file itself.
-    const PLACES: [(&str, &str); 19] = [
+    const PLACES: [(&str, &str); 20] = [
         ("Global", "[gateway]"),
         ("Store", "[store]"),
         ("OneTime", "[one_time]"),
@@ -38,6 +38,7 @@ mod tests {
         ("Certificate", "[[listener]]\n[listener.tls]\n[[listener.tls.certificate]]"),
         ("Tun", "[[listener]]\n[listener.tun]"),
         ("Xdp", "[[listener]]\n[listener.xdp]"),
+        ("Verifier", "[[listener]]\n[listener.verifier]"),
         ("Seal", "[[listener]]\n[listener.seal]"),
         ("Route", "[[listener]]\n[[listener.route]]"),
         ("Service", "[[service]]"),

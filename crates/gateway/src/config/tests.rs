@@ -306,6 +306,31 @@ fn keys_come_from_one_file() {
     }
 }
 
+#[test]
+fn a_listener_can_be_its_own_verifier() {
+    let with = |listener: &str, verifier: &str| {
+        let listener = format!("[[listener]]\nname = \"l\"\nmode = \"tcp\"\nservice = \"s\"\n{listener}\n");
+        let service = "[[service]]\nname = \"s\"\nbackend = [\"a:1\"]\n";
+        Config::parse(&format!("{listener}[listener.verifier]\n{verifier}\n{service}"))
+    };
+    let (at, key) = ("address = [\"192.0.2.1:443\"]", "key = \"verifier.key\"");
+    let config = with(at, &format!("{key}\nallow = [\"10.0.0.0/8\"]\nmembers = 3")).unwrap();
+    let verifier = config.listeners[0].verifier.as_ref().unwrap().get_ref();
+    assert_eq!((verifier.allow.len(), verifier.members.map(|n| n.get())), (1, Some(3)));
+    assert!(config.listeners[0].takes_certificates());
+    let mistake = |listener: &str, verifier: &str| with(listener, verifier).unwrap_err().to_string();
+    for none in ["udp_port = 0", "reuse_port = true"] {
+        let said = mistake(&format!("{at}\n{none}"), key);
+        assert!(said.contains("a verifier answers in UDP"), "{said}");
+    }
+    assert!(mistake("address = [\"0.0.0.0:443\"]", key).contains("needs identity"));
+    assert!(mistake(at, &format!("{key}\nmembers = 0")).contains("members"));
+    assert!(mistake(at, "").contains("key"));
+    // Its settings belong to the sockets.
+    let other = with(at, &format!("{key}\nmembers = 2")).unwrap();
+    assert!(!config.listeners[0].same_sockets(&other.listeners[0]));
+}
+
 /// Each listener remembers by itself what it took.
 #[test]
 fn two_listeners_have_no_identity_in_common() {

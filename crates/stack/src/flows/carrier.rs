@@ -14,6 +14,7 @@ use crate::flows::pair::PairId;
 use crate::flows::paths::Paths;
 use crate::flows::slab::{Places, Slab};
 use crate::flows::slot::{Owner, Slot};
+use crate::flows::verifier::VerifierMessages;
 use crate::flows::wheel::TimerWheel;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -43,6 +44,8 @@ pub(crate) struct Carrier {
     keep_alive_for: Option<Duration>,
     /// Connections whose client's UDP port may change.
     pub paths: Paths,
+    /// Messages to the verifier, if one shares the port.
+    pub verifier: Option<VerifierMessages>,
     pairs: Slab<Pair>,
     table: FlowTable,
     wheel: TimerWheel,
@@ -141,6 +144,7 @@ impl Carrier {
                 .map(|every| KeepAlive { first: config.first_keep_alive.max(SHORTEST), every }),
             keep_alive_for: config.keep_alive_for,
             paths: Paths::new(time_waits),
+            verifier: None,
             pairs: Slab::default(),
             table: FlowTable::default(),
             wheel: TimerWheel::new(now),

@@ -15,6 +15,7 @@ pub(crate) mod slab;
 pub(crate) mod slot;
 pub(crate) mod starved;
 pub(crate) mod time_wait;
+pub(crate) mod verifier;
 pub(crate) mod wheel;
 
 use crate::addresses::possible_on_link;

@@ -8,6 +8,7 @@ use crate::flow::FlowKey;
 use crate::journal::Journal;
 use crate::queue::Queue;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use firstflight_wire::ip::Ecn;
 use firstflight_wire::udp;
 
@@ -50,6 +51,19 @@ impl Outbox {
             return journal.drop_packet(Drop::ReplyQueueFull);
         }
         self.replies.push_back(reply);
+    }
+
+    /// Queues a UDP datagram with this payload between the key's UDP ports. If too many answers wait, it is dropped.
+    pub(crate) fn datagram(&mut self, key: &FlowKey, payload: &[u8], journal: &mut Journal) {
+        let at = key.ip_header_len() + udp::HEADER;
+        let mut packet = vec![0; at + payload.len()];
+        if let Some(place) = packet.get_mut(at..) {
+            place.copy_from_slice(payload);
+        }
+        let (hop_limit, from_socket) = (self.hop_limit, self.from_socket);
+        if headers::wrap_udp(key, hop_limit, from_socket, Ecn::NotEct, payload.len(), &mut packet).is_some() {
+            self.reply(Reply::Packet(packet), journal);
+        }
     }
 
     /// Whether this number of answers can be queued.

@@ -5,6 +5,7 @@ use crate::client::lookup::ArmedSyn;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
 use crate::flows::slot::{Owner, Slot};
+use crate::flows::verifier::VerifierMessage;
 use crate::server::listen::ListenError;
 use crate::stack::Stack;
 use alloc::sync::Arc;
@@ -71,6 +72,28 @@ impl Stack {
     pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>, now: Instant) -> bool {
         self.server.set_trust(&self.flows, id, trust, now)
     }
+
+    // --- a verifier at the carrier's port ----------------------------------------------------------
+
+    /// From now on messages to a verifier that come to the carrier's UDP port are kept for
+    /// [`poll_verifier_message`](Self::poll_verifier_message). At most 64 wait. False without a carrier.
+    pub fn keep_verifier_messages(&mut self) -> bool {
+        let Some(carrier) = &mut self.flows.carrier else { return false };
+        carrier.verifier.get_or_insert_default();
+        true
+    }
+
+    /// The next message to the verifier.
+    pub fn poll_verifier_message(&mut self) -> Option<VerifierMessage> {
+        self.flows.carrier.as_mut()?.verifier.as_mut()?.poll()
+    }
+
+    /// Sends the verifier's answer to `client`, from this address of ours and the carrier's port.
+    pub fn send_verifier_answer(&mut self, local: IpAddr, client: SocketAddr, answer: &[u8]) {
+        self.flows.answer_as_verifier(local, client, answer);
+    }
+
+    // --- listeners' queues -------------------------------------------------------------------------
 
     /// Lengths of a listener's queues: (accept queue, SYN queue).
     #[must_use]

@@ -1,8 +1,9 @@
 //! Issues a certificate to a client whose address is proved.
 
-use super::{Refusal, Verifier, unix_seconds};
+use super::{Refusal, Verifier};
+use crate::challenge::unix_seconds;
 use crate::config::Issuer;
-use crate::expiry::{BACKDATED, SHORTEST, duration, seen_for};
+use crate::expiry::{SHORTEST, backdated, duration, seen_for};
 use crate::token;
 use firstflight_credential::asap::{PublicKey, certify, is_certified};
 use firstflight_wire::Clock;
@@ -10,6 +11,11 @@ use firstflight_wire::asap::message::{Reason, Renewal, Request};
 use firstflight_wire::asap::{CertificateBody, CertificateFlags};
 use rand_core::CryptoRng;
 use std::net::IpAddr;
+use std::time::Duration;
+
+/// How wrong the wall clock may be when a certificate is made: servers take requests that are this much ahead of theirs
+/// (`docs/spec/asap.md` §7.5).
+const UNCERTAINTY: Duration = Duration::from_secs(10);
 
 impl Verifier {
     /// Certifies a client that was seen at `address`, if all other checks pass.
@@ -21,6 +27,9 @@ impl Verifier {
         rng: &mut impl CryptoRng,
     ) -> Result<CertificateBody, Refusal> {
         self.admit(clock, address)?;
+        if clock.uncertainty > UNCERTAINTY {
+            return Err(Refusal::for_now(Reason::Overloaded, UNCERTAINTY));
+        }
         let issuer = self.config.issuer.as_ref().ok_or(Reason::NotAnIssuer)?;
         let now = unix_seconds(clock);
         let client = PublicKey::from_bytes(request.client_key);
@@ -56,13 +65,13 @@ impl Verifier {
                 if !good {
                     return Err(Reason::OldCertificate.into());
                 }
-                seen_for(now, certificate.valid_from)
+                seen_for(now, certificate.valid_from, certificate.duration())
             }
             None => 0,
         };
 
         let lasts = duration(request.wished, issuer.longest, issuer.first, seen);
-        let valid_from = now.saturating_sub(rng.next_u32() % (BACKDATED + 1));
+        let valid_from = now.saturating_sub(rng.next_u32() % (backdated(lasts) + 1));
         // The issuer counts as one vantage point. The configuration allows at most seven others.
         let vantage = u8::try_from(issuer.group.len() + 1).unwrap_or(u8::MAX);
         let certified = CertificateFlags::new(vantage, true, request.old.is_some())

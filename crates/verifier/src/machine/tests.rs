@@ -1,5 +1,6 @@
 //! Tests of the machine in virtual time.
 
+mod farm;
 mod probe;
 
 use super::*;

@@ -3,7 +3,6 @@
 
 use super::site::Site;
 use super::state::State;
-use crate::clock::boot_clock;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
 use firstflight_files::{Format, FormatError, OpenMode, OtherOwner, ReadError, from_hex, to_hex};
@@ -79,30 +78,6 @@ impl Saved {
     }
 }
 
-/// Writes one certificate with its key, as a pool of one. The file's mode is 0600.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_certificate(path: &Path, certificate: &ClientCertificate) -> Result<(), PoolFileError> {
-    write(path, vec![Saved::of(NetworkId::UNKNOWN, None, certificate)])
-}
-
-/// Reads what [`write_certificate`] wrote.
-///
-/// # Errors
-/// When it cannot be read, is not such a file, or was written before the last start of the machine.
-pub fn read_certificate(path: &Path) -> Result<ClientCertificate, PoolFileError> {
-    let fail = |error| PoolFileError::Read(path.to_owned(), error);
-    let now = boot_clock().map_err(fail)?;
-    let invalid = |why| PoolFileError::Invalid(path.to_owned(), why);
-    let content = read(path)?.ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
-    if content.boot != boot_id() {
-        return Err(invalid("it is from before the machine was last started, so its time cannot be counted"));
-    }
-    let [saved] = &content.certificates[..] else { return Err(invalid("it does not hold one certificate")) };
-    saved.certificate(now).ok_or_else(|| invalid("its certificate is wrong"))
-}
-
 /// Loads the certificates of the file into `state`. Leaves out those that do not fit. A missing file counts
 /// as an empty one.
 pub(super) fn load(path: &Path, state: &mut State, now: Instant) -> Result<(), PoolFileError> {
@@ -152,7 +127,7 @@ fn write(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
 }
 
 /// Empty on a system without such an id. A file from there is then loaded only on a system without one.
-fn boot_id() -> String {
+pub(crate) fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
@@ -172,9 +147,6 @@ pub enum PoolFileError {
     /// It is not a pool of this version.
     #[error("{0} holds no certificates of this version: {1}")]
     Format(PathBuf, FormatError),
-    /// It does not hold one certificate that is still valid.
-    #[error("{0} holds no certificate: {1}")]
-    Invalid(PathBuf, &'static str),
     /// It cannot be written.
     #[error("cannot write the certificates to {0}: {1}")]
     Write(PathBuf, io::Error),

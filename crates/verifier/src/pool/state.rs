@@ -11,9 +11,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A certificate is not given out in this time before its end, because it began up to 20 s before it was
-/// made, and took a while to arrive.
+/// The longest time before its end in which a certificate is not given out: see [`slack`].
 const SLACK: Duration = Duration::from_secs(30);
+/// How long before its end a certificate is renewed, at least and at most, unless it is short: see [`margin`].
+const MARGINS: std::ops::RangeInclusive<Duration> = Duration::from_secs(90)..=Duration::from_secs(600);
 /// Pauses after failures.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(600);
 /// How long the pool assumes that a site's server sees another address than the verifier.
@@ -53,6 +54,34 @@ pub(crate) struct Wish {
     born: u64,
 }
 
+/// How long before its end a certificate that lasts for `lasts` is no longer given out: it began up to 20 s before it was made,
+/// or a twelfth of its time, and took a while to arrive.
+fn slack(lasts: Duration) -> Duration {
+    SLACK.min(lasts / 6)
+}
+
+/// How long before its end it is renewed. It is given out in the time between both, until the new one is there.
+fn margin(lasts: Duration) -> Duration {
+    (lasts / 20).clamp(*MARGINS.start(), *MARGINS.end()).min(lasts / 4)
+}
+
+/// Whether a certificate should still be used for a first flight at `now`: it has more than 30 s left, or, if it is short, more
+/// than a sixth of its time.
+#[must_use]
+pub fn is_usable(certificate: &ClientCertificate, now: Instant) -> bool {
+    certificate.remaining(now) > slack(certificate.body().lasts())
+}
+
+/// Whether it should be renewed at `now`: as late as is safe, because a certificate that was held longer is renewed for longer.
+pub(crate) fn is_due(certificate: &ClientCertificate, now: Instant) -> bool {
+    due(certificate) <= now
+}
+
+fn due(certificate: &ClientCertificate) -> Instant {
+    let lasts = certificate.body().lasts();
+    certificate.obtained() + (lasts - margin(lasts))
+}
+
 /// A certificate in the pool.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
@@ -69,15 +98,11 @@ impl Held {
     }
 
     fn is_good(&self, now: Instant) -> bool {
-        self.certificate.remaining(now) > SLACK
+        is_usable(&self.certificate, now)
     }
 
-    /// When to refresh it: as late as is safe, because a certificate that was held longer is renewed for
-    /// longer.
     fn due(&self) -> Instant {
-        let lasts = self.certificate.body().lasts();
-        let margin = (lasts / 20).clamp(Duration::from_secs(90), Duration::from_secs(600)).min(lasts / 2);
-        self.certificate.obtained() + lasts.saturating_sub(margin)
+        due(&self.certificate)
     }
 }
 

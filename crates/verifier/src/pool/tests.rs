@@ -370,24 +370,6 @@ fn a_pool_comes_back_from_its_file() {
     assert!(file::load(&directory.path().join("absent"), &mut later.state, at(2)).is_ok());
 }
 
-#[test]
-fn one_certificate_comes_back_from_its_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("certificate");
-    let mut bench = Bench::new(vec![issuer(1, true)]);
-    let wish = bench.state.poll_wish(at(0)).unwrap();
-    let certificate = bench.certificate(&wish, 1800, boot_clock().unwrap());
-    write_certificate(&path, &certificate).unwrap();
-    let read = read_certificate(&path).unwrap();
-    assert_eq!((read.body(), read.obtained()), (certificate.body(), certificate.obtained()));
-    assert_eq!(read.key().public(), certificate.key().public());
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("203.0.113.5", "203.0.113.6")).unwrap();
-    assert!(matches!(read_certificate(&path), Err(PoolFileError::Invalid(..))));
-    std::fs::remove_file(&path).unwrap();
-    assert!(matches!(read_certificate(&path), Err(PoolFileError::Read(..))));
-}
-
 /// Uses a verifier on the loopback interface.
 #[tokio::test]
 async fn a_pool_fills_itself() {

@@ -14,7 +14,7 @@ pub use parts::{Challenge, Reason, Token, Tokens, TransactionId, VantageId};
 pub use request::{ProbeRequest, Renewal, Request, SigningInput, VantageRequest};
 pub use write::MessageBytes;
 
-use super::CertificateBody;
+use super::{CertificateBody, VER_ALG};
 use core::net::{IpAddr, SocketAddr};
 
 /// The first bytes of a message to or from a verifier.
@@ -46,6 +46,20 @@ pub enum Message {
     ProbeRequest(ProbeRequest),
     /// That datagram (8).
     Probe(Probe),
+}
+
+/// Whether a UDP datagram is a client's message to a verifier, as far as its beginning and its length say: magic, version,
+/// type and length. Where a verifier shares a port with the carrier, all other datagrams are the carrier's
+/// (`docs/spec/asap.md` §5.9).
+#[must_use]
+pub fn is_for_verifier(datagram: &[u8]) -> bool {
+    let [magic_high, magic_low] = MESSAGE_MAGIC.to_be_bytes();
+    let &[a, b, VER_ALG, kind, high, low, ..] = datagram else { return false };
+    let types = [Request::TYPE, VantageRequest::TYPE, ProbeRequest::TYPE];
+    (a, b) == (magic_high, magic_low)
+        && types.contains(&kind)
+        && usize::from(u16::from_be_bytes([high, low])) == datagram.len()
+        && (REQUEST_MIN_UDP..=MESSAGE_MAX).contains(&datagram.len())
 }
 
 impl Message {

@@ -4,7 +4,7 @@ use super::records::Asked;
 use crate::client::{Authority, Client, ClientBuilder};
 use crate::record::{Names, Published};
 use firstflight_credential::asap::ClientCertificate;
-use firstflight_verifier::{IssuerAddress, PoolConfig};
+use firstflight_verifier::{IssuerAddress, PoolConfig, Site};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,7 +21,14 @@ impl ClientBuilder {
     /// Shows this certificate to all servers that trust its verifier, in place of certificates that are obtained from
     /// verifiers. For a program that has one, and for one network.
     pub fn certificate(mut self, certificate: Arc<ClientCertificate>) -> Self {
-        self.asap.given = Some(certificate);
+        self.asap.given = Some((certificate, None));
+        self
+    }
+
+    /// Like [`ClientBuilder::certificate`], but shows it to servers of this site only: for a
+    /// [`KeptCertificate`](firstflight_verifier::KeptCertificate).
+    pub fn certificate_for(mut self, certificate: Arc<ClientCertificate>, site: Site) -> Self {
+        self.asap.given = Some((certificate, Some(site)));
         self
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Certificates {
     Pool(CertificatePool),
-    /// The one that the program has, for all sites.
-    Given(Arc<ClientCertificate>),
+    /// The one that the program has, for this site, or for all.
+    Given(Arc<ClientCertificate>, Option<Site>),
 }
 
 impl Certificates {
@@ -24,9 +24,10 @@ impl Certificates {
     ) -> Option<Arc<ClientCertificate>> {
         match self {
             Self::Pool(pool) => pool.certificate_for(site, any, trusted),
-            Self::Given(given) => {
-                let fits =
-                    given.address().is_ipv4() == any.is_ipv4() && trusted.contains(&given.verifier().id());
+            Self::Given(given, own) => {
+                let fits = given.address().is_ipv4() == any.is_ipv4()
+                    && trusted.contains(&given.verifier().id())
+                    && own.as_ref().is_none_or(|own| own == site);
                 fits.then(|| Arc::clone(given))
             }
         }
@@ -35,7 +36,7 @@ impl Certificates {
     fn pool(&self) -> Option<&CertificatePool> {
         match self {
             Self::Pool(pool) => Some(pool),
-            Self::Given(_) => None,
+            Self::Given(..) => None,
         }
     }
 

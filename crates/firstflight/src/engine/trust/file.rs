@@ -106,10 +106,8 @@ pub async fn follow(mut listeners: Vec<TrustHandle>, mut file: TrustFile) {
         match file.reload().await {
             Ok(changed) => {
                 warning.over();
-                if changed {
-                    listeners.iter().for_each(|listener| {
-                        listener.set(file.store());
-                    });
+                let set = |any, listener: &TrustHandle| listener.set(file.store()) | any;
+                if changed && listeners.iter().fold(false, set) {
                     tracing::info!(verifiers = file.store.iter().count(), "trusted verifiers");
                 }
             }

@@ -236,3 +236,38 @@ fn reasons_keep_their_numbers() {
     assert_eq!(Reason::from_u8(0), None);
     assert_eq!(Reason::from_u8(15), None);
 }
+
+/// Every request that a client sends in a datagram is for a verifier. No other message is, no request for TCP, and none with
+/// another beginning or length.
+#[test]
+fn datagrams_for_a_verifier_are_told_from_others() {
+    let request = VantageRequest::new(id(), [7; 32], None, true).to_bytes();
+    assert!(is_for_verifier(&request));
+    assert!(is_for_verifier(&ProbeRequest::new(id(), None, [1; 8]).to_bytes()));
+    assert!(!is_for_verifier(&VantageRequest::new(id(), [7; 32], None, false).to_bytes()));
+    for at in 0..6 {
+        for bit in 0..8 {
+            let mut other = request.to_vec();
+            other[at] ^= 1 << bit;
+            // Types 1 and 7 differ from type 5 in one bit each.
+            let another_type = at == 3 && [1, 7].contains(&other[3]);
+            assert_eq!(is_for_verifier(&other), another_type, "byte {at}, bit {bit}");
+        }
+    }
+    for len in [0, 1, 5, 6, request.len() - 1] {
+        assert!(!is_for_verifier(&request[..len]), "{len}");
+    }
+    let mut longer = request.to_vec();
+    longer.push(0);
+    assert!(!is_for_verifier(&longer));
+    // As long as it says, but longer than a message.
+    let mut longest = request.to_vec();
+    longest.resize(MESSAGE_MAX + 1, 0);
+    longest[4..6].copy_from_slice(&(MESSAGE_MAX as u16 + 1).to_be_bytes());
+    assert!(!is_for_verifier(&longest));
+    for kind in [0, 2, 3, 4, 6, 8, 9] {
+        let mut other = request.to_vec();
+        other[3] = kind;
+        assert!(!is_for_verifier(&other), "type {kind}");
+    }
+}

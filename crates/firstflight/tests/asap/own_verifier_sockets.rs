@@ -1,0 +1,98 @@
+//! A server that is its own verifier, with real sockets. Each test has a namespace of its own.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use super::site::{NETWORK, REQUEST, answer, ready, safely, serve};
+use crate::namespace::in_namespace;
+use firstflight::credential::Outcome;
+use firstflight::credential::asap::{PrivateKey, TrustStore, Trusted};
+use firstflight::record::Published;
+use firstflight::verifier::{Config, Issuer, IssuerAddress, Patience, Wanted, obtain};
+use firstflight::{Authority, Client, OwnVerifier, Server, Way};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+fn key() -> PrivateKey {
+    PrivateKey::from_seed(&[1; 32])
+}
+
+fn verifier() -> OwnVerifier {
+    let allowed = vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
+    let config = Config::default().issuer(Some(Issuer::new(key()))).allowed(allowed);
+    OwnVerifier::with_config(config.limits(OwnVerifier::limits())).unwrap()
+}
+
+/// A client that knows the server's verifier by its address and key gets a certificate from the very port, and its next request
+/// is in the first packet.
+#[test]
+fn a_client_gets_its_certificate_where_it_sends_its_requests() {
+    in_namespace("0", || async {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let verifier = verifier();
+            let server = Server::builder()
+                .address(address.parse().unwrap())
+                .verifier(&verifier)
+                .first_start(true)
+                .bind()
+                .unwrap();
+            let (at, udp_port) = (server.local_addrs()[0], server.udp_port().unwrap());
+            let mut executed = serve(server, |request, _| assert_eq!(request, REQUEST));
+            let itself = IssuerAddress::new(SocketAddr::new(at.ip(), udp_port), key().public());
+            let record = Published::in_udp(udp_port, 1200, &[itself.id()]).unwrap();
+            let client = Client::builder().network(NETWORK).verifier(itself).no_resolver();
+            let client = ready(client.record(Authority::from(at), record)).await;
+            let stream = answer(client.connect(at, safely()).await).await;
+            assert_eq!((stream.way(), stream.outcome()), (Way::Udp, Outcome::Accepted), "{address}");
+            assert_eq!(executed.recv().await, Some(true));
+            assert!(verifier.counters().certificates > 0);
+        }
+    });
+}
+
+/// Two servers of a process are one verifier. A server at all addresses answers from the address that was asked.
+#[test]
+fn servers_of_a_process_are_one_verifier() {
+    in_namespace("0", || async {
+        let verifier = verifier();
+        let mut servers = Vec::new();
+        for _ in 0..2 {
+            let server = Server::builder()
+                .address("0.0.0.0:0".parse().unwrap())
+                .identity("www.example.com")
+                .verifier(&verifier)
+                .bind()
+                .unwrap();
+            let port = server.udp_port().unwrap();
+            for address in ["127.0.0.1", "127.0.0.2"] {
+                let from =
+                    IssuerAddress::new(SocketAddr::new(address.parse().unwrap(), port), key().public());
+                let wanted = Wanted { key: PrivateKey::from_seed(&[2; 32]), wished: 3600, old: None };
+                obtain(&from, wanted, &Patience::default()).await.unwrap();
+            }
+            servers.push(server);
+        }
+        assert_eq!(verifier.counters().certificates, 4);
+        assert_eq!(verifier.counters().stream_messages, 0);
+    });
+}
+
+/// Clients would ask in vain.
+#[test]
+fn without_udp_there_is_no_verifier() {
+    in_namespace("0", || async {
+        let at: SocketAddr = "127.0.0.1:8443".parse().unwrap();
+        let builder = || Server::builder().address(at).verifier(&verifier());
+        let refused = |server: io::Result<Server>| server.unwrap_err().kind();
+        assert_eq!(refused(builder().tcp_only().bind()), io::ErrorKind::InvalidInput);
+        let taken = UdpSocket::bind(at).unwrap();
+        assert_eq!(refused(builder().bind()), io::ErrorKind::AddrInUse);
+        drop(taken);
+        // It trusts itself beside others.
+        let other = Trusted::new(PrivateKey::from_seed(&[3; 32]).public());
+        let trust = Arc::new(TrustStore::new([other]).unwrap());
+        builder().trust(trust).bind().unwrap();
+        // At all addresses it needs a name.
+        let all = Server::builder().address("0.0.0.0:0".parse().unwrap()).verifier(&verifier());
+        assert_eq!(refused(all.bind()), io::ErrorKind::InvalidInput);
+    });
+}
