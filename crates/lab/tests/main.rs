@@ -4,4 +4,5 @@ mod compare;
 mod connections;
 mod once;
 mod output;
+mod readers;
 mod smoltcp_peer;
