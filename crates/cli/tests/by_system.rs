@@ -88,7 +88,7 @@ fn a_certificate_goes_in_udp_at_the_first_contact() {
 #[test]
 fn a_server_that_is_its_own_verifier_gets_the_request_in_the_first_packet() {
     let dir = site("by-system-own-verifier");
-    let key = prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let key = prints(&["verifier", "keygen", "-o", &dir.path("key")]);
     let key = key.split_whitespace().nth(1).unwrap();
     let file = dir.path("key");
     let own = ["--verifier", &file, "--verifier-allow", "127.0.0.0/8", "--first-start"];
@@ -119,24 +119,14 @@ fn a_server_that_is_its_own_verifier_gets_the_request_in_the_first_packet() {
 #[test]
 fn a_kept_certificate_is_for_one_site_on_one_network() {
     let dir = site("by-system-kept");
-    let key = prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    let key = prints(&["verifier", "keygen", "-o", &dir.path("key")]);
     let key = key.split_whitespace().nth(1).unwrap();
     let at = free().to_string();
     let own = ["--verifier", &dir.path("key"), "--verifier-allow", "127.0.0.0/8", "--first-start"];
     let (server, _) = serve(&dir, &at, &own);
     let (file, home) = (dir.path("certificate"), "11".repeat(16));
-    let get = [
-        "certificate",
-        "get",
-        "--verifier",
-        &at,
-        "--verifier-key",
-        key,
-        "--out",
-        &file,
-        "--network-id",
-        &home,
-    ];
+    let get =
+        ["certificate", "get", "--verifier", &at, "--verifier-key", key, "-o", &file, "--network-id", &home];
     prints(&get);
     let text = std::fs::read_to_string(&file).unwrap();
     let secret = text.split("\"key\": \"").nth(1).unwrap().split('"').next().unwrap();
@@ -167,7 +157,7 @@ fn a_kept_certificate_is_for_one_site_on_one_network() {
 #[test]
 fn a_verifier_that_could_not_answer_is_refused() {
     let dir = site("by-system-no-verifier");
-    prints(&["verifier", "keygen", "--key", &dir.path("key")]);
+    prints(&["verifier", "keygen", "-o", &dir.path("key")]);
     let (root, file) = (dir.path("www"), dir.path("key"));
     let at = free().to_string();
     let refused = |options: &[&str], says: &str| {
