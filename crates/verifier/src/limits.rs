@@ -62,18 +62,21 @@ impl Default for Limits {
     }
 }
 
+/// Requests of one address that one of several members takes at once, if all together take so many: those of a client's pool.
+const LEAST_BURST: u32 = 8;
+
 impl Limits {
-    /// The part of one of `members`. No part is nothing, unless the whole is.
+    /// The part of one of `members`: of requests, which all members count for themselves. Each has processors of its own for
+    /// signatures. No part is nothing, unless the whole is, and a client that the network brings to one member only still gets
+    /// the certificates of a pool.
     #[must_use]
     pub fn share(self, members: NonZeroU16) -> Self {
         let part = |all: u32| all.div_ceil(u32::from(members.get()));
-        let rate = |Rate { burst, per_minute }| Rate { burst: part(burst), per_minute: part(per_minute) };
-        Self {
-            v4: rate(self.v4),
-            v6: self.v6.map(rate),
-            signatures_per_second: part(self.signatures_per_second),
-            prefixes: self.prefixes,
-        }
+        let rate = |Rate { burst, per_minute }| Rate {
+            burst: part(burst).max(burst.min(LEAST_BURST)),
+            per_minute: part(per_minute),
+        };
+        Self { v4: rate(self.v4), v6: self.v6.map(rate), ..self }
     }
 }
 
@@ -181,18 +184,18 @@ mod tests {
         assert_eq!(many(&mut full, unused, NOW + Duration::from_secs(60)), 60);
     }
 
-    /// Together the members allow what one would, but for what is rounded up.
+    /// Together the members allow what one would, but for what is rounded up, and for a pool at once.
     #[test]
     fn members_share_the_limits() {
         let part = Limits::default().share(NonZeroU16::new(7).unwrap());
         assert_eq!(part.v4, Rate { burst: 9, per_minute: 9 });
         assert_eq!(part.v6[2], Rate { burst: 69, per_minute: 69 });
-        assert_eq!(part.signatures_per_second, 858);
+        assert_eq!(part.signatures_per_second, Limits::default().signatures_per_second);
         assert_eq!(Limits::default().share(NonZeroU16::MIN), Limits::default());
-        let none = Limits { signatures_per_second: 0, ..Limits::default() };
-        assert_eq!(none.share(NonZeroU16::MAX).signatures_per_second, 0);
+        let few = Limits { v4: Rate { burst: 3, per_minute: 0 }, ..Limits::default() };
+        assert_eq!(few.share(NonZeroU16::MAX).v4, Rate { burst: 3, per_minute: 0 });
         let least = Limits::default().share(NonZeroU16::MAX);
-        assert_eq!(least.v4, Rate { burst: 1, per_minute: 1 });
+        assert_eq!(least.v4, Rate { burst: 8, per_minute: 1 });
     }
 
     #[test]

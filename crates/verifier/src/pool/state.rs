@@ -319,9 +319,10 @@ impl State {
     }
 
     /// The certificate was not obtained. The pool pauses its requests to the verifier, with exponential
-    /// backoff, and at least for the time `wait` that the verifier demanded. `useless`: the old certificate
-    /// cannot be renewed. Returns whether it is the first failure since the last success.
+    /// backoff, and for the time `wait` that the verifier demanded, but for at most as long as the longest pause: nobody has
+    /// signed a refusal. `useless`: the old certificate cannot be renewed. Returns whether it is the first failure since the last success.
     pub(crate) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) -> bool {
+        let wait = wait.min(*PAUSES.end());
         let Some(shelf) = self.shelf_of(wish) else { return false };
         match &wish.renew {
             Some(old) if useless => {

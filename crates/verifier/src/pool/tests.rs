@@ -221,6 +221,11 @@ fn a_verifier_that_fails_is_asked_less_and_less_often() {
     assert!(bench.state.poll_wish(at(76)).is_none());
     bench.state.set_network(CAFE);
     assert!(bench.state.poll_wish(at(1)).is_some());
+    // Anybody on the path can demand a pause: nobody signs it.
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    let wish = bench.state.poll_wish(at(0)).unwrap();
+    bench.state.handle_failed(&wish, false, Duration::from_secs(u32::MAX.into()), at(0));
+    assert_eq!(bench.state.poll_timeout(at(0)), Some(at(600)));
 }
 
 #[test]

@@ -53,10 +53,15 @@ fn a_new_key_brings_new_challenges() {
 
 #[test]
 fn each_member_has_its_part_of_the_limits() {
-    let limits = Limits { v4: Rate { burst: 12, per_minute: 12 }, ..Limits::default() };
-    let mut bench = Bench::new(plain().limits(limits).members(NonZeroU16::new(4)));
-    let issued = (0..12).take_while(|_| bench.obtain(CLIENT, &Wants::new(2)).is_ok()).count();
-    assert_eq!(issued, 3);
+    let limits = Limits { v4: Rate { burst: 48, per_minute: 48 }, ..Limits::default() };
+    // However many members there are, a client that reaches one of them gets a pool at once.
+    for (members, expected) in [(4, 12), (6, 8), (48, 8)] {
+        let mut bench = Bench::new(plain().limits(limits.clone()).members(NonZeroU16::new(members)));
+        let issued = (0..48).take_while(|_| bench.obtain(CLIENT, &Wants::new(2)).is_ok()).count();
+        assert_eq!(issued, expected, "{members} members");
+    }
+    let part = limits.clone().share(NonZeroU16::new(48).unwrap());
+    assert_eq!(part.signatures_per_second, limits.signatures_per_second, "each has processors of its own");
 }
 
 /// A certificate with a wrong beginning would be refused, or be good for too long.
