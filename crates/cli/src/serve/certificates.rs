@@ -90,7 +90,7 @@ impl Certificates {
         fast_open: Option<&FastOpenPolicy>,
         sealed: Vec<Identity>,
     ) -> Result<Prepared, Error> {
-        let verifier = self.verifies.prepare(udp, others)?;
+        let verifier = self.verifies.prepare(udp, others, self.per_site)?;
         let file = match &self.trust {
             Some(path) => {
                 let opened = TrustFile::open(path).await;

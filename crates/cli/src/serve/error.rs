@@ -63,6 +63,11 @@ pub enum ServeError {
         "--verifier: the UDP port of {0} takes DNS or relay datagrams, so it takes no messages to a verifier: give the server another port"
     )]
     VerifierPort(SocketAddr),
+    /// The members of a farm have no memory of certificates in common.
+    #[error(
+        "--verifier-members: members do not know which requests with certificates the others took: add --per-site"
+    )]
+    VerifierMembers,
     /// The verifier answers in UDP.
     #[error("--verifier answers in UDP: leave --udp-port 0 out")]
     VerifierUdp,

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Options of a server that is its own verifier.
 #[derive(clap::Args)]
 pub struct Verifies {
-    /// Be a verifier, too: certify clients in the server's UDP port, with the key in this file (verifier keygen --key makes
+    /// Be a verifier, too: certify clients in the server's UDP port, with the key in this file (verifier keygen -o makes
     /// one), and take their certificates
     ///
     /// Clients name the server's address and UDP port as their verifier. Their next request is in the first packet. The
@@ -25,19 +25,24 @@ pub struct Verifies {
     #[arg(long, value_name = "PREFIX", requires = "verifier")]
     verifier_allow: Vec<IpNet>,
     /// With --verifier: the number of servers that have the key, such as the members of a farm; each takes its part of the
-    /// limits
+    /// limits. More than one need --per-site
     #[arg(long, value_name = "N", requires = "verifier", default_value = "1")]
     verifier_members: NonZeroU16,
 }
 
 impl Verifies {
     /// The verifier, if there is to be one. `others` are UDP ports of other protocols, and `own` is the server's, if it is known.
+    /// `per_site` says that other servers do not know what this one took.
     pub fn prepare(
         &self,
         own: Option<SocketAddr>,
         others: &[SocketAddr],
+        per_site: bool,
     ) -> Result<Option<OwnVerifier>, Error> {
         let Some(path) = &self.verifier else { return Ok(None) };
+        if self.verifier_members.get() > 1 && !per_site {
+            return Err(ServeError::VerifierMembers.into());
+        }
         if let Some(own) = own
             && let Some(other) = others.iter().find(|other| overlap(own, **other))
         {

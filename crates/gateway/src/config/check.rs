@@ -70,6 +70,16 @@ impl Config {
                     );
                     return Err(Mistake::at(text, &one.span(), problem));
                 }
+                if let (Some(one), Some(two)) = (&listener.verifier, &other.verifier)
+                    && one.get_ref().key == two.get_ref().key
+                    && one.get_ref() != two.get_ref()
+                {
+                    let problem = format!(
+                        "listener {:?} has a verifier with this key and other settings, and a process has one for each key",
+                        other.name.get_ref()
+                    );
+                    return Err(Mistake::at(text, &one.span(), problem));
+                }
                 if let Some(name) = shared_identity(listener, other) {
                     let other = other.name.get_ref();
                     let problem = format!(
@@ -342,6 +352,13 @@ impl Checker<'_> {
         {
             let problem =
                 "a verifier answers in UDP: give the listener an address and a udp_port other than 0";
+            return at(&verifier.span(), problem);
+        }
+        if let Some(verifier) = &listener.verifier
+            && verifier.get_ref().members.is_some_and(|members| members.get() > 1)
+            && !listener.per_site
+        {
+            let problem = "members do not know which requests with certificates the others took: set per_site = true at the listener";
             return at(&verifier.span(), problem);
         }
         if listener.key_file.is_some() && listener.key_schedule.is_some() {

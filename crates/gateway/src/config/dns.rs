@@ -282,7 +282,7 @@ fn lacks(listener: &Listener) -> Option<&'static str> {
     let udp = in_udp(listener);
     let of_v4 = udp.iter().filter(|at| at.is_ipv4()).count();
     match () {
-        () if listener.trust.is_none() => Some("trust: first flights inside lookups have certificates"),
+        () if !listener.takes_certificates() => Some("trust: first flights inside lookups have certificates"),
         () if !listener.fast_open || listener.pending == 0 => Some("fast_open and pending"),
         () if udp.is_empty() => Some("UDP (udp_port)"),
         () if of_v4 > 1 || udp.len() - of_v4 > 1 => {

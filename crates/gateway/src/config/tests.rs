@@ -314,7 +314,8 @@ fn a_listener_can_be_its_own_verifier() {
         Config::parse(&format!("{listener}[listener.verifier]\n{verifier}\n{service}"))
     };
     let (at, key) = ("address = [\"192.0.2.1:443\"]", "key = \"verifier.key\"");
-    let config = with(at, &format!("{key}\nallow = [\"10.0.0.0/8\"]\nmembers = 3")).unwrap();
+    let site = &format!("{at}\nper_site = true");
+    let config = with(site, &format!("{key}\nallow = [\"10.0.0.0/8\"]\nmembers = 3")).unwrap();
     let verifier = config.listeners[0].verifier.as_ref().unwrap().get_ref();
     assert_eq!((verifier.allow.len(), verifier.members.map(|n| n.get())), (1, Some(3)));
     assert!(config.listeners[0].takes_certificates());
@@ -324,11 +325,19 @@ fn a_listener_can_be_its_own_verifier() {
         assert!(said.contains("a verifier answers in UDP"), "{said}");
     }
     assert!(mistake("address = [\"0.0.0.0:443\"]", key).contains("needs identity"));
+    assert!(with("address = [\"0.0.0.0:443\"]\nidentity = [\"a.example\"]", key).is_ok());
     assert!(mistake(at, &format!("{key}\nmembers = 0")).contains("members"));
     assert!(mistake(at, "").contains("key"));
     // Its settings belong to the sockets.
-    let other = with(at, &format!("{key}\nmembers = 2")).unwrap();
+    let other = with(site, &format!("{key}\nmembers = 2")).unwrap();
     assert!(!config.listeners[0].same_sockets(&other.listeners[0]));
+    // Members have no memory of certificates in common.
+    assert!(mistake(at, &format!("{key}\nmembers = 2")).contains("set per_site = true"));
+    let two = format!(
+        "{key}\n[[listener]]\nname = \"m\"\nmode = \"tcp\"\nservice = \"s\"\naddress = [\"192.0.2.2:443\"]\n[listener.verifier]\n{key}"
+    );
+    assert!(with(at, &two).is_ok());
+    assert!(mistake(at, &format!("{two}\nallow = [\"10.0.0.0/8\"]")).contains("one for each key"));
 }
 
 /// Each listener remembers by itself what it took.
@@ -378,8 +387,8 @@ fn a_setting_without_effect_is_a_mistake() {
         (at_listener("replay_memory = 16"), "line 9, replay_memory: has no effect: it is about replays"),
         (at_listener("replays = \"no-duplicates\"\nreplay_memory = 16") + store, "the store remembers"),
         (at_listener("identity = [\"a.example\"]"), "needs trust"),
-        (at_listener("per_site = false"), "neither trust nor [listener.seal]"),
-        (at_listener("first_start = true"), "neither trust nor [listener.seal]"),
+        (at_listener("per_site = false"), "neither trust, [listener.verifier] nor [listener.seal]"),
+        (at_listener("first_start = true"), "neither trust, [listener.verifier] nor [listener.seal]"),
         (at_listener("trust = \"t\"\nidentity = [\"a.example\"]\nudp_port = 0"), "trust: has no effect"),
         (at_listener("fast_open = false\npending = 1024"), "pending: has no effect"),
         (guarded.clone() + store + "ca = \"c\"\n", "ca: has no effect: it is for TLS"),

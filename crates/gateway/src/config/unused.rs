@@ -106,14 +106,14 @@ fn of_listener(config: &Config, listener: &Listener) -> Unused {
     } else if config.store.is_some() {
         unused.push((&["replay_memory"], "has no effect: with [store] the store remembers"));
     }
-    if listener.trust.is_none() {
+    if !listener.takes_certificates() {
         unused.push((
             &["identity"],
-            "has no effect: it is about certificates, which need trust, the file of their verifiers",
+            "has no effect: it is about certificates, which need trust, the file of their verifiers, or [listener.verifier]",
         ));
         if listener.seal.is_none() {
-            let why = "has no effect: it is about certificates and sealed requests, and there is neither trust nor \
-                       [listener.seal]";
+            let why = "has no effect: it is about certificates and sealed requests, and there is neither trust, \
+                       [listener.verifier] nor [listener.seal]";
             unused.push((&["per_site", "first_start"], why));
         }
     }
