@@ -41,7 +41,7 @@ fn a_certificate_from_a_verifier_that_runs() {
     let report: Value = serde_json::from_str(&prints(&args)).unwrap();
     assert_eq!((&report["address"], &report["duration_s"]), (&"127.0.0.1".into(), &600.into()));
     assert_eq!(std::fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
-    args.extend(["-o", &out]);
+    args.extend(["--out", &out]);
     fails(&args, 2, "--out is -o now");
     // The answering verifier is not the expected one.
     let other = keygen(&dir.path("other"));
