@@ -153,6 +153,12 @@ impl Tcb {
             return self.take_rst(seg);
         }
         if !self.acceptable(seg) {
+            if let Some(ack) = seg.ack.filter(|_| self.is_probe(seg)) {
+                if let Some(answer) = self.check_ack(seg, ack) {
+                    return answer.or_ack();
+                }
+                self.take_ack(seg, ack);
+            }
             return Allowed::challenge();
         }
         if seg.syn {
@@ -206,6 +212,13 @@ impl Tcb {
             // space.
             (len, _) => inside(seg.seq) || inside(last(len)) || seg.fin && last(len) == edge,
         }
+    }
+
+    /// DELIBERATE: a probe (RFC 9293 §3.8.4) acknowledges our SYN, although its number is old. The peer's ACK was lost, and our
+    /// answer to the probe gives it no reason to repeat it.
+    fn is_probe(&self, seg: &Arriving) -> bool {
+        let empty = !seg.syn && !seg.fin && seg.payload == 0;
+        self.state == State::SynReceived && empty && seg.seq.wrapping_add(1) == self.rcv_nxt
     }
 
     /// Second step, RFC 5961 §3.2: only the number counts, whatever else the segment contains.
