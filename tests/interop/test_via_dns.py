@@ -37,7 +37,7 @@ class Site:
         self.serve = self.serving(self.zone(), alone)
         self.unbound()
         scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
-        scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
+        scene.verifier("--key-file", scene.path("verifier.key"), address=SECOND[family], family=family)
 
     def serving(self, zone, alone):
         """The server. Without `alone`, starts the front first."""
