@@ -1,8 +1,8 @@
 //! The engine of a listener on a device: a TUN device, or a network card beside the kernel.
 
 use crate::config::{Listener, Tun, Xdp};
+use crate::error::GatewayError;
 use crate::farm::Farm;
-use crate::gateway::GatewayError;
 use firstflight::link::xdp::{Joined, XdpQueue, XdpStatus};
 use firstflight::link::{Link, Tun as TunLink, TunConfig};
 use firstflight::{Card, Endpoint};

@@ -1,7 +1,7 @@
 //! What outlives a connection: the store of a farm, one-time cookies, and seal keys.
 
 use crate::config::{self, Config, Listener, Store};
-use crate::gateway::GatewayError;
+use crate::error::GatewayError;
 use firstflight::Endpoint;
 use firstflight::credential::{OneTimeCookies, ReplayTable, Replays, Window};
 use firstflight::serial_file::{SerialFile, SerialFileError};

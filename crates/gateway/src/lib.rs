@@ -26,6 +26,7 @@ mod client;
 pub mod config;
 mod connection;
 mod device;
+mod error;
 mod farm;
 mod gateway;
 mod health_check;
@@ -45,7 +46,8 @@ mod testing;
 mod verifying;
 
 pub use config::{Config, ConfigError};
+pub use error::GatewayError;
 pub use firstflight_daemon::ExitKind;
-pub use gateway::{Gateway, GatewayError};
+pub use gateway::Gateway;
 pub use health_check::{HealthError, is_alive};
 pub use run::{Checked, RunError, check, run, run_text};

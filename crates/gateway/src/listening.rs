@@ -3,8 +3,8 @@
 use crate::config::{Dns, Listener};
 use crate::connection::{self, Phases};
 use crate::device::{self, Device};
+use crate::error::GatewayError;
 use crate::farm::{Farm, Sealing};
-use crate::gateway::GatewayError;
 use crate::limits::Clients;
 use crate::site::Site;
 use crate::verifying::{self, Verifiers};

@@ -1,7 +1,8 @@
 //! The name server in the gateway, and first flights from other name servers.
 
 use crate::config::Config;
-use crate::gateway::{GatewayError, View};
+use crate::error::GatewayError;
+use crate::gateway::View;
 use crate::log::Log;
 use firstflight::{Endpoint, RelayTarget};
 use firstflight_dns::metrics::{Publisher, RelayPublisher};

@@ -1,7 +1,8 @@
 //! The life of the command: start, signals, end.
 
 use crate::config::{Config, ConfigError};
-use crate::gateway::{self, Gateway, GatewayError};
+use crate::error::GatewayError;
+use crate::gateway::{self, Gateway};
 use crate::metrics;
 use firstflight_daemon::{
     Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,

@@ -1,7 +1,7 @@
 //! Listeners that are their own verifiers.
 
 use crate::config::{Listener, Verifier};
-use crate::gateway::GatewayError;
+use crate::error::GatewayError;
 use firstflight::OwnVerifier;
 use firstflight::verifier::{Config, Issuer, VerifierKeys};
 use std::sync::{Mutex, PoisonError};
