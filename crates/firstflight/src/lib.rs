@@ -150,8 +150,6 @@ pub use cache::{
     Avoided, CacheContent, CachedClosedPort, CachedCookie, CachedLostRace, CachedPathMss, CachedRecord,
     CachedResolver, CachedRtt, CachedServer, CachedUdpPause, CachedUnreachable, CredentialCache,
 };
-#[cfg(feature = "asap")]
-pub use client::asap::InsideLookups;
 pub use client::race as racer;
 pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,
@@ -159,8 +157,6 @@ pub use client::{
 };
 #[cfg(feature = "xdp")]
 pub use engine::card::{Card, CardError};
-#[cfg(feature = "asap")]
-pub use engine::own_verifier::{OwnVerifier, OwnVerifierError};
 #[cfg(feature = "engine")]
 use engine::{
     driver, endpoint, jobs, listener, own_verifier, post, random, renewed, shared, store, time, workers,
@@ -168,19 +164,22 @@ use engine::{
 pub use first_flight::FirstFlight;
 pub use first_flight::{Carriage, MakeFlight};
 pub use firstflight_credential as credential;
-#[cfg(feature = "asap")]
-pub use firstflight_verifier as verifier;
 pub use firstflight_wire as wire;
 pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
 pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
-#[cfg(feature = "asap")]
-pub use server::{RelayTarget, RelayTargetError};
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder, ToLocalAddrs};
 pub use stream::{
     ConnectTimes, KernelStream, OwnedReadHalf, OwnedWriteHalf, Race, ReuniteError, Stream, Way,
+};
+#[cfg(feature = "asap")]
+pub use {
+    client::asap::InsideLookups,
+    engine::own_verifier::{OwnVerifier, OwnVerifierError},
+    firstflight_verifier as verifier,
+    server::fronts::{RelayTarget, RelayTargetError},
 };
 #[cfg(feature = "engine")]
 pub use {

@@ -3,7 +3,7 @@
 mod address;
 mod builder;
 #[cfg(feature = "asap")]
-mod fronts;
+pub(crate) mod fronts;
 #[cfg(not(feature = "asap"))]
 #[path = "server/no_fronts.rs"]
 mod fronts;
@@ -21,8 +21,6 @@ mod udp;
 
 pub use address::ToLocalAddrs;
 pub use builder::ServerBuilder;
-#[cfg(feature = "asap")]
-pub use fronts::{RelayTarget, RelayTargetError};
 use policies::Policies;
 
 use crate::endpoint::Endpoint;

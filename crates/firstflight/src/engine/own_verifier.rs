@@ -5,6 +5,7 @@ use crate::credential::asap::{AsapPolicy, PublicKey, TrustError, TrustStore, Tru
 use crate::credential::{PolicyError, ReplayGuard};
 use crate::endpoint::Endpoint;
 use crate::endpoint::ending::Gone;
+use crate::server::ServerBuilder;
 use crate::shared::{Inner, Shared};
 use firstflight_stack::{ListenError, ListenerId, Stack, VerifierMessage};
 use firstflight_verifier::{Answer, Config, ConfigError, Counters, Issuer, Verifier, secure_rng};
@@ -355,6 +356,32 @@ impl Endpoint {
         }
         tokio::spawn(answer(verifier.clone(), waiting));
         Ok(())
+    }
+}
+
+impl ServerBuilder {
+    /// The server is its own verifier: it certifies that clients are at their addresses, in its UDP port, and takes their
+    /// certificates as with [`ServerBuilder::trust`], which it needs not. Each client's first visit gets a certificate,
+    /// and a later one sends its request in the first packet ([`ClientBuilder::verifier`](crate::ClientBuilder::verifier)
+    /// with this server's UDP address). Engines of [`ServerBuilder::engine_at`] with a carrier answer, too.
+    ///
+    /// ```no_run
+    /// # fn serve() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstflight::OwnVerifier;
+    /// use firstflight::verifier::{Issuer, VerifierKeys};
+    /// let keys = VerifierKeys::read("verifier.key".as_ref())?;
+    /// let verifier = OwnVerifier::new(Issuer { retired: keys.retired, ..Issuer::new(keys.key) })?;
+    /// let server = firstflight::Server::builder()
+    ///     .address("0.0.0.0:443".parse()?)
+    ///     .verifier(&verifier)
+    ///     .identity("www.example.com")
+    ///     .bind()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn verifier(mut self, verifier: &OwnVerifier) -> Self {
+        self.first_flights.verifier = Some(verifier.clone());
+        self
     }
 }
 

@@ -40,7 +40,7 @@ pub struct ServerBuilder {
     keep_alive: Option<Duration>,
     in_stages: bool,
     pub(super) udp: udp::Settings,
-    pub(super) first_flights: policies::Settings,
+    pub(crate) first_flights: policies::Settings,
     pub(super) fronts: fronts::Settings,
     pub(super) store: Option<Arc<dyn SharedStore>>,
     engines: Vec<(Endpoint, SocketAddr)>,
@@ -138,31 +138,6 @@ impl ServerBuilder {
     /// [`ServerBuilder::udp_port`] names a port of this server's own.
     pub const fn share_port(mut self, share: bool) -> Self {
         self.share_port = share;
-        self
-    }
-
-    /// The server is its own verifier: it certifies that clients are at their addresses, in its UDP port, and takes their
-    /// certificates as with [`ServerBuilder::trust`], which it needs not. Each client's first visit gets a certificate,
-    /// and a later one sends its request in the first packet ([`ClientBuilder::verifier`](crate::ClientBuilder::verifier)
-    /// with this server's UDP address). Engines of [`ServerBuilder::engine_at`] with a carrier answer, too.
-    ///
-    /// ```no_run
-    /// # fn serve() -> Result<(), Box<dyn std::error::Error>> {
-    /// use firstflight::OwnVerifier;
-    /// use firstflight::verifier::{Issuer, VerifierKeys};
-    /// let keys = VerifierKeys::read("verifier.key".as_ref())?;
-    /// let verifier = OwnVerifier::new(Issuer { retired: keys.retired, ..Issuer::new(keys.key) })?;
-    /// let server = firstflight::Server::builder()
-    ///     .address("0.0.0.0:443".parse()?)
-    ///     .verifier(&verifier)
-    ///     .identity("www.example.com")
-    ///     .bind()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "asap")]
-    pub fn verifier(mut self, verifier: &crate::OwnVerifier) -> Self {
-        self.first_flights.verifier = Some(verifier.clone());
         self
     }
 

@@ -22,7 +22,7 @@ const FORGOTTEN_MS: u64 = 120_000;
 
 /// What a server does with first flights.
 #[derive(Debug, Default)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     pub trust: Option<Arc<TrustStore>>,
     pub verifier: Option<OwnVerifier>,
     pub policy: Option<AsapPolicy>,
