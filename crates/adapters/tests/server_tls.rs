@@ -122,7 +122,7 @@ fn a_handshake_that_stands_still_holds_up_nobody_and_ends() {
             let server = tokio::spawn(async move {
                 let mut stream = incoming.accept().await;
                 stream.write_all(b"hello").await.unwrap();
-                // Others go on only while somebody accepts.
+                // The handshakes of other clients advance only while somebody accepts.
                 tokio::select! {
                     _ = incoming.accept() => panic!("nobody else speaks TLS"),
                     never = std::future::pending() => never,

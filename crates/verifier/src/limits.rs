@@ -62,7 +62,7 @@ impl Default for Limits {
     }
 }
 
-/// Requests of one address that one of several members takes at once, if all together take so many: those of a client's pool.
+/// Requests of one address that each member takes at once: as many as a client's pool makes. Fewer if the whole limit is less.
 const LEAST_BURST: u32 = 8;
 
 impl Limits {

@@ -1,5 +1,5 @@
-//! What reaches the port of `serve --xdp` another way than by the device, as from programs of this host: the kernel's TCP
-//! takes it, and the same site is served.
+//! Connections to the port of `serve --xdp` that do not come by the device, as those of programs on this host: the kernel's TCP
+//! takes them, and the same site is served.
 
 use super::{Site, serve};
 use crate::error::Error;

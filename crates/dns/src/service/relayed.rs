@@ -24,7 +24,7 @@ pub struct RelaySocket {
     counts: RelayCounts,
 }
 
-/// Counts what fronts have sent. Clones count the same.
+/// Counts of what fronts have sent. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct RelayCounts(Arc<Mutex<RelayCounters>>);
 

@@ -15,8 +15,8 @@ const TRIES: usize = 32;
 
 /// A device whose ports are held, so that no program of the host can use them.
 ///
-/// The kernel has everything else. What reaches a held port another way than by the device, as from programs of this host, comes to
-/// [`Card::listeners`].
+/// The kernel keeps all other ports. Connections to a held port that do not come by the device, as those of programs on this host,
+/// come to [`Card::listeners`].
 #[derive(Debug)]
 pub struct Card {
     config: XdpConfig,

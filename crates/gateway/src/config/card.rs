@@ -83,7 +83,7 @@ impl Xdp {
         }
         if !listener.address.get_ref().is_empty() {
             return Err(
-                "has the port at the host's addresses, and accepts what does not come by the device, too: leave address out",
+                "listens at the host's addresses, and accepts connections that do not come by the device, too: leave address out",
             );
         }
         Ok(())
