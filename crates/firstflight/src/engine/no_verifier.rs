@@ -6,12 +6,20 @@ use crate::endpoint::Endpoint;
 use firstflight_stack::{ListenError, ListenerId, Stack};
 use firstflight_wire::Instant;
 use std::io;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 /// There is none.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
 pub(crate) enum OwnVerifier {}
+
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
+impl OwnVerifier {
+    pub(crate) const fn members(&self) -> NonZeroU16 {
+        match *self {}
+    }
+}
 
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
 impl Endpoint {

@@ -38,6 +38,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 pub struct OwnVerifier(Arc<State>);
 
 struct State {
+    /// Of the farm.
+    members: NonZeroU16,
     machine: Mutex<(Verifier, ChaCha20Rng)>,
     /// What its servers trust.
     trusted: Mutex<Vec<Trusted>>,
@@ -90,12 +92,13 @@ impl OwnVerifier {
     /// wrong.
     pub fn with_config(config: Config) -> io::Result<Self> {
         let (config, trusted) = check(config).map_err(invalid)?;
+        let members = config.members.unwrap_or(NonZeroU16::MIN);
         let mut rng = secure_rng()?;
         // Its clock is an argument of each message. It makes no challenge keys of its own.
         let verifier = Verifier::new(config, Instant::ZERO, &mut rng);
         let verifier = verifier.map_err(|error| invalid(OwnVerifierError::Config(error)))?;
         let (machine, trusted) = (Mutex::new((verifier, rng)), Mutex::new(trusted));
-        Ok(Self(Arc::new(State { machine, trusted, engines: Mutex::default() })))
+        Ok(Self(Arc::new(State { members, machine, trusted, engines: Mutex::default() })))
     }
 
     /// The key that certifies. Clients need it.
@@ -103,6 +106,12 @@ impl OwnVerifier {
     pub fn key(&self) -> PublicKey {
         // The first one of those that are trusted. There is always one.
         lock(&self.0.trusted).first().map_or(PublicKey::from_bytes([0; 32]), |first| first.key)
+    }
+
+    /// How many servers have its key. Each takes its part of the limits.
+    #[must_use]
+    pub fn members(&self) -> NonZeroU16 {
+        self.0.members
     }
 
     /// What it has done.
@@ -363,7 +372,8 @@ impl ServerBuilder {
     /// The server is its own verifier: it certifies that clients are at their addresses, in its UDP port, and takes their
     /// certificates as with [`ServerBuilder::trust`], which it needs not. Each client's first visit gets a certificate,
     /// and a later one sends its request in the first packet ([`ClientBuilder::verifier`](crate::ClientBuilder::verifier)
-    /// with this server's UDP address). Engines of [`ServerBuilder::engine_at`] with a carrier answer, too.
+    /// with this server's UDP address). Engines of [`ServerBuilder::engine_at`] with a carrier answer, too. A verifier of
+    /// several members needs [`ServerBuilder::per_site`].
     ///
     /// ```no_run
     /// # fn serve() -> Result<(), Box<dyn std::error::Error>> {

@@ -12,6 +12,7 @@ use crate::listener::Listener;
 use crate::own_verifier::OwnVerifier;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 /// Memory for the requests of the last 70 seconds, bytes: for some 12,000 first flights a second.
@@ -95,6 +96,13 @@ fn policy(
     identities: Vec<Identity>,
     pending: &Arc<PendingLimit>,
 ) -> io::Result<AsapPolicy> {
+    let members = settings.verifier.as_ref().map_or(NonZeroU16::MIN, OwnVerifier::members);
+    if members > NonZeroU16::MIN && !settings.per_site {
+        // The guard is this server's own.
+        let text = "members of a farm do not know which requests with certificates the others took: set per_site, or give a \
+                    policy whose guard they share";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     // It does not know what was taken before it began.
     let began = crate::unix_ms().saturating_sub(if settings.first_start { FORGOTTEN_MS } else { 0 });
     let guard = ReplayTable::new(crate::random_guard_key()?, Window::REQUESTS, REQUEST_MEMORY, began);

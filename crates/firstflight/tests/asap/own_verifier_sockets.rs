@@ -10,6 +10,7 @@ use firstflight::verifier::{Config, Issuer, IssuerAddress, Patience, Wanted, obt
 use firstflight::{Authority, Client, OwnVerifier, Server, Way};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 fn key() -> PrivateKey {
@@ -17,9 +18,14 @@ fn key() -> PrivateKey {
 }
 
 fn verifier() -> OwnVerifier {
+    of_members(1)
+}
+
+fn of_members(members: u16) -> OwnVerifier {
     let allowed = vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
     let config = Config::default().issuer(Some(Issuer::new(key()))).allowed(allowed);
-    OwnVerifier::with_config(config.limits(OwnVerifier::limits())).unwrap()
+    let config = config.limits(OwnVerifier::limits()).members(NonZeroU16::new(members));
+    OwnVerifier::with_config(config).unwrap()
 }
 
 /// A client that knows the server's verifier by its address and key gets a certificate from the very port, and its next request
@@ -94,5 +100,20 @@ fn without_udp_there_is_no_verifier() {
         // At all addresses it needs a name.
         let all = Server::builder().address("0.0.0.0:0".parse().unwrap()).verifier(&verifier());
         assert_eq!(refused(all.bind()), io::ErrorKind::InvalidInput);
+    });
+}
+
+/// Each member has a guard of its own, so a copy of a first flight would run at each.
+#[test]
+fn members_of_a_farm_say_that_they_do_not_know_of_each_other() {
+    in_namespace("0", || async {
+        let of = |members, per_site| {
+            let server = Server::builder().address("127.0.0.1:0".parse().unwrap());
+            server.verifier(&of_members(members)).per_site(per_site).bind()
+        };
+        assert!(of(1, false).is_ok() && of(2, true).is_ok());
+        let error = of(2, false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("set per_site"), "{error}");
     });
 }
