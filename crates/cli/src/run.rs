@@ -133,6 +133,10 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.unwrap_or(u8::MAX))
 }
 
+/// What is said of a command without a connection.
+const NONE: &str = "no connection went through the proxy: connections to this machine do not (no_proxy), and programs that do not \
+                    read http_proxy or https_proxy connect as always";
+
 /// What was saved, in one line; if that is nothing, why.
 fn summary(total: &Total, reasons: &BTreeMap<&'static str, u64>) -> String {
     let many = |count: u64, one: &str| match count {
@@ -140,7 +144,7 @@ fn summary(total: &Total, reasons: &BTreeMap<&'static str, u64>) -> String {
         _ => format!("{count} {one}s"),
     };
     if total.contacts + total.failures == 0 {
-        return "no connection went through the proxy".to_owned();
+        return NONE.to_owned();
     }
     let mut text = many(total.contacts, "connection");
     let saved = many(total.round_trips_saved, "round trip");
@@ -166,7 +170,7 @@ mod tests {
     #[test]
     fn the_summary_says_what_was_saved_and_why_not_more() {
         let mut total = Total::default();
-        assert_eq!(summary(&total, &BTreeMap::new()), "no connection went through the proxy");
+        assert_eq!(summary(&total, &BTreeMap::new()), NONE);
         total.contacts = 1;
         let reasons = BTreeMap::from([(FIRST_CONTACT, 1)]);
         let first = summary(&total, &reasons);
