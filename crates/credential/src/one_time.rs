@@ -191,6 +191,18 @@ impl OneTimeCookies {
         None
     }
 
+    /// The keys that made `cookie` for `flow`, and its serial.
+    fn open(&self, flow: &Flow, cookie: &Cookie) -> Option<(&OneTimeKeys, Serial)> {
+        self.keys.iter().find_map(|keys| Some((keys, keys.open(flow, cookie)?)))
+    }
+
+    /// The id of the SYN `first`. The keys of its cookie compute it, so members that are not yet at the same step of a
+    /// roll-over compute the same one.
+    fn flight(&self, first: &FirstFlight<'_>) -> Option<FlightId> {
+        let Presented::FastOpen(FastOpen::Cookie(_, cookie)) = first.presented else { return None };
+        self.open(&first.flow, cookie).map(|(keys, _)| keys.flight(first))
+    }
+
     fn table(&self, serial: Serial) -> Option<&SerialTable> {
         if serial.issuer() == self.serials.issuer() {
             return Some(&self.serials);
@@ -213,10 +225,10 @@ impl Verifier for OneTimeCookies {
         let FastOpen::Cookie(_, cookie) = option else {
             return Verdict::Invalid { reason: Reason::NoCredential, grant };
         };
-        match self.keys.iter().find_map(|keys| keys.open(&first.flow, cookie)) {
+        match self.open(&first.flow, cookie) {
             // Without data nothing is executed, so the cookie stays valid.
             Some(_) if first.payload.is_empty() => Verdict::Invalid { reason: Reason::NoData, grant },
-            Some(serial) => Verdict::Valid { grant, once: Some(serial) },
+            Some((_, serial)) => Verdict::Valid { grant, once: Some(serial) },
             None => Verdict::Invalid { reason: Reason::StaleOrWrongCredential, grant },
         }
     }
@@ -230,8 +242,7 @@ impl Verifier for OneTimeCookies {
 
     fn redeem(&self, serial: Serial, first: &FirstFlight<'_>) -> Redemption {
         if matches!(self.farm, Farm::Shared) {
-            let flight = self.keys.first().map(|keys| keys.flight(first));
-            return Redemption::Ask(JobRequest::Redeem { serial, flight });
+            return Redemption::Ask(JobRequest::Redeem { serial, flight: self.flight(first) });
         }
         match self.table(serial).map(|table| table.redeem(serial)) {
             Some(Redeemed::Now) => Redemption::Yes,

@@ -228,31 +228,57 @@ fn with_a_shared_store_every_use_is_a_question() {
     assert!(cookies.is_once());
     let serial = Serial::new(2, 5).unwrap();
     assert_eq!(cookies.activate(serial), Some(JobRequest::Activate { serial }));
-    let asked = |first: &FirstFlight<'_>| match cookies.redeem(serial, first) {
-        Redemption::Ask(JobRequest::Redeem { serial: of, flight: Some(flight) }) if of == serial => flight,
-        other => panic!("{other:?}"),
-    };
-    let first = FirstFlight {
+    assert_eq!(
+        cookies.redeem(serial, &ordered(Presented::None)),
+        Redemption::Ask(JobRequest::Redeem { serial, flight: None }),
+        "nothing that is the farm's"
+    );
+}
+
+/// A SYN with an order.
+fn ordered(presented: Presented<'_>) -> FirstFlight<'_> {
+    FirstFlight {
         flow: flow("192.0.2.1", "10.0.0.1"),
         ports: (40_000, 80),
         isn: SeqNum::new(7),
-        presented: Presented::None,
+        presented,
         claim: Claim::None,
         offered: Offered::Nothing,
         payload: b"POST /order",
         relayed: false,
         accept_queue_full: false,
         syn_cookie_pressure: false,
+    }
+}
+
+#[test]
+fn members_tell_copies_of_a_syn_from_others_at_each_step_of_a_roll_over() {
+    let member = |current, backup| {
+        OneTimeCookies::new(keys(current), table(1)).with_backup(keys(backup)).with_farm(Farm::Shared)
     };
-    let flight = asked(&first);
-    assert_eq!(asked(&FirstFlight { syn_cookie_pressure: true, ..first }), flight, "a copy");
-    for other in [
-        FirstFlight { ports: (40_001, 80), ..first },
-        FirstFlight { isn: SeqNum::new(8), ..first },
-        FirstFlight { payload: b"POST /other", ..first },
-        FirstFlight { flow: flow("192.0.2.2", "10.0.0.1"), ..first },
-    ] {
-        assert_ne!(asked(&other), flight);
+    let (before, after) = (member(1, 9), member(9, 1));
+    let serial = Serial::new(2, 5).unwrap();
+    let asked = |member: &OneTimeCookies, first: &FirstFlight<'_>| match member.redeem(serial, first) {
+        Redemption::Ask(JobRequest::Redeem { serial: of, flight: Some(flight) }) if of == serial => flight,
+        other => panic!("{other:?}"),
+    };
+    for of in [1, 9] {
+        let cookie = |flow| FastOpen::Cookie(FastOpenForm::Standard, keys(of).make(&flow, serial));
+        let (here, elsewhere) = (flow("192.0.2.1", "10.0.0.1"), flow("192.0.2.2", "10.0.0.1"));
+        let (option, another) = (cookie(here), cookie(elsewhere));
+        let first = ordered(Presented::FastOpen(&option));
+        let flight = asked(&before, &first);
+        for member in [&before, &after] {
+            assert_eq!(asked(member, &FirstFlight { syn_cookie_pressure: true, ..first }), flight, "a copy");
+            for other in [
+                FirstFlight { ports: (40_001, 80), ..first },
+                FirstFlight { isn: SeqNum::new(8), ..first },
+                FirstFlight { payload: b"POST /other", ..first },
+                FirstFlight { flow: elsewhere, presented: Presented::FastOpen(&another), ..first },
+            ] {
+                assert_ne!(asked(member, &other), flight);
+            }
+        }
     }
 }
 
