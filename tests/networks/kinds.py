@@ -15,6 +15,7 @@ from words import ACCEPTED, CERTIFYING
 from world import (
     DEAD_PORT,
     FAR,
+    FILES,
     LABELS,
     NAME,
     NEAR,
@@ -238,8 +239,10 @@ class Rebound(Line):
     """The translator forgets its mapping in the middle of a response, and then has another port for the client. It
     does not do so for a plain visit."""
 
-    #: Seconds from the start of the command. The response is under way from 0.1 s to at least 1 s.
-    AFTER = (0.3, 0.6)
+    #: How much of the response has passed the translator, bytes.
+    AFTER = (FILES["large"] // 4, FILES["large"] // 2)
+    #: The chain that counts these bytes.
+    PASSED = "passed"
 
     def __init__(self, *arguments, silence=0, **more):
         super().__init__(*arguments, **more)
@@ -256,8 +259,9 @@ class Rebound(Line):
         runs = []
         # A first, a second and a last visit. If visits take long, one visit stands for all of them.
         for number in range(1 if self.silence else 3):
+            world.meddle(f"{DOWN} udp sport {PORT} counter accept", chain=self.PASSED)
             running = Running(world, *self.common(world, world.fresh("memory")))
-            time.sleep(self.AFTER[number % 2])
+            self.under_way(world, running, self.AFTER[number % 2])
             if self.silence:
                 world.meddle(f"{DOWN} {DROP}", chain="silence")
             conntrack.flush(world.router)
@@ -265,8 +269,17 @@ class Rebound(Line):
                 time.sleep(self.silence)
                 world.drop_chain("silence")
             runs.append(running.end(1, self.measure))
+            world.drop_chain(self.PASSED)
         visits = [found.visits[0] for found in runs]
         return [Run(visits[:2] + visits[-1:] * (VISITS - len(visits[:2])), runs[0].before)]
+
+    def under_way(self, world, running, size):
+        """Waits until `size` bytes have come from the server. A time from the start of the command would not do: on
+        a busy machine the handshake may still be under way then."""
+        while world.counted(self.PASSED, "bytes") < size:
+            if running.child.poll() is not None:
+                raise AssertionError(f"the fetch ended before {size} bytes had passed: {running.found}")
+            time.sleep(0.005)
 
 
 class Joined(Line):

@@ -92,10 +92,10 @@ class World:
     def meddle(self, *rules, ns=None, hook="forward", chain="meddle"):
         (ns or self.router).nft(f"type filter hook {hook} priority 0; {'; '.join(rules)}", chain=chain)
 
-    def counted(self, chain):
-        """Packets counted by the rules of a chain."""
+    def counted(self, chain, unit="packets"):
+        """The packets, or the bytes, that the rules of a chain counted."""
         listed = run("nft", "list", "chain", "inet", "path", chain, ns=self.router).stdout
-        return sum(map(int, re.findall(r"counter packets (\d+)", listed)))
+        return sum(map(int, re.findall(rf"counter .*\b{unit} (\d+)", listed)))
 
     def drop_chain(self, chain):
         """Removes a chain of rules, if it exists."""
