@@ -129,6 +129,15 @@ impl Sender {
     async fn send<B: Body<Data = Bytes, Error = BodyError>>(mut self, body: B) -> End {
         let mut body = pin!(body);
         loop {
+            // Bytes are asked for once the client takes some: until then they stay with the backend, not in memory. A
+            // body that may have no more bytes is asked at once, because its end and its trailers need no window.
+            if body.size_hint().lower() > 0 {
+                // Not more: what a stream reserves before it has bytes, others of its connection lack.
+                self.sender.reserve_capacity(1);
+                if let Err(end) = poll_fn(|cx| self.poll_room(cx)).await {
+                    return end;
+                }
+            }
             let frame = poll_fn(|cx| match self.sender.poll_reset(cx) {
                 Poll::Ready(_) => Poll::Ready(Err(End::Reset)),
                 Poll::Pending => body.as_mut().poll_frame(cx).map(Ok),

@@ -16,19 +16,34 @@ const SETTINGS: Settings = Settings {
     patience: Duration::from_secs(60),
 };
 
-/// A body of so many pieces of 1000 bytes, and trailers, which counts the bodies that are there.
-struct Pieces(usize, Option<HeaderMap>, Arc<AtomicUsize>);
+/// Pieces that do not come.
+const LATE: usize = 1_000_000;
+
+/// Bodies that are there, and pieces that were asked of them.
+#[derive(Default)]
+struct Counts {
+    alive: AtomicUsize,
+    asked: AtomicUsize,
+}
+
+/// A body of so many pieces of 1000 bytes, and trailers, which perhaps says its size.
+struct Pieces {
+    left: usize,
+    trailers: Option<HeaderMap>,
+    counts: Arc<Counts>,
+    is_sized: bool,
+}
 
 impl Pieces {
-    fn new(count: usize, trailers: Option<HeaderMap>, alive: &Arc<AtomicUsize>) -> Self {
-        alive.fetch_add(1, Ordering::Relaxed);
-        Self(count, trailers, Arc::clone(alive))
+    fn new(left: usize, trailers: Option<HeaderMap>, counts: &Arc<Counts>) -> Self {
+        counts.alive.fetch_add(1, Ordering::Relaxed);
+        Self { left, trailers, counts: Arc::clone(counts), is_sized: false }
     }
 }
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        self.2.fetch_sub(1, Ordering::Relaxed);
+        self.counts.alive.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -40,28 +55,36 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Poll::Ready(match self.0.checked_sub(1) {
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        if self.left == LATE {
+            return Poll::Pending;
+        }
+        Poll::Ready(match self.left.checked_sub(1) {
             Some(left) => {
-                self.0 = left;
+                self.left = left;
                 Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 1000]))))
             }
-            None => self.1.take().map(|trailers| Ok(Frame::trailers(trailers))),
+            None => self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))),
         })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_sized { SizeHint::with_exact(self.left as u64 * 1000) } else { SizeHint::default() }
     }
 }
 
-/// A client of a server that answers `/N` with N pieces, and `/upload` with the size of the body, once it has come.
-async fn connect(settings: Settings, window: u32) -> (client::SendRequest<Bytes>, Arc<AtomicUsize>) {
+/// A client of a server that answers `/N` and `/sized/N` with N pieces, `/sized/late` with none yet, and `/upload` with the size of the body, once it has come.
+async fn connect(settings: Settings, window: u32) -> (client::SendRequest<Bytes>, Arc<Counts>) {
     let (near, far) = duplex(1 << 20);
-    let alive = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&alive);
+    let counts = Arc::<Counts>::default();
+    let counted = Arc::clone(&counts);
     let server = serve(far, &settings, move |request: Request<RequestBody>| {
-        let alive = Arc::clone(&counted);
+        let counts = Arc::clone(&counted);
         async move {
             let (parts, mut body) = request.into_parts();
             let path = parts.uri.path().trim_start_matches('/').to_owned();
             if path == "never" {
-                let _held = Pieces::new(0, None, &alive);
+                let _held = Pieces::new(0, None, &counts);
                 return std::future::pending().await;
             }
             let mut trailers = HeaderMap::new();
@@ -75,7 +98,11 @@ async fn connect(settings: Settings, window: u32) -> (client::SendRequest<Bytes>
                 }
                 trailers.insert("x-size", size.into());
             }
-            let mut response = Response::new(Pieces::new(path.parse().unwrap_or(0), Some(trailers), &alive));
+            let sized = path.strip_prefix("sized/");
+            let count = sized.unwrap_or(&path).parse().unwrap_or(if sized.is_some() { LATE } else { 0 });
+            let mut body = Pieces::new(count, Some(trailers), &counts);
+            body.is_sized = sized.is_some();
+            let mut response = Response::new(body);
             response.headers_mut().insert("connection", HeaderValue::from_static("close"));
             Ok(response)
         }
@@ -85,7 +112,7 @@ async fn connect(settings: Settings, window: u32) -> (client::SendRequest<Bytes>
     builder.initial_window_size(window).max_concurrent_reset_streams(1000);
     let (sender, connection) = builder.handshake(near).await.unwrap();
     tokio::spawn(connection);
-    (sender, alive)
+    (sender, counts)
 }
 
 use hyper::header::HeaderValue;
@@ -97,45 +124,75 @@ fn request(path: &str) -> Request<()> {
 #[tokio::test(start_paused = true)]
 async fn a_response_is_whole_with_its_trailers() {
     let (mut client, _) = connect(SETTINGS, 65_535).await;
-    let (response, _) = client.send_request(request("300"), true).unwrap();
-    let mut response = response.await.unwrap();
-    assert!(response.headers().contains_key("date") && !response.headers().contains_key("connection"));
-    let body = response.body_mut();
-    let mut size = 0;
-    while let Some(data) = body.data().await {
-        let data = data.unwrap();
-        size += data.len();
-        body.flow_control().release_capacity(data.len()).unwrap();
+    for path in ["300", "sized/300"] {
+        let (response, _) = client.send_request(request(path), true).unwrap();
+        let mut response = response.await.unwrap();
+        assert!(response.headers().contains_key("date") && !response.headers().contains_key("connection"));
+        let body = response.body_mut();
+        let mut size = 0;
+        while let Some(data) = body.data().await {
+            let data = data.unwrap();
+            size += data.len();
+            body.flow_control().release_capacity(data.len()).unwrap();
+        }
+        assert_eq!(size, 300_000);
+        let trailers = body.trailers().await.unwrap().unwrap();
+        assert_eq!(trailers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["grpc-status"]);
     }
-    assert_eq!(size, 300_000);
-    let trailers = body.trailers().await.unwrap().unwrap();
-    assert_eq!(trailers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["grpc-status"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_opens_no_window_is_given_up_whatever_else_it_does() {
-    let (mut client, alive) = connect(SETTINGS, 0).await;
+    let (mut client, counts) = connect(SETTINGS, 0).await;
     let begun = Instant::now();
     let stalled: Vec<_> = (0..100).map(|_| client.send_request(request("5"), true).unwrap().0).collect();
     let mut bodies = Vec::new();
     for response in stalled {
         bodies.push(response.await.unwrap().into_body());
     }
-    assert_eq!(alive.load(Ordering::Relaxed), 100);
+    assert_eq!(counts.alive.load(Ordering::Relaxed), 100);
     for body in &mut bodies {
         let error = body.data().await.unwrap().unwrap_err();
         assert_eq!(error.reason(), Some(Reason::CANCEL));
     }
     assert_eq!(begun.elapsed().as_secs(), 60);
-    assert_eq!(alive.load(Ordering::Relaxed), 0, "what they held is free");
+    assert_eq!(counts.alive.load(Ordering::Relaxed), 0, "what they held is free");
     // Others of the connection go on.
     let (response, _) = client.send_request(request("0"), true).unwrap();
     assert_eq!(response.await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
+async fn bytes_of_a_response_are_asked_for_once_its_client_takes_some() {
+    let (mut client, counts) = connect(SETTINGS, 0).await;
+    let _held = client.send_request(request("sized/3"), true).unwrap().0.await.unwrap().into_body();
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!((counts.alive.load(Ordering::Relaxed), counts.asked.load(Ordering::Relaxed)), (1, 0));
+    // One that has no bytes for sure needs no window, and neither do its trailers.
+    let mut empty = client.send_request(request("0"), true).unwrap().0.await.unwrap().into_body();
+    assert!(empty.data().await.is_none());
+    assert!(empty.trailers().await.unwrap().unwrap().contains_key("grpc-status"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_that_have_no_bytes_yet_leave_the_window_to_others() {
+    let (mut client, counts) = connect(SETTINGS, 65_535).await;
+    let mut waiting = Vec::new();
+    for _ in 0..100 {
+        waiting.push(client.send_request(request("sized/late"), true).unwrap().0.await.unwrap());
+    }
+    let mut body = client.send_request(request("sized/30"), true).unwrap().0.await.unwrap().into_body();
+    let mut size = 0;
+    // The connection's window is 65,535 bytes, and nothing is released.
+    while size < 30_000 {
+        size += body.data().await.unwrap().unwrap().len();
+    }
+    assert_eq!(counts.alive.load(Ordering::Relaxed), 100);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_few_bytes_now_and_then_are_no_progress_and_a_slow_reader_is_served() {
-    let (mut client, alive) = connect(SETTINGS, 100).await;
+    let (mut client, counts) = connect(SETTINGS, 100).await;
     let mut body = client.send_request(request("5"), true).unwrap().0.await.unwrap().into_body();
     let begun = Instant::now();
     let error = loop {
@@ -147,7 +204,7 @@ async fn a_few_bytes_now_and_then_are_no_progress_and_a_slow_reader_is_served() 
             Err(error) => break error,
         }
     };
-    assert_eq!((error.reason(), alive.load(Ordering::Relaxed)), (Some(Reason::CANCEL), 0));
+    assert_eq!((error.reason(), counts.alive.load(Ordering::Relaxed)), (Some(Reason::CANCEL), 0));
     assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
     // 100 bytes a second.
     let mut body = client.send_request(request("50"), true).unwrap().0.await.unwrap().into_body();
@@ -180,7 +237,7 @@ async fn a_body_that_waits_for_100_continue_is_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_only_resets_loses_its_connection() {
-    let (mut client, alive) = connect(SETTINGS, 65_535).await;
+    let (mut client, counts) = connect(SETTINGS, 65_535).await;
     let mut refused = None;
     for n in 0..2 * RESETS {
         client = match client.ready().await {
@@ -195,7 +252,7 @@ async fn a_client_that_only_resets_loses_its_connection() {
         stream.send_reset(Reason::CANCEL);
         drop(response);
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(alive.load(Ordering::Relaxed) <= 1, "what was reset is dropped");
+        assert!(counts.alive.load(Ordering::Relaxed) <= 1, "what was reset is dropped");
     }
     let (n, reason) = refused.unwrap();
     assert_eq!(reason, Some(Reason::ENHANCE_YOUR_CALM));
