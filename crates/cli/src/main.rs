@@ -49,10 +49,6 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-/// The C library's needs a tenth of the gateway's own instructions, and that of musl more.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
 #[derive(Parser)]
 #[command(name = "firstflight", version = env!("FIRSTFLIGHT_VERSION"), propagate_version = true, after_help = EXAMPLES)]
