@@ -194,10 +194,9 @@ class Cell:
             self.syns += world.syns()
             self.openings.update(openings.counts())
         self.samples += new
-        asked = sum(visit.ok * len(visit.paths) for visit in self.all_visits(new)) + sum(
-            error is None for sample in new for error in sample.posts.values()
-        )
-        self.count(world.served(asked, since), new)
+        asked = [("GET", path) for visit in self.all_visits(new) if visit.ok for path in visit.paths]
+        asked += [("POST", path) for sample in new for path, error in sample.posts.items() if error is None]
+        self.count(world.served(len(asked), since, asked), new)
 
     def pool(self):
         return concurrent.futures.ThreadPoolExecutor(self.at_once)

@@ -196,15 +196,17 @@ class World(paths.World):
 
     # --- what nginx served
 
-    def served(self, wanted=0, since=0):
-        """What nginx logged behind position `since`: (port, method, path, status). Waits for `wanted` lines."""
+    def served(self, wanted=0, since=0, requests=()):
+        """What nginx logged behind position `since`: (port, method, path, status). Waits for `wanted` lines, and for one of each of
+        these requests, (method, path). nginx may answer a POST before its body has come, and logs it afterwards."""
         deadline = time.monotonic() + LOGGED_WITHIN
         while True:
             with open(self.log) as file:
                 file.seek(since)
-                lines = [line.split() for line in file if line.endswith("\n")]
-            if len(lines) >= wanted or time.monotonic() > deadline:
-                return [tuple(line) for line in lines]
+                lines = [tuple(line.split()) for line in file if line.endswith("\n")]
+            whole = len(lines) >= wanted and set(requests) <= {(method, path) for _, method, path, _ in lines}
+            if whole or time.monotonic() > deadline:
+                return lines
             time.sleep(0.1)
 
     def logged(self):
