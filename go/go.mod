@@ -1,0 +1,3 @@
+module firstflight
+
+go 1.22
