@@ -78,14 +78,14 @@ def unbound(context, ns, directory):
 
 
 def measure(program, kind, rules, directory, captures):
-    """The lines of the lookups of one kind on one path."""
+    """The lines of the lookups of one kind on one path, and the bytes of data in each SYN that left."""
     with Testbed() as context:
         client, far = context.namespace("cares-client"), context.namespace("cares-far")
         client.sysctl("net.ipv4.tcp_fastopen", 1)
         far.sysctl("net.ipv4.tcp_fastopen", 3)
         context.start(Wire(client, far, PAIR, "--rtt", f"{RTT}ms", prefix=("chrt", "-f", "10")))
         unbound(context, far, directory)
-        capture = context.start(Capture(client, DEVICE)) if captures else None
+        capture = context.enter_context(Capture(client, DEVICE))
         asker = Process([program, kind, PAIR.peer[4], 1], ns=client)
         with asker:
             # The first one is on a path that does nothing: it fetches the cookie.
@@ -96,16 +96,19 @@ def measure(program, kind, rules, directory, captures):
         with process:
             if process.wait(200) != 0:
                 raise AssertionError(f"lookups: {process.text()}")
-        if capture is not None:
-            print(f"  capture of {kind}: {[segment(packet) for packet in capture.packets()][:6]}")
-        return [line.split(" ", 3) for line in (asker.text("out") + "\n" + process.text("out")).splitlines()]
+        if captures:
+            os.makedirs(captures, exist_ok=True)
+            capture.save(os.path.join(captures, f"{kind}-{'dropped' if rules else 'nothing'}.pcap"))
+        seen = [segment(left, packet) for _, left, packet in capture.packets]
+        in_syns = [one.data for one in seen if one and one.is_opening]
+        return [line.split(" ", 3) for line in (asker.text("out") + "\n" + process.text("out")).splitlines()], in_syns
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH")
     parser.add_argument("--library", metavar="DIR", help="where libfirstflight_capi.so is; default: beside --bin")
-    parser.add_argument("--captures", action="store_true", help="print the first packets")
+    parser.add_argument("--captures", metavar="DIR", help="write a pcap of each kind on each path")
     options = parser.parse_args()
     firstflight.BINARY = os.path.abspath(options.bin)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
@@ -127,21 +130,24 @@ def main():
 
 def judge(program, directory, captures):
     failed = False
-    print("| path | connects | round trips of the lookups | times, ms |\n|---|---|---|---|")
+    print("| path | connects | round trips of the lookups | times, ms | bytes in each SYN |\n|---|---|---|---|---|")
     for path, rules in PATHS.items():
         trips = {}
         for kind, name in KINDS.items():
-            told = measure(program, kind, rules, directory, captures)
+            told, in_syns = measure(program, kind, rules, directory, captures)
             times = [float(time) for time, *_ in told]
             trips[kind] = [round(time / RTT) for time in times]
             shown = ", ".join(map(str, trips[kind]))
-            print(f"| {path} | {name} | {shown} | {', '.join(f'{time:.0f}' for time in times)} |", flush=True)
+            spent, data = ", ".join(f"{time:.0f}" for time in times), ", ".join(map(str, in_syns))
+            print(f"| {path} | {name} | {shown} | {spent} | {data} |", flush=True)
             answered = all(rest[-1] == "answered" for rest in told)
             if not answered:
                 print(f"{path}, {name}: no answer: {told}")
             # What holds however busy the machine is: a lookup with a cookie can take one round trip, one without cannot.
             fast = kind != "off" and not rules
             best = min(trips[kind][1:])
+            # The query rides where it may, and only there.
+            failed |= any(in_syns) if kind == "off" else not any(in_syns[1:])
             failed |= not answered or (fast and best != 1) or (kind == "off" and best < 2)
             if kind == "ours" and not rules:
                 failed |= "accepted" not in {outcome for _, outcome, *_ in told[1:]}
