@@ -280,7 +280,7 @@ impl CredentialStore {
             timeout: entry.rtt.and_then(|rtt| rtt.syn_timeout(now)).unwrap_or(path::SYN_TIMEOUT_MAX),
             mss: entry.mss,
             path_mss: entry.path_mss.and_then(|mss| mss.current(now)),
-            doubtful: entry.failures.lost() > 0,
+            doubtful: !self.simple && entry.failures.lost() > 0,
         }
     }
 

@@ -230,6 +230,16 @@ fn four_lost_syns_in_a_row_are_a_failure_and_those_that_left_together_count_once
     assert!(!store.prospect(HOME, SERVER, &mut cookie, at(82 + 60)).doubtful);
 }
 
+#[test]
+fn a_simple_store_ignores_lost_syns() {
+    for simple in [false, true] {
+        let mut store = CredentialStore::new(8).simple(simple);
+        store.note_lost(HOME, SERVER, Some(at(0)), at(1));
+        let known = store.prospect(HOME, SERVER, &mut None, at(2));
+        assert_eq!((known.permission, known.doubtful), (Permission::Everything, !simple));
+    }
+}
+
 /// What costs a round trip each time is given up sooner. The count is one for both.
 #[test]
 fn two_lost_races_in_a_row_are_a_failure_and_all_losses_count_together() {
