@@ -198,6 +198,20 @@ func TestConfirmedFollowsTheAck(t *testing.T) {
 	}
 }
 
+func TestWhereTheSystemSwitchesItOffConnectsAreOrdinary(t *testing.T) {
+	host, err := HostCheck()
+	if err != nil || host.Client {
+		t.Skip("net.ipv4.tcp_fastopen has bit 1")
+	}
+	listener, seen := listen(t, "127.0.0.8:0", nil)
+	for visit := 0; visit < 2; visit++ {
+		if outcome := exchange(t, listener.Addr().String(), request, MayRunTwice); outcome.String() != "handshake (system-disabled)" {
+			t.Fatal(outcome)
+		}
+		expect(t, <-seen, "handshake (not-requested)", 0, request)
+	}
+}
+
 func TestOtherServers(t *testing.T) {
 	needsFastOpen(t)
 	given := strings.Fields(os.Getenv(servers))

@@ -42,10 +42,15 @@ const (
 
 // Control lets the first Write of a connection ride in its SYN, for the field of this name in net.Dialer: the connection's
 // first write must be one that may run twice, as the ClientHello of TLS. If the kernel has a cookie of the server, the
-// connect returns at once, and the SYN leaves with the first Write.
+// connect returns at once, and the SYN leaves with the first Write. Where the system switches Fast Open off, the connect is an
+// ordinary one.
 func Control(_, _ string, c syscall.RawConn) error {
 	return on(c, func(fd int) error {
 		err := syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, tcpFastOpenConnect, 1)
+		// net.ipv4.tcp_fastopen lacks bit 1, the socket is one of Multipath TCP, or the kernel is an old one.
+		if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOPROTOOPT) {
+			return nil
+		}
 		return os.NewSyscallError("setsockopt", err)
 	})
 }
