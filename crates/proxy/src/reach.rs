@@ -5,7 +5,8 @@ use crate::event::{Event, Protocol};
 use crate::failure::Failure;
 use crate::first::First;
 use crate::shared::Shared;
-use firstflight::{Authority, FirstFlight, Outlook, Stream};
+use firstflight::credential::Reason;
+use firstflight::{Authority, FirstFlight, Outlook, Stream, Way};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub(crate) struct Place {
     addresses: Vec<SocketAddr>,
     /// When the connect is given up.
     until: Timer,
+    /// There was no credential for the server before the connect, as far as is known.
+    lacks_credential: bool,
 }
 
 impl Place {
@@ -37,12 +40,20 @@ impl Place {
             Err(_) => Err(Failure::TimedOut),
         };
         let addresses = addresses.inspect_err(|failure| shared.failed(protocol, server, failure, false))?;
-        Ok(Self { shared: Arc::clone(shared), server: server.clone(), protocol, addresses, until })
+        Ok(Self {
+            shared: Arc::clone(shared),
+            server: server.clone(),
+            protocol,
+            addresses,
+            until,
+            lacks_credential: false,
+        })
     }
 
     /// What is known of the server.
-    pub(crate) async fn outlook(&self) -> Outlook {
+    pub(crate) async fn outlook(&mut self) -> Outlook {
         let outlook = self.shared.client.outlook(&self.server, &self.addresses).await;
+        self.lacks_credential = outlook.credential.is_none();
         self.shared.board.expect(&self.server, outlook, firstflight::unix_ms());
         outlook
     }
@@ -79,6 +90,7 @@ impl Place {
             protocol: Protocol::Http,
             addresses: Vec::new(),
             until: Timer::now() + shared.limits.connect_timeout,
+            lacks_credential: false,
         };
         let rules = shared.rules();
         let connecting = shared.client.connect(server, flight).only_to(move |found| {
@@ -86,6 +98,13 @@ impl Place {
             rules.policy.filter(found).map_err(denied)
         });
         place.wait(connecting, false).await
+    }
+
+    /// Whether the kernel had no cookie for the server, and so asked it for one.
+    fn has_no_cookie(&self, contact: &Contact) -> bool {
+        let is = |reason: Reason| contact.reason == Some(reason.as_str());
+        contact.way == Way::Kernel.as_str()
+            && (is(Reason::NoCredential) || is(Reason::NoData) && self.lacks_credential)
     }
 
     async fn wait(
@@ -108,7 +127,12 @@ impl Place {
             Ok((stream, at)) => {
                 // Answers of small messages must not wait for each other. It fails only when the connection is over.
                 let _ = stream.set_nodelay(true);
-                let contact = Contact::new(stream, early_yes, began.elapsed());
+                let mut contact = Contact::new(stream, early_yes, began.elapsed());
+                if self.has_no_cookie(&contact)
+                    && shared.board.was_asked(&self.server, at.ip(), began, firstflight::unix_ms())
+                {
+                    contact.grants_none();
+                }
                 shared.board.reached(&self.server, &contact, firstflight::unix_ms());
                 shared.listener.tell(&Event::Connected {
                     protocol: self.protocol,

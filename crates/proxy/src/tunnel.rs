@@ -48,7 +48,7 @@ impl Tunnel {
     ) -> Result<Self, Failure> {
         let waiting = shared.waiting(protocol, &server);
         let state = async {
-            let place = Place::find(shared, &server, protocol).await?;
+            let mut place = Place::find(shared, &server, protocol).await?;
             match place.outlook().await.is_good() {
                 true => Ok(State::Early(place)),
                 false => Ok(State::Connected(place.connect(false).await?)),
