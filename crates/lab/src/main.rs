@@ -22,6 +22,7 @@ mod output;
 mod pages;
 mod record;
 mod room;
+mod span;
 mod steps;
 mod table;
 mod tls;

@@ -4,6 +4,7 @@ use super::page::{self, Page};
 use super::way::{self, FAST_OPEN, HANDSHAKE, Way};
 use super::{file, world};
 use crate::line::Line;
+use crate::span::time;
 use clap::Args;
 use firstflight_tcp::congestion::{Algorithm, InitialWindow};
 use std::fmt;
@@ -77,23 +78,15 @@ pub struct Pages {
     pub describe: bool,
 }
 
-/// A time; a number without a unit is milliseconds.
-fn time(text: &str) -> Option<Duration> {
-    match text.parse() {
-        Ok(ms) => Some(Duration::from_millis(ms)),
-        Err(_) => humantime::parse_duration(text).ok(),
-    }
-}
-
 /// The value of `--think`.
 pub fn think(text: &str) -> Result<Duration, &'static str> {
-    time(text).filter(|time| *time <= Duration::from_secs(1)).ok_or("write a time up to 1s, as 3ms")
+    time(text).ok().filter(|time| *time <= Duration::from_secs(1)).ok_or("write a time up to 1s, as 3ms")
 }
 
 /// The value of `--rtt`, ms.
 pub fn rtt(text: &str) -> Result<u64, &'static str> {
     let whole = |time: &Duration| time.subsec_nanos().is_multiple_of(1_000_000);
-    let ms = time(text).filter(whole).map(|time| time.as_millis());
+    let ms = time(text).ok().filter(whole).map(|time| time.as_millis());
     ms.filter(|ms| (1..=10_000).contains(ms))
         .map(|ms| ms as u64)
         .ok_or("write whole milliseconds from 1ms to 10s, as 40 or 40ms")

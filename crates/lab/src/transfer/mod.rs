@@ -24,10 +24,10 @@ pub struct Transfer {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Round-trip time
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = crate::span::time)]
     rtt: Duration,
     /// Longest extra delay of a packet, each way; the order of packets is kept
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = crate::span::time)]
     jitter: Duration,
     /// Bytes of (a): the thesis' 11.18 KB
     #[arg(long, value_name = "BYTES", default_value_t = 11_448)]
