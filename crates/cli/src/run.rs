@@ -26,17 +26,18 @@ use tokio::process::Command;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  firstflight run -- curl -s http://www.example.com/ http://www.example.com/
+  firstflight run -- sh -c 'curl -s https://www.example.com/; curl -s https://www.example.com/'
   firstflight run --cache servers.json -- git fetch
   firstflight run -- sh
 
-The first connection to a server gets its cookie, so only later ones are faster. Programs that read no such variable connect as
+The first connection to a server in each run asks for its cookie and finds out whether it answers, so only later ones of the run
+are faster. Programs that read no such variable connect as
 always. Addresses of this machine are in no_proxy; other private networks can be reached through the proxy.
 
 Exit code: that of the command, 128 and the signal's number if a signal ended it, 127 if there is no such command, 126 if it
 cannot be run.")]
 pub struct Args {
-    /// Keep what is learnt about servers in this file for later runs
+    /// Keep in this file what is learnt about servers and paths, as what failed, for later runs. Which servers answered is not kept
     #[arg(long, value_name = "FILE")]
     cache: Option<PathBuf>,
     /// Print a line on stderr about each connection, as `firstflight proxy` does
