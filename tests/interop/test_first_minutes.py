@@ -64,6 +64,26 @@ def test_run_saves_a_round_trip_and_passes_the_exit_code_on(testbed):
     assert "3 connections, 2 round trips saved: " in last and last.endswith("ordinary handshakes: 1 first contact"), last
 
 
+@pytest.mark.needs("curl")
+@pytest.mark.parametrize("tunnel", (True, False), ids=("tunnel", "http"))
+def test_run_says_that_a_server_grants_no_cookies(testbed, tunnel):
+    """Otherwise each connection would look like a first one, behind which something can be gained."""
+    place = Place(testbed)
+    place.server.sysctl("net.ipv4.tcp_fastopen", 1)
+    place.serve()
+    # A kept connection of the proxy would serve the next request, too.
+    how = "-p" if tunnel else "-H 'Connection: close'"
+    fetch = f"curl -sS {how} http://{SERVER}/small | wc -c"
+    process = place.firstflight("run", "--", "sh", "-c", "; ".join([fetch] * 3))
+    assert process.text("out").split() == ["5000"] * 3, process.text()
+    (last,) = [line for line in process.text("err").splitlines() if line.startswith("firstflight: ")]
+    if tunnel:
+        told = "3 connections, no round trip saved; ordinary handshakes: 1 first contact, 2 peer-without-fast-open"
+        assert last.endswith(told), last
+    else:
+        assert "1 first contact" in last and "2 first" not in last and "3 first" not in last, last
+
+
 def test_run_reaches_private_networks_but_not_by_the_proxy_this_machine(testbed):
     place = Place(testbed)
     at = f"{PAIR.peer[4]}:8080"
