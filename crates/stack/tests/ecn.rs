@@ -163,3 +163,39 @@ fn an_echo_counts_though_nothing_is_left_under_way() {
     p.send(ack(sent));
     assert!((3..=5).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
 }
+
+/// §6.1.2: the next new data also reports a reduction for a loss, whether SACK shows it, a timeout, or the answer to a
+/// tail loss probe.
+//= rfc9293 SHLD-8 test
+#[test]
+fn a_reduction_for_a_loss_is_reported() {
+    let sacked = |p: &mut Peer, _: ConnId| {
+        p.send(ack(0).sack(&[(nth(1), nth(9))]));
+        p.pass(RTT);
+        p.send(ack(9));
+    };
+    let timed_out = |p: &mut Peer, _: ConnId| {
+        p.pass(3_000);
+        p.send(ack(9));
+    };
+    let probed = |p: &mut Peer, id: ConnId| {
+        p.send(ack(8));
+        p.pass(320);
+        p.send(ack(9));
+        p.write(id, &[0; 1_000]);
+        p.pass(RTT);
+        p.send(ack(10));
+    };
+    for (lose, n) in [(sacked as fn(&mut Peer, ConnId), 9), (timed_out, 9), (probed, 10)] {
+        let (mut p, id) = open();
+        p.write(id, &[0; 9_000]);
+        p.pass(RTT);
+        lose(&mut p, id);
+        let before = p.drain();
+        assert!(before.iter().any(|got| got.seq < nth(9) && mark(got) == Ecn::NotEct), "nothing went again");
+        assert!(before.iter().all(|got| !got.flags.contains(Flags::CWR)), "{before:?}");
+        p.write(id, &[0; 2_000]);
+        let cwr: Vec<bool> = p.drain().iter().map(|got| got.flags.contains(Flags::CWR)).collect();
+        assert_eq!(cwr, [true, false], "behind {n} segments");
+    }
+}
