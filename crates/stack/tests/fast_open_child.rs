@@ -163,6 +163,7 @@ fn answer_and_fin_before_the_ack() {
 }
 
 /// RFC 9293 §3.5 lets the SYN-ACK carry data. This is off by default, because Linux clients drop it.
+//= rfc7413 4.2.2-d test
 #[test]
 fn data_in_the_syn_ack_if_switched_on() {
     for on in [false, true] {
@@ -173,8 +174,11 @@ fn data_in_the_syn_ack_if_switched_on() {
         let first = p.expect().syn_ack().ack(AFTER);
         if on {
             assert_eq!(first.data, b"answer");
+            p.write(id, b" and");
+            p.expect().is_ack().seq(7).data(b" and");
+            p.write(id, b" more");
             p.quiet();
-            // Its retransmission carries no data.
+            // Its retransmission carries no data, not even what Nagle's algorithm holds back.
             p.at(1_500);
             p.expect().syn_ack().empty();
         } else {

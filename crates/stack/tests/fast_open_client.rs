@@ -22,6 +22,16 @@ fn the_first_contact_asks_for_a_cookie() {
     assert_eq!(entry.cookie().unwrap().cookie.as_bytes(), COOKIE);
 }
 
+/// The cookie of one server is none of another one.
+//= rfc7413 4.2.1-a 4.2.2-a test
+#[test]
+fn another_server_is_asked_for_a_cookie() {
+    let mut p = primed();
+    p.moves_to("10.0.0.9");
+    p.connect(DATA, true);
+    assert_eq!(p.expect().is_syn().empty().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
+}
+
 /// RFC 7413 §4.2.1: with a cookie the data rides in the SYN, options in Linux' order, Fast Open last.
 //= rfc7413 4.1.3-a test
 #[test]
@@ -127,19 +137,24 @@ fn data_not_acknowledged_is_sent_again_at_once() {
     with_cookie(p.expect());
 }
 
-/// A fresh cookie in the SYN-ACK means that the old one was stale.
+/// A fresh cookie in the SYN-ACK replaces the old one, which was stale if the data is not acknowledged. The SYN-ACK's MSS
+/// is remembered, too.
 //= rfc7413 4.2.2-e test
 #[test]
 fn a_fresh_cookie_replaces_the_stale_one() {
-    let mut p = primed();
-    let id = p.connect(DATA, true);
-    with_cookie(p.expect());
-    p.send(seg().syn().ack(1).mss(1460).cookie(b"new one!"));
-    p.expect().data(DATA);
-    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::StaleOrWrongCredential));
-    end(&mut p, id);
-    p.connect(DATA, true);
-    assert_eq!(p.expect().grants(FastOpenForm::Standard).as_bytes(), b"new one!");
+    let refused = Outcome::Handshake(Reason::StaleOrWrongCredential);
+    for (ack, wanted) in [(1, refused), (AFTER, Outcome::Accepted)] {
+        let mut p = primed();
+        let id = p.connect(DATA, true);
+        with_cookie(p.expect());
+        p.send(seg().syn().ack(ack).mss(700).cookie(b"new one!"));
+        p.expect().is_ack().seq(ack).data(&DATA[ack as usize - 1..]);
+        assert_eq!(outcome(&p, id), wanted);
+        end(&mut p, id);
+        p.connect(&[b'd'; 3_000], true);
+        let syn = p.expect().is_syn().len(700 - 40);
+        assert_eq!(syn.grants(FastOpenForm::Standard).as_bytes(), b"new one!");
+    }
 }
 
 /// RFC 7413 §4.2.1: a part of the data is acknowledged: the rest is sent again at once.
@@ -180,20 +195,24 @@ fn data_and_fin_in_the_syn_ack() {
     assert_eq!(p.state(id), StateName::CloseWait);
 }
 
-/// RFC 7413 §4.1.3: a retransmitted SYN has neither option nor data; the data follows the handshake.
+/// RFC 7413 §4.1.3: a retransmitted SYN has neither option nor data, whether the first one had a cookie or asked for one;
+/// the data follows the handshake.
 //= rfc7413 4.2.2-b test
 #[test]
 fn a_retransmitted_syn_is_plain() {
-    let mut p = primed();
-    let id = p.connect(DATA, true);
-    with_cookie(p.expect()).data(DATA);
-    p.pass(3_500);
-    for again in p.drain() {
-        again.is_syn().empty().no_fast_open();
+    for mut p in [primed(), Peer::new()] {
+        let id = p.connect(DATA, true);
+        assert!(p.expect().is_syn().fast_open.is_some());
+        p.pass(3_500);
+        let again = p.drain();
+        assert!(again.len() >= 2, "{again:?}");
+        for syn in again {
+            syn.is_syn().empty().no_fast_open();
+        }
+        p.send(seg().syn().ack(1).mss(1460));
+        p.expect().is_ack().seq(1).data(DATA);
+        assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
     }
-    p.send(seg().syn().ack(1).mss(1460));
-    p.expect().is_ack().seq(1).data(DATA);
-    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
 }
 
 /// The first SYN arrived late: its data is acknowledged after the plain SYN was sent. The first flight is accepted.
@@ -212,20 +231,30 @@ fn late_acceptance_after_the_plain_syn() {
 }
 
 /// RFC 7413 appendix A: if option 34 gets no answer, option 254 is tried once. If that gets no answer either, 34 is
-/// used from then on.
+/// used from then on. That a server was visited without Fast Open says nothing about the form.
 //= rfc7413 9-a 9-b test
 #[test]
 fn without_an_answer_the_other_form_is_tried_once() {
-    let mut p = Peer::new();
-    let forms =
-        [FastOpenForm::Standard, FastOpenForm::Experimental, FastOpenForm::Standard, FastOpenForm::Standard];
-    for form in forms {
-        let id = p.connect(DATA, true);
-        assert_eq!(p.expect().is_syn().empty().fast_open, Some(FastOpen::Request(form)));
-        p.send(seg().syn().ack(1).mss(1460));
-        p.expect().data(DATA);
-        assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::PeerWithoutFastOpen));
-        end(&mut p, id);
+    use FastOpenForm::{Experimental, Standard};
+    for visited in [false, true] {
+        let mut p = Peer::new();
+        if visited {
+            let id = p.connect(b"", false);
+            p.expect().is_syn().no_fast_open();
+            p.pass(10);
+            p.send(seg().syn().ack(1).mss(1460));
+            p.expect().is_ack();
+            end(&mut p, id);
+            assert_eq!(p.stack.credentials().iter().count(), 1, "it is known");
+        }
+        for form in [Standard, Experimental, Standard, Standard] {
+            let id = p.connect(DATA, true);
+            assert_eq!(p.expect().is_syn().empty().fast_open, Some(FastOpen::Request(form)));
+            p.send(seg().syn().ack(1).mss(1460));
+            p.expect().data(DATA);
+            assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::PeerWithoutFastOpen));
+            end(&mut p, id);
+        }
     }
 }
 
@@ -287,6 +316,7 @@ fn packet_too_big_makes_an_immediate_plain_syn() {
 }
 
 /// RFC 7413 §4.2.1: the limit is the cached MSS, or 536 or 1,220 without one, less the options.
+//= rfc7413 4.2.2-e test
 #[test]
 fn the_first_flight_is_limited_by_the_cached_mss() {
     let cases: [(bool, Option<u16>, usize); 5] = [

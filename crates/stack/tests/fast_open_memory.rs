@@ -303,6 +303,7 @@ fn a_late_cookie_is_no_failure() {
 
 /// A farm without shared keys: after three refusals of fresh cookies, no data is sent, but a cookie is still
 /// requested.
+//= rfc7413 4.1.3.1-a 4.1.3.1-b test
 #[test]
 fn three_refusals_of_fresh_cookies_stop_the_data_but_not_the_question() {
     let mut p = primed();

@@ -27,18 +27,28 @@ fn a_request_is_granted_in_its_own_form() {
     }
 }
 
+/// A policy with key 2, under which a cookie of key 1 is accepted and replaced.
+fn with_backup() -> FastOpenPolicy {
+    let ring = KeyRing::new(Scheme::Linux, key(2)).with_backup(key(1));
+    FastOpenPolicy::new(Arc::new(ring), Arc::new(PendingLimit::new(10)))
+}
+
 /// RFC 7413 §4.2.2: the cookie, for which a middlebox may have dropped the SYN-ACK, is not retransmitted, neither
 /// when the timer fires nor when the client's SYN comes again.
 //= rfc7413 4.2.2-d test
 #[test]
 fn a_syn_ack_that_goes_again_has_no_cookie() {
-    for flight in [syn().cookie(&[]), first_flight(&Cookie::new(&[7; 8]).unwrap())] {
-        let (mut p, _, cookie) = server();
+    let (p, ..) = server();
+    let wrong = Cookie::new(&[7; 8]).unwrap();
+    let cases =
+        [(syn().cookie(&[]), 1), (first_flight(&wrong), 1), (first_flight(&p.cookie_of(key(1))), AFTER)];
+    for (flight, ack) in cases {
+        let (mut p, ..) = server_with(|_| {}, |c| c.fast_open = Some(with_backup()));
         p.send(flight);
-        assert_eq!(p.expect().syn_ack().ack(1).grants(FastOpenForm::Standard), cookie);
-        p.sends_at(1600, &[1000]).remove(0).syn_ack().ack(1).empty().no_fast_open();
+        assert_eq!(p.expect().syn_ack().ack(ack).grants(FastOpenForm::Standard), p.cookie_of(key(2)));
+        p.sends_at(1600, &[1000]).remove(0).syn_ack().ack(ack).empty().no_fast_open();
         p.send(syn());
-        p.expect().syn_ack().ack(1).empty().no_fast_open();
+        p.expect().syn_ack().ack(ack).empty().no_fast_open();
     }
 }
 
@@ -93,9 +103,7 @@ fn a_cookie_belongs_to_one_address() {
 /// RFC 7413 §4.1.2, key change: a cookie of the backup key is accepted, and replaced.
 #[test]
 fn a_backup_key_accepts_and_renews() {
-    let ring = KeyRing::new(Scheme::Linux, key(2)).with_backup(key(1));
-    let fresh = FastOpenPolicy::new(Arc::new(ring), Arc::new(PendingLimit::new(10)));
-    let (mut p, listener, old) = server_with(|_| {}, |c| c.fast_open = Some(fresh));
+    let (mut p, listener, old) = server_with(|_| {}, |c| c.fast_open = Some(with_backup()));
     p.send(first_flight(&old));
     let granted = p.expect().syn_ack().ack(AFTER).grants(FastOpenForm::Standard);
     assert_eq!(granted, p.cookie_of(key(2)));
@@ -130,14 +138,19 @@ fn data_without_the_option_is_an_ordinary_handshake() {
     assert_eq!(p.read(id), DATA);
 }
 
-/// A listener without Fast Open answers no option and takes no data.
+/// A listener is without Fast Open unless it is asked to have it. It answers no option and takes no data.
 //= rfc7413 2-a 4.2-a 4.2-b test
 #[test]
 fn a_listener_without_fast_open_answers_none() {
-    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.fast_open = None);
-    p.send(first_flight(&cookie));
-    p.expect().syn_ack().ack(1).no_fast_open();
-    p.nothing_to_accept(listener);
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let cookie = p.cookie_of(key(1));
+    for flight in [first_flight(&cookie), syn().cookie(&[]).data(DATA), syn().cookie_254(&[])] {
+        p.flow(p.port + 1, 77);
+        p.send(flight);
+        p.expect().syn_ack().ack(1).no_fast_open();
+        p.nothing_to_accept(listener);
+    }
 }
 
 /// RFC 7413 §4.1.1: a cookie has 4 to 16 bytes, and an even length. An odd length is ignored; a length out of range

@@ -433,6 +433,40 @@ fn a_path_that_drops_large_segments_gets_smaller_ones() {
     assert!(p.ms() < 10_000, "{} ms", p.ms());
 }
 
+/// RFC 9438 §4.6: CUBIC keeps seven tenths of the window as soon as a loss shows. A window that is not filled does not
+/// grow, neither in slow start nor behind it.
+//= rfc9438 4.6-a 4.6-b 4.6-c test
+#[test]
+fn a_window_falls_at_a_loss_and_grows_only_if_it_is_filled() {
+    for (algorithm, left) in [(Algorithm::Cubic, 7_000), (Algorithm::NewReno, 5_000)] {
+        for lost in [false, true] {
+            let (mut p, id) = open_path(seg().sack_ok(), RTT, |c| c.congestion = algorithm);
+            let cwnd = |p: &Peer| p.stack.info(id).unwrap().cwnd;
+            let mut acked = 0;
+            if lost {
+                p.write(id, &[0; 10_000]);
+                segments(p.drain(), 0..10);
+                p.pass(RTT);
+                p.send(ack(0).sack(&[(nth(1), nth(10))]));
+                segments(p.drain(), [0]);
+                assert_eq!(cwnd(&p), left, "{algorithm}");
+                p.pass(RTT);
+                acked = 10;
+                p.send(ack(acked));
+            }
+            let before = cwnd(&p);
+            for _ in 0..5 {
+                p.write(id, &[0; 2_000]);
+                segments(p.drain(), acked..acked + 2);
+                p.pass(RTT);
+                acked += 2;
+                p.send(ack(acked));
+            }
+            assert_eq!(cwnd(&p), before, "{algorithm}, lost: {lost}");
+        }
+    }
+}
+
 /// RFC 7661: a window that was not used for longer than a timeout is not kept. The threshold remembers it.
 #[test]
 fn an_unused_window_comes_down() {

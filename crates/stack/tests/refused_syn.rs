@@ -55,6 +55,7 @@ fn plain_again(p: &mut Peer, first: &Got) {
     p.quiet();
 }
 
+//= rfc7413 4.1.3.1-a 4.1.3.1-b test
 #[test]
 fn a_refused_syn_with_data_goes_again_plain_at_once() {
     for by in EACH {

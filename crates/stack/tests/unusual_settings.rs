@@ -4,6 +4,8 @@
 use crate::peer::{CLIENT_PORT, Got, Peer, Seg, seg};
 use firstflight_stack::{Config, ConnId, ConnectConfig, ConnectError, StateName};
 use firstflight_tcp::Keepalive;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 fn both(tune: impl Fn(&mut Config)) -> [Peer; 2] {
@@ -374,4 +376,53 @@ fn the_mss_of_an_ipv6_link_leaves_room_for_its_header() {
     let id = p.accept(listener);
     p.write(id, &[0; 5_000]);
     p.expect().len(1_440);
+}
+
+/// The answer to a SYN from this port, whose connection is reset.
+fn answer(p: &mut Peer, port: u16) -> Got {
+    p.flow(port, 77);
+    p.send(seg().syn().mss(1460).ts(1));
+    let answer = p.expect().syn_ack();
+    p.send(seg().seq(1).rst());
+    answer
+}
+
+/// The SYN of a connect from this port, which is given up.
+fn own_syn(p: &mut Peer, port: u16) -> Got {
+    let local = SocketAddr::new(p.local().ip(), port);
+    let id = p.connect_with(b"", &ConnectConfig::default().local(Some(local)));
+    let syn = p.expect().is_syn();
+    p.abort(id);
+    p.release(id);
+    syn
+}
+
+/// Both ends' first numbers and timestamps follow the clock, and are others for another port, address or secret. A SYN
+/// cookie is a number of its own kind, with the timestamp of its flow.
+//= rfc9293 MUST-8 MUST-9 SHLD-1 test
+//= rfc7323 7-a test
+#[test]
+fn every_handshake_begins_with_numbers_of_clock_flow_and_secret() {
+    type Begin = fn(&mut Peer, u16) -> Got;
+    for (begin, backlog) in [(answer as Begin, 9), (own_syn, 9), (answer, 0)] {
+        let mut seen = Vec::new();
+        for secret in [7, 8] {
+            for mut p in both(|c| c.secret = [secret; 32]) {
+                p.listen_with(|c| c.syn_backlog = backlog);
+                let [one, other] = [50_001, 50_002].map(|port| begin(&mut p, port));
+                p.pass(40);
+                let later = begin(&mut p, 50_001);
+                let stamp = |got: &Got| got.ts.unwrap().value;
+                if backlog > 0 {
+                    let clock = stamp(&later).wrapping_sub(stamp(&one));
+                    assert_eq!((later.raw_seq - one.raw_seq, clock), (10_000, 40));
+                }
+                // The low bits of a SYN cookie's timestamp are the client's options.
+                seen.extend([one, other].map(|got| (got.raw_seq, stamp(&got) >> 6)));
+            }
+        }
+        let count = |of: BTreeSet<u32>| of.len();
+        assert_eq!(count(seen.iter().map(|seen| seen.0.get()).collect()), 8, "{seen:?}");
+        assert_eq!(count(seen.iter().map(|seen| seen.1).collect()), 8, "{seen:?}");
+    }
 }

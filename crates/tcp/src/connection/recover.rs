@@ -405,6 +405,7 @@ impl Connection {
             self.tail = None;
             if self.snd.recovery.is_open() {
                 self.undo = None;
+                self.note_reduction();
                 self.control.on_loss_recovery(now, delivery.pipe);
                 self.control.on_recovery_exit(now);
             }

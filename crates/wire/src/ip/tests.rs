@@ -1,4 +1,4 @@
-use super::{Ecn, Header, Packet, Protocol};
+use super::{Ecn, Fragment, Header, Packet, Protocol};
 use crate::fixtures::{DATA, SYN_ACK_V6, hex};
 use crate::{EmitError, ParseError, checksum};
 use alloc::vec;
@@ -113,6 +113,8 @@ fn ipv4_options() {
     for options in skipped {
         let packet = v4(&options, 0, b"data");
         assert_eq!(Packet::parse(&packet).unwrap().payload, b"data");
+        let fragment = v4(&options, 0x2000, b"a part..");
+        assert_eq!(Fragment::parse(&fragment).unwrap().payload, b"a part..");
     }
     for kind in [131, 137] {
         let packet = v4(&[1, kind, 3, 4], 0, b"");
