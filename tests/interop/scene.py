@@ -67,8 +67,8 @@ class Scene:
         """Options of a `get` whose first fetch has a certificate."""
         return (*self.asks(family), "--verify-first")
 
-    def serve_udp(self, family, *options, fresh=(FRESH,), listen=None):
-        listen = ("--udp", listen or at(FAR.peer[family], PORT))
+    def serve_udp(self, family, *options, fresh=(FRESH,)):
+        listen = ("--udp", at(FAR.peer[family], PORT))
         trust = ("--trust", self.path("trust.toml"), "--root", self.root, "--json-log")
         return self.testbed.start(Command(self.far, "serve", *listen, *trust, *fresh, *options))
 

@@ -197,14 +197,12 @@ async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
     let mut fast_open = args.fast_open.prepare().await?;
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
     let sealed = seal.iter().flat_map(seal::Prepared::identities).collect();
-    let also_asks = args.is_sealing() || args.certificates.ask_store();
-    args.replays.prepare(fast_open.policy.as_mut(), also_asks).map_err(ServeError::Replays)?;
-    let farm = args.replays.request_guard().map_err(ServeError::Replays)?;
+    let sealing = args.is_sealing();
+    args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let others: Vec<_> =
         args.relay.address().into_iter().chain(args.names.addresses().iter().copied()).collect();
     let policy = fast_open.policy.as_ref();
-    let mut asap =
-        args.certificates.prepare((&listen_at, port), (udp, &others), policy, sealed, farm).await?;
+    let mut asap = args.certificates.prepare((&listen_at, port), (udp, &others), policy, sealed).await?;
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let files = Arc::new(files(&args).await?);
     let mut signals = Signals::new().map_err(Error::Runtime)?;
@@ -220,7 +218,7 @@ async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
     }
     // The machine may have other work, and a connection must not wait for one processor while another is idle.
     let workers = Workers::start_unpinned(args.threads()).map_err(Error::Runtime)?;
-    let asks = fast_open.policy.is_some() || also_asks;
+    let asks = fast_open.policy.is_some() || sealing;
     let Started { endpoint, capture, card, store } = start(&args, asks, udp, card, &workers).await?;
     let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
     let asks = store.is_some();

@@ -416,7 +416,7 @@ fn mistakes_about_replays() {
     let with_store = |args: &[&str], says: &str| refused(&[&store, args].concat(), says);
     with_store(&["--replays", "no-duplicates"], "chmod 600");
     std::fs::set_permissions(&keys.0, std::fs::Permissions::from_mode(0o600)).unwrap();
-    with_store(&[], "add --replays no-duplicates, --one-time, --seal or --trust");
+    with_store(&[], "add --replays no-duplicates, --one-time or --seal");
     with_store(&["--one-time", "--one-time-state", "/nonexistent/x"], "needs --issuer");
     std::fs::write(&keys.0, "0f".repeat(47)).unwrap();
     with_store(&["--replays", "no-duplicates"], "openssl rand -hex 48");

@@ -3,7 +3,7 @@
 use crate::config::{self, Config, Listener, Store};
 use crate::error::GatewayError;
 use firstflight::Endpoint;
-use firstflight::credential::{OneTimeCookies, ReplayGuard, ReplayTable, Replays, Window};
+use firstflight::credential::{OneTimeCookies, ReplayTable, Replays, Window};
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_redis::{Access, FarmKeys, Options, RedisStore};
 use firstflight_tls::{
@@ -72,12 +72,6 @@ impl Farm {
                 Replays::NoDuplicates(Arc::new(table))
             }
         })
-    }
-
-    /// What remembers requests with certificates for all members of the farm, if the listener asks them.
-    pub(crate) fn request_guard(&self, listener: &Listener) -> Option<Arc<dyn ReplayGuard>> {
-        let keys = self.keys.as_ref().filter(|_| !listener.per_site)?;
-        Some(Arc::new(keys.guard_of(Window::REQUESTS)))
     }
 
     /// The cookies of this listener, if it grants such ones.

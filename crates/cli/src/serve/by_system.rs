@@ -34,9 +34,8 @@ pub async fn run(mut args: Args) -> Result<ExitCode, Error> {
     let listen_at = addresses(&args.listen)?;
     let _trial = args.tls.begin_trial(&listen_at)?;
     let mut fast_open = args.fast_open.prepare().await?;
-    let also_asks = args.is_sealing() || args.certificates.ask_store();
-    args.replays.prepare(fast_open.policy.as_mut(), also_asks).map_err(ServeError::Replays)?;
-    let farm = args.replays.request_guard().map_err(ServeError::Replays)?;
+    let sealing = args.is_sealing();
+    args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
     let ips: Vec<IpAddr> = listen_at.iter().map(SocketAddr::ip).collect();
     let port = listen_at.first().map_or(PORT, SocketAddr::port);
     let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
@@ -45,14 +44,14 @@ pub async fn run(mut args: Args) -> Result<ExitCode, Error> {
         return Err(ServeError::VerifierUdp.into());
     }
     let policy = fast_open.policy.as_ref();
-    let mut asap = args.certificates.prepare((&ips, port), (None, &[]), policy, sealed, farm).await?;
+    let mut asap = args.certificates.prepare((&ips, port), (None, &[]), policy, sealed).await?;
     let files = Arc::new(files(&args).await?);
     let mut signals = Signals::new().map_err(Error::Runtime)?;
     let life = args.metrics.start(describe).await;
     if asap.verifier.is_some() {
         firstflight_verifier::metrics::describe();
     }
-    let store = match fast_open.policy.is_some() || also_asks {
+    let store = match fast_open.policy.is_some() || sealing {
         true => args.replays.store().await.map_err(ServeError::Replays)?,
         false => None,
     };

@@ -5,9 +5,7 @@ use super::verifier::Verifies;
 use crate::error::Error;
 use firstflight::OwnVerifier;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity};
-use firstflight::credential::{
-    FastOpenPolicy, PendingLimit, Quarantine, RemoteGuard, ReplayGuard, ReplayTable, Window,
-};
+use firstflight::credential::{FastOpenPolicy, PendingLimit, Quarantine, ReplayTable, Window};
 use firstflight::trust::{self, TrustFile, TrustHandle};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +31,7 @@ pub struct Certificates {
     #[arg(long = "identity", value_name = "NAME", requires = "certified")]
     identities: Vec<String>,
     /// Other servers answer to the same name and do not know what this one took: a request may be executed once
-    /// on each. Members of a farm know by --store
+    /// on each
     #[arg(long, requires = "once")]
     per_site: bool,
     /// No server of this name has run within the last two minutes, nor one with these seal keys within the last fifteen:
@@ -77,11 +75,6 @@ impl Certificates {
         self.per_site
     }
 
-    /// Whether a farm's store is asked about requests with certificates, if there is one.
-    pub const fn ask_store(&self) -> bool {
-        (self.trust.is_some() || self.verifies.wanted()) && !self.per_site
-    }
-
     /// Whether the server is to be a verifier.
     pub const fn verifies(&self) -> bool {
         self.verifies.wanted()
@@ -89,17 +82,15 @@ impl Certificates {
 
     /// The policy for listeners at `addresses` and `port`. Fast Open and certificates share the places of pending
     /// first flights. `sealed` are the identities of sealed first flights. `udp` is the server's UDP port, if it is known, and
-    /// `others` are those of other protocols. `farm` knows what all members of a farm took.
+    /// `others` are those of other protocols.
     pub async fn prepare(
         &self,
         (addresses, port): (&[IpAddr], u16),
         (udp, others): (Option<SocketAddr>, &[SocketAddr]),
         fast_open: Option<&FastOpenPolicy>,
         sealed: Vec<Identity>,
-        farm: Option<RemoteGuard>,
     ) -> Result<Prepared, Error> {
-        let farm = farm.filter(|_| !self.per_site);
-        let verifier = self.verifies.prepare(udp, others, self.per_site || farm.is_some())?;
+        let verifier = self.verifies.prepare(udp, others, self.per_site)?;
         let file = match &self.trust {
             Some(path) => {
                 let opened = TrustFile::open(path).await;
@@ -113,16 +104,10 @@ impl Certificates {
             let contradicts = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
             verifier.trusted_beside(&trust).map_err(|error| ServeError::OwnVerifier(contradicts(error)))?;
         }
-        let guard: Arc<dyn ReplayGuard> = match farm {
-            Some(farm) => Arc::new(farm),
-            None => {
-                let key = firstflight::random_guard_key().map_err(Error::Random)?;
-                let now = firstflight::unix_ms();
-                let began = if self.first_start { now.saturating_sub(FORGOTTEN_MS) } else { now };
-                let bytes = usize::from(self.request_memory) << 20;
-                Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, began))
-            }
-        };
+        let key = firstflight::random_guard_key().map_err(Error::Random)?;
+        let now = firstflight::unix_ms();
+        let began = if self.first_start { now.saturating_sub(FORGOTTEN_MS) } else { now };
+        let bytes = usize::from(self.request_memory) << 20;
         let pending = match fast_open {
             Some(policy) => Arc::clone(&policy.pending),
             None => Arc::new(PendingLimit::new(super::fast_open::PENDING)),
@@ -130,7 +115,7 @@ impl Certificates {
         let policy = AsapPolicy {
             trust,
             identities: self.identities(addresses, port, sealed)?.into(),
-            guard,
+            guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, began)),
             domain: if self.per_site { GuardDomain::Site } else { GuardDomain::All },
             pending,
             relayed: None,

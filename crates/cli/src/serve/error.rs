@@ -65,7 +65,7 @@ pub enum ServeError {
     VerifierPort(SocketAddr),
     /// The members of a farm have no memory of certificates in common.
     #[error(
-        "--verifier-members: members do not know which requests with certificates the others took: add --store, or --per-site"
+        "--verifier-members: members do not know which requests with certificates the others took: add --per-site"
     )]
     VerifierMembers,
     /// The verifier answers in UDP.

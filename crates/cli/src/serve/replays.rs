@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use firstflight::Endpoint;
 use firstflight::credential::{
-    self, FastOpenPolicy, OneTimeCookies, PolicyError, RemoteGuard, ReplayGuard, ReplayTable, Window,
+    self, FastOpenPolicy, OneTimeCookies, PolicyError, ReplayGuard, ReplayTable, Window,
 };
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_daemon::ExitKind;
@@ -85,7 +85,7 @@ pub enum ReplayError {
     NeedsOneTime,
     /// There is a store, but no option that asks it.
     #[error(
-        "--store is not asked anything: add --replays no-duplicates, --one-time, --seal or --trust, or leave it out"
+        "--store is not asked anything: add --replays no-duplicates, --one-time or --seal, or leave it out"
     )]
     IdleStore,
     /// Without an issuer number, two members could issue the same serial.
@@ -131,12 +131,13 @@ impl ReplayError {
 }
 
 impl Replays {
-    /// Completes `policy`. Does nothing without Fast Open. `others` ask the store, too: the run table of sealed first flights,
-    /// or requests with certificates.
-    pub fn prepare(&self, policy: Option<&mut FastOpenPolicy>, others: bool) -> Result<(), ReplayError> {
-        self.check(others)?;
+    /// Completes `policy`. Does nothing without Fast Open. `sealing`: the store has the run table of sealed first flights.
+    pub fn prepare(&self, policy: Option<&mut FastOpenPolicy>, sealing: bool) -> Result<(), ReplayError> {
+        self.check(sealing)?;
         let Some(policy) = policy else { return Ok(()) };
-        let farm = self.farm()?;
+        let read =
+            |path: &PathBuf| FarmKeys::read(path).map_err(|error| ReplayError::Keys(path.clone(), error));
+        let farm = self.store_keys.as_ref().map(read).transpose()?;
         if self.one_time {
             policy.verifier = Some(Arc::new(self.cookies(farm.as_ref())?));
         }
@@ -146,18 +147,6 @@ impl Replays {
             Level::NoDuplicates => credential::Replays::NoDuplicates(self.guard(farm.as_ref())?),
         };
         policy.validate().map_err(ReplayError::Policy)
-    }
-
-    /// The keys of the farm, if there is one.
-    fn farm(&self) -> Result<Option<FarmKeys>, ReplayError> {
-        let read =
-            |path: &PathBuf| FarmKeys::read(path).map_err(|error| ReplayError::Keys(path.clone(), error));
-        self.store_keys.as_ref().map(read).transpose()
-    }
-
-    /// What remembers requests with certificates for all members of the farm, if there is one.
-    pub fn request_guard(&self) -> Result<Option<RemoteGuard>, ReplayError> {
-        Ok(self.farm()?.map(|farm| farm.guard_of(Window::REQUESTS)))
     }
 
     /// Whether the same first flight may be executed as often as it arrives.
@@ -192,14 +181,14 @@ impl Replays {
     }
 
     /// Checks what clap cannot report clearly enough.
-    fn check(&self, others: bool) -> Result<(), ReplayError> {
+    fn check(&self, sealing: bool) -> Result<(), ReplayError> {
         if self.replays == Level::AtMostOnce && !self.one_time {
             return Err(ReplayError::NeedsOneTime);
         }
         if self.store.as_deref().is_some_and(firstflight_redis::has_password) {
             return Err(ReplayError::PasswordShown);
         }
-        if self.store.is_some() && !self.one_time && self.replays == Level::Allow && !others {
+        if self.store.is_some() && !self.one_time && self.replays == Level::Allow && !sealing {
             return Err(ReplayError::IdleStore);
         }
         if self.store.is_some() && self.one_time && self.issuer.is_none() {

@@ -25,22 +25,22 @@ pub struct Verifies {
     #[arg(long, value_name = "PREFIX", requires = "verifier")]
     verifier_allow: Vec<IpNet>,
     /// With --verifier: the number of servers that have the key, such as the members of a farm; each takes its part of the
-    /// limits. More than one need --store or --per-site
+    /// limits. More than one need --per-site
     #[arg(long, value_name = "N", requires = "verifier", default_value = "1")]
     verifier_members: NonZeroU16,
 }
 
 impl Verifies {
     /// The verifier, if there is to be one. `others` are UDP ports of other protocols, and `own` is the server's, if it is known.
-    /// `may_share`: other servers with the key know what this one took, or it was said that they do not.
+    /// `per_site` says that other servers do not know what this one took.
     pub fn prepare(
         &self,
         own: Option<SocketAddr>,
         others: &[SocketAddr],
-        may_share: bool,
+        per_site: bool,
     ) -> Result<Option<OwnVerifier>, Error> {
         let Some(path) = &self.verifier else { return Ok(None) };
-        if self.verifier_members.get() > 1 && !may_share {
+        if self.verifier_members.get() > 1 && !per_site {
             return Err(ServeError::VerifierMembers.into());
         }
         if let Some(own) = own

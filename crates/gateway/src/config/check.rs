@@ -51,16 +51,6 @@ impl Config {
     fn check_farm(&self, text: &str) -> Result<(), Mistake> {
         for (n, listener) in self.listeners.iter().enumerate() {
             self.check_once(text, listener)?;
-            // With a store the listeners, and the members of a farm, know which requests the others took.
-            let knows = |listener: &Listener| self.store.is_some() && !listener.per_site;
-            if let Some(verifier) = &listener.verifier
-                && verifier.get_ref().members.is_some_and(|members| members.get() > 1)
-                && !(listener.per_site || knows(listener))
-            {
-                let problem = "members do not know which requests with certificates the others took: set per_site = true at the \
-                               listener, or give them a [store]";
-                return Err(Mistake::at(text, &verifier.span(), problem));
-            }
             for other in self.listeners.iter().take(n) {
                 let tun = |listener: &'_ Listener| {
                     listener.tun.as_ref().map(|tun| (tun.span(), tun.get_ref().clone()))
@@ -90,9 +80,7 @@ impl Config {
                     );
                     return Err(Mistake::at(text, &one.span(), problem));
                 }
-                if let Some(name) =
-                    shared_identity(listener, other).filter(|_| !(knows(listener) && knows(other)))
-                {
+                if let Some(name) = shared_identity(listener, other) {
                     let other = other.name.get_ref();
                     let problem = format!(
                         "listener {other:?} has the identity {name}, too, so a request with a certificate could run at both: give \
@@ -117,7 +105,7 @@ impl Config {
             return at(&store.span(), "a certificate needs both chain and key");
         }
         if !self.listeners.iter().any(Listener::asks_store) {
-            let problem = "no listener asks it anything: give one one_time, replays = \"no-duplicates\", [listener.seal] or trust";
+            let problem = "no listener asks it anything: give one one_time, replays = \"no-duplicates\" or [listener.seal]";
             return at(&store.span(), problem);
         }
         match &self.one_time {
@@ -364,6 +352,13 @@ impl Checker<'_> {
         {
             let problem =
                 "a verifier answers in UDP: give the listener an address and a udp_port other than 0";
+            return at(&verifier.span(), problem);
+        }
+        if let Some(verifier) = &listener.verifier
+            && verifier.get_ref().members.is_some_and(|members| members.get() > 1)
+            && !listener.per_site
+        {
+            let problem = "members do not know which requests with certificates the others took: set per_site = true at the listener";
             return at(&verifier.span(), problem);
         }
         if listener.key_file.is_some() && listener.key_schedule.is_some() {

@@ -331,12 +331,8 @@ fn a_listener_can_be_its_own_verifier() {
     // Its settings belong to the sockets.
     let other = with(site, &format!("{key}\nmembers = 2")).unwrap();
     assert!(!config.listeners[0].same_sockets(&other.listeners[0]));
-    // Members have a memory of certificates in common only in a store.
-    let members = format!("{key}\nmembers = 2");
-    assert!(mistake(at, &members).contains("set per_site = true"));
-    let store = "\n[store]\nredis = \"redis://192.0.2.9\"\nkeys = \"farm.keys\"\n";
-    assert!(with(at, &format!("{members}{store}")).is_ok());
-    assert!(mistake(site, &format!("{members}{store}")).contains("no listener asks it anything"));
+    // Members have no memory of certificates in common.
+    assert!(mistake(at, &format!("{key}\nmembers = 2")).contains("set per_site = true"));
     let two = format!(
         "{key}\n[[listener]]\nname = \"m\"\nmode = \"tcp\"\nservice = \"s\"\naddress = [\"192.0.2.2:443\"]\n[listener.verifier]\n{key}"
     );
@@ -366,9 +362,6 @@ fn two_listeners_have_no_identity_in_common() {
     let apart = format!("{named}\nper_site = true");
     of(&listener("one", "192.0.2.1:443", &apart), &second(&apart)).unwrap();
     assert!(of(&first, &second(&apart)).is_err(), "the other one does not say so");
-    let store = "[store]\nredis = \"redis://192.0.2.9\"\nkeys = \"farm.keys\"\n";
-    of(&first, &(second(named) + store)).unwrap();
-    assert!(of(&first, &(second(&apart) + store)).is_err(), "one does not ask the store");
 }
 
 /// Who writes a setting believes that it has an effect.
