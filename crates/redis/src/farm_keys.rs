@@ -61,14 +61,7 @@ impl FarmKeys {
     /// The guard that refuses a first flight which any member has taken within two minutes.
     #[must_use]
     pub fn guard(&self) -> RemoteGuard {
-        self.guard_of(Window::NETWORK)
-    }
-
-    /// The guard that refuses what any member has taken within another window, as `Window::REQUESTS` of requests with
-    /// certificates.
-    #[must_use]
-    pub fn guard_of(&self, window: Window) -> RemoteGuard {
-        RemoteGuard::new(GuardKey::from_bytes(*self.guard), window)
+        RemoteGuard::new(GuardKey::from_bytes(*self.guard), Window::NETWORK)
     }
 }
 

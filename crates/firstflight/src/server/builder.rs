@@ -3,7 +3,7 @@
 use super::policies::{self, Policies};
 use super::{Server, fronts, inherited, udp};
 use crate::credential::asap::{AsapPolicy, TrustStore};
-use crate::credential::{KeyRing, OneTimeCookies, ReplayGuard, Replays};
+use crate::credential::{KeyRing, OneTimeCookies, Replays};
 use crate::endpoint::Endpoint;
 use crate::kernel::listen::report;
 use crate::store::SharedStore;
@@ -161,14 +161,6 @@ impl ServerBuilder {
     /// each.
     pub const fn per_site(mut self, per_site: bool) -> Self {
         self.first_flights.per_site = per_site;
-        self
-    }
-
-    /// Remembers requests with certificates by `guard`, in place of a table of the server's own. With a
-    /// [`RemoteGuard`](crate::credential::RemoteGuard) of the window `Window::REQUESTS`, and the same
-    /// [store](Self::store), all members of a farm know what each of them took.
-    pub fn request_guard(mut self, guard: Arc<dyn ReplayGuard>) -> Self {
-        self.first_flights.request_guard = Some(policies::RequestGuard(guard));
         self
     }
 

@@ -5,13 +5,11 @@ use crate::ListenConfig;
 use crate::client::{Authority, Host};
 use crate::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore};
 use crate::credential::{
-    FastOpenPolicy, KeyRing, OneTimeCookies, PendingLimit, Quarantine, ReplayGuard, ReplayTable, Replays,
-    Scheme, Window,
+    FastOpenPolicy, KeyRing, OneTimeCookies, PendingLimit, Quarantine, ReplayTable, Replays, Scheme, Window,
 };
 use crate::endpoint::Endpoint;
 use crate::listener::Listener;
 use crate::own_verifier::OwnVerifier;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -34,19 +32,7 @@ pub(crate) struct Settings {
     pub replays: Replays,
     pub one_time: Option<Arc<OneTimeCookies>>,
     pub per_site: bool,
-    /// What remembers requests with certificates, if not a table of the server's own.
-    pub request_guard: Option<RequestGuard>,
     pub first_start: bool,
-}
-
-/// What remembers requests with certificates.
-#[derive(Clone)]
-pub(crate) struct RequestGuard(pub Arc<dyn ReplayGuard>);
-
-impl fmt::Debug for RequestGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestGuard").finish_non_exhaustive()
-    }
 }
 
 impl Settings {
@@ -111,24 +97,19 @@ fn policy(
     pending: &Arc<PendingLimit>,
 ) -> io::Result<AsapPolicy> {
     let members = settings.verifier.as_ref().map_or(NonZeroU16::MIN, OwnVerifier::members);
-    let is_shared = settings.request_guard.as_ref().is_some_and(|guard| guard.0.needs_store());
-    if members > NonZeroU16::MIN && !settings.per_site && !is_shared {
-        let text = "members of a farm do not know which requests with certificates the others took: set per_site, or give \
-                    request_guard one that they share";
+    if members > NonZeroU16::MIN && !settings.per_site {
+        // The guard is this server's own.
+        let text = "members of a farm do not know which requests with certificates the others took: set per_site, or give a \
+                    policy whose guard they share";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    let guard = match &settings.request_guard {
-        Some(guard) => Arc::clone(&guard.0),
-        None => {
-            // It does not know what was taken before it began.
-            let began = crate::unix_ms().saturating_sub(if settings.first_start { FORGOTTEN_MS } else { 0 });
-            Arc::new(ReplayTable::new(crate::random_guard_key()?, Window::REQUESTS, REQUEST_MEMORY, began))
-        }
-    };
+    // It does not know what was taken before it began.
+    let began = crate::unix_ms().saturating_sub(if settings.first_start { FORGOTTEN_MS } else { 0 });
+    let guard = ReplayTable::new(crate::random_guard_key()?, Window::REQUESTS, REQUEST_MEMORY, began);
     Ok(AsapPolicy {
         trust: Arc::clone(trust),
         identities: identities.into(),
-        guard,
+        guard: Arc::new(guard),
         domain: if settings.per_site { GuardDomain::Site } else { GuardDomain::All },
         pending: Arc::clone(pending),
         relayed: None,
