@@ -5,6 +5,7 @@ package firstflight
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -183,6 +184,9 @@ func TestConfirmedFollowsTheAck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if outcome, err := ClientOutcome(tls.Client(conn, &tls.Config{})); outcome.Result == "" || err != nil {
+		t.Fatal("below TLS:", outcome, err)
+	}
 	if confirmed, err := Confirmed(conn); !confirmed || err != nil {
 		t.Fatal(confirmed, err)
 	}
@@ -260,8 +264,8 @@ func TestARequestOfNetHTTPIsInTheSyn(t *testing.T) {
 	defer made.Close()
 	transport := &http.Transport{DialContext: (&net.Dialer{Control: Control}).DialContext, DisableKeepAlives: true}
 	for visit := range 3 {
-		var conn syscall.Conn
-		trace := httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { conn = got.Conn.(syscall.Conn) }}
+		var conn net.Conn
+		trace := httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { conn = got.Conn }}
 		ask, _ := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), &trace), "GET", "http://"+made.Addr().String(), nil)
 		response, err := transport.RoundTrip(ask)
 		if err != nil {
@@ -311,6 +315,9 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 	if _, err := Listen(background, "tcp", "127.0.0.1:0", 1, make([]byte, 15)); !errors.Is(err, syscall.EINVAL) {
 		t.Fatal(err)
 	}
+	if _, err := ClientOutcome(tls.Client(pipe(t), &tls.Config{})); !errors.Is(err, errors.ErrUnsupported) {
+		t.Fatal("an outcome of a pipe:", err)
+	}
 	datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -322,6 +329,12 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 	if _, err := ServerOutcome(datagrams.(*net.UDPConn)); err == nil {
 		t.Fatal("an outcome of UDP")
 	}
+}
+
+func pipe(t *testing.T) net.Conn {
+	near, far := net.Pipe()
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near
 }
 
 // A SYN with a cookie of eight bytes and 100 bytes of data, without the data.

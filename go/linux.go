@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -98,7 +99,7 @@ func ListenControl(queue int, keys []byte) func(network, address string, c sysca
 
 // SetKeys replaces the keys of a listener's cookies, from the next SYN on: 16 bytes, or 32 with a backup key. To lose no cookie,
 // give all servers of a farm the new key as the backup first.
-func SetKeys(listener syscall.Conn, keys []byte) error {
+func SetKeys(listener net.Listener, keys []byte) error {
 	return with(listener, func(fd int) error { return setKeys(fd, keys) })
 }
 
@@ -112,7 +113,7 @@ func setKeys(fd int, keys []byte) error {
 
 // Confirmed says, at a server, whether the client's ACK has completed the handshake. Until then everything that was read
 // arrived in the SYN, and may be a copy that the network made. A connection that is over is an error.
-func Confirmed(conn syscall.Conn) (bool, error) {
+func Confirmed(conn net.Conn) (bool, error) {
 	var told info
 	err := with(conn, func(fd int) (err error) { told, err = infoOf(fd); return })
 	if err == nil && told.state == closed {
@@ -121,9 +122,9 @@ func Confirmed(conn syscall.Conn) (bool, error) {
 	return told.confirmed(), err
 }
 
-// ClientOutcome is the outcome at a client, whoever made the connect. Undecided until the handshake is complete, and of a
+// ClientOutcome is the outcome at a client, whoever made the connect; of a *tls.Conn that of the connection below. Undecided until the handshake is complete, and of a
 // connection that is over.
-func ClientOutcome(conn syscall.Conn) (Outcome, error) {
+func ClientOutcome(conn net.Conn) (Outcome, error) {
 	var told info
 	err := with(conn, func(fd int) (err error) { told, err = infoOf(fd); return })
 	if err != nil {
@@ -135,7 +136,7 @@ func ClientOutcome(conn syscall.Conn) (Outcome, error) {
 
 // ServerOutcome is the outcome of a connection that a listener returned. Call it once, soon after Accept: the kernel gives the
 // headers of a SYN once.
-func ServerOutcome(conn syscall.Conn) (Outcome, error) {
+func ServerOutcome(conn net.Conn) (Outcome, error) {
 	var told info
 	var headers []byte
 	err := with(conn, func(fd int) (err error) {
@@ -329,8 +330,20 @@ func on(c syscall.RawConn, act func(fd int) error) error {
 	return err
 }
 
-func with(conn syscall.Conn, act func(fd int) error) error {
-	raw, err := conn.SyscallConn()
+func with(conn any, act func(fd int) error) error {
+	// As *tls.Conn has.
+	for {
+		above, wraps := conn.(interface{ NetConn() net.Conn })
+		if !wraps {
+			break
+		}
+		conn = above.NetConn()
+	}
+	socket, isSocket := conn.(syscall.Conn)
+	if !isSocket {
+		return fmt.Errorf("firstflight: %T is no socket: %w", conn, errors.ErrUnsupported)
+	}
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package firstflight
 import (
 	"context"
 	"errors"
+	"net"
 	"syscall"
 )
 
@@ -29,16 +30,16 @@ func ListenControl(_ int, _ []byte) func(network, address string, c syscall.RawC
 }
 
 // SetKeys is not supported on this system.
-func SetKeys(_ syscall.Conn, _ []byte) error { return errors.ErrUnsupported }
+func SetKeys(_ net.Listener, _ []byte) error { return errors.ErrUnsupported }
 
 // Confirmed is not supported on this system.
-func Confirmed(_ syscall.Conn) (bool, error) { return false, errors.ErrUnsupported }
+func Confirmed(_ net.Conn) (bool, error) { return false, errors.ErrUnsupported }
 
 // ClientOutcome is not supported on this system.
-func ClientOutcome(_ syscall.Conn) (Outcome, error) { return Outcome{}, errors.ErrUnsupported }
+func ClientOutcome(_ net.Conn) (Outcome, error) { return Outcome{}, errors.ErrUnsupported }
 
 // ServerOutcome is not supported on this system.
-func ServerOutcome(_ syscall.Conn) (Outcome, error) { return Outcome{}, errors.ErrUnsupported }
+func ServerOutcome(_ net.Conn) (Outcome, error) { return Outcome{}, errors.ErrUnsupported }
 
 // HostCheck is not supported on this system.
 func HostCheck() (Host, error) { return Host{}, errors.ErrUnsupported }
