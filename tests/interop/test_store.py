@@ -25,11 +25,11 @@ ONE_TIME = ("--replays", "at-most-once", "--one-time")
 class Farm:
     """Two namespaces with the same addresses. Each contains a member, and the client on its side of the network."""
 
-    def __init__(self, testbed, root, *options, store=None, one_time=True):
+    def __init__(self, testbed, root, *options, store=None, one_time=True, spaces=None):
         keys = secret(root, "farm.keys", secrets.token_hex(48))
-        self.spaces, self.members, self.wires, self._start = [], [], [], []
-        for number in (1, 2):
-            ns = testbed.namespace(f"member{number}")
+        self.spaces = spaces or [testbed.namespace(f"member{number}") for number in (1, 2)]
+        self.members, self.wires, self._start = [], [], []
+        for number, ns in enumerate(self.spaces, 1):
             # With the offload a recorded SYN has no checksum, and its copy would be dropped.
             extra = ["--key", KEY, "--no-offload", *options]
             if store:
@@ -37,7 +37,6 @@ class Farm:
                 extra += ["--store", store.url, "--store-keys", keys, "--store-state", state]
             if one_time:
                 extra += ["--one-time-state", os.path.join(root, f"state{number}"), "--issuer", number]
-            self.spaces.append(ns)
             self._start.append(lambda ns=ns, extra=extra: testbed.serve(ns, PAIR, root, *extra))
         if store:
             # A member's first start begins a new memory for all. Let that happen before the test.
