@@ -10,11 +10,14 @@ import signal
 import pytest
 
 import kernel
+from certificates import Certificates
 from firstflight import PORT, TUN, is_accepted, show
 from net import Pair
+from packets import Capture
 from process import run
 from redis_server import Redis
 from replayer import Replayer, first_flight
+from store_servers import Server, Switch
 from testbed import body
 
 PAIR = Pair(76)
@@ -25,11 +28,11 @@ ONE_TIME = ("--replays", "at-most-once", "--one-time")
 class Farm:
     """Two namespaces with the same addresses. Each contains a member, and the client on its side of the network."""
 
-    def __init__(self, testbed, root, *options, store=None, one_time=True):
+    def __init__(self, testbed, root, *options, store=None, one_time=True, spaces=None):
         keys = secret(root, "farm.keys", secrets.token_hex(48))
-        self.spaces, self.members, self.wires, self._start = [], [], [], []
-        for number in (1, 2):
-            ns = testbed.namespace(f"member{number}")
+        self.spaces = spaces or [testbed.namespace(f"member{number}") for number in (1, 2)]
+        self.members, self.wires, self._start = [], [], []
+        for number, ns in enumerate(self.spaces, 1):
             # With the offload a recorded SYN has no checksum, and its copy would be dropped.
             extra = ["--key", KEY, "--no-offload", *options]
             if store:
@@ -37,7 +40,6 @@ class Farm:
                 extra += ["--store", store.url, "--store-keys", keys, "--store-state", state]
             if one_time:
                 extra += ["--one-time-state", os.path.join(root, f"state{number}"), "--issuer", number]
-            self.spaces.append(ns)
             self._start.append(lambda ns=ns, extra=extra: testbed.serve(ns, PAIR, root, *extra))
         if store:
             # A member's first start begins a new memory for all. Let that happen before the test.
@@ -296,6 +298,37 @@ def test_killed_in_an_outage(testbed, how):
     farm.settled(4, "/last")
     executed = sum(r.get("path") == "/refused" for r in before) + farm.executed()["/refused"]
     assert executed == 1, "executions"
+
+
+@pytest.mark.needs("openssl", "redis-server")
+@pytest.mark.parametrize("scheme", ("redis", "rediss"))
+def test_what_a_capture_shows_of_the_store(testbed, scheme):
+    """The packets between a member and Redis have the password, the questions and the answers, with TLS none of them."""
+    root, private = testbed.root(small=100, again=100), testbed.root()
+    switch = Switch(testbed)
+    ns, host = switch.host("member"), switch.host("store")
+    files = Certificates(private)
+    certificate, key = files.certify("store", switch.address[host])
+    password = secrets.token_hex(16)
+    tls = ("--tls-port", 6380, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", files.ca)
+    testbed.start(Server(switch, host, private, *tls, "--tls-auth-clients", "no", "--requirepass", password))
+    port = {"redis": 6379, "rediss": 6380}[scheme]
+    access = ("--store-login", secret(private, "login", f"password {password}\n"))
+    access += ("--store-ca", files.ca) if scheme == "rediss" else ()
+    keys = secret(private, "farm.keys", secrets.token_hex(48))
+    capture = testbed.enter_context(Capture(ns, "eth0"))
+    serve = testbed.serve(
+        ns, PAIR, root, *ONE_TIME, "--one-time-state", os.path.join(private, "state"), "--issuer", 1,
+        "--store", f"{scheme}://{switch.address[host]}:{port}", "--store-keys", keys, *access,
+    )  # fmt: skip
+    for path in ("/small", "/again"):
+        kernel.fetch(ns, "sendto", PAIR.peer[4], PORT, path)
+    assert [is_accepted(record) for record in serve.requests(2)] == [False, True], "the second one by the store"
+    assert serve.terminate() == 0, "exit status"
+    packets = [packet for _, _, packet in list(capture.packets)]
+    assert packets, "nothing was captured"
+    for text in (password.encode(), b"firstflight:", b"MULTI", b"run_id:"):
+        assert any(text in packet for packet in packets) == (scheme == "redis"), text
 
 
 def test_one_time_cookies_of_one_server(testbed, family):

@@ -3,6 +3,7 @@
 use crate::address::Place;
 use crate::cells::{self, CELLS, SLOTS};
 use crate::quorum::LEASE;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
@@ -24,9 +25,11 @@ pub(crate) struct Master {
 /// What one node says: the answer to `CLUSTER NODES`. Clones share the data.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
-    pub masters: Arc<HashMap<Id, Master>>,
+    pub masters: Masters,
     owners: Owners,
 }
+
+type Masters = Arc<HashMap<Id, Master>>;
 
 /// The owner of each cell. No owner while the slot is being moved.
 type Owners = Arc<[Option<Id>]>;
@@ -107,21 +110,34 @@ fn place(address: &str, asked: &Place, is_asked: bool) -> Option<Place> {
     }
 }
 
+/// Lets `new` share the data of one of `known` that says the same.
+fn share<'a, T: PartialEq + ?Sized + 'a>(new: &mut Arc<T>, known: impl Iterator<Item = &'a Arc<T>> + Clone) {
+    let here = known.clone().find(|known| Arc::ptr_eq(known, new));
+    if let Some(same) = here.or_else(|| known.clone().find(|known| **known == *new)) {
+        *new = Arc::clone(same);
+    }
+}
+
 /// What the members know of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
-    /// What each master said last, and when it was asked.
+    /// What each master said last, and when it was asked. Reports that say the same share it: a look at the pointers tells
+    /// whether two differ.
     reports: HashMap<Id, (Instant, Report)>,
     /// Each answer to the question who has the cells, and when the masters that gave it were asked, the latest first. As a rule
     /// there is one answer.
     opinions: Vec<(Owners, Vec<Instant>)>,
+    /// The lists of masters that differ.
+    lists: Vec<Masters>,
     /// How many masters have to agree.
     majority: usize,
 }
 
 impl Map {
     /// A master answered. It was asked at `asked`.
-    pub(crate) fn heard(&mut self, from: &Id, asked: Instant, report: Report) {
+    pub(crate) fn heard(&mut self, from: &Id, asked: Instant, mut report: Report) {
+        share(&mut report.owners, self.opinions.iter().map(|(owners, _)| owners));
+        share(&mut report.masters, self.lists.iter());
         self.reports.insert(Id::clone(from), (asked, report));
         self.count(asked);
     }
@@ -147,14 +163,16 @@ impl Map {
     /// The masters that the last reports name.
     pub(crate) fn masters(&self) -> HashMap<Id, Master> {
         let mut latest: Vec<_> = self.reports.values().collect();
-        latest.sort_by_key(|(asked, _)| *asked);
+        latest.sort_by_key(|(asked, _)| Reverse(*asked));
+        let mut seen: Vec<&Masters> = Vec::new();
         let mut masters = HashMap::new();
-        let mut last: Option<&Arc<HashMap<Id, Master>>> = None;
         for (_, Report { masters: named, .. }) in latest {
-            if last.is_none_or(|last| last != named) {
-                masters.extend(named.iter().map(|(id, master)| (Id::clone(id), master.clone())));
+            if !seen.iter().any(|seen| Arc::ptr_eq(seen, named)) {
+                seen.push(named);
+                for (id, master) in named.iter() {
+                    masters.entry(Id::clone(id)).or_insert_with(|| master.clone());
+                }
             }
-            last = Some(named);
         }
         masters
     }
@@ -165,15 +183,14 @@ impl Map {
         let all = self.reports.values().map(|(_, report)| report.masters.len()).max().unwrap_or_default();
         self.majority = all / 2 + 1;
         self.opinions.clear();
-        for (asked, report) in self.reports.values_mut() {
-            let said = |owners: &Owners| Arc::ptr_eq(owners, &report.owners) || *owners == report.owners;
-            match self.opinions.iter_mut().find(|(owners, _)| said(owners)) {
-                Some((owners, times)) => {
-                    // From now on a look at the pointer tells that they say the same.
-                    report.owners = Arc::clone(owners);
-                    times.push(*asked);
-                }
+        self.lists.clear();
+        for (asked, report) in self.reports.values() {
+            match self.opinions.iter_mut().find(|(owners, _)| Arc::ptr_eq(owners, &report.owners)) {
+                Some((_, times)) => times.push(*asked),
                 None => self.opinions.push((Arc::clone(&report.owners), vec![*asked])),
+            }
+            if !self.lists.iter().any(|list| Arc::ptr_eq(list, &report.masters)) {
+                self.lists.push(Arc::clone(&report.masters));
             }
         }
         for (_, times) in &mut self.opinions {
@@ -254,5 +271,28 @@ mod tests {
         assert_eq!(map.owner(0, at(1600)), None, "one against one");
         map.heard(&ids[2], at(9000), says("xx"));
         assert_eq!(map.owner(0, at(9000)), None, "the others are too old");
+    }
+
+    /// A large cluster is asked a hundred times a second. Each report is compared when it comes, and not again.
+    #[test]
+    fn reports_that_say_the_same_share_it() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let moved =
+            || Report::parse(&NODES.replace("10.0.0.1:7000@17000,one.example", "10.0.0.9:7@8"), &here());
+        let mut map = Map::default();
+        let ids: [Id; 3] = ["aa".into(), "bb".into(), "cc".into()];
+        map.heard(&ids[0], at(0), says("aa"));
+        map.heard(&ids[1], at(100), moved().unwrap());
+        map.heard(&ids[2], at(200), says("aa"));
+        let report = |id: &Id| &map.reports[id].1;
+        assert!(ids.iter().all(|id| Arc::ptr_eq(&report(id).owners, &report(&ids[0]).owners)));
+        assert!(Arc::ptr_eq(&report(&ids[0]).masters, &report(&ids[2]).masters));
+        assert!(!Arc::ptr_eq(&report(&ids[0]).masters, &report(&ids[1]).masters));
+        // The latest report says where a master is.
+        assert_eq!(map.masters()["aa"].place, Place::Tcp("one.example".to_owned(), 7000));
+        map.heard(&ids[1], at(300), moved().unwrap());
+        assert_eq!(map.masters()["aa"].place, Place::Tcp("10.0.0.9".to_owned(), 7));
+        assert_eq!(map.lists.len(), 2);
     }
 }
