@@ -110,7 +110,7 @@ fn place(address: &str, asked: &Place, is_asked: bool) -> Option<Place> {
     }
 }
 
-/// Lets `new` share the data of one of `known` that says the same.
+/// If one of `known` equals `new`, `new` becomes a clone of it.
 fn share<'a, T: PartialEq + ?Sized + 'a>(new: &mut Arc<T>, known: impl Iterator<Item = &'a Arc<T>> + Clone) {
     let here = known.clone().find(|known| Arc::ptr_eq(known, new));
     if let Some(same) = here.or_else(|| known.clone().find(|known| **known == *new)) {

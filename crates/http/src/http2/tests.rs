@@ -26,7 +26,7 @@ struct Counts {
     asked: AtomicUsize,
 }
 
-/// A body of so many pieces of 1000 bytes, and trailers, which perhaps says its size.
+/// A body: `left` pieces of 1000 bytes, and then the trailers. If it `is_sized`, it says its size.
 struct Pieces {
     left: usize,
     trailers: Option<HeaderMap>,
