@@ -142,6 +142,11 @@ impl Kernel {
         })
     }
 
+    /// Whether the first of `addresses` that is tried was asked for a cookie, and has granted none.
+    pub(crate) fn grants_none(&self, addresses: &[SocketAddr]) -> bool {
+        self.order(addresses).first().is_some_and(|first| self.memory().grants_none(first.ip()))
+    }
+
     /// A connect to `server` that began on `network` has ended.
     pub(crate) fn note_contact(&self, network: NetworkId, server: &Authority, succeeded: bool) {
         let mut memory = self.memory();

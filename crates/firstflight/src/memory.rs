@@ -4,6 +4,7 @@
 //! One file for each subject, without I/O. [`file`] keeps all of it in one file for later runs, and is the only part that
 //! blocks; the tasks that call it are elsewhere. Nothing here needs an async runtime.
 
+pub(crate) mod asked;
 pub(crate) mod closed;
 pub(crate) mod contacts;
 #[cfg(feature = "cache")]

@@ -118,6 +118,28 @@ fn the_second_visit_carries_its_request_and_an_order_waits() {
 }
 
 #[test]
+fn a_server_that_grants_no_cookies_is_named_at_the_second_visit() {
+    in_namespace("1", || async {
+        let (client, at, _executed) = begin();
+        let grants_none = async || client.outlook(&at.into(), &[at]).await.grants_none;
+        let mut outcomes = Vec::new();
+        for visits in 0..5 {
+            assert_eq!(grants_none().await, (1..3).contains(&visits), "before visit {visits}");
+            if visits == 2 {
+                std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3").unwrap();
+            }
+            outcomes.push(visit(&client, at, safely()).await.outcome());
+        }
+        let none = handshake(Reason::PeerWithoutFastOpen);
+        // The third visit is granted a cookie, and the fourth one shows it.
+        assert_eq!(
+            outcomes,
+            [handshake(Reason::NoCredential), none, none, Outcome::Accepted, Outcome::Accepted]
+        );
+    });
+}
+
+#[test]
 fn a_path_that_drops_data_in_syns_is_raced_twice_and_then_known() {
     in_namespace("3", || async {
         let (client, at, mut executed) = begin();

@@ -6,18 +6,15 @@ use firstflight::{Authority, Host, Outlook, Stream};
 use lru::LruCache;
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Servers remembered. The one whose last contact is the longest ago is forgotten first.
 const SERVERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 /// Contacts of a server that are kept for its plot.
 const RECENT: usize = 40;
-/// Addresses of a server that are remembered as asked for a cookie.
-const ASKED: usize = 8;
 
 /// A connection to a server that was made, in words.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -64,9 +61,12 @@ impl Contact {
         }
     }
 
-    /// A second visit without a cookie has another reason than a first one.
-    pub(crate) fn grants_none(&mut self) {
-        self.reason = Some(Reason::PeerWithoutFastOpen.as_str());
+    /// The proxy connected first although it had been there before: the server has granted no cookie.
+    pub(crate) fn grants_none(mut self) -> Self {
+        if self.is_first_contact() {
+            self.reason = Some(Reason::PeerWithoutFastOpen.as_str());
+        }
+        self
     }
 
     /// Whether the proxy knew too little of the server to answer early, so that it connected first. That connection gets the
@@ -122,9 +122,6 @@ struct Entry {
     recent: VecDeque<Bar>,
     /// Whether first flights gain something at the host, as far as is known.
     speaks: Option<bool>,
-    /// Addresses that were asked for a cookie lately, and when the answer was there.
-    #[serde(skip)]
-    asked: VecDeque<(IpAddr, Instant)>,
     /// Of the last contact.
     unix_ms: u64,
 }
@@ -250,20 +247,6 @@ impl Board {
         });
     }
 
-    /// A connection to the server had no cookie to show. Whether an earlier one, which was complete when this one `began`, had
-    /// asked this address for one: then the server grants none, or something on the path removes the option.
-    pub(crate) fn was_asked(&self, server: &Authority, address: IpAddr, began: Instant, now: u64) -> bool {
-        let mut before = false;
-        self.change(server, now, |entry, _| {
-            before = entry.asked.iter().any(|(asked, at)| *asked == address && *at <= began);
-            if !before {
-                entry.asked.truncate(ASKED - 1);
-                entry.asked.push_front((address, Instant::now()));
-            }
-        });
-        before
-    }
-
     /// A server was not reached. With `reset` its client had been told yes.
     pub(crate) fn failed(&self, server: &Authority, error: &str, reset: bool, now: u64) {
         self.change(server, now, |entry, total| {
@@ -371,17 +354,10 @@ mod tests {
         assert!(
             first.is_first_contact() && first.means().is_some_and(|means| means.ends_with("next connection"))
         );
-        // A later connection without a cookie is none.
-        let (early, late) = (Instant::now(), Instant::now() + Duration::from_secs(1));
-        let address: IpAddr = [192, 0, 2, 1].into();
-        assert!(!board.was_asked(&server(5), address, early, 2), "the first one");
-        assert!(!board.was_asked(&server(5), address, early, 2), "it began before the first was complete");
-        assert!(board.was_asked(&server(5), address, late, 2));
-        assert!(!board.was_asked(&server(5), [192, 0, 2, 2].into(), late, 2), "another address");
-        let mut again = first;
-        again.grants_none();
+        let again = first.grants_none();
         assert!(!again.is_first_contact());
         assert_eq!(again.means(), Some(Reason::PeerWithoutFastOpen.to_string()));
+        assert_eq!(contact("accepted", 1).grants_none(), contact("accepted", 1));
         let part = Contact { reason: Some("accepted-part"), ..contact("accepted", 0) };
         board.reached(&server(1), &part, 3);
         assert!(board.speakers().is_empty());

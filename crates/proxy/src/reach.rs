@@ -5,8 +5,7 @@ use crate::event::{Event, Protocol};
 use crate::failure::Failure;
 use crate::first::First;
 use crate::shared::Shared;
-use firstflight::credential::Reason;
-use firstflight::{Authority, FirstFlight, Outlook, Stream, Way};
+use firstflight::{Authority, FirstFlight, Outlook, Stream};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,8 +20,8 @@ pub(crate) struct Place {
     addresses: Vec<SocketAddr>,
     /// When the connect is given up.
     until: Timer,
-    /// There was no credential for the server before the connect, as far as is known.
-    lacks_credential: bool,
+    /// The server was asked for a cookie before, and granted none.
+    grants_none: bool,
 }
 
 impl Place {
@@ -40,20 +39,14 @@ impl Place {
             Err(_) => Err(Failure::TimedOut),
         };
         let addresses = addresses.inspect_err(|failure| shared.failed(protocol, server, failure, false))?;
-        Ok(Self {
-            shared: Arc::clone(shared),
-            server: server.clone(),
-            protocol,
-            addresses,
-            until,
-            lacks_credential: false,
-        })
+        let (shared, server) = (Arc::clone(shared), server.clone());
+        Ok(Self { shared, server, protocol, addresses, until, grants_none: false })
     }
 
     /// What is known of the server.
     pub(crate) async fn outlook(&mut self) -> Outlook {
         let outlook = self.shared.client.outlook(&self.server, &self.addresses).await;
-        self.lacks_credential = outlook.credential.is_none();
+        self.grants_none = outlook.grants_none;
         self.shared.board.expect(&self.server, outlook, firstflight::unix_ms());
         outlook
     }
@@ -90,7 +83,7 @@ impl Place {
             protocol: Protocol::Http,
             addresses: Vec::new(),
             until: Timer::now() + shared.limits.connect_timeout,
-            lacks_credential: false,
+            grants_none: false,
         };
         let rules = shared.rules();
         let connecting = shared.client.connect(server, flight).only_to(move |found| {
@@ -98,13 +91,6 @@ impl Place {
             rules.policy.filter(found).map_err(denied)
         });
         place.wait(connecting, false).await
-    }
-
-    /// Whether the kernel had no cookie for the server, and so asked it for one.
-    fn has_no_cookie(&self, contact: &Contact) -> bool {
-        let is = |reason: Reason| contact.reason == Some(reason.as_str());
-        contact.way == Way::Kernel.as_str()
-            && (is(Reason::NoCredential) || is(Reason::NoData) && self.lacks_credential)
     }
 
     async fn wait(
@@ -127,12 +113,8 @@ impl Place {
             Ok((stream, at)) => {
                 // Answers of small messages must not wait for each other. It fails only when the connection is over.
                 let _ = stream.set_nodelay(true);
-                let mut contact = Contact::new(stream, early_yes, began.elapsed());
-                if self.has_no_cookie(&contact)
-                    && shared.board.was_asked(&self.server, at.ip(), began, firstflight::unix_ms())
-                {
-                    contact.grants_none();
-                }
+                let contact = Contact::new(stream, early_yes, began.elapsed());
+                let contact = if self.grants_none { contact.grants_none() } else { contact };
                 shared.board.reached(&self.server, &contact, firstflight::unix_ms());
                 shared.listener.tell(&Event::Connected {
                     protocol: self.protocol,

@@ -12,6 +12,8 @@ pub struct Outlook {
     /// The way by which a first flight that may run twice would leave now, because there is a credential for the server: a
     /// cookie of the kernel, or a certificate. Without one the data waits for the handshake.
     pub credential: Option<Way>,
+    /// The server was asked for a cookie by this client, or a clone of it, on this network, and granted none, as far as is known.
+    pub grants_none: bool,
     /// The last connect to the server by this client, or a clone of it, succeeded, and it was on this network.
     pub answered: bool,
 }
@@ -37,7 +39,8 @@ impl Client {
         let certified = self.asap().and_then(|asap| asap.has_credential(server, addresses));
         let cookie = || shared.cookie(addresses).filter(|_| self.fast_open());
         let credential = certified.or_else(cookie);
-        Outlook { credential, answered }
+        let grants_none = credential.is_none() && shared.kernel.grants_none(addresses);
+        Outlook { credential, grants_none, answered }
     }
 }
 
@@ -48,7 +51,8 @@ mod tests {
     #[test]
     fn both_are_needed() {
         let all = [(None, false), (None, true), (Some(Way::Kernel), false), (Some(Way::Udp), true)];
-        let good = all.map(|(credential, answered)| Outlook { credential, answered }.is_good());
+        let good = all
+            .map(|(credential, answered)| Outlook { credential, answered, ..Outlook::default() }.is_good());
         assert_eq!(good, [false, false, false, true]);
     }
 }

@@ -1,5 +1,6 @@
 //! What is remembered of servers and paths for the kernel's sockets.
 
+use super::asked::Asked;
 use super::closed::ClosedPorts;
 use super::contacts::Contacts;
 use super::file::{CredentialCache, Keeper, Snapshot};
@@ -35,6 +36,7 @@ pub(crate) struct Memory {
     udp: Networks,
     records: Records,
     contacts: Contacts,
+    asked: Asked,
     time: Monotonic,
     /// Saves what is learnt.
     keeper: Option<Keeper>,
@@ -50,6 +52,7 @@ impl Memory {
             udp: Networks::default(),
             records: Records::default(),
             contacts: Contacts::default(),
+            asked: Asked::default(),
             time: Monotonic::begin(),
             keeper: None,
         }
@@ -115,6 +118,7 @@ impl Memory {
             self.udp.left(self.network);
             self.records.leave(self.network);
             self.contacts.clear();
+            self.asked.leave(self.network);
         }
         unknown
     }
@@ -126,6 +130,7 @@ impl Memory {
         self.udp.clear();
         self.records.clear();
         self.contacts.clear();
+        self.asked.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
         }
@@ -236,6 +241,23 @@ impl Memory {
     /// The round-trip time to `server` was measured in another way.
     pub(crate) fn learn_rtt(&mut self, server: IpAddr, srtt: Duration, rttvar: Duration) {
         self.servers.learn_rtt(self.network, server, srtt, rttvar, self.time.now());
+    }
+
+    /// The kernel had no cookie for `server` when a SYN left, `ago`, and asked for one; the connection is complete. Whether the
+    /// server had been asked before.
+    pub(crate) fn asked_again(&mut self, server: IpAddr, ago: Duration) -> bool {
+        let sent = self.before(ago);
+        self.asked.again(self.network, server, sent, self.time.now())
+    }
+
+    /// Whether `server` was asked for a cookie and has granted none.
+    pub(crate) fn grants_none(&self, server: IpAddr) -> bool {
+        self.asked.contains(self.network, server)
+    }
+
+    /// The kernel had a cookie for `server`.
+    pub(crate) fn granted(&mut self, server: IpAddr) {
+        self.asked.granted(self.network, server);
     }
 
     /// A first flight to `server` was accepted, whose SYN left `ago`.

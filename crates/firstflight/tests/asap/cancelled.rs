@@ -82,7 +82,10 @@ fn once_each(counts: &Counts, last: usize) {
 fn sockets() -> usize {
     let tables = ["tcp", "tcp6", "udp", "udp6"].map(|table| format!("/proc/thread-self/net/{table}"));
     let held = |line: &&str| line.split_whitespace().nth(9).is_some_and(|inode| inode != "0");
-    tables.iter().map(|table| std::fs::read_to_string(table).unwrap().lines().skip(1).filter(held).count()).sum()
+    tables
+        .iter()
+        .map(|table| std::fs::read_to_string(table).unwrap().lines().skip(1).filter(held).count())
+        .sum()
 }
 
 /// Until the sockets of what was dropped are closed.

@@ -265,8 +265,9 @@ pub(crate) fn closed(remote: SocketAddr, left: bool) -> Option<FailedAttempt> {
     left.then(|| failure(remote, unclear_if(true), io::ErrorKind::TimedOut.into()))
 }
 
-/// Remembers what the kernel's winner tells. Returns what to say of the race, and the outcome of the data if it was in
-/// the SYN of an attempt at another address.
+/// Remembers what the kernel's winner tells. Returns what to say of the race, and the outcome of the data if the kernel does
+/// not know it: it was in the SYN of an attempt at another address, or the server was asked for a cookie before and granted
+/// none.
 pub(crate) fn learn(
     tcp: &KernelTcp<'_>,
     won: &Won,
@@ -282,6 +283,14 @@ pub(crate) fn learn(
     let now = tcp.now();
     let ago = now.saturating_since(won.began);
     if won.asks {
+        let grants_none = match info.filter(|_| here).map(|info| info.client_fail) {
+            Some(ClientFail::NoCookie) => memory.asked_again(remote.ip(), ago),
+            Some(_) => {
+                memory.granted(remote.ip());
+                false
+            }
+            None => false,
+        };
         if !here {
             // The host has moved.
         } else if outcome.is_accepted() {
@@ -290,7 +299,8 @@ pub(crate) fn learn(
             // The kernel sent the plain SYN itself.
             memory.lost_race(remote.ip(), ago);
         }
-        return (None, None);
+        let told = grants_none && outcome == Outcome::Handshake(Reason::NoCredential);
+        return (None, told.then_some(Outcome::Handshake(Reason::PeerWithoutFastOpen)));
     }
     let Some(First { candidate: other, began, left, refused, .. }) = won.first else { return (None, None) };
     let same = other.remote == Some(remote);
