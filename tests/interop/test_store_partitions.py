@@ -154,7 +154,7 @@ class Visits:
 
 
 def partition(testbed, store, name, cut):
-    """Prints a row of the table in docs/farm-masters.md."""
+    """Prints the figures of a row in docs/farm-masters.md."""
     visits = Visits(testbed, store)
     visits.accept((0, 1))
     before = visits.shares()

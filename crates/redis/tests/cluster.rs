@@ -25,7 +25,7 @@ async fn farm() -> Option<(Cluster, RedisStore, RedisStore)> {
     Some((cluster, one, other))
 }
 
-/// Prints a row of the table in `docs/farm-masters.md`.
+/// Prints the figures of a row in `docs/farm-masters.md`.
 fn row(event: &str, shown: &Shown) {
     let accepted = shown.by_one + shown.by_other;
     println!("| {event} | {} | {accepted} | {} | {} |", shown.next, shown.copies, shown.twice);

@@ -197,7 +197,7 @@ impl Event {
     }
 }
 
-/// Prints a row of the table in `docs/farm-masters.md`: first flights, those that were accepted, late copies, and how many
+/// Prints the figures of a row in `docs/farm-masters.md`: first flights, those that were accepted, late copies, and how many
 /// of the first flights were executed twice.
 async fn no_copy_is_accepted(event: Event) {
     let Some(mut servers) = Servers::start() else { return };
