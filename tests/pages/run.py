@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The pages of `firstflight-lab pages`, served by nginx and loaded by Chromium, with and without the kernel's Fast Open.
 
-    tests/pages/run.py [--loads N] [-k PAGE] [--rtt MS …] [--page FILE] [--down KBIT] [--initial-window N] … [--write]
+    tests/pages/run.py [--loads N] [-k PAGE] [--rtt MS …] [--page FILE] [--down KBIT] [--initial-window N] [--no-reuse] … [--write]
 
 The pages are the same; the line is that of the model, emulated between two network namespaces: 4 Mbit/s down, 256 kbit/s
-up, 128 KB buffers, or as the options say. Both kernels have the congestion control and the initial window of the options.
+up, 128 KB buffers, or as the options say. Both kernels have the congestion control and the initial window of the options;
+with --no-reuse the server ends each connection after one response.
 Lookups go over the line, too. Each load is by a new browser with an empty profile, with and without Fast Open
-in turn. The client's kernel has a valid cookie of every host. The table has the model's times beside the browser's.
+in turn. The client's kernel has a valid cookie of every host. The table has the model's times beside the browser's, and by how
+many percentage points the model's gain is higher. --write puts it into the docs, in the place for this window and reuse.
 
 Needs root, a C compiler, nginx and chromium-headless-shell; run `cargo build --release -p firstflight-cli -p
 firstflight-lab` first. It creates only network namespaces, /etc/netns/NAME for each, and processes, which end with it.
@@ -26,7 +28,6 @@ import time
 MISSING = 77
 HERE = os.path.dirname(os.path.abspath(__file__))
 DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "papers-pages.md")
-MARKS = "<!-- browser -->", "<!-- /browser -->"
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
@@ -46,6 +47,10 @@ LOADS = 5
 #: Settings of the line: name, default, unit.
 LINE = ("down", 4000, "KBIT"), ("up", 256, "KBIT"), ("buffer", 128, "KB"), ("mtu", 1500, "BYTES"), ("loss", 0.0, "PERCENT")
 WAYS = {False: "handshake", True: "Fast Open"}
+#: Initial windows with tables in the docs.
+WINDOWS = 3, 10
+#: Percentage points within which the model's gain is to be the browser's.
+NEAR = 3.0
 
 
 class World:
@@ -80,7 +85,8 @@ class World:
         types = "types { text/html html; text/css css; text/javascript js; image/gif gif; }"
         http = f"log_format one '$status'; access_log {self.log} one; {types}"
         # A browser with a window asks for an icon when the page has loaded.
-        server = "listen 80 fastopen=256; location = /favicon.ico { access_log off; return 204; }"
+        reuse = "keepalive_timeout 0;" if options.no_reuse else ""
+        server = f"listen 80 fastopen=256; {reuse} location = /favicon.ico {{ access_log off; return 204; }}"
         nginx.start(context, self.far, root, "0.0.0.0:80", server, http, connections=1024)
 
     def load(self, site, fast_open):
@@ -148,13 +154,15 @@ def model(options):
     for name in ("down", "up", "buffer", "mtu", "loss", "congestion"):
         value = str(getattr(options, name))
         arguments += [f"--{name}", "newreno" if value == "reno" else value]
-    for way in WAYS.values():
-        arguments += ["--row", way]
+    suffix = ", no reuse" if options.no_reuse else ""
+    rows = {f"{way}{suffix}": fast_open for fast_open, way in WAYS.items()}
+    for row in rows:
+        arguments += ["--row", row]
     report = json.loads(run(command(), "pages", *page(options), "--json", "--think", "0", *arguments, timeout=600).stdout)
     return {
-        (case["page"], case["rtt_ms"], case["way"] == WAYS[True]): case["seconds"]
+        (case["page"], case["rtt_ms"], rows[case["way"]]): case["seconds"]
         for case in report["cases"]
-        if case["way"] in WAYS.values()
+        if case["way"] in rows
     }
 
 
@@ -164,28 +172,40 @@ def page(options):
 
 
 def table(options, sites, measured, modelled):
-    head = f"{'':<24}{'Chromium, Linux':>27}{'the model':>27}"
+    head = f"{'':<24}{'Chromium, Linux':>27}{'the model':>27}{'points':>9}"
     columns = f"{'plain':>9}{'TFO':>8}{'gain':>10}"
-    out = [head, f"{'page':<18}{'RTT':>6}{columns}{columns}"]
+    out = [head, f"{'page':<18}{'RTT':>6}{columns}{columns}{'higher':>9}"]
+    near = cells = 0
     for site in sites:
         for rtt in options.rtt:
-            line = f"{site.title:<18}{rtt:>6}"
+            line, gains = f"{site.title:<18}{rtt:>6}", []
             for times in ({key: statistics.mean(loads) for key, loads in measured.items()}, modelled):
                 plain, fast = times[site.title, rtt, False], times[site.title, rtt, True]
-                line += f"{plain:>9.2f}{fast:>8.2f}{(1 - fast / plain) * 100:>8.1f} %"
-            out.append(line)
+                gains.append((1 - fast / plain) * 100)
+                line += f"{plain:>9.2f}{fast:>8.2f}{gains[-1]:>8.1f} %"
+            higher = gains[1] - gains[0]
+            cells, near = cells + 1, near + (abs(higher) <= NEAR)
+            out.append(f"{line}{higher:>9.1f}")
     spread = max(statistics.pstdev(loads) / statistics.mean(loads) for loads in measured.values())
-    out.append(f"seconds, means of {options.loads} loads; largest standard deviation of Chromium {spread * 100:.1f} %")
-    out.append(f"congestion control {options.congestion} and initial window {options.initial_window} on both sides of the table")
+    out.append(f"the model's gain is within {NEAR:.0f} points in {near} of {cells} rows")
+    out.append(f"seconds, means of {options.loads} loads; largest standard deviation of Chromium {spread * 100:.1f} %; the model: `--think 0`")
+    reuse = "one response a connection" if options.no_reuse else "connections are used again"
+    out.append(f"{options.congestion} and an initial window of {options.initial_window} on both sides; {reuse}")
     return "\n".join(out)
 
 
-def write(text):
+def marks(options):
+    """Around the table of these options in the docs."""
+    name = f"browser, {options.initial_window} segments{', no reuse' if options.no_reuse else ''}"
+    return f"<!-- {name} -->", f"<!-- /{name} -->"
+
+
+def write(text, begin, end):
     with open(DOCS) as file:
-        before, rest = file.read().split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
+        before, rest = file.read().split(begin)
+    after = rest.split(end)[1]
     with open(DOCS, "w") as file:
-        file.write(f"{before}{MARKS[0]}\n\n```text\n{text}\n```\n\n{MARKS[1]}{after}")
+        file.write(f"{before}{begin}\n\n```text\n{text}\n```\n\n{end}{after}")
 
 
 def missing():
@@ -209,6 +229,7 @@ def arguments():
         parser.add_argument(f"--{name}", type=type(default), default=default, metavar=unit, help=f"of the line [{default}]")
     parser.add_argument("--congestion", default="cubic", choices=("cubic", "bbr", "reno"), help="of both kernels [cubic]")
     parser.add_argument("--initial-window", type=int, default=10, metavar="N", help="of both kernels, segments [10]")
+    parser.add_argument("--no-reuse", action="store_true", help="one response for each connection")
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
     parser.add_argument("--write", action="store_true", help="put the table into docs/papers-pages.md")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
@@ -218,7 +239,7 @@ def arguments():
     if min(options.rtt) < 1 or not 1 <= options.initial_window <= 1000:
         parser.error("--rtt: at least 1; --initial-window: from 1 to 1000")
     usual = all(getattr(options, name) == default for name, default, _ in LINE) and options.congestion == "cubic"
-    if options.write and not (usual and options.initial_window == 10 and not options.page and not options.k and options.rtt == list(RTTS)):
+    if options.write and not (usual and options.initial_window in WINDOWS and not options.page and not options.k and options.rtt == list(RTTS)):
         parser.error("--write is for the whole table")
     return options
 
@@ -251,7 +272,7 @@ def main():
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
     if options.write:
-        write(text)
+        write(text, *marks(options))
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     return 0
 
