@@ -1,6 +1,7 @@
 //! `firstflight dns`: an authoritative name server that accepts first flights.
 
 mod error;
+mod file;
 mod forward;
 mod keygen;
 mod names;
@@ -29,7 +30,8 @@ use std::process::ExitCode;
 ///
 /// Answers from zone files over UDP and TCP. Names below the carriage zone are parts of first flights: they are
 /// answered at once, reassembled, opened and relayed to a server. Zone files and key files are read again when they
-/// change. On SIGHUP the zone files are read at once. SIGINT and SIGTERM end it.
+/// change. On SIGHUP the zone files are read at once; a change in the file of --config needs a restart, and is told. SIGINT and
+/// SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -41,11 +43,16 @@ Examples:
   firstflight dns keygen --key carriage.key
   firstflight dns keygen --relay-key www.relay
   firstflight dns --zone f.zone --origin f.xyz.com --listen 192.0.2.53:53 --carriage-zone f.xyz.com \\
-      --carriage-address 192.0.2.80 --key carriage.key --relay 192.0.2.80:4454=www.relay --state front.boot"
+      --carriage-address 192.0.2.80 --key carriage.key --relay 192.0.2.80:4454=www.relay --state front.boot
+  firstflight dns check dns.toml && firstflight dns --config dns.toml"
 )]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
+    /// Read the settings from this file, in TOML: the names of the options with _ in place of -, as
+    /// listen = ["192.0.2.53:53"] and zone = ["xyz.zone"]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["Run", "Carriage", "Forward", "Metrics"])]
+    config: Option<PathBuf>,
     #[command(flatten)]
     run: Option<Run>,
     // These are not in `Run`, because clap does not find optional arguments that contain other arguments.
@@ -60,9 +67,30 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Keygen(keygen::Args),
+    Check(Check),
 }
 
+/// Read a file for --config as the start does, and say what is wrong
+///
+/// It reads the zone files and the keys, too. It needs no port, and the file of starts may be in use, so it runs beside a name server
+/// in service. Exit codes: 0 all is right, 1 something failed that may be otherwise in a minute, 2 a name server would not start.
 #[derive(clap::Args)]
+struct Check {
+    /// The file, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// What the options or a file say.
+#[derive(PartialEq, Eq)]
+struct Settings {
+    run: Run,
+    carriage: Carriage,
+    forward: Forward,
+    metrics: Metrics,
+}
+
+#[derive(PartialEq, Eq, clap::Args)]
 struct Run {
     /// Zone file (RFC 1035); may be repeated. Read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE")]
@@ -71,7 +99,7 @@ struct Run {
     #[arg(long, value_name = "NAME", value_parser = name)]
     origin: Vec<Name>,
     /// Address and port to listen on, over UDP and TCP
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     listen: Vec<SocketAddr>,
     /// File of the key that first flights are sealed to (dns keygen --key makes one)
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
@@ -117,7 +145,16 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             keygen::run(&args).map_err(Error::Dns)?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(run)) => serve(run, args.carriage, args.forward, args.metrics).await,
+        (Some(Command::Check(Check { file })), _) => {
+            file::read(&file)?.front()?.check().map_err(DnsError::from)?;
+            output::line(&format_args!("{} is right", file.display()));
+            Ok(ExitCode::SUCCESS)
+        }
+        (None, _) if let Some(path) = args.config => serve(file::read(&path)?, Some(path)).await,
+        (None, Some(run)) => {
+            let (carriage, forward, metrics) = (args.carriage, args.forward, args.metrics);
+            serve(Settings { run, carriage, forward, metrics }, None).await
+        }
         (None, None) => Err(Error::Dns(DnsError::Nothing)),
     }
 }
@@ -135,21 +172,24 @@ impl Run {
         let table = Nearest::parse(&text, &servers);
         Ok(Box::new(table.map_err(|error| DnsError::Nearest(path.clone(), error))?))
     }
+}
 
-    /// What the options ask for.
-    fn settings(&self, carriage: &Carriage, forward: &Forward) -> Result<FrontSettings, DnsError> {
-        if self.zone.is_empty() && self.origin.is_empty() && carriage.carriage_zone.is_none() {
+impl Settings {
+    /// What they ask for.
+    fn front(&self) -> Result<FrontSettings, DnsError> {
+        let Self { run, carriage, forward, .. } = self;
+        if run.zone.is_empty() && run.origin.is_empty() && carriage.carriage_zone.is_none() {
             return Err(DnsError::Nothing);
         }
-        let zones = zone_files(&self.zone, &self.origin, ("zone", "origin"))?;
-        let mut settings = carriage.front(&self.listen, zones);
-        if let (Some(zone), Some(key)) = (&carriage.carriage_zone, &self.key) {
-            let servers = Servers { servers: self.relay.clone(), policy: self.policy()? };
+        let zones = zone_files(&run.zone, &run.origin, ("zone", "origin"))?;
+        let mut settings = carriage.front(&run.listen, zones);
+        if let (Some(zone), Some(key)) = (&carriage.carriage_zone, &run.key) {
+            let servers = Servers { servers: run.relay.clone(), policy: run.policy()? };
             settings.carriage = Some(CarriageSettings {
                 servers: Some(servers),
                 others: forward.others(),
-                front_id: self.front_id,
-                state: self.state.clone(),
+                front_id: run.front_id,
+                state: run.state.clone(),
                 ..carriage.carry(zone, key)
             });
         }
@@ -157,13 +197,26 @@ impl Run {
     }
 }
 
-async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics) -> Result<ExitCode, Error> {
+/// Says on each SIGHUP if the file of the settings asks for something else than `began`.
+async fn look_again_on(mut hangup: Hangup, path: PathBuf, began: Settings) {
+    loop {
+        hangup.asked().await;
+        match file::read(&path) {
+            Ok(now) if now == began => {}
+            Ok(_) => tracing::warn!("{}: what has changed needs a restart", path.display()),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+}
+
+/// `path` is that of the settings, if they are from a file.
+async fn serve(began: Settings, path: Option<PathBuf>) -> Result<ExitCode, Error> {
     let (mut signals, hangup) =
         (Signals::new().map_err(Error::Runtime)?, Hangup::new().map_err(Error::Runtime)?);
-    let settings = run.settings(&carriage, &forward)?;
+    let settings = began.front()?;
     let sockets = settings.ports().bind().await.map_err(DnsError::from)?;
-    let life = metrics.start(describe).await;
-    if let Some(user) = &run.user {
+    let life = began.metrics.start(describe).await;
+    if let Some(user) = &began.run.user {
         become_user(user).map_err(DnsError::User)?;
     }
     // Files that can be read now can be read again while the server runs.
@@ -172,6 +225,10 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
     let front = front.relay(sockets).await.map_err(SetUpError::from).map_err(DnsError::from)?;
     let handle = front.handle();
     let again = tokio::spawn(read_again_on(hangup, front.zones()));
+    let look = match path {
+        Some(path) => Some(tokio::spawn(look_again_on(Hangup::new().map_err(Error::Runtime)?, path, began))),
+        None => None,
+    };
     let mut publisher = Publisher::new(handle.clone());
     life.serving(move || publisher.publish());
     // A program that reads these lines can use everything from now on.
@@ -182,6 +239,7 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward, metrics: Metrics)
     };
     front.run(|line| output::line(&line), end).await;
     again.abort();
+    look.inspect(tokio::task::JoinHandle::abort);
     let (counts, table) = handle.counters();
     output::line(&format_args!(
         "answers: {} ({} to fragments); first flights: {} put together, {} relayed",

@@ -184,6 +184,41 @@ fn sighup_does_not_end_a_front_without_zone_files() {
 }
 
 #[test]
+fn settings_come_from_a_file_that_is_checked_beside_the_front() {
+    let dir = Dir::new("config");
+    let (key, relay, log) = (dir.path("key"), dir.path("relay"), dir.path("log"));
+    prints(&["dns", "keygen", "--key", &key]);
+    prints(&["dns", "keygen", "--relay-key", &relay]);
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\nkey = {key:?}\n\
+         relay = [\"127.0.0.1:9={relay}\"]\nstate = {:?}\n",
+        dir.path("boot")
+    );
+    let file = dir.file("dns.toml", &text);
+    prints(&["dns", "check", &file]);
+    assert!(!std::fs::exists(dir.path("boot")).unwrap(), "a check starts nothing");
+    let mut running = Running::start_logging(&["dns", "--config", &file], &log);
+    let address = running.address();
+    let front = Front { running, address, carriage: String::new() };
+    let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01f\x03xyz\x03com\x00"].concat();
+    assert!(front.ask(&fragment).ends_with(&[0, 4, 192, 0, 2, 80]));
+    // The file of starts is held by the front.
+    assert!(prints(&["dns", "check", &file]).ends_with("dns.toml is right\n"));
+
+    let said = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
+    dir.file("dns.toml", &text.replace("192.0.2.80", "192.0.2.81"));
+    front.running.signal("HUP");
+    program::until(|| said("what has changed needs a restart"));
+    dir.file("dns.toml", &text.replace("key =", "kee ="));
+    fails(&["dns", "check", &file], 2, "line 4, kee: unknown field");
+    front.running.signal("HUP");
+    program::until(|| said("line 4, kee: unknown field"));
+    fails(&["dns", "--config", &file, "--listen", "127.0.0.1:0"], 2, "cannot be used with");
+    assert!(front.ask(&fragment).ends_with(&[0, 4, 192, 0, 2, 80]));
+    front.running.stop();
+}
+
+#[test]
 fn a_relay_key_that_changes_while_another_key_file_is_wrong_is_used() {
     let dir = Dir::new("two-keys");
     let (key, relay, log) = (dir.path("key"), dir.path("relay"), dir.path("log"));

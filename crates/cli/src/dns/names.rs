@@ -10,20 +10,20 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// A carriage zone, and what its clients may cost.
-#[derive(clap::Args)]
+#[derive(PartialEq, Eq, clap::Args)]
 pub struct Carriage {
     /// Zone below which the names of first flights are queried
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub carriage_zone: Option<Name>,
     /// IPv4 address of the server, with which fragments are answered; up to 8
     #[arg(long, value_name = "ADDR", requires = "carriage_zone")]
-    carriage_address: Vec<Ipv4Addr>,
+    pub(super) carriage_address: Vec<Ipv4Addr>,
     /// Maximum number of answers of one kind per second to one network (/24, /56) over UDP
     #[arg(long, value_name = "N", default_value_t = RateLimit::default().per_second)]
-    answers_per_second: NonZeroU32,
+    pub(super) answers_per_second: NonZeroU32,
     /// Maximum number of first flights opened per second
     #[arg(long, value_name = "N", default_value_t = CarriageConfig::OPENS_PER_SECOND)]
-    opens_per_second: NonZeroU32,
+    pub(super) opens_per_second: NonZeroU32,
 }
 
 /// A complete domain name, with or without its final dot.

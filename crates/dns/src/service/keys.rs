@@ -17,7 +17,7 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// A server that gets first flights.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayTo {
     /// Where it takes them.
     pub address: SocketAddr,

@@ -1,0 +1,235 @@
+//! The settings of `dns` in a file.
+
+use super::{Carriage, Forward, Run, Settings, name, relay_to};
+use crate::life::Metrics;
+use firstflight_daemon::config::{self, ConfigError, Mistake};
+use firstflight_dns::front::RateLimit;
+use firstflight_dns::service::RelayTo;
+use firstflight_dns::{CarriageConfig, ForwardConfig, Name};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+/// The keys of a file. They are the names of the options.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Vec<SocketAddr>,
+    #[serde(default)]
+    zone: Vec<PathBuf>,
+    #[serde(default, deserialize_with = "names")]
+    origin: Vec<Name>,
+    user: Option<String>,
+    #[serde(default, deserialize_with = "one_name")]
+    carriage_zone: Option<Name>,
+    #[serde(default)]
+    carriage_address: Vec<Ipv4Addr>,
+    key: Option<PathBuf>,
+    #[serde(default, deserialize_with = "relays")]
+    relay: Vec<RelayTo>,
+    state: Option<PathBuf>,
+    front_id: Option<u16>,
+    nearest: Option<PathBuf>,
+    #[serde(default = "answers")]
+    answers_per_second: NonZeroU32,
+    #[serde(default = "opens")]
+    opens_per_second: NonZeroU32,
+    forward_listen: Option<SocketAddr>,
+    #[serde(default)]
+    forward_to: Vec<SocketAddr>,
+    forward_key: Option<PathBuf>,
+    forwards_per_second: Option<NonZeroU32>,
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    metrics_host: Vec<String>,
+}
+
+fn answers() -> NonZeroU32 {
+    RateLimit::default().per_second
+}
+
+fn opens() -> NonZeroU32 {
+    CarriageConfig::OPENS_PER_SECOND
+}
+
+/// What the option's parser makes of a text.
+fn parsed<T, E: Error>(text: &str, parse: fn(&str) -> Result<T, &'static str>) -> Result<T, E> {
+    parse(text).map_err(|problem| E::custom(format_args!("{text:?}: {problem}")))
+}
+
+fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Name>, D::Error> {
+    Vec::<String>::deserialize(deserializer)?.iter().map(|text| parsed(text, name)).collect()
+}
+
+fn one_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Name>, D::Error> {
+    parsed(&String::deserialize(deserializer)?, name).map(Some)
+}
+
+fn relays<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RelayTo>, D::Error> {
+    Vec::<String>::deserialize(deserializer)?.iter().map(|text| parsed(text, relay_to)).collect()
+}
+
+/// Reads a file with settings.
+///
+/// # Errors
+/// When it cannot be read, or has a mistake.
+pub fn read(path: &Path) -> Result<Settings, ConfigError> {
+    config::read(path, parse)
+}
+
+fn parse(text: &str) -> Result<Settings, Mistake> {
+    let file: File = config::parse(text)?;
+    if let Some((key, needed)) = file.lacks() {
+        return Err(Mistake::of_key(text, key, format!("needs {needed}")));
+    }
+    let run = Run {
+        zone: file.zone,
+        origin: file.origin,
+        listen: file.listen,
+        key: file.key,
+        relay: file.relay,
+        state: file.state,
+        front_id: file.front_id.unwrap_or_default(),
+        nearest: file.nearest,
+        user: file.user,
+    };
+    let carriage = Carriage {
+        carriage_zone: file.carriage_zone,
+        carriage_address: file.carriage_address,
+        answers_per_second: file.answers_per_second,
+        opens_per_second: file.opens_per_second,
+    };
+    let forward = Forward {
+        forward_listen: file.forward_listen,
+        forward_to: file.forward_to,
+        forward_key: file.forward_key,
+        forwards_per_second: file.forwards_per_second.unwrap_or(ForwardConfig::PER_SECOND),
+    };
+    Ok(Settings { run, carriage, forward, metrics: Metrics::new(file.metrics, file.metrics_host) })
+}
+
+impl File {
+    /// A key, and what it needs beside it: what clap demands of options.
+    fn lacks(&self) -> Option<(&'static str, &'static str)> {
+        let carries = self.carriage_zone.is_some();
+        let forwards = self.forward_listen.is_some();
+        let rules = [
+            ("listen", self.listen.is_empty(), "an address and port, as \"192.0.2.53:53\""),
+            ("carriage_zone", carries && self.carriage_address.is_empty(), "carriage_address"),
+            ("carriage_zone", carries && self.key.is_none(), "key"),
+            ("carriage_zone", carries && self.relay.is_empty(), "relay"),
+            ("carriage_zone", carries && self.state.is_none(), "state"),
+            ("carriage_address", !carries && !self.carriage_address.is_empty(), "carriage_zone"),
+            ("key", !carries && self.key.is_some(), "carriage_zone"),
+            ("relay", !carries && !self.relay.is_empty(), "carriage_zone"),
+            ("state", !carries && self.state.is_some(), "carriage_zone"),
+            ("front_id", !carries && self.front_id.is_some(), "carriage_zone"),
+            ("nearest", !carries && self.nearest.is_some(), "carriage_zone"),
+            ("forward_listen", forwards && !carries, "carriage_zone"),
+            ("forward_listen", forwards && self.forward_to.is_empty(), "forward_to"),
+            ("forward_listen", forwards && self.forward_key.is_none(), "forward_key"),
+            ("forward_listen", forwards && self.front_id.is_none(), "front_id"),
+            ("forward_to", !forwards && !self.forward_to.is_empty(), "forward_listen"),
+            ("forward_key", !forwards && self.forward_key.is_some(), "forward_listen"),
+            ("forwards_per_second", !forwards && self.forwards_per_second.is_some(), "forward_listen"),
+            ("metrics_host", self.metrics.is_none() && !self.metrics_host.is_empty(), "metrics"),
+        ];
+        rules.into_iter().find_map(|(key, lacks, needed)| lacks.then_some((key, needed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::Args;
+    use clap::{Args as _, FromArgMatches};
+
+    const CARRIAGE: &str = "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\n\
+                            key = \"k\"\nrelay = [\"192.0.2.80:4454=r\"]\nstate = \"s\"\n";
+
+    fn said(text: &str) -> String {
+        parse(text).map(drop).unwrap_err().to_string()
+    }
+
+    /// What options can say, a file can, and nothing else.
+    #[test]
+    fn the_keys_are_the_names_of_the_options() {
+        let command = Args::augment_args(clap::Command::new("dns"));
+        let shown = command.get_arguments().filter(|one| !one.is_hide_set() && one.get_id() != "config");
+        let mut options: Vec<_> =
+            shown.filter_map(clap::Arg::get_long).map(|long| long.replace('-', "_")).collect();
+        let told = said("not_a_key = 1");
+        let (_, keys) = told.split_once("expected ").unwrap();
+        let mut keys: Vec<_> = keys.split('`').skip(1).step_by(2).collect();
+        keys.sort_unstable();
+        options.sort_unstable();
+        assert_eq!(keys, options);
+    }
+
+    #[test]
+    fn a_file_says_what_options_say() {
+        let text = format!(
+            "{CARRIAGE}zone = [\"z\"]\norigin = [\"XYZ.com\"]\nfront_id = 3\nnearest = \"n\"\nuser = \"nobody\"\n\
+             forward_listen = \"192.0.2.1:54\"\nforward_to = [\"192.0.2.2:54\"]\nforward_key = \"f\"\n\
+             answers_per_second = 7\nmetrics = \"127.0.0.1:1\"\n"
+        );
+        let options = "dns --listen 127.0.0.1:0 --carriage-zone f.xyz.com --carriage-address 192.0.2.80 --key k --relay \
+                       192.0.2.80:4454=r --state s --zone z --origin xyz.com. --front-id 3 --nearest n --user nobody \
+                       --forward-listen 192.0.2.1:54 --forward-to 192.0.2.2:54 --forward-key f --answers-per-second 7 \
+                       --metrics 127.0.0.1:1";
+        let command = Args::augment_args(clap::Command::new("dns"));
+        let matches = command.get_matches_from(options.split_whitespace());
+        let settings = parse(&text).map_err(|mistake| mistake.to_string()).unwrap();
+        assert!(settings.run == Run::from_arg_matches(&matches).unwrap());
+        assert!(settings.carriage == Carriage::from_arg_matches(&matches).unwrap());
+        assert!(settings.forward == Forward::from_arg_matches(&matches).unwrap());
+        assert!(settings.metrics == Metrics::from_arg_matches(&matches).unwrap());
+    }
+
+    /// A file without a key is refused exactly if the options without it are.
+    #[test]
+    fn a_file_needs_what_options_need() {
+        let all = format!(
+            "{CARRIAGE}front_id = 3\nforward_listen = \"192.0.2.1:54\"\nforward_to = [\"192.0.2.2:54\"]\nforward_key = \"f\"\n\
+             forwards_per_second = 9\nnearest = \"n\"\nmetrics = \"127.0.0.1:1\"\nmetrics_host = [\"a\"]"
+        );
+        let lines: Vec<_> = all.lines().collect();
+        for left_out in 0..=lines.len() {
+            let kept: Vec<_> =
+                lines.iter().enumerate().filter(|(n, _)| *n != left_out).map(|(_, line)| *line).collect();
+            let options = kept.iter().flat_map(|line| {
+                let (key, value) = line.split_once(" = ").unwrap();
+                [format!("--{}", key.replace('_', "-")), value.trim_matches(['[', ']', '"']).to_owned()]
+            });
+            let command = Args::augment_args(clap::Command::new("dns"));
+            let by_options = command.try_get_matches_from(std::iter::once("dns".to_owned()).chain(options));
+            let by_file = parse(&kept.join("\n")).map(drop).map_err(|mistake| mistake.to_string());
+            assert_eq!(by_options.is_ok(), by_file.is_ok(), "without {:?}: {by_file:?}", lines.get(left_out));
+        }
+    }
+
+    #[test]
+    fn a_mistake_names_line_and_key() {
+        for (text, expected) in [
+            ("", "line 1"),
+            ("listen = []", "line 1, listen: needs an address"),
+            ("listen = [\"127.0.0.1:0\"]\nkey_file = \"k\"", "line 2, key_file: unknown field `key_file`"),
+            (
+                "listen = [\"127.0.0.1:0\"]\norigin = [\"a..b\"]",
+                "line 2, origin: \"a..b\": write a domain name",
+            ),
+            (&format!("{CARRIAGE}nearest = 1"), "line 7, nearest: invalid type"),
+            (
+                &CARRIAGE.replace("=r", ""),
+                "line 5, relay: \"192.0.2.80:4454\": write a server and its key file",
+            ),
+            (&CARRIAGE.replace("key = \"k\"\n", ""), "line 2, carriage_zone: needs key"),
+            (&format!("{CARRIAGE}forward_key = \"f\""), "line 7, forward_key: needs forward_listen"),
+        ] {
+            let said = said(text);
+            assert!(said.starts_with(expected), "{text}: {said}");
+        }
+    }
+}
