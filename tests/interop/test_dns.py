@@ -60,7 +60,7 @@ class Scene:
         command = [
             firstflight.BINARY, "dns", "--listen", f"{LOOPBACK}:{PORT}", "--zone", zone,
             "--origin", self.name, "--carriage-zone", self.name, "--carriage-address", SERVER,
-            "--key", key, "--relay", f"{LOOPBACK}:{self.server.getsockname()[1]}={relay}",
+            "--key-file", key, "--relay", f"{LOOPBACK}:{self.server.getsockname()[1]}={relay}",
             "--state", os.path.join(self.directory, "boot"),
         ]  # fmt: skip
         if in_server:

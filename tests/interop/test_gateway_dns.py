@@ -134,8 +134,8 @@ def test_a_name_server_without_root_follows_its_files(testbed):
     """The file of its starts belongs to the user that the gateway becomes, and a reload reads everything as that user."""
     root, ns = testbed.root(), testbed.namespace("user")
     os.chmod(root, 0o755)
-    for option, name in (("--key", "carriage.key"), ("--relay-key", "fronts.key")):
-        run(firstflight.BINARY, "dns", "keygen", option, os.path.join(root, name))
+    for option, name in ((("-o",), "carriage.key"), (("--relay", "-o"), "fronts.key")):
+        run(firstflight.BINARY, "dns", "keygen", *option, os.path.join(root, name))
         shutil.chown(os.path.join(root, name), "nobody")
     os.mkdir(os.path.join(root, "state"))
     shutil.chown(os.path.join(root, "state"), "nobody")

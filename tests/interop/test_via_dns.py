@@ -32,7 +32,7 @@ class Site:
             scene.far.ip("addr", "add", Pair.cidr(address[family]), "dev", "veth1", *nodad)
         scene.far.ip(f"-{family}", "route", "add", NEAR.net[family], "via", FAR.host[family])
         self.server = at(FAR.peer[family], PORT)
-        told = run(firstflight.BINARY, "dns", "keygen", "--key", scene.path("carriage.key")).stdout
+        told = run(firstflight.BINARY, "dns", "keygen", "-o", scene.path("carriage.key")).stdout
         self.carriage_key = told.split()[1]
         self.serve = self.serving(self.zone(), alone)
         self.unbound()
@@ -55,7 +55,7 @@ class Site:
 
     def relaying(self, zone):
         """Starts a front that relays first flights to the server."""
-        run(firstflight.BINARY, "dns", "keygen", "--relay-key", self.scene.path("relay"))
+        run(firstflight.BINARY, "dns", "keygen", "--relay", "-o", self.scene.path("relay"))
         self.front = self.dns(zone)
 
     def file(self, name, text):
@@ -83,7 +83,7 @@ class Site:
         scene, address = self.scene, FAR.peer[self.family]
         command = [
             "dns", "--listen", at(address, 53), "--zone", zone, "--origin", "xyz.com",
-            "--carriage-zone", ZONE, "--carriage-address", FAR.peer[4], "--key", scene.path("carriage.key"),
+            "--carriage-zone", ZONE, "--carriage-address", FAR.peer[4], "--key-file", scene.path("carriage.key"),
             "--relay", f"{at(address, RELAY_PORT)}={scene.path('relay')}", "--state", scene.path("boot"),
         ]  # fmt: skip
         return self.testbed.start(Command(scene.far, *command))

@@ -60,7 +60,7 @@ class TwoFronts(World):
         ends = [at(address[self.family], FORWARD_PORT) for address in (FORWARD.host, FORWARD.peer)]
         key = os.path.join(self.directory, "forward.key")
         if number == 0:
-            run(firstflight.BINARY, "dns", "keygen", "--relay-key", key)
+            run(firstflight.BINARY, "dns", "keygen", "--relay", "-o", key)
         return ("--forward-listen", ends[number], "--forward-to", ends[1 - number], "--forward-key", key)
 
 

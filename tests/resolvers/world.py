@@ -171,7 +171,7 @@ class World(Testbed):
         """Starts a front. If there are several, `number` counts them."""
         return self.name_server(
             ns, address, f"{ZONE}.", zone, "--carriage-zone", ZONE, "--carriage-address", TO_SERVER.peer[4],
-            "--key", self.file("carriage.key", self.keys.carriage()),
+            "--key-file", self.file("carriage.key", self.keys.carriage()),
             "--state", os.path.join(self.directory, f"boot-{number}"), "--front-id", str(100 * number),
             "--relay", f"{at(RELAY.peer[self.family], RELAY_PORT)}={self.file('relay', self.keys.relay())}", *options,
         )  # fmt: skip

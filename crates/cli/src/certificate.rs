@@ -1,6 +1,6 @@
 //! `firstflight certificate`: obtains a certificate of a provenance verifier for this host.
 
-use crate::error::Error;
+use crate::error::{Error, Renamed};
 use crate::get::NetworkChoice;
 use crate::output;
 use crate::utc::Time;
@@ -76,7 +76,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 
 async fn get(args: &Get) -> Result<(), VerifierError> {
     if args.out.is_some() {
-        return Err(VerifierError::Renamed("--out", "-o"));
+        return Err(Renamed("--out", "-o").into());
     }
     let mut issuer = IssuerAddress::new(args.verifier, args.verifier_key);
     if let Some(path) = &args.group {

@@ -10,7 +10,7 @@ pub use error::DnsError;
 pub use forward::Forward;
 pub use names::{Carriage, name, zone_files};
 
-use crate::error::Error;
+use crate::error::{Error, Renamed};
 use crate::life::Metrics;
 use crate::output;
 use clap::Subcommand;
@@ -35,15 +35,15 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    mut_arg("carriage_zone", |zone| zone.requires_all(["carriage_address", "key", "relay", "state"])),
+    mut_arg("carriage_zone", |zone| zone.requires_all(["carriage_address", "key_file", "relay", "state"])),
     mut_arg("forward_listen", |listen| listen.requires("state")),
     after_help = "\
 Examples:
   firstflight dns --zone xyz.zone --origin xyz.com --listen 192.0.2.53:53 --user nobody
-  firstflight dns keygen --key carriage.key
-  firstflight dns keygen --relay-key www.relay
+  firstflight dns keygen -o carriage.key
+  firstflight dns keygen --relay -o www.relay
   firstflight dns --zone f.zone --origin f.xyz.com --listen 192.0.2.53:53 --carriage-zone f.xyz.com \\
-      --carriage-address 192.0.2.80 --key carriage.key --relay 192.0.2.80:4454=www.relay --state front.boot
+      --carriage-address 192.0.2.80 --key-file carriage.key --relay 192.0.2.80:4454=www.relay --state front.boot
   firstflight dns check dns.toml && firstflight dns --config dns.toml"
 )]
 pub struct Args {
@@ -101,8 +101,11 @@ struct Run {
     /// Address and port to listen on, over UDP and TCP
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     listen: Vec<SocketAddr>,
-    /// File of the key that first flights are sealed to (dns keygen --key makes one)
+    /// File of the key that first flights are sealed to (dns keygen -o makes one)
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
+    key_file: Option<PathBuf>,
+    /// What --key-file was
+    #[arg(long, value_name = "FILE", hide = true)]
     key: Option<PathBuf>,
     /// Server that gets first flights, and the file of the key that it shares with this front
     #[arg(long, value_name = "ADDR:PORT=FILE", value_parser = relay_to, requires = "carriage_zone")]
@@ -152,6 +155,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         }
         (None, _) if let Some(path) = args.config => serve(file::read(&path)?, Some(path)).await,
         (None, Some(run)) => {
+            if run.key.is_some() {
+                return Err(Error::Dns(Renamed("--key", "--key-file").into()));
+            }
             let (carriage, forward, metrics) = (args.carriage, args.forward, args.metrics);
             serve(Settings { run, carriage, forward, metrics }, None).await
         }
@@ -183,7 +189,7 @@ impl Settings {
         }
         let zones = zone_files(&run.zone, &run.origin, ("zone", "origin"))?;
         let mut settings = carriage.front(&run.listen, zones);
-        if let (Some(zone), Some(key)) = (&carriage.carriage_zone, &run.key) {
+        if let (Some(zone), Some(key)) = (&carriage.carriage_zone, &run.key_file) {
             let servers = Servers { servers: run.relay.clone(), policy: run.policy()? };
             settings.carriage = Some(CarriageSettings {
                 servers: Some(servers),

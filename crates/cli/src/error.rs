@@ -24,6 +24,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// An option has another name.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} is {1} now: --key is a key itself everywhere, --key-file a file that is read, -o one that is written"
+)]
+pub struct Renamed(pub &'static str, pub &'static str);
+
 /// Why a command stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

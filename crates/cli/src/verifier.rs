@@ -6,7 +6,7 @@ mod keygen;
 
 pub use error::VerifierError;
 
-use crate::error::Error;
+use crate::error::{Error, Renamed};
 use crate::life::Metrics;
 use crate::output;
 use crate::span;
@@ -135,7 +135,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             serve(run, metrics, Some(&path)).await
         }
         (None, Some(run)) => match run.key {
-            Some(_) => Err(Error::Verifier(VerifierError::Renamed("--key", "--key-file"))),
+            Some(_) => Err(Error::Verifier(Renamed("--key", "--key-file").into())),
             None => serve(run, args.metrics, None).await,
         },
         (None, None) => Err(Error::Verifier(VerifierError::Nothing)),

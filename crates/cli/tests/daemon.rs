@@ -142,7 +142,7 @@ fn an_address_that_comes_later_is_no_mistake() {
             "f.xyz.com",
             "--carriage-address",
             "192.0.2.80",
-            "--key",
+            "--key-file",
             "x",
             "--relay",
             "192.0.2.80:1=x",

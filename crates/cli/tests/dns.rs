@@ -55,10 +55,10 @@ impl Front {
 fn a_front_answers_names_and_fragments_and_remembers_its_start() {
     let dir = Dir::new("run");
     let (zone, key, relay) = (dir.file("zone", ZONE), dir.path("key"), dir.path("relay"));
-    let made = prints(&["dns", "keygen", "--key", &key]);
+    let made = prints(&["dns", "keygen", "-o", &key]);
     let public = made.trim().strip_prefix("carriage-key ").unwrap();
     assert!(public.starts_with("1:") && public.len() == 66, "{made}");
-    prints(&["dns", "keygen", "--relay-key", &relay]);
+    prints(&["dns", "keygen", "--relay", "-o", &relay]);
     for path in [&key, &relay] {
         assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
@@ -72,7 +72,7 @@ fn a_front_answers_names_and_fragments_and_remembers_its_start() {
         "F.xyz.com.",
         "--carriage-address",
         "192.0.2.80",
-        "--key",
+        "--key-file",
         &key,
         "--relay",
         &to,
@@ -103,8 +103,8 @@ fn a_front_answers_names_and_fragments_and_remembers_its_start() {
 fn a_new_key_leaves_the_old_one_for_a_while_and_is_published() {
     let dir = Dir::new("turn");
     let (old, new) = (dir.path("old"), dir.path("new"));
-    prints(&["dns", "keygen", "--key", &old]);
-    let made = prints(&["dns", "keygen", "--key", &new, "--after", &old, "--opens", "2h"]);
+    prints(&["dns", "keygen", "-o", &old]);
+    let made = prints(&["dns", "keygen", "-o", &new, "--after", &old, "--opens", "2h"]);
     let lines: Vec<&str> = made.lines().collect();
     let public = lines[0].strip_prefix("carriage-key ").unwrap();
     assert!(public.starts_with("2:"), "{made}");
@@ -171,11 +171,11 @@ fn a_zone_is_read_again_and_a_mistake_changes_nothing() {
 fn sighup_does_not_end_a_front_without_zone_files() {
     let dir = Dir::new("hangup");
     let (key, relay) = (dir.path("key"), dir.path("relay"));
-    prints(&["dns", "keygen", "--key", &key]);
-    prints(&["dns", "keygen", "--relay-key", &relay]);
+    prints(&["dns", "keygen", "-o", &key]);
+    prints(&["dns", "keygen", "--relay", "-o", &relay]);
     let (to, state) = (format!("127.0.0.1:9={relay}"), dir.path("boot"));
     let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80"];
-    let front = Front::start(&[&zone[..], &["--key", &key, "--relay", &to, "--state", &state]].concat());
+    let front = Front::start(&[&zone[..], &["--key-file", &key, "--relay", &to, "--state", &state]].concat());
     front.running.signal("HUP");
     let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01f\x03xyz\x03com\x00"].concat();
     assert!(front.ask(&fragment).ends_with(&[0, 4, 192, 0, 2, 80]));
@@ -187,10 +187,10 @@ fn sighup_does_not_end_a_front_without_zone_files() {
 fn settings_come_from_a_file_that_is_checked_beside_the_front() {
     let dir = Dir::new("config");
     let (key, relay, log) = (dir.path("key"), dir.path("relay"), dir.path("log"));
-    prints(&["dns", "keygen", "--key", &key]);
-    prints(&["dns", "keygen", "--relay-key", &relay]);
+    prints(&["dns", "keygen", "-o", &key]);
+    prints(&["dns", "keygen", "--relay", "-o", &relay]);
     let text = format!(
-        "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\nkey = {key:?}\n\
+        "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\nkey_file = {key:?}\n\
          relay = [\"127.0.0.1:9={relay}\"]\nstate = {:?}\n",
         dir.path("boot")
     );
@@ -209,10 +209,10 @@ fn settings_come_from_a_file_that_is_checked_beside_the_front() {
     dir.file("dns.toml", &text.replace("192.0.2.80", "192.0.2.81"));
     front.running.signal("HUP");
     program::until(|| said("what has changed needs a restart"));
-    dir.file("dns.toml", &text.replace("key =", "kee ="));
-    fails(&["dns", "check", &file], 2, "line 4, kee: unknown field");
+    dir.file("dns.toml", &text.replace("key_file =", "key ="));
+    fails(&["dns", "check", &file], 2, "line 4, key: unknown field");
     front.running.signal("HUP");
-    program::until(|| said("line 4, kee: unknown field"));
+    program::until(|| said("line 4, key: unknown field"));
     fails(&["dns", "--config", &file, "--listen", "127.0.0.1:0"], 2, "cannot be used with");
     assert!(front.ask(&fragment).ends_with(&[0, 4, 192, 0, 2, 80]));
     front.running.stop();
@@ -222,11 +222,11 @@ fn settings_come_from_a_file_that_is_checked_beside_the_front() {
 fn a_relay_key_that_changes_while_another_key_file_is_wrong_is_used() {
     let dir = Dir::new("two-keys");
     let (key, relay, log) = (dir.path("key"), dir.path("relay"), dir.path("log"));
-    prints(&["dns", "keygen", "--key", &key]);
-    prints(&["dns", "keygen", "--relay-key", &relay]);
+    prints(&["dns", "keygen", "-o", &key]);
+    prints(&["dns", "keygen", "--relay", "-o", &relay]);
     let (to, state) = (format!("127.0.0.1:9={relay}"), dir.path("boot"));
     let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80"];
-    let args = [&zone[..], &["--key", &key, "--relay", &to, "--state", &state, "-v"]].concat();
+    let args = [&zone[..], &["--key-file", &key, "--relay", &to, "--state", &state, "-v"]].concat();
     let front = Front::start_plain(&args, &log);
     let said = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
     let boot = || std::fs::read_to_string(&state).unwrap();
@@ -294,7 +294,7 @@ fn mistakes_are_told_in_one_line() {
         let mut args = vec![
             ("--carriage-zone", "f.xyz.com"),
             ("--carriage-address", "192.0.2.80"),
-            ("--key", &key),
+            ("--key-file", &key),
             ("--relay", &to),
             ("--state", &state),
         ];
@@ -307,8 +307,8 @@ fn mistakes_are_told_in_one_line() {
         let args: Vec<&str> = args.iter().flat_map(|(option, value)| [*option, *value]).collect();
         with(&args, says);
     };
-    carriage(&[("--key", &dir.path("none"))], "make one with `firstflight dns keygen`");
-    carriage(&[("--key", &relay)], "line 1 is none of a key file");
+    carriage(&[("--key-file", &dir.path("none"))], "make one with `firstflight dns keygen`");
+    carriage(&[("--key-file", &relay)], "line 1 is none of a key file");
     carriage(&[("--relay", &format!("192.0.2.80:4454={key}"))], "line 1 is none of a key file");
     carriage(&[("--relay", "192.0.2.80:4454")], "write a server and its key file");
     carriage(&[("--state", &key)], "is not what a front wrote");
@@ -325,15 +325,18 @@ fn mistakes_are_told_in_one_line() {
     carriage(&fronts_without_number, "--front-id <N>");
     fronts(&[("--forward-key", &key)], "line 1 is none of a key file");
     fronts(&[("--forward-to", "[::1]:9")], "cannot be reached from --forward-listen 127.0.0.1:0");
-    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80", "--key", &key];
+    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80", "--key-file", &key];
     let relays = ["--relay", &to, "--relay", &to, "--state", &state, "--front-id", "65535"];
     with(&[&zone[..], &relays].concat(), "--front-id 65535 leaves no numbers up to 65535 for 2 --relay");
     let table = dir.file("table", "10.0.0.0/8 192.0.2.81:4454\n");
     carriage(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
     std::fs::set_permissions(&relay, std::fs::Permissions::from_mode(0o644)).unwrap();
     carriage(&[], "make it 0600");
-    fails(&["dns", "keygen", "--key", &key], 2, "exists already");
-    fails(&["dns", "keygen"], 2, "--key");
+    fails(&["dns", "keygen", "-o", &key], 2, "exists already");
+    fails(&["dns", "keygen"], 2, "--output");
+    fails(&["dns", "keygen", "--key", &key], 2, "--key is -o now");
+    fails(&["dns", "keygen", "--relay-key", &key], 2, "--relay-key is --relay -o now");
+    fails(&["dns", "--listen", "127.0.0.1:0", "--key", &key], 2, "--key is --key-file now");
 }
 
 /// Regression test: 20,000 queries with a bad option wrote 20,000 lines. Over TCP, so that every query arrives.

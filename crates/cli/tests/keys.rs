@@ -142,7 +142,7 @@ fn a_key_on_a_full_disk_leaves_nothing_that_blocks_the_next_attempt() {
         set -eu
         mount -t tmpfs -o size=64k firstflight-keys "$1" && cd "$1" || exit 77
         for make in "keys new -o" "keys new --secret -o" "verifier keygen -o" "verifier keygen --vantage -o" \
-            "dns keygen --key" "dns keygen --relay-key"
+            "dns keygen -o" "dns keygen --relay -o"
         do
             cat /dev/zero >fill 2>/dev/null || true
             if "$2" $make key 2>said; then echo "$make: written to a full disk"; exit 1; fi

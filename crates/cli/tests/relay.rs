@@ -298,7 +298,7 @@ fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
     let mut front = Running::start(
         &[
             &["dns", "--listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com"][..],
-            &["--carriage-address", "127.0.0.1", "--key", &dir.path("carriage"), "--relay", &to],
+            &["--carriage-address", "127.0.0.1", "--key-file", &dir.path("carriage"), "--relay", &to],
             &["--forward-listen", &two, "--forward-to", &one, "--forward-key", &dir.path("fronts")],
             &["--front-id", "2", "--state", &dir.path("state2"), "--metrics", &metrics[1].to_string()],
         ]

@@ -55,7 +55,7 @@ impl Site {
         self.server = None;
         let key = self.dir.path("carriage.key");
         let _ = std::fs::remove_file(&key);
-        let told = prints(&["dns", "keygen", "--key", &key]);
+        let told = prints(&["dns", "keygen", "-o", &key]);
         let public = told.split_whitespace().nth(1).unwrap();
         let udp_port = port(&self.udp).to_string();
         let parameter =

@@ -1,5 +1,6 @@
 //! Why a front does not run.
 
+use crate::error::Renamed;
 use firstflight_daemon::{ExitKind, KeyFault, UserError};
 use firstflight_dns::KeyFileError;
 use firstflight_dns::front::NearestError;
@@ -13,6 +14,9 @@ pub enum DnsError {
     /// There is neither an option nor a subcommand, or nothing to serve.
     #[error("say what to serve, with --zone FILE --origin NAME, --carriage-zone NAME or both")]
     Nothing,
+    /// An option has another name now.
+    #[error(transparent)]
+    Renamed(#[from] Renamed),
     /// The numbers of zones and origins, given by these options, differ.
     #[error(
         "{} --{} and {} --{}: give each zone file the name that it begins at, in the same order",

@@ -26,7 +26,7 @@ struct File {
     carriage_zone: Option<Name>,
     #[serde(default)]
     carriage_address: Vec<Ipv4Addr>,
-    key: Option<PathBuf>,
+    key_file: Option<PathBuf>,
     #[serde(default, deserialize_with = "relays")]
     relay: Vec<RelayTo>,
     state: Option<PathBuf>,
@@ -88,7 +88,8 @@ fn parse(text: &str) -> Result<Settings, Mistake> {
         zone: file.zone,
         origin: file.origin,
         listen: file.listen,
-        key: file.key,
+        key_file: file.key_file,
+        key: None,
         relay: file.relay,
         state: file.state,
         front_id: file.front_id.unwrap_or_default(),
@@ -118,11 +119,11 @@ impl File {
         let rules = [
             ("listen", self.listen.is_empty(), "an address and port, as \"192.0.2.53:53\""),
             ("carriage_zone", carries && self.carriage_address.is_empty(), "carriage_address"),
-            ("carriage_zone", carries && self.key.is_none(), "key"),
+            ("carriage_zone", carries && self.key_file.is_none(), "key_file"),
             ("carriage_zone", carries && self.relay.is_empty(), "relay"),
             ("carriage_zone", carries && self.state.is_none(), "state"),
             ("carriage_address", !carries && !self.carriage_address.is_empty(), "carriage_zone"),
-            ("key", !carries && self.key.is_some(), "carriage_zone"),
+            ("key_file", !carries && self.key_file.is_some(), "carriage_zone"),
             ("relay", !carries && !self.relay.is_empty(), "carriage_zone"),
             ("state", !carries && self.state.is_some(), "carriage_zone"),
             ("front_id", !carries && self.front_id.is_some(), "carriage_zone"),
@@ -147,7 +148,7 @@ mod tests {
     use clap::{Args as _, FromArgMatches};
 
     const CARRIAGE: &str = "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\n\
-                            key = \"k\"\nrelay = [\"192.0.2.80:4454=r\"]\nstate = \"s\"\n";
+                            key_file = \"k\"\nrelay = [\"192.0.2.80:4454=r\"]\nstate = \"s\"\n";
 
     fn said(text: &str) -> String {
         parse(text).map(drop).unwrap_err().to_string()
@@ -175,7 +176,7 @@ mod tests {
              forward_listen = \"192.0.2.1:54\"\nforward_to = [\"192.0.2.2:54\"]\nforward_key = \"f\"\n\
              answers_per_second = 7\nmetrics = \"127.0.0.1:1\"\n"
         );
-        let options = "dns --listen 127.0.0.1:0 --carriage-zone f.xyz.com --carriage-address 192.0.2.80 --key k --relay \
+        let options = "dns --listen 127.0.0.1:0 --carriage-zone f.xyz.com --carriage-address 192.0.2.80 --key-file k --relay \
                        192.0.2.80:4454=r --state s --zone z --origin xyz.com. --front-id 3 --nearest n --user nobody \
                        --forward-listen 192.0.2.1:54 --forward-to 192.0.2.2:54 --forward-key f --answers-per-second 7 \
                        --metrics 127.0.0.1:1";
@@ -215,7 +216,7 @@ mod tests {
         for (text, expected) in [
             ("", "line 1"),
             ("listen = []", "line 1, listen: needs an address"),
-            ("listen = [\"127.0.0.1:0\"]\nkey_file = \"k\"", "line 2, key_file: unknown field `key_file`"),
+            ("listen = [\"127.0.0.1:0\"]\nkey = \"k\"", "line 2, key: unknown field `key`"),
             (
                 "listen = [\"127.0.0.1:0\"]\norigin = [\"a..b\"]",
                 "line 2, origin: \"a..b\": write a domain name",
@@ -225,7 +226,7 @@ mod tests {
                 &CARRIAGE.replace("=r", ""),
                 "line 5, relay: \"192.0.2.80:4454\": write a server and its key file",
             ),
-            (&CARRIAGE.replace("key = \"k\"\n", ""), "line 2, carriage_zone: needs key"),
+            (&CARRIAGE.replace("key_file = \"k\"\n", ""), "line 2, carriage_zone: needs key_file"),
             (&format!("{CARRIAGE}forward_key = \"f\""), "line 7, forward_key: needs forward_listen"),
         ] {
             let said = said(text);

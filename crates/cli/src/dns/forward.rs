@@ -19,7 +19,7 @@ pub struct Forward {
     /// --forward-listen of another name server of the zone; may be repeated, up to 15 times
     #[arg(long, value_name = "ADDR:PORT", requires = "forward_listen")]
     pub(super) forward_to: Vec<SocketAddr>,
-    /// File of the key that all name servers of the zone share (dns keygen --relay-key makes one); read again while
+    /// File of the key that all name servers of the zone share (dns keygen --relay -o makes one); read again while
     /// running
     #[arg(long, value_name = "FILE", requires = "forward_listen")]
     pub(super) forward_key: Option<PathBuf>,

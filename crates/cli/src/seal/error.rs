@@ -1,5 +1,6 @@
 //! Why there are no seal keys.
 
+use crate::error::Renamed;
 use firstflight_daemon::{ExitKind, unusable};
 use firstflight_seal::{ChainFault, FarmError, KeyFileError};
 use std::io;
@@ -36,10 +37,8 @@ pub enum SealError {
     #[error("cannot write {path}: {error}; choose a file in a directory of yours", path = .0.display(), error = .1)]
     Write(PathBuf, io::Error),
     /// An option has another name.
-    #[error(
-        "{0} is {1} now: --key is a key itself everywhere, --key-file a file that is read, -o one that is written"
-    )]
-    Renamed(&'static str, &'static str),
+    #[error(transparent)]
+    Renamed(#[from] Renamed),
     /// The system's random source failed.
     #[error("the system gives no random numbers: {0}")]
     Random(io::Error),

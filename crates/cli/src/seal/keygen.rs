@@ -1,6 +1,7 @@
 //! `firstflight seal keygen`.
 
 use super::SealError;
+use crate::error::Renamed;
 use crate::output;
 use crate::utc::Time;
 use crate::verifier::seconds;
@@ -45,7 +46,7 @@ pub struct Args {
 /// Makes the key.
 pub fn run(args: &Args) -> Result<(), SealError> {
     if args.key.is_some() {
-        return Err(SealError::Renamed("--key", "-o"));
+        return Err(Renamed("--key", "-o").into());
     }
     let mut rng = secure_rng().map_err(SealError::Random)?;
     let now = Time::now().0 / 1000;

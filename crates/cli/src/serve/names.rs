@@ -31,7 +31,7 @@ pub struct Names {
         long, value_name = "ADDR:PORT", requires_all = ["udp", "trust", "carriage_zone", "carriage_key"]
     )]
     dns_listen: Vec<SocketAddr>,
-    /// File of the key that first flights are sealed to (dns keygen --key makes one); read again while running
+    /// File of the key that first flights are sealed to (dns keygen -o makes one); read again while running
     #[arg(long, value_name = "FILE", requires = "dns_listen")]
     carriage_key: Option<PathBuf>,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! Why a verifier cannot run, or a certificate cannot be obtained.
 
+use crate::error::Renamed;
 use firstflight_daemon::{ExitKind, KeyFault};
 use firstflight_verifier::{Fault, GroupError, KeptError, KeyFileError, ObtainError, ServiceError};
 use std::io;
@@ -13,10 +14,8 @@ pub enum VerifierError {
     #[error("say where to answer, with --listen ADDR:PORT and --key-file FILE, or with --config FILE")]
     Nothing,
     /// An option has another name.
-    #[error(
-        "{0} is {1} now: --key is a key itself everywhere, --key-file a file that is read, -o one that is written"
-    )]
-    Renamed(&'static str, &'static str),
+    #[error(transparent)]
+    Renamed(#[from] Renamed),
     /// A key file, or the path for a new one.
     #[error("{0}")]
     Key(KeyFault),

@@ -1,6 +1,7 @@
 //! `firstflight verifier keygen`.
 
 use super::VerifierError;
+use crate::error::Renamed;
 use crate::output;
 use firstflight_credential::asap::PrivateKey;
 use firstflight_verifier::{TokenKey, VerifierKeys, create_token_key, read_token_keys, secure_rng};
@@ -37,8 +38,8 @@ pub struct Args {
 /// Makes the key.
 pub fn run(args: &Args) -> Result<(), VerifierError> {
     match (&args.key, &args.vantage_key, &args.output) {
-        (Some(_), ..) => Err(VerifierError::Renamed("--key", "-o")),
-        (_, Some(_), _) => Err(VerifierError::Renamed("--vantage-key", "--vantage -o")),
+        (Some(_), ..) => Err(Renamed("--key", "-o").into()),
+        (_, Some(_), _) => Err(Renamed("--vantage-key", "--vantage -o").into()),
         (None, None, Some(path)) if args.vantage => make_vantage(path, args.number),
         (None, None, Some(path)) => make(path, args.after.as_deref()),
         // clap demands one of them.
