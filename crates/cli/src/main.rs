@@ -41,6 +41,9 @@ mod test_site;
 mod utc;
 mod verifier;
 
+#[cfg(target_env = "musl")]
+use firstflight_musl as _;
+
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
@@ -48,6 +51,11 @@ use firstflight_daemon::{ExitKind, process};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
+
+/// That of musl maps and unmaps memory for each request.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
 #[derive(Parser)]
