@@ -24,7 +24,9 @@ async fn answer(mut stream: Stream) -> std::io::Result<()> {
 }
 
 async fn visit(client: &Endpoint, at: SocketAddr) -> &'static str {
-    let fast = ConnectConfig::default().fast_open(true);
+    // The time of earlier visits is too short on a busy machine.
+    let patient = Some(std::time::Duration::from_secs(20));
+    let fast = ConnectConfig::default().fast_open(true).syn_timeout(patient);
     let mut stream = client.connect(at, FirstFlight::safely_replayable(b"ping"), &fast).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();

@@ -21,7 +21,9 @@ fn config(udp: u16, state: &Path, backend: SocketAddr) -> Config {
 /// What became of a first flight by UDP.
 async fn visit(client: &Endpoint, (at, udp): (SocketAddr, u16)) -> &'static str {
     let get = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n");
-    let config = ConnectConfig::default().fast_open(true).carrier(Some(udp));
+    // The time of earlier visits is too short on a busy machine.
+    let patient = Some(std::time::Duration::from_secs(20));
+    let config = ConnectConfig::default().fast_open(true).carrier(Some(udp)).syn_timeout(patient);
     let mut stream = client.connect(at, get, &config).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
