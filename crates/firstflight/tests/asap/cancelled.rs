@@ -78,7 +78,7 @@ fn once_each(counts: &Counts, last: usize) {
     assert_eq!(counts.get(&numbered(last)), Some(&1));
 }
 
-/// Sockets of this namespace that somebody holds. Other tests of the process have theirs elsewhere.
+/// Counts the open sockets of this namespace. Other tests of the process use other namespaces.
 fn sockets() -> usize {
     let tables = ["tcp", "tcp6", "udp", "udp6"].map(|table| format!("/proc/thread-self/net/{table}"));
     let held = |line: &&str| line.split_whitespace().nth(9).is_some_and(|inode| inode != "0");
