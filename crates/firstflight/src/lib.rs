@@ -190,7 +190,7 @@ pub use {
     firstflight_stack::{
         CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
         FragmentLimits, Gauges, Limits, ListenConfig, ListenError, Outcomes, RelayedFlight, ResponsePolicy,
-        StateName,
+        StateName, UnknownResponsePolicy,
     },
     firstflight_tcp as tcp,
     listener::Listener,

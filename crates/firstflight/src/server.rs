@@ -160,6 +160,63 @@ impl Server {
         stream.map(|stream| self.take(stream))
     }
 
+    /// One server for each shard of the engines that the program runs ([`ServerBuilder::engine_at`] with
+    /// [`Endpoint::sharded`]), behind one for everything else: the kernel's sockets, UDP, and engines of one thread. Give each to a
+    /// task on its shard's worker, so that its connections stay on one thread. Take [`Server::keys`] and [`Server::trust`] before:
+    /// they are for all.
+    ///
+    /// ```
+    /// # use firstflight::{Server, Workers};
+    /// async fn accept(server: Server) {
+    ///     while let Ok(stream) = server.accept().await {
+    ///         drop(stream);
+    ///     }
+    /// }
+    /// async fn serve(server: Server, workers: &Workers) {
+    ///     let mut servers = server.split().into_iter();
+    ///     let others = servers.next();
+    ///     for (shard, server) in servers.enumerate() {
+    ///         workers.spawn(shard, accept(server));
+    ///     }
+    ///     if let Some(others) = others {
+    ///         accept(others).await;
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn split(mut self) -> Vec<Self> {
+        let (mut others, mut shards) = (Vec::new(), Vec::<Self>::new());
+        for listener in std::mem::take(&mut self.listeners) {
+            if listener.shards() == 1 {
+                others.push(listener);
+                continue;
+            }
+            for (n, part) in listener.split().into_iter().enumerate() {
+                match shards.get_mut(n) {
+                    Some(shard) => shard.listeners.push(part),
+                    None => shards.push(Self {
+                        listeners: vec![part],
+                        endpoint: None,
+                        udp_port: None,
+                        grants_cookies: self.grants_cookies,
+                        turn: AtomicUsize::new(0),
+                        stages: self.stages.clone(),
+                        target: fronts::Target::default(),
+                    }),
+                }
+            }
+        }
+        self.listeners = others;
+        shards.insert(0, self);
+        shards
+    }
+
+    /// Whether it listens anywhere.
+    #[must_use]
+    pub const fn is_listening(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
     /// Counts an accepted connection, and says how it ends.
     fn take(&self, stream: Stream) -> Stream {
         note(&stream);

@@ -308,6 +308,33 @@ pub enum ResponsePolicy {
     AfterHandshake,
 }
 
+/// A text names no [`ResponsePolicy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownResponsePolicy;
+
+impl core::fmt::Display for UnknownResponsePolicy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("write immediately, after-handshake, or a number and x, as 3x")
+    }
+}
+
+impl core::error::Error for UnknownResponsePolicy {}
+
+impl core::str::FromStr for ResponsePolicy {
+    type Err = UnknownResponsePolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownResponsePolicy> {
+        match text {
+            "immediately" => Ok(Self::Immediately),
+            "after-handshake" => Ok(Self::AfterHandshake),
+            _ => match text.strip_suffix('x').and_then(|times| times.parse().ok()) {
+                Some(times @ 1..) => Ok(Self::Times(times)),
+                _ => Err(UnknownResponsePolicy),
+            },
+        }
+    }
+}
+
 /// Settings of a listener.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -452,6 +479,16 @@ setters! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_policy_is_a_word_or_a_factor() {
+        assert_eq!("immediately".parse(), Ok(ResponsePolicy::Immediately));
+        assert_eq!("after-handshake".parse(), Ok(ResponsePolicy::AfterHandshake));
+        assert_eq!("3x".parse(), Ok(ResponsePolicy::Times(3)));
+        for wrong in ["", "x", "3", "0x", "-1x", "later", "3 x"] {
+            assert_eq!(wrong.parse::<ResponsePolicy>(), Err(UnknownResponsePolicy), "{wrong}");
+        }
+    }
 
     #[test]
     fn stacks_share_limits_and_leave_room_for_chance() {

@@ -31,7 +31,10 @@ mod stack;
 
 pub use client::connect::ConnectError;
 pub use client::lookup::ArmedSyn;
-pub use config::{CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
+pub use config::{
+    CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy,
+    UnknownResponsePolicy,
+};
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName, Variables};
 pub use flows::fragments::FragmentLimits;

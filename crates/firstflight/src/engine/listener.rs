@@ -104,6 +104,14 @@ impl Listener {
         Self(Kind::Engine(EngineListener { parts, local, turn: AtomicUsize::new(0) }))
     }
 
+    /// The number of engines behind it.
+    pub(crate) const fn shards(&self) -> usize {
+        match &self.0 {
+            Kind::Engine(engine) => engine.parts.len(),
+            Kind::Kernel(_) => 1,
+        }
+    }
+
     /// One listener for each shard of an [`Endpoint::sharded`](crate::Endpoint::sharded), in the order of the shards: give each to a task
     /// on the shard's worker, so that its connections stay on one thread. Another listener is returned as it is. The keys of
     /// all are set with a handle that was taken before, or with one of each.

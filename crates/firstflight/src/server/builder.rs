@@ -3,7 +3,7 @@
 use super::policies::{self, Policies};
 use super::{Server, fronts, inherited, udp};
 use crate::credential::asap::{AsapPolicy, TrustStore};
-use crate::credential::{KeyRing, OneTimeCookies, Replays};
+use crate::credential::{KeyRing, OneTimeCookies, Quarantine, Replays};
 use crate::endpoint::Endpoint;
 use crate::kernel::listen::report;
 use crate::store::SharedStore;
@@ -100,6 +100,20 @@ impl ServerBuilder {
     /// The default is 256.
     pub const fn pending(mut self, pending: u32) -> Self {
         self.pending = pending;
+        self
+    }
+
+    /// How many of them may be of one client (an IPv4 address, an IPv6 /64), in UDP and at engines. The default is 4 to 8, and half
+    /// of those that are free.
+    pub const fn pending_per_client(mut self, most: u32) -> Self {
+        self.first_flights.pending_per_client = Some(most);
+        self
+    }
+
+    /// Which of the connections that a RST has ended count as pending for a while, in UDP and at engines (RFC 7413 §5.1). The
+    /// default are those whose first flight was accepted.
+    pub const fn quarantine(mut self, quarantine: Quarantine) -> Self {
+        self.first_flights.quarantine = Some(quarantine);
         self
     }
 

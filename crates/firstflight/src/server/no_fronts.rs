@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 pub(super) struct Settings {}
 
 /// No server gets first flights from them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Target {}
 
 impl Settings {

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub identities: Vec<String>,
     pub listen: Option<ListenConfig>,
     pub replays: Replays,
+    pub pending_per_client: Option<u32>,
+    pub quarantine: Option<Quarantine>,
     pub one_time: Option<Arc<OneTimeCookies>>,
     pub per_site: bool,
     pub first_start: bool,
@@ -53,6 +55,9 @@ impl Policies {
     pub(super) fn new(builder: &ServerBuilder, addresses: &[SocketAddr]) -> io::Result<Self> {
         let settings = &builder.first_flights;
         let pending = Arc::new(PendingLimit::new(builder.pending));
+        if let Some(most) = settings.pending_per_client {
+            pending.set_client_limit(most);
+        }
         let mut fast_open = match (&builder.keys, builder.pending) {
             (_, 0) => None,
             (Some(keys), _) => Some(FastOpenPolicy::new(Arc::clone(keys), Arc::clone(&pending))),
@@ -63,6 +68,7 @@ impl Policies {
         };
         if let Some(policy) = &mut fast_open {
             policy.replays = settings.replays.clone();
+            policy.quarantine = settings.quarantine.unwrap_or_default();
             policy.verifier = settings.one_time.clone().map(|cookies| cookies as _);
             policy.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         }
@@ -113,7 +119,7 @@ fn policy(
         domain: if settings.per_site { GuardDomain::Site } else { GuardDomain::All },
         pending: Arc::clone(pending),
         relayed: None,
-        quarantine: Quarantine::default(),
+        quarantine: settings.quarantine.unwrap_or_default(),
     })
 }
 
