@@ -3,6 +3,7 @@
 mod card;
 mod check;
 mod dns;
+mod engine;
 mod farm;
 mod listener;
 mod period;
@@ -12,6 +13,7 @@ mod unused;
 
 pub use card::{Xdp, XdpFirewall, XdpMode};
 pub use dns::{Dns, Forward, Relay, Zone};
+pub use engine::Engine;
 pub use farm::{OneTime, Replays, Seal, Store};
 pub use firstflight_http::forwarded::Forwarded;
 pub use listener::{Certificate, Early, Listener, Mode, Route, TlsSettings, Traceparent, Tun, Verifier};

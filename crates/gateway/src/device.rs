@@ -1,19 +1,21 @@
-//! The engine of a listener on a device: a TUN device, or a network card beside the kernel.
+//! The engines of a listener on a device: a TUN device, or a network card beside the kernel.
 
 use crate::config::{Listener, Tun, Xdp};
 use crate::error::GatewayError;
 use crate::farm::Farm;
-use firstflight::link::xdp::{Joined, XdpQueue, XdpStatus};
-use firstflight::link::{Link, Tun as TunLink, TunConfig};
-use firstflight::{Card, Endpoint};
-use std::net::{SocketAddr, TcpListener};
+use firstflight::link::xdp::{XdpQueue, XdpStatus};
+use firstflight::link::{BusyPoll, Tun as TunLink, TunConfig, TunQueue};
+use firstflight::{Card, Endpoint, Sharding, Workers};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::Duration;
 use toml::Spanned;
 
 /// Packets that the kernel keeps for an engine on a device: a SYN, an ACK, a request and a FIN for each connection of a full
 /// backlog.
 const QUEUE: u32 = 4 * firstflight::ListenConfig::BACKLOG as u32;
 
-/// An engine on a device.
+/// The engines on a device.
 pub(crate) struct Device {
     pub(crate) endpoint: Endpoint,
     /// Where it serves.
@@ -43,52 +45,81 @@ pub(crate) fn check(listener: &Listener) -> Result<(), GatewayError> {
     checked.map_err(|error| GatewayError::Tun(listener.name.get_ref().clone(), error))
 }
 
-/// Starts the engine on the listener's device, if it has one.
+/// Starts the engines on the listener's device, if it has one: one for each of `workers`, and on a card one for each of its queues.
 ///
 /// # Errors
 /// When the device cannot be made, or be used.
-pub(crate) fn start(config: &Listener, farm: &Farm) -> Result<Option<Device>, GatewayError> {
+pub(crate) fn start(
+    config: &Listener,
+    farm: &Farm,
+    workers: impl FnOnce() -> io::Result<Workers>,
+) -> Result<Option<Device>, GatewayError> {
+    if !config.has_device() {
+        return Ok(None);
+    }
+    let mut sharding = Sharding::new(&workers().map_err(GatewayError::Threads)?);
+    if let Some(store) = farm.store().filter(|_| config.asks_store()) {
+        sharding = sharding.store(store.clone() as _);
+    }
     match (&config.tun, &config.xdp) {
-        (Some(tun), _) => on_tun(config, tun.get_ref(), farm).map(Some),
-        (None, Some(xdp)) => on_card(config, xdp.get_ref(), farm).map(Some),
+        (Some(tun), _) => on_tun(config, tun.get_ref(), &sharding).map(Some),
+        (None, Some(xdp)) => on_card(config, xdp.get_ref(), &sharding).map(Some),
         (None, None) => Ok(None),
     }
 }
 
-fn on_tun(config: &Listener, tun: &Tun, farm: &Farm) -> Result<Device, GatewayError> {
+fn on_tun(config: &Listener, tun: &Tun, sharding: &Sharding) -> Result<Device, GatewayError> {
+    let fail = |error| GatewayError::Tun(config.name.get_ref().clone(), error);
     let device = tun_config(tun);
-    let mut engine = engine(tun.address.clone())?;
+    let mut engine = engine(config, tun.address.clone())?;
     Endpoint::prepare_tun(&mut engine, &device);
-    let link =
-        TunLink::create(device).map_err(|error| GatewayError::Tun(config.name.get_ref().clone(), error))?;
-    let endpoint = run(engine, link, config, farm);
+    let queues = TunLink::create_queues(&device, sharding.workers().count()).map_err(fail)?;
+    let busy_poll = busy_poll(config);
+    let link = |queue| {
+        let mut queue = Some(queue);
+        // Called again if the queue fails. It fails only with the device.
+        move || {
+            let queue: TunQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
+            Ok(BusyPoll::new(queue.open().map_err(io::Error::other)?, busy_poll))
+        }
+    };
+    let endpoint = Endpoint::sharded(&engine, sharding, queues.into_iter().map(link).collect());
+    let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;
     Ok(Device { endpoint, addresses: config.engine_addresses(), beside: Vec::new(), card: None })
 }
 
-fn on_card(config: &Listener, xdp: &Xdp, farm: &Farm) -> Result<Device, GatewayError> {
+fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, GatewayError> {
     let fail = |error| GatewayError::Card(config.name.get_ref().clone(), error);
     let card = Card::serve(xdp.device(), &xdp.address, xdp.port).map_err(fail)?;
     let addresses = card.addresses().iter().map(|ip| SocketAddr::new(*ip, xdp.port)).collect();
-    let mut engine = engine(card.addresses().to_vec())?;
+    let mut engine = engine(config, card.addresses().to_vec())?;
     card.prepare(&mut engine);
     let beside = card.listeners().map_err(fail)?;
     let queues = card.attach().map_err(fail)?;
-    let card = queues.first().map(XdpQueue::status);
-    let link = Joined::open(queues).map_err(|error| fail(error.into()))?;
-    Ok(Device { endpoint: run(engine, link, config, farm), addresses, beside, card })
+    let (card, busy_poll) = (queues.first().map(XdpQueue::status), busy_poll(config));
+    let link = |queue| {
+        let mut queue = Some(queue);
+        move || {
+            let queue: XdpQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
+            Ok(BusyPoll::new(queue.open().map_err(io::Error::other)?, busy_poll))
+        }
+    };
+    let endpoint = Endpoint::sharded(&engine, sharding, queues.into_iter().map(link).collect());
+    let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;
+    Ok(Device { endpoint, addresses, beside, card })
 }
 
-/// Settings of an engine at these addresses.
-fn engine(addresses: Vec<std::net::IpAddr>) -> Result<firstflight::Config, GatewayError> {
+/// How long the threads of the listener's engines stay awake after a packet.
+fn busy_poll(config: &Listener) -> Duration {
+    config.engine().busy_poll.map_or(Duration::ZERO, |time| time.0)
+}
+
+/// Settings of an engine of `listener` at these addresses.
+pub(crate) fn engine(
+    listener: &Listener,
+    addresses: Vec<IpAddr>,
+) -> Result<firstflight::Config, GatewayError> {
     let mut engine = firstflight::config(addresses).map_err(GatewayError::Random)?;
-    // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
-    engine.tcp.nodelay = true;
+    listener.engine().configure(&mut engine);
     Ok(engine)
-}
-
-fn run(engine: firstflight::Config, link: impl Link + 'static, config: &Listener, farm: &Farm) -> Endpoint {
-    match farm.store().filter(|_| config.asks_store()) {
-        Some(store) => Endpoint::with_store(engine, link, store.clone() as _),
-        None => Endpoint::new(engine, link),
-    }
 }

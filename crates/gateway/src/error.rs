@@ -22,6 +22,9 @@ pub enum GatewayError {
     /// The device of an engine cannot be made.
     #[error("listener {0}: tun: {1}")]
     Tun(String, TunError),
+    /// A queue of the device cannot be used.
+    #[error("listener {0}: cannot use the queues of its device: {1}")]
+    Queues(String, io::Error),
     /// The network card of an engine cannot be used.
     #[error("listener {0}: xdp: {why}", why = with_keys(.1))]
     Card(String, CardError),
@@ -67,6 +70,9 @@ pub enum GatewayError {
     /// The system refuses a thread.
     #[error("cannot start the access log: {0}")]
     Log(io::Error),
+    /// The system refuses the threads of engines.
+    #[error("cannot start the threads of engines: {0}")]
+    Threads(io::Error),
     /// Only a restart changes this setting.
     #[error("{0} needs a restart to change")]
     NeedsRestart(String),
@@ -86,7 +92,7 @@ impl GatewayError {
     #[must_use]
     pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Bind(_, error) => ExitKind::of_address(error),
+            Self::Bind(_, error) | Self::Queues(_, error) => ExitKind::of_address(error),
             Self::Tun(_, error) => ExitKind::of_passing(error.may_pass()),
             Self::Card(_, error) => ExitKind::of_passing(error.may_pass()),
             Self::Dns(error) => match error.fault() {
@@ -105,7 +111,7 @@ impl GatewayError {
             Self::OneTime(_, error) => ExitKind::of_passing(error.may_pass()),
             Self::Store(error) => ExitKind::of_passing(error.may_pass()),
             Self::FarmKeys(_, error) => ExitKind::of_passing(error.may_pass()),
-            Self::Random(_) | Self::Log(_) => ExitKind::Failure,
+            Self::Random(_) | Self::Log(_) | Self::Threads(_) => ExitKind::Failure,
         }
     }
 }

@@ -6,14 +6,14 @@ use crate::config::{self, Config};
 use crate::device;
 use crate::error::GatewayError;
 use crate::farm::{self, Farm, Sealing};
-use crate::listening::{Bound, Listening, current_keys, read_files};
-use crate::log::Log;
+use crate::listening::{Bound, ByKernel, Listening, current_keys, read_files};
+use crate::log::{self, Last, Log};
 use crate::metrics;
 use crate::names::{self, Names};
 use crate::site::{Services, Site};
 use crate::verifying::Verifiers;
 use firstflight::verifier::{self, CounterHandle};
-use firstflight::{Endpoint, OwnVerifier};
+use firstflight::{Endpoint, OwnVerifier, Workers};
 use firstflight_daemon::Admin;
 use firstflight_dns::metrics::{Publisher, RelayPublisher};
 use firstflight_dns::service::RelayCounts;
@@ -22,8 +22,11 @@ use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServedCertificate,
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use toml::Spanned;
@@ -61,6 +64,7 @@ pub struct Gateway {
     farm: Farm,
     names: Option<Names>,
     verifiers: Verifiers,
+    workers: OnceLock<Workers>,
     listening: HashMap<String, Listening>,
     checks: Vec<JoinSet<()>>,
     places: Arc<Semaphore>,
@@ -105,6 +109,7 @@ impl Gateway {
             farm: Farm::open(&config).await?,
             names: None,
             verifiers: Verifiers::default(),
+            workers: OnceLock::new(),
             listening: HashMap::new(),
             checks: Vec::new(),
             places: Arc::new(Semaphore::new(places)),
@@ -205,7 +210,10 @@ impl Gateway {
                     let dns =
                         config.dns().filter(|(dns, _)| *dns.listener.get_ref() == name).map(|(dns, _)| dns);
                     let (bound, sealing) =
-                        Bound::bind(listener, &self.farm, dns, &self.verifiers, first_start).await?;
+                        Bound::bind(listener, &self.farm, dns, &self.verifiers, first_start, || {
+                            self.workers()
+                        })
+                        .await?;
                     if let Some((target, endpoint)) = bound.for_names()
                         && let Some(names) = names.take()
                     {
@@ -216,6 +224,20 @@ impl Gateway {
             }
         }
         Ok(Prepared { services, kept, new, names: ready, verifiers })
+    }
+
+    /// The threads of engines on devices. With one, the gateway's own is meant.
+    fn workers(&self) -> io::Result<Workers> {
+        if let Some(workers) = self.workers.get() {
+            return Ok(workers.clone());
+        }
+        let wanted = self.config.gateway.threads.map_or_else(Workers::processors, NonZeroUsize::get);
+        let made = match wanted.min(Workers::MOST) {
+            1 => Workers::on(vec![Handle::current()]).ok_or(io::ErrorKind::InvalidInput)?,
+            // The machine may have other work, and a connection must not wait for one processor while another is idle.
+            count => Workers::start_unpinned(count)?,
+        };
+        Ok(self.workers.get_or_init(|| made).clone())
     }
 
     /// Nothing here can fail.
@@ -352,6 +374,10 @@ impl Gateway {
     pub async fn drain(mut self) {
         self.stopping();
         let within = self.config.gateway.drain.0;
+        let has_store = self.farm.store().is_some();
+        let counted = self.listening.iter().map(|(name, one)| Counted::of(name, one, has_store));
+        let counted: Vec<_> = counted.collect();
+        let front = self.names.as_ref().and_then(Names::front).cloned();
         let mut ending: JoinSet<()> =
             self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
         if let Some(names) = self.names.take() {
@@ -364,7 +390,49 @@ impl Gateway {
         });
         // From here on no first flight is refused, so no further debt to the store can arise.
         std::mem::take(&mut self.farm).close().await;
+        counted.iter().for_each(|counted| counted.say(&self.log));
+        if let Some(front) = front {
+            self.log.last(&Last::Names { time: log::now(), counts: log::Names::new(&front) });
+        }
         self.log.flush().await;
+    }
+}
+
+/// What a listener counts.
+struct Counted {
+    name: String,
+    by_kernel: Option<Arc<ByKernel>>,
+    engines: Vec<Endpoint>,
+    asks_store: bool,
+}
+
+impl Counted {
+    fn of(name: &str, listening: &Listening, has_store: bool) -> Self {
+        let by_kernel = (!listening.addresses.is_empty()).then(|| Arc::clone(&listening.by_kernel));
+        let asks_store = has_store && listening.site.load().config.asks_store();
+        Self { name: name.to_owned(), by_kernel, engines: listening.endpoints.clone(), asks_store }
+    }
+
+    /// Writes it into the log. Engines that saw nothing are left out.
+    fn say(&self, log: &Log) {
+        let (listener, time) = (self.name.as_str(), log::now);
+        if let Some(by_kernel) = &self.by_kernel {
+            let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            let counts =
+                log::Tcp { connections: of(&by_kernel.connections), accepted: of(&by_kernel.accepted) };
+            log.last(&Last::Tcp { time: time(), listener, counts });
+        }
+        for engine in &self.engines {
+            let counters = engine.counters();
+            if self.asks_store {
+                let counts = log::Store::new(&engine.store_counters());
+                log.last(&Last::Store { time: time(), listener, counts });
+            }
+            if counters.packets_in > 0 {
+                let counts = log::Report::new(&counters, engine.connections());
+                log.last(&Last::Counters { time: time(), listener, counts });
+            }
+        }
     }
 }
 
@@ -516,5 +584,43 @@ mod tests {
         }
         assert_eq!(gateway.has_failed(), !endpoints.is_empty());
         assert!(!endpoints.is_empty(), "the listener has no UDP port");
+    }
+
+    /// Sends `request` to a service for trials, and returns what comes until the end.
+    async fn asked(request: &str) -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[[listener]]\nname = \"a\"\naddress = [\"127.0.0.1:0\"]\nudp_port = 0\nmode = \"http\"\nservice = \"b\"\n\
+             [[service]]\nname = \"b\"\nroot = {:?}\ntrial = true\n",
+            directory.path()
+        );
+        let gateway = Gateway::start(Config::parse(&text).unwrap(), Vec::new()).await.unwrap();
+        let mut client = tokio::net::TcpStream::connect(gateway.addresses("a")[0]).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_service_for_trials_gives_bodies_back_and_counts_them() {
+        let echoed = asked("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").await;
+        assert!(echoed.starts_with("HTTP/1.1 200 OK\r\n") && echoed.ends_with("\r\n\r\nabc"), "{echoed}");
+        assert!(echoed.contains("content-length: 3\r\n"), "{echoed}");
+        let chunked =
+            asked("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n");
+        assert!(chunked.await.contains("\r\n1\r\na\r\n0\r\n"));
+        let expects = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\na";
+        let expects = asked(expects).await;
+        assert!(expects.contains("HTTP/1.1 200 OK\r\n") && expects.ends_with("\r\n\r\na"), "{expects}");
+        let counted = asked("PUT /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").await;
+        let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert!(counted.ends_with(&format!("\r\n\r\n{{\"bytes\":3,\"sha256\":\"{hash}\"}}\n")), "{counted}");
+        let empty = asked("PUT /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+        assert!(empty.contains("{\"bytes\":0,"), "{empty}");
+        let other = asked("POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+        assert!(other.starts_with("HTTP/1.1 405 "), "{other}");
     }
 }

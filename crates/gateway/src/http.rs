@@ -7,6 +7,7 @@ mod forward;
 mod login;
 mod reply;
 mod send;
+mod trial;
 mod tunnel;
 
 pub(crate) use body::Upload;

@@ -9,16 +9,21 @@ use crate::limits::Clients;
 use crate::site::Site;
 use crate::verifying::{self, Verifiers};
 use arc_swap::ArcSwap;
+use firstflight::credential::Quarantine;
 use firstflight::keys::{self, Form, KeyFile};
 use firstflight::link::xdp::XdpStatus;
 use firstflight::trust::{self, TrustFile};
-use firstflight::{Endpoint, RelayTarget, Server, Stream};
+use firstflight::{Endpoint, ListenConfig, RelayTarget, Server, Stream, Way, Workers};
+
 use firstflight_credential::{ClockError, Current, Schedule, Scheme};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -32,8 +37,9 @@ const LAST: Duration = Duration::from_secs(2);
 /// Sockets that are bound, and do not accept yet.
 pub(crate) struct Bound {
     server: Server,
-    /// The engine on a device.
+    /// The engines on a device, and their threads.
     device: Option<Device>,
+    workers: Option<Workers>,
     key_file: Option<KeyFile>,
     trust_file: Option<TrustFile>,
 }
@@ -48,9 +54,27 @@ pub(crate) struct Listening {
     pub(crate) endpoints: Vec<Endpoint>,
     /// The network card.
     pub(crate) card: Option<XdpStatus>,
+    pub(crate) by_kernel: Arc<ByKernel>,
     accepting: watch::Sender<bool>,
     killed: watch::Sender<bool>,
     task: JoinHandle<()>,
+}
+
+/// What was accepted on the kernel's TCP.
+#[derive(Debug, Default)]
+pub(crate) struct ByKernel {
+    pub(crate) connections: AtomicU64,
+    /// Those whose first flight was accepted.
+    pub(crate) accepted: AtomicU64,
+}
+
+impl ByKernel {
+    fn count(&self, stream: &Stream) {
+        if stream.way() == Way::Kernel {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+            self.accepted.fetch_add(stream.outcome().is_accepted().into(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// Reads the files that a listener's sockets need.
@@ -106,6 +130,7 @@ impl Bound {
         dns: Option<&Dns>,
         verifiers: &Verifiers,
         first_start: bool,
+        threads: impl FnOnce() -> io::Result<Workers>,
     ) -> Result<(Self, Option<Arc<Sealing>>), GatewayError> {
         let name = config.name.get_ref();
         let (key_file, trust_file) = read_files(config).await?;
@@ -114,7 +139,18 @@ impl Bound {
             .keep_alive(KEEP_ALIVE)
             .pending(pending)
             .share_port(config.reuse_port)
-            .in_stages(false);
+            .in_stages(false)
+            .engine(device::engine(config, Vec::new())?);
+        let settings = config.engine();
+        let mut listen = ListenConfig::new(SocketAddr::from(([0, 0, 0, 0], 0)));
+        settings.configure_listener(&mut listen);
+        builder = builder.listen(listen);
+        if let Some(most) = settings.pending_per_client {
+            builder = builder.pending_per_client(most);
+        }
+        if settings.strict_quarantine {
+            builder = builder.quarantine(Quarantine::Every);
+        }
         for address in config.address.get_ref() {
             builder = builder.address(*address);
         }
@@ -136,7 +172,8 @@ impl Bound {
         if let Some(dns) = dns {
             builder = builder.from_fronts(dns.seen_as.iter().copied());
         }
-        let mut device = device::start(config, farm)?;
+        let mut workers = None;
+        let mut device = device::start(config, farm, || Ok(workers.insert(threads()?).clone()))?;
         let mut engines = Vec::new();
         if let Some(device) = &mut device {
             for &address in &device.addresses {
@@ -169,7 +206,7 @@ impl Bound {
             }
         }
         let server = builder.bind().map_err(|error| GatewayError::Bind(name.clone(), error))?;
-        Ok((Self { server, device, key_file, trust_file }, sealing.map(Arc::new)))
+        Ok((Self { server, device, workers, key_file, trust_file }, sealing.map(Arc::new)))
     }
 
     /// Where name servers give first flights. `None` if the listener gets none.
@@ -179,7 +216,7 @@ impl Bound {
 
     /// Begins to accept. `places` are those of the whole gateway.
     pub(crate) fn accept(self, site: Site, places: Arc<Semaphore>) -> Listening {
-        let Self { server, device, key_file, trust_file } = self;
+        let Self { server, device, workers, key_file, trust_file } = self;
         if let Some(file) = key_file {
             tokio::spawn(keys::follow_file(server.keys(), file));
         }
@@ -196,15 +233,41 @@ impl Bound {
         let endpoints = server.endpoint().into_iter().chain(&device).cloned().collect();
         let card = card.flatten();
         let (alive, gone) = mpsc::channel(1);
-        let door = Door {
+        let by_kernel = Arc::new(ByKernel::default());
+        let door = Arc::new(Door {
             site: Arc::clone(&site),
             clients: Clients::default(),
             places,
             alive,
             phases: Phases { draining: drains, killed: kills },
-        };
-        let task = tokio::spawn(run((server, device), door, draining, gone, stopped));
-        Listening { site, addresses, udp_port, grants_cookies, endpoints, card, accepting, killed, task }
+            by_kernel: Arc::clone(&by_kernel),
+        });
+        let mut servers = server.split().into_iter();
+        let others = servers.next();
+        let turn = if servers.len() == 0 { Turn::PermitFirst } else { Turn::ConnectionFirst };
+        let accept = |server| accept(server, Arc::clone(&door), turn, draining.clone(), stopped.clone());
+        let mut accepting_at = JoinSet::new();
+        for (shard, server) in servers.enumerate() {
+            // Each connection stays on the thread of its engine.
+            let runtime = workers.as_ref().and_then(|workers| workers.runtime(shard)).cloned();
+            accepting_at.spawn_on(accept(server), &runtime.unwrap_or_else(Handle::current));
+        }
+        if let Some(server) = others {
+            accepting_at.spawn(accept(server));
+        }
+        let task = tokio::spawn(run(accepting_at, door, (device, workers), draining, gone));
+        Listening {
+            by_kernel,
+            site,
+            addresses,
+            udp_port,
+            grants_cookies,
+            endpoints,
+            card,
+            accepting,
+            killed,
+            task,
+        }
     }
 }
 
@@ -227,6 +290,7 @@ struct Door {
     places: Arc<Semaphore>,
     alive: mpsc::Sender<()>,
     phases: Phases,
+    by_kernel: Arc<ByKernel>,
 }
 
 impl Door {
@@ -241,6 +305,7 @@ impl Door {
     }
 
     fn serve(&self, stream: Stream, permits: Vec<OwnedSemaphorePermit>) {
+        self.by_kernel.count(&stream);
         let (site, clients) = (Arc::clone(&self.site), self.clients.clone());
         let serving =
             connection::serve(stream, site, clients, permits, self.alive.clone(), self.phases.clone());
@@ -248,24 +313,44 @@ impl Door {
     }
 }
 
-/// Accepts until it is to stop, and then waits until all connections have ended.
-async fn run(
-    (mut server, device): (Server, Option<Endpoint>),
-    door: Door,
+/// Which of the two comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// A permit: what has none waits in the kernel's queue.
+    PermitFirst,
+    /// A connection: where several tasks accept, one that waits for connections must not keep the last permit.
+    ConnectionFirst,
+}
+
+impl Door {
+    async fn next(&self, server: &Server, turn: Turn) -> (io::Result<Stream>, Vec<OwnedSemaphorePermit>) {
+        match turn {
+            Turn::PermitFirst => {
+                let permits = self.place().await;
+                (server.accept().await, permits)
+            }
+            Turn::ConnectionFirst => {
+                let accepted = server.accept().await;
+                (accepted, self.place().await)
+            }
+        }
+    }
+}
+
+/// Accepts until it is to stop, and then what waits.
+async fn accept(
+    mut server: Server,
+    door: Arc<Door>,
+    turn: Turn,
     draining: watch::Sender<bool>,
-    mut gone: mpsc::Receiver<()>,
     mut accepting: watch::Receiver<bool>,
-) {
-    loop {
-        let next = async {
-            let permits = door.place().await;
-            (server.accept().await, permits)
-        };
+) -> Server {
+    while server.is_listening() {
         tokio::select! {
             biased;
             // It changes once.
             _ = accepting.changed() => break,
-            (accepted, permits) = next => match accepted {
+            (accepted, permits) = door.next(&server, turn) => match accepted {
                 Ok(stream) => door.serve(stream, permits),
                 Err(error) => {
                     tracing::warn!(listener = door.site.load().name(), %error, "cannot accept");
@@ -286,14 +371,33 @@ async fn run(
         draining.send_replace(true);
         tokio::time::sleep(PAUSE).await;
     }
+    server
+}
+
+/// Waits until nobody accepts any more, and all connections have ended.
+async fn run(
+    mut accepting: JoinSet<Server>,
+    door: Arc<Door>,
+    (device, workers): (Option<Endpoint>, Option<Workers>),
+    draining: watch::Sender<bool>,
+    mut gone: mpsc::Receiver<()>,
+) {
+    let mut servers = Vec::new();
+    while let Some(ended) = accepting.join_next().await {
+        servers.extend(ended);
+    }
     // Connections are told to end only when the sockets are closed: a client that opens another connection at once must not
     // come here again.
     draining.send_replace(true);
     drop(door);
     // It ends when the last sender is gone.
     let _ = gone.recv().await;
-    server.shutdown(LAST).await;
+    for server in servers {
+        server.shutdown(LAST).await;
+    }
     if let Some(device) = device {
         device.shutdown(LAST).await;
     }
+    // Their threads end with the last engine.
+    drop(workers);
 }

@@ -1,5 +1,9 @@
 //! The access log: one line for each request, or for each connection of a TCP mode.
 
+mod counters;
+
+pub(crate) use counters::{Last, Names, Report, Store, Tcp};
+
 use crate::backend::{Backend, Service};
 use crate::client::About;
 use crate::config::LogFormat;
@@ -62,10 +66,18 @@ impl Log {
     pub(crate) fn status(&self, message: &str) {
         self.send(match self.format {
             LogFormat::Json => {
-                let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+                let time = now();
                 serde_json::json!({ "event": "status", "time": time, "message": message }).to_string()
             }
             LogFormat::Text | LogFormat::Off => message.to_owned(),
+        });
+    }
+
+    /// Writes what was counted.
+    pub(crate) fn last(&self, last: &Last<'_>) {
+        self.send(match self.format {
+            LogFormat::Json => serde_json::to_string(last).unwrap_or_default(),
+            LogFormat::Text | LogFormat::Off => last.to_string(),
         });
     }
 
@@ -86,6 +98,11 @@ impl Log {
             metrics::log_lines_lost(1);
         }
     }
+}
+
+/// The time of a line.
+pub(crate) fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 fn write(lines: &Receiver<Message>, waiting: &AtomicUsize, sink: impl Write) {

@@ -7,7 +7,7 @@ use crate::log::Log;
 use firstflight::{Endpoint, RelayTarget};
 use firstflight_dns::metrics::{Publisher, RelayPublisher};
 use firstflight_dns::service::{
-    FollowedZones, FollowingFront, OpenFront, RelayCounts, RelaySocket, SetUpError, Sockets,
+    FollowedZones, FollowingFront, FrontHandle, OpenFront, RelayCounts, RelaySocket, SetUpError, Sockets,
 };
 use std::panic::resume_unwind;
 use tokio::sync::watch;
@@ -29,6 +29,7 @@ pub(crate) struct Ready {
 /// The running name server, and the socket for others. Dropping it ends both.
 pub(crate) struct Names {
     zones: Option<FollowedZones>,
+    front: Option<FrontHandle>,
     stop: watch::Sender<()>,
     tasks: JoinSet<()>,
 }
@@ -101,6 +102,7 @@ impl Ready {
         let (stop, stopping) = watch::channel(());
         let mut tasks = JoinSet::new();
         let zones = front.as_ref().map(FollowingFront::zones);
+        let handle = front.as_ref().map(FollowingFront::handle);
         if let Some(front) = front {
             firstflight_dns::metrics::describe();
             view.names = Some(Publisher::new(front.handle()));
@@ -117,7 +119,7 @@ impl Ready {
                 }
             });
         }
-        (Names { zones, stop, tasks }, says)
+        (Names { zones, front: handle, stop, tasks }, says)
     }
 }
 
@@ -134,9 +136,14 @@ impl Names {
         }
     }
 
+    /// The name server's.
+    pub(crate) const fn front(&self) -> Option<&FrontHandle> {
+        self.front.as_ref()
+    }
+
     /// Takes no further first flights, and answers the queries that are under way.
     pub(crate) async fn end(self) {
-        let Self { zones: _, stop, mut tasks } = self;
+        let Self { zones: _, front: _, stop, mut tasks } = self;
         drop(stop);
         while tasks.join_next().await.is_some() {}
     }

@@ -260,6 +260,9 @@ fn check_service(text: &str, service: &Service) -> Result<(), Mistake> {
         (None, true) => return at("needs backend = [\"HOST:PORT\"], or root = \"DIR\" to serve files"),
         (Some(_), false) => return at("has root and backend: its files come from one of them"),
         (None, false) if service.hidden => return at("hidden is about the files of root"),
+        (None, false) if service.trial => {
+            return at("trial is about what is served beside the files of root");
+        }
         (None, false) => {}
         (Some(_), true) => {
             let of_backends = service.tls.is_some()
@@ -346,6 +349,20 @@ impl Checker<'_> {
                 &name,
                 "a listener at all addresses with trust or a verifier needs identity: the names of this server",
             );
+        }
+        if let Some(engine) = &listener.engine {
+            engine.get_ref().check().or_else(|problem| at(&engine.span(), problem))?;
+            if in_udp(listener).is_empty() && !listener.has_device() {
+                let problem =
+                    "has no effect: an engine serves UDP (udp_port), [listener.tun] or [listener.xdp]";
+                return at(&engine.span(), problem);
+            }
+            if engine.get_ref().busy_poll.is_some() && !listener.has_device() {
+                return at(
+                    &engine.span(),
+                    "busy_poll has no effect: it is for [listener.tun] and [listener.xdp]",
+                );
+            }
         }
         if let Some(verifier) = &listener.verifier
             && in_udp(listener).is_empty()

@@ -1,7 +1,7 @@
 //! Settings of listeners.
 
 use super::schema::ForwardedNames;
-use super::{Period, Replays, Seal, Xdp};
+use super::{Engine, Period, Replays, Seal, Xdp};
 use firstflight_http::forwarded::Forwarded;
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -107,6 +107,9 @@ pub struct Listener {
     /// TLS is terminated.
     #[schemars(with = "Option<TlsSettings>")]
     pub tls: Option<Spanned<TlsSettings>>,
+    /// Settings of its engines, in UDP and on a device.
+    #[schemars(with = "Option<Engine>")]
+    pub engine: Option<Spanned<Engine>>,
     /// An engine on a TUN device serves the port, too.
     #[schemars(with = "Option<Tun>")]
     pub tun: Option<Spanned<Tun>>,
@@ -371,6 +374,11 @@ impl Listener {
         tun.address.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
     }
 
+    /// The settings of its engines.
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine.as_ref().map(|engine| engine.get_ref().clone()).unwrap_or_default()
+    }
+
     /// Whether an engine serves it on a device.
     pub(crate) const fn has_device(&self) -> bool {
         self.tun.is_some() || self.xdp.is_some()
@@ -432,7 +440,7 @@ impl Listener {
                 l.pending,
                 keys,
                 once,
-                (seal, tun, xdp),
+                (seal, tun, xdp, l.engine()),
             )
         };
         of(self) == of(other)

@@ -25,7 +25,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Where the object of a definition stands in a file, if it is not the file itself.
-    const PLACES: [(&str, &str); 20] = [
+    const PLACES: [(&str, &str); 21] = [
         ("Global", "[gateway]"),
         ("Store", "[store]"),
         ("OneTime", "[one_time]"),
@@ -36,6 +36,7 @@ mod tests {
         ("Listener", "[[listener]]"),
         ("TlsSettings", "[[listener]]\n[listener.tls]"),
         ("Certificate", "[[listener]]\n[listener.tls]\n[[listener.tls.certificate]]"),
+        ("Engine", "[[listener]]\n[listener.engine]"),
         ("Tun", "[[listener]]\n[listener.tun]"),
         ("Xdp", "[[listener]]\n[listener.xdp]"),
         ("Verifier", "[[listener]]\n[listener.verifier]"),

@@ -24,6 +24,9 @@ pub struct Service {
     /// Whether names in it that begin with a dot are served, too. `/.well-known/` always is.
     #[serde(default)]
     pub hidden: bool,
+    /// For trials: `POST /echo` gives the body back, and `PUT /sink` counts it, whoever asks.
+    #[serde(default)]
+    pub trial: bool,
     /// How a backend is chosen.
     #[serde(default)]
     pub balance: Balance,

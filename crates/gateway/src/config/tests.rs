@@ -288,6 +288,7 @@ fn a_directory_has_no_settings_of_backends() {
     assert!(changed(files, "root = \"d\"\nbackend = [\"a:1\"]").contains("one of them"));
     assert!(changed(files, "root = \"d\"\nprotocol = \"h2\"").contains("no settings of them"));
     assert!(changed(files, &format!("{files}\nhidden = true")).contains("files of root"));
+    assert!(changed(files, &format!("{files}\ntrial = true")).contains("files of root"));
     assert!(Config::parse(&GOOD.replace(files, "root = \"d\"\nhidden = true")).is_ok());
 }
 
@@ -362,6 +363,41 @@ fn two_listeners_have_no_identity_in_common() {
     let apart = format!("{named}\nper_site = true");
     of(&listener("one", "192.0.2.1:443", &apart), &second(&apart)).unwrap();
     assert!(of(&first, &second(&apart)).is_err(), "the other one does not say so");
+}
+
+#[test]
+fn engines_have_settings_with_limits() {
+    let listener = "mode = \"http\"\nservice = \"app\"\n[listener.tls]";
+    let with = |before: &str, keys: &str| {
+        GOOD.replace(
+            listener,
+            &format!("{before}mode = \"http\"\nservice = \"app\"\n[listener.engine]\n{keys}\n[listener.tls]"),
+        )
+    };
+    let all = "congestion = \"bbr\"\ninitial_window = 3\npending_per_client = 2\nstrict_quarantine = true\nresponse = \"3x\"\n\
+               hold_last_ack = true";
+    let engine = Config::parse(&with("", all)).unwrap().listeners[0].engine();
+    let (mut stack, mut listen) = (
+        firstflight::config(Vec::new()).unwrap(),
+        firstflight::ListenConfig::new("0.0.0.0:1".parse().unwrap()),
+    );
+    engine.configure(&mut stack);
+    engine.configure_listener(&mut listen);
+    assert_eq!((stack.tcp.congestion.name(), stack.tcp.nodelay), ("bbr", true));
+    assert_eq!(Some(stack.tcp.initial_window), firstflight::tcp::congestion::InitialWindow::segments(3));
+    assert_eq!((listen.response, listen.hold_last_ack), (firstflight::ResponsePolicy::Times(3), true));
+    for (before, keys, expected) in [
+        ("", "congestion = \"reno\"", "newreno, cubic or bbr"),
+        ("", "initial_window = 0", "1 to 64 segments"),
+        ("", "initial_window = 65", "1 to 64 segments"),
+        ("", "response = \"later\"", "as 3x"),
+        ("", "busy_poll = \"2s\"", "1us to 1s"),
+        ("", "busy_poll = \"50us\"", "has no effect: it is for [listener.tun]"),
+        ("udp_port = 0\n", all, "has no effect: an engine serves UDP"),
+    ] {
+        let said = mistake(&with(before, keys));
+        assert!(said.contains(expected), "{keys}: {said}");
+    }
 }
 
 /// Who writes a setting believes that it has an effect.

@@ -1,9 +1,10 @@
 //! One request: where it goes, when it goes, and what comes back.
 
-use super::body::{Progress, Upload};
+use super::body::{Fault, Progress, Upload};
 use super::early::{self, Verdict};
 use super::reply::{Coming, Reply, patience};
 use super::send::{Answer, after, send};
+use super::trial::{self, Trial};
 use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::Service;
 use crate::config::{BackendProtocol, Early, Traceparent};
@@ -58,6 +59,8 @@ enum Given {
     Backend(Box<Ask>, Answer),
     /// A file of a directory that the gateway serves.
     Files(Response<FilesBody>),
+    /// The answer of a service for trials.
+    Trial(Response<Trial>),
 }
 
 /// Why there is no response of a backend.
@@ -71,6 +74,16 @@ pub(super) enum Failure {
 impl From<StatusCode> for Failure {
     fn from(status: StatusCode) -> Self {
         Self::Status(status)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::TooLong => StatusCode::PAYLOAD_TOO_LARGE.into(),
+            Fault::TooSlow => StatusCode::REQUEST_TIMEOUT.into(),
+            Fault::Client => Self::Gone(fault.into()),
+        }
     }
 }
 
@@ -121,9 +134,12 @@ async fn handle_seen(
             failure = left(&context, &progress) => Err(failure),
         },
     };
+    // The answer of a trial reads the body while it is sent.
+    let is_trial = matches!(answered, Ok(Given::Trial(_)));
     let (mut response, mut ends) = match answered {
         Ok(Given::Backend(ask, response)) => (finish(*ask, response, &context, entry, busy)?, false),
         Ok(Given::Files(response)) => (Reply::of_files(response, entry, progress.clone(), busy), false),
+        Ok(Given::Trial(response)) => (Reply::of_trial(response, entry, progress.clone(), busy), false),
         Err(Failure::Status(status)) => {
             (Reply::of_status(status, grpc, entry, busy), ends_connection(status))
         }
@@ -134,7 +150,7 @@ async fn handle_seen(
     };
     let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     // hyper closes behind a body that was not read to its end, and the client must know.
-    ends |= context.is_ending() || !progress.is_complete();
+    ends |= context.is_ending() || !(is_trial || progress.is_complete());
     if !context.is_http2 && !switches && ends {
         response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -199,6 +215,11 @@ async fn answer(
     let header = connection_header(&ask, context)?;
     if ask.verdict == Verdict::Wait {
         confirmed(&ask, context).await?;
+    }
+    if ask.service.config.trial
+        && let Some(response) = trial::answer(&mut ask).await?
+    {
+        return Ok(Given::Trial(response));
     }
     if let Some(files) = ask.service.files() {
         let response = files.respond(&ask.parts.method, &ask.parts.uri, &ask.parts.headers).await;

@@ -2,6 +2,7 @@
 
 use super::body::{Patience, Progress};
 use super::login::Logins;
+use super::trial::Trial;
 use super::{BoxError, Busy};
 use crate::backend::{Answered, Lease, Sender};
 use crate::log::Entry;
@@ -30,6 +31,7 @@ enum Kind {
     Backend(Box<Coming>),
     /// Of a directory that the gateway serves.
     Files(FilesBody),
+    Trial(Trial),
 }
 
 /// What becomes of a connection when its response is complete.
@@ -111,6 +113,17 @@ impl Reply {
         response.map(|body| Self { body: Kind::Files(body), entry, progress, _busy: busy })
     }
 
+    /// What a service for trials answers.
+    pub(super) fn of_trial(
+        response: Response<Trial>,
+        mut entry: Entry,
+        progress: Progress,
+        busy: Busy,
+    ) -> Response<Self> {
+        entry.status = Some(response.status().as_u16());
+        response.map(|body| Self { body: Kind::Trial(body), entry, progress, _busy: busy })
+    }
+
     /// No body, after a switch of protocols. The line of the log is the tunnel's.
     pub(super) fn none(entry: Entry, busy: Busy) -> Self {
         Self { body: Kind::Text(None), entry, progress: Progress::default(), _busy: busy }
@@ -149,6 +162,17 @@ impl Body for Reply {
                 Some(Err(error)) => {
                     this.entry.end = Some("file-error");
                     return Poll::Ready(Some(Err(error.into())));
+                }
+                Some(Ok(frame)) => frame,
+            },
+            Kind::Trial(body) => match std::task::ready!(Pin::new(body).poll_frame(cx)) {
+                None => {
+                    this.entry.end = Some("closed");
+                    return Poll::Ready(None);
+                }
+                Some(Err(error)) => {
+                    this.entry.end = Some("client-left");
+                    return Poll::Ready(Some(Err(error)));
                 }
                 Some(Ok(frame)) => frame,
             },
@@ -197,6 +221,7 @@ impl Body for Reply {
             Kind::Text(text) => text.as_ref().is_none_or(Bytes::is_empty),
             Kind::Backend(coming) => coming.body.is_end_stream(),
             Kind::Files(body) => body.is_end_stream(),
+            Kind::Trial(body) => body.is_end_stream(),
         }
     }
 
@@ -205,6 +230,7 @@ impl Body for Reply {
             Kind::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
             Kind::Backend(coming) => coming.body.size_hint(),
             Kind::Files(body) => body.size_hint(),
+            Kind::Trial(body) => body.size_hint(),
         }
     }
 }
@@ -220,9 +246,11 @@ impl Drop for Reply {
             let end = if complete { "closed" } else { "client-left" };
             self.entry.end.get_or_insert(end);
         }
-        if let Kind::Files(body) = &self.body {
-            let end = if body.is_end_stream() { "closed" } else { "client-left" };
-            self.entry.end.get_or_insert(end);
-        }
+        let is_complete = match &self.body {
+            Kind::Files(body) => body.is_end_stream(),
+            Kind::Trial(body) => body.is_end_stream(),
+            Kind::Text(_) | Kind::Backend(_) => return,
+        };
+        self.entry.end.get_or_insert(if is_complete { "closed" } else { "client-left" });
     }
 }

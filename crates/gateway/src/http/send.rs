@@ -1,7 +1,7 @@
 //! Sends a request to a backend, and again if that is allowed (see [`firstflight_http::again`]).
 
 use super::Context;
-use super::body::{Fault, Progress, Source};
+use super::body::{Progress, Source};
 use super::forward::{Ask, Failure, outgoing};
 use super::reply::After;
 use crate::backend::{Answered, Backend, DialError, Lease, Open, Opened};
@@ -103,11 +103,7 @@ async fn try_send(
             }
         };
         if let Some(fault) = ask.progress.fault() {
-            return Err(match fault {
-                Fault::TooLong => StatusCode::PAYLOAD_TOO_LARGE.into(),
-                Fault::TooSlow => StatusCode::REQUEST_TIMEOUT.into(),
-                Fault::Client => Failure::Gone(fault.into()),
-            });
+            return Err(fault.into());
         }
         tracing::debug!(backend = opened.lease.backend().label, error = %failed.error, "a request failed");
         let whole = source.is_none_or(Source::can_begin_again);
