@@ -1,9 +1,7 @@
 //! An address and a port on the command line, or a name and a port.
 
-use crate::error::Error;
 use firstflight::Authority;
-use std::io;
-use std::net::{AddrParseError, SocketAddr, UdpSocket};
+use std::net::{AddrParseError, SocketAddr};
 use std::str::FromStr;
 
 /// Where to listen, written as `192.0.2.1:8080`, `[2001:db8::1]:8080` or `localhost:8080`.
@@ -56,24 +54,6 @@ impl FromStr for At {
     }
 }
 
-impl At {
-    /// The address. A name gives its first address that belongs to this machine.
-    ///
-    /// # Errors
-    /// [`Error::Lookup`] if the name cannot be resolved.
-    pub async fn own(&self) -> Result<SocketAddr, Error> {
-        let (name, port) = match self {
-            Self::Address(address) => return Ok(*address),
-            Self::Name(name, port) => (name, *port),
-        };
-        let fail = |error| Error::Lookup(name.clone(), error);
-        let found: Vec<_> = tokio::net::lookup_host((name.as_str(), port)).await.map_err(fail)?.collect();
-        let here = found.iter().find(|address| UdpSocket::bind((address.ip(), 0)).is_ok());
-        // If no address is local, binding reports the error.
-        here.or(found.first()).copied().ok_or_else(|| fail(io::Error::other("it has no address")))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,11 +75,5 @@ mod tests {
         for wrong in ["2001:db8::1:80", "local host:80", "a/b:80", "localhost:65536", ".:80"] {
             assert!(wrong.parse::<At>().is_err(), "{wrong}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_name_is_the_address_of_this_machine() {
-        let found = "localhost:8080".parse::<At>().unwrap().own().await.unwrap();
-        assert!(found.ip().is_loopback() && found.port() == 8080, "{found}");
     }
 }

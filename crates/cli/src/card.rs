@@ -1,13 +1,13 @@
 //! The options of a network card beside the kernel (`--xdp`).
 
 use clap::ValueEnum;
-use firstflight::link::xdp::{Allow, Mode, Prefix, XdpConfig, XdpError};
+use firstflight::link::xdp::{Allow, Mode, XdpConfig, XdpError};
 use firstflight::{Card, CardError};
 use firstflight_daemon::ExitKind;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// The options that `serve` and `get` share.
+/// The options of `get`.
 #[derive(clap::Args)]
 pub struct CardOptions {
     /// Use this network card beside the kernel (AF_XDP), at the host's own addresses. Needs root, and Linux 5.9. Connections of
@@ -40,55 +40,10 @@ enum Firewall {
     Bypassed,
 }
 
-/// Whose packets are taken: a prefix, or everybody's.
-#[derive(Clone, Copy)]
-pub enum Source {
-    /// Everybody's.
-    Any,
-    /// Those of a prefix.
-    Prefix(Prefix),
-}
-
-/// Reads a prefix, or `any`.
-pub fn source(text: &str) -> Result<Source, String> {
-    match text {
-        "any" => Ok(Source::Any),
-        _ => text
-            .parse()
-            .map(Source::Prefix)
-            .map_err(|error: firstflight::link::xdp::PrefixError| format!("{error}, or any")),
-    }
-}
-
-/// The sources that are allowed. `None` if none is named.
-fn allow(sources: &[Source]) -> Option<Allow> {
-    let prefixes = sources.iter().map(|source| match source {
-        Source::Any => None,
-        Source::Prefix(prefix) => Some(*prefix),
-    });
-    match prefixes.collect::<Option<Vec<_>>>() {
-        Some(prefixes) if prefixes.is_empty() => None,
-        Some(prefixes) => Some(Allow::Prefixes(prefixes)),
-        None => Some(Allow::Any),
-    }
-}
-
 impl CardOptions {
     /// Whether a card is used.
     pub const fn wanted(&self) -> bool {
         self.xdp.is_some()
-    }
-
-    /// Holds `port` at `addresses`, or at all addresses of the device.
-    pub fn serve(
-        &self,
-        addresses: &[IpAddr],
-        port: u16,
-        sources: &[Source],
-    ) -> Result<Option<Card>, CardOptionsError> {
-        let Some(device) = &self.xdp else { return Ok(None) };
-        let allow = allow(sources).ok_or(CardOptionsError::NoSources)?;
-        Ok(Some(Card::serve(self.config(device, allow), addresses, port)?))
     }
 
     /// Holds some ports in a row, for connects.
@@ -112,11 +67,6 @@ impl CardOptions {
 /// Why a card cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CardOptionsError {
-    /// No source is named.
-    #[error(
-        "--xdp: say with --xdp-allow PREFIX who may connect, or --xdp-allow any: the packet filter does not see it"
-    )]
-    NoSources,
     /// The card.
     #[error("{}", with_options(.0))]
     Card(#[from] CardError),
@@ -141,25 +91,5 @@ impl CardOptionsError {
             Self::Card(error) if error.may_pass() => ExitKind::Failure,
             _ => ExitKind::Mistake,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sources_are_prefixes_or_everybody() {
-        let parse = |texts: &[&str]| texts.iter().map(|text| source(text).unwrap()).collect::<Vec<_>>();
-        assert_eq!(allow(&[]), None, "nobody is named");
-        assert_eq!(allow(&parse(&["any"])), Some(Allow::Any));
-        assert_eq!(allow(&parse(&["192.0.2.0/24", "any"])), Some(Allow::Any));
-        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
-        let both = vec![prefix("192.0.2.0/24"), prefix("2001:db8::/32")];
-        assert_eq!(allow(&parse(&["192.0.2.0/24", "2001:db8::/32"])), Some(Allow::Prefixes(both)));
-        for wrong in ["", "all", "192.0.2.0/33", "2001:db8::/129", "192.0.2/24", "192.0.2.1/", "host"] {
-            assert!(source(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(prefix("192.0.2.1").len, 32);
     }
 }

@@ -101,9 +101,6 @@ pub enum Error {
     /// The key file cannot be read or is not valid.
     #[error("{}", unusable(.0, .1, "firstflight keys new -o FILE"))]
     KeyFile(PathBuf, KeyFileError),
-    /// The resolver has no address for a name.
-    #[error("cannot look up {0}: {1}; check the name, or write the server's address")]
-    Lookup(String, io::Error),
     /// The file of `-o` cannot be written.
     #[error("cannot write {0}: {1}; choose another -o")]
     Output(PathBuf, io::Error),
@@ -145,7 +142,6 @@ impl Error {
             Self::Network(error) => error.exit_kind(),
             Self::Proxy(error) => error.exit_kind(),
             Self::Seal(error) => error.exit_kind(),
-            Self::Serve(error) => error.exit_kind(),
             Self::SelfSigned(error) => error.exit_kind(),
             Self::TestCertificate(error) => error.exit_kind(),
             Self::Udp(_, error) => ExitKind::of_address(error),
@@ -156,7 +152,7 @@ impl Error {
             | Self::Cache(CacheError::Read(_, error) | CacheError::Write(_, error)) => {
                 ExitKind::of_file(error)
             }
-            Self::Lookup(..) | Self::Random(_) | Self::Runtime(_) => ExitKind::Failure,
+            Self::Random(_) | Self::Runtime(_) => ExitKind::Failure,
             _ => ExitKind::Mistake,
         }
     }

@@ -117,8 +117,25 @@ async fn check(args: &Check) -> ExitCode {
 
 /// The number of threads that FILE asks for. A mistake in it is told when it is read to be used.
 pub fn threads(args: &Args) -> Option<NonZeroUsize> {
-    let config = Config::read(args.file.as_ref()?).ok()?;
-    config.gateway.threads
+    threads_in(args.file.as_ref()?)
+}
+
+/// The number of threads that the file asks for.
+pub fn threads_in(file: &Path) -> Option<NonZeroUsize> {
+    Config::read(file).ok()?.gateway.threads
+}
+
+/// Runs a gateway with the configuration that options stand for, or prints it. It may name the certificate of a trial.
+pub async fn run_written(text: &str, prints: bool, trial: Option<&SelfSigned>) -> Result<ExitCode, Error> {
+    if prints {
+        let wrong = |mistake| ConfigError::Mistake { path: "the options".into(), mistake };
+        Config::parse(text).map_err(wrong).map_err(RunError::from)?;
+        output::line(&text.trim_end());
+    } else {
+        trial.into_iter().for_each(SelfSigned::say);
+        firstflight_gateway::run_text(text).await?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the command until a signal arrives.
@@ -128,18 +145,11 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         (Some(Command::Schema), _) => output::json(&Config::schema()),
         (Some(Command::Health(health)), _) => firstflight_gateway::is_alive(&health.file).await?,
         (None, Some(file)) => firstflight_gateway::run(&file).await?,
-        (None, None) if args.quick.prints() => {
-            args.quick.self_signed()?;
-            let text = args.quick.config(None);
-            let wrong = |mistake| ConfigError::Mistake { path: "the options".into(), mistake };
-            Config::parse(&text).map_err(wrong).map_err(RunError::from)?;
-            output::line(&text.trim_end());
-        }
         // clap demands one of them.
         (None, None) => {
-            let self_signed = args.quick.self_signed()?;
-            self_signed.iter().for_each(SelfSigned::say);
-            firstflight_gateway::run_text(&args.quick.config(self_signed.as_ref())).await?;
+            let trial = args.quick.self_signed()?;
+            let text = args.quick.config(trial.as_ref());
+            return run_written(&text, args.quick.prints(), trial.as_ref()).await;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -8,7 +8,6 @@ mod cache;
 mod card;
 mod certificate;
 mod completions;
-mod conn;
 mod demo;
 mod diagnostics;
 mod digest;
@@ -36,15 +35,14 @@ mod serve;
 mod span;
 mod subnet;
 mod test_certificate;
-#[cfg(test)]
-mod test_site;
 mod utc;
 mod verifier;
+mod written;
 
 #[cfg(target_env = "musl")]
 use firstflight_musl as _;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
 use error::Error;
 use firstflight_daemon::{ExitKind, process};
@@ -71,7 +69,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   firstflight demo                       see what a round trip costs (no root needed)
-  sudo firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
+  firstflight serve ./site               a directory, with Fast Open
   sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
   firstflight doctor https://www.example.com/  whether first flights help there, and what to change
@@ -209,6 +207,12 @@ fn say_usage(error: &clap::Error) -> ExitCode {
         return whole(ExitCode::SUCCESS);
     }
     let text = error.render().to_string();
+    if let (Kind::UnknownArgument, Some(option)) = (error.kind(), error.get(ContextKind::InvalidArg))
+        && text.contains("Usage: firstflight serve ")
+    {
+        output::complain(&serve::no_option(option));
+        return ExitCode::from(2);
+    }
     let lines = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))

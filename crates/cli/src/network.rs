@@ -1,25 +1,20 @@
-//! The options that `serve` and `get` share: a TUN device with the kernel at one end and the engine
+//! The options of links of `get`: a TUN device with the kernel at one end and the engine
 //! at the other, and a capture of what passes.
 
-use crate::card::{self, CardOptionsError, Source};
+use crate::card::{self, CardOptionsError};
 use crate::error::Error;
 use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
-use firstflight::link::udp::SharedUdp;
-use firstflight::link::xdp::{Joined, XdpStatus};
-use firstflight::link::{
-    BusyPoll, Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, TunQueue, UdpLink, XdpQueue,
-};
+use firstflight::link::xdp::Joined;
+use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, UdpLink};
 use firstflight::tcp::congestion::{Algorithm, InitialWindow};
-use firstflight::{Card, CardError, Config, Endpoint, ListenConfig, Sharding, Time};
+use firstflight::{Card, CardError, Config, Endpoint, ListenConfig, Time};
 use firstflight_daemon::ExitKind;
 use ipnet::IpNet;
 use std::fs::File;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Length of the TUN device's queue, in packets: a SYN, an ACK, a request and a FIN for each connection of a full
 /// backlog.
@@ -71,11 +66,6 @@ impl Network {
     /// Whether there is a TUN device or a network card.
     pub const fn has_device(&self) -> bool {
         self.tun.is_some() || self.card.wanted()
-    }
-
-    /// The network card, where these are served.
-    pub fn serve_by_card(&self, port: u16, sources: &[Source]) -> Result<Option<Card>, NetworkError> {
-        self.card.serve(&self.ip, port, sources).map_err(NetworkError::Card)
     }
 
     /// The network card, with ports for connects.
@@ -140,70 +130,6 @@ impl Network {
             ),
         };
         Ok((Endpoint::new(config, link), capture))
-    }
-
-    /// Starts an engine for each thread of `sharding`, which together serve at the UDP address or on a new device; on a card, one
-    /// for each of its queues. Each thread stays awake for `busy_poll` after a packet. `tune` may change the settings last.
-    pub fn start_shards(
-        &self,
-        udp: Option<SocketAddr>,
-        card: Option<Card>,
-        sharding: &Sharding,
-        busy_poll: Duration,
-        tune: impl FnOnce(&mut Config),
-    ) -> Result<(Endpoint, Capture, Option<XdpStatus>), Error> {
-        let mut status = None;
-        let (mut config, name) = self.config(udp.is_some(), card.as_ref())?;
-        tune(&mut config);
-        let capture = Capture::create(self.pcap.as_deref(), &name)?;
-        let count = sharding.workers().count();
-        let endpoint = match (udp, card) {
-            (Some(at), _) => {
-                let fail = |error| Error::Udp(at, error);
-                let address = SharedUdp::reserve(at).map_err(fail)?;
-                Endpoint::prepare_shared_udp(&mut config, address);
-                let capture = &capture;
-                let link = |_| {
-                    let capture = capture.clone();
-                    // A single engine shares its address with no other process.
-                    move || match count {
-                        1 => Ok(capture.tap(BusyPoll::new(UdpLink::bind(address.local_addr())?, busy_poll))),
-                        _ => Ok(capture.tap(BusyPoll::new(address.link()?, busy_poll))),
-                    }
-                };
-                Endpoint::sharded(&config, sharding, (0..count).map(link).collect()).map_err(fail)?
-            }
-            (None, Some(card)) => {
-                let queues = card.attach().map_err(NetworkError::card)?;
-                status = queues.first().map(XdpQueue::status);
-                let link = |queue| {
-                    let (mut queue, capture) = (Some(queue), capture.clone());
-                    // Called again if the queue fails. It fails only with the device.
-                    move || {
-                        let queue: XdpQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
-                        let link = queue.open().map_err(io::Error::other)?;
-                        Ok(capture.tap(BusyPoll::new(link, busy_poll)))
-                    }
-                };
-                Endpoint::sharded(&config, sharding, queues.into_iter().map(link).collect())
-                    .map_err(NetworkError::Queues)?
-            }
-            (None, None) => {
-                let queues = Tun::create_queues(&self.device(&name), count).map_err(NetworkError::Tun)?;
-                let link = |queue| {
-                    let (mut queue, capture) = (Some(queue), capture.clone());
-                    // Called again if the queue fails. It fails only with the device.
-                    move || {
-                        let queue: TunQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
-                        let link = queue.open().map_err(io::Error::other)?;
-                        Ok(capture.tap(BusyPoll::new(link, busy_poll)))
-                    }
-                };
-                Endpoint::sharded(&config, sharding, queues.into_iter().map(link).collect())
-                    .map_err(NetworkError::Queues)?
-            }
-        };
-        Ok((endpoint, capture, status))
     }
 
     /// Settings of the engine, and a name for its packets in a capture.
@@ -295,9 +221,6 @@ pub enum NetworkError {
     /// The TUN device cannot be created.
     #[error(transparent)]
     Tun(TunError),
-    /// A queue of the TUN device cannot be used.
-    #[error("cannot use the queues of the TUN device: {0}")]
-    Queues(io::Error),
     /// `--ip` lies in none of the `--host-ip` networks.
     #[error(
         "--ip {0} is in no --host-ip network: give both in the same one, as in --host-ip 10.9.0.1/24 --ip 10.9.0.2"
@@ -325,7 +248,6 @@ impl NetworkError {
         match self {
             Self::Tun(error) if error.may_pass() => ExitKind::Failure,
             Self::Card(error) => error.exit_kind(),
-            Self::Queues(error) => ExitKind::of_address(error),
             Self::Pcap(_, PcapWriterError::Io(error)) => ExitKind::of_file(error),
             _ => ExitKind::Mistake,
         }

@@ -1,8 +1,5 @@
 //! A stream that is given to hyper and can still be observed.
 
-use crate::conn::Conn;
-use firstflight::credential::Outcome;
-use firstflight_http::conn::ServerIo;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -54,37 +51,6 @@ impl<S> Watch<S> {
     /// When the first byte of the peer was read.
     pub fn first_byte(&self) -> Option<Instant> {
         lock(&self.0).first_byte
-    }
-}
-
-/// The observer of a connection that is served.
-pub type Served = Watch<ServerIo<Conn>>;
-
-impl Served {
-    /// Looks at the connection.
-    pub fn conn<T>(&self, look: impl FnOnce(&Conn) -> T) -> T {
-        self.look(|io| look(io.get_ref()))
-    }
-
-    /// The outcome of the first flight.
-    pub fn outcome(&self) -> Outcome {
-        self.conn(Conn::outcome)
-    }
-
-    /// Waits until the peer's ACK has proved its address, with TLS until its Finished is verified.
-    ///
-    /// # Errors
-    /// When the connection ends first.
-    pub async fn confirmed(&self) -> io::Result<()> {
-        poll_fn(|cx| lock(&self.0).stream.get_mut().poll_confirmed(cx)).await
-    }
-
-    /// Closes the connection that hyper has left, if hyper has not: it does not after a request for an upgrade.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn close(&self) -> io::Result<()> {
-        poll_fn(|cx| lock(&self.0).stream.poll_close(cx)).await
     }
 }
 

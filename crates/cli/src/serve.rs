@@ -1,503 +1,366 @@
-//! `firstflight serve`: a file server over HTTP/1.1 whose first response needs one round trip.
+//! `firstflight serve`: a directory over HTTP, whose first response needs one round trip. It is a gateway whose configuration the
+//! options stand for.
 
-mod answer;
-mod body;
-mod by_system;
-mod card;
-mod certificates;
-mod connections;
-mod counters;
-pub(crate) mod early;
-mod error;
-mod fast_open;
-pub(crate) mod log;
-mod names;
-mod readers;
-mod relay;
-pub(crate) mod replays;
-mod request_body;
-mod seal;
-mod tls;
-mod verifier;
-
-#[cfg(test)]
-pub(crate) use connections::io;
-pub(crate) use connections::{Site, serve};
-pub use error::ServeError;
-
-use crate::at::{self, At};
 use crate::error::Error;
-use crate::life::Metrics;
-use crate::network::{Capture, Network};
-use crate::span;
+use crate::self_signed::SelfSigned;
+use crate::written::{Written, path};
+use crate::{at, gateway, subnet};
 use clap::ArgGroup;
-use connections::accept;
-use fast_open::FastOpen;
-use firstflight::credential::asap::AsapPolicy;
-use firstflight::link::xdp::XdpStatus;
-use firstflight::metrics::CardPublisher;
-use firstflight::{
-    Card, Config, Endpoint, ListenConfig, OwnVerifier, RelayTarget, Sharding, SharedStore, Workers,
-};
-use firstflight_daemon::Signals;
-use firstflight_dns::service::{FrontHandle, RelayCounts, RelaySocket};
-use firstflight_http::directory::{Files, RootError};
-use firstflight_redis::RedisStore;
-use firstflight_tls::{Acceptor, ServerCertificates};
-use hyper_util::server::graceful::GracefulShutdown;
-use std::net::{IpAddr, SocketAddr};
+use firstflight::Workers;
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
 
-/// Serve a directory over HTTP, with TCP Fast Open and ASAP
+/// The port, if none is given: on the kernel's TCP, and of an engine on a device.
+const PORTS: (u16, u16) = (8080, 80);
+
+/// Serve a directory over HTTP/1.1 and HTTP/2, with TCP Fast Open and ASAP
 ///
-/// Serves one port on the kernel's TCP and in UDP (--listen), and needs no privileges. Clients with Fast Open need bit 2
-/// of net.ipv4.tcp_fastopen; clients with certificates (--trust) come in UDP. Besides files it answers POST /echo (the
-/// body comes back) and PUT /sink (length and SHA-256). SIGINT and SIGTERM end it: idle connections close at once, and
-/// requests under way have five seconds.
+/// Serves one port on the kernel's TCP and in UDP, and needs no privileges. Clients with Fast Open need bit 2 of
+/// net.ipv4.tcp_fastopen; clients with certificates (--trust, --verifier) come in UDP. With --tun an engine serves alone, on a device
+/// of its own (root or CAP_NET_ADMIN); with --xdp on a network card, at the host's own addresses.
 ///
-/// With --tun or --udp a TCP engine serves alone: on a TUN device (needs root or CAP_NET_ADMIN; the kernel has --host-ip
-/// on it, the server has --ip), or in UDP datagrams. With --xdp it serves one port of the host's own addresses on a network
-/// card, and the kernel everything else.
+/// These are the options of a trial. They stand for a configuration of `firstflight gateway`, which --print-config prints: everything
+/// else is a key of that file (docs/gateway.md; docs/from-serve.md says where each former option is), and --config serves it.
+/// Besides files, POST /echo gives its body back, and PUT /sink counts it. SIGTERM and SIGINT let requests end first.
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("link").args(["tun", "udp", "xdp"]))]
+#[command(group = ArgGroup::new("device").args(["tun", "xdp"]))]
 #[command(group = ArgGroup::new("certified").args(["trust", "verifier"]).multiple(true))]
-#[command(group = ArgGroup::new("once").args(["trust", "verifier", "seal"]).multiple(true))]
-#[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
+#[command(group = ArgGroup::new("encrypted").args(["tls_cert", "tls_self_signed"]))]
 #[command(after_help = "\
 Examples:
-  firstflight serve --root ./site
-  firstflight serve --root ./site --listen 0.0.0.0:443 --listen '[::]:443' --udp-port 4433
-  firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
-  firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 \\
-      --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
-  curl --tcp-fastopen http://10.9.0.2/
-  firstflight serve --xdp eth0 --port 80 --xdp-allow any --root ./site
-  firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
-  firstflight serve --root ./site --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem --seal seal.key
-  firstflight serve --udp 0.0.0.0:8080 --root ./site --trust trust.toml --identity www.example.com
-  firstflight serve --root ./site --listen 0.0.0.0:443 --verifier verifier.key --identity www.example.com
-  firstflight serve --udp 192.0.2.80:443 --root ./site --trust trust.toml --identity www.example.com \\
-      --dns-listen 192.0.2.80:53 --carriage-zone f.example.com --carriage-key carriage.key
+  firstflight serve ./site
+  firstflight serve ./site --listen 0.0.0.0:443 --listen '[::]:443' --tls-cert chain.pem --tls-key key.pem
+  firstflight serve ./site --listen 127.0.0.1:8443 --tls-self-signed
+  firstflight serve ./site --tun ff0 --host-ip 10.9.0.1/24 --listen 10.9.0.2:80
+  firstflight serve ./site --xdp eth0 --xdp-allow any
+  firstflight serve ./site --listen 0.0.0.0:443 --verifier verifier.key --identity www.example.com
+  firstflight serve ./site --listen 0.0.0.0:80 --print-config > gateway.toml
 
-Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: (umask 077; sysctl -n net.ipv4.tcp_fastopen_key > key), then --key-file key on every member.
-Key files have the mode 0600, or root owns them and they have 0640.
-Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
-
-Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
+Key files have the mode 0600, or root owns them and they have 0640.")]
 pub struct Args {
-    #[command(flatten)]
-    network: Network,
-    /// Serve the kernel's TCP and UDP at this address and port; once more for further addresses [default: port 8080 at
-    /// all addresses]
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "link", value_parser = at::address)]
+    /// Directory to serve: GET and HEAD, index.html for a directory, parts of files (Range), ETag and Last-Modified. There are no
+    /// listings, and neither names that begin with a dot nor links that lead out of it
+    #[arg(value_name = "DIR", required_unless_present = "config", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    root: Option<String>,
+    /// Serve at this address and port; once more for further addresses. With --tun these are the engine's, in the networks of
+    /// --host-ip [default: port 8080 at all addresses; with --xdp port 80 of the device]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = at::address)]
     listen: Vec<SocketAddr>,
     /// UDP port beside the kernel's TCP; 0 serves TCP only [default: the TCP port, if it is free]
-    #[arg(long, value_name = "N", conflicts_with = "link")]
+    #[arg(long, value_name = "N", conflicts_with = "device")]
     udp_port: Option<u16>,
-    /// Speak only TCP in UDP datagrams, on this address and port of the operating system's. Instead of the address it
-    /// may be a name, which is looked up
-    #[arg(long, value_name = "ADDR:PORT")]
-    udp: Option<At>,
-    /// With --xdp: take connections from this prefix, as 192.0.2.0/24; can be repeated; any takes everybody's. The packet
-    /// filter of this host does not see them
-    #[arg(long, value_name = "PREFIX", requires = "xdp", value_parser = crate::card::source)]
-    xdp_allow: Vec<crate::card::Source>,
-    /// TCP port of the engine to listen on [default: 80, with --udp its port]
-    #[arg(long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
-    /// Directory to serve: GET and HEAD, index.html for a directory, parts of files (Range), ETag and Last-Modified. There
-    /// are no listings, and links that lead out of it are refused
-    #[arg(long, value_name = "DIR")]
-    root: PathBuf,
-    /// Serve names that begin with a dot, as .git or .env, too. Without it only /.well-known/ is
-    #[arg(long)]
-    hidden: bool,
-    #[command(flatten)]
-    fast_open: FastOpen,
-    #[command(flatten)]
-    replays: replays::Replays,
-    #[command(flatten)]
-    certificates: certificates::Certificates,
-    #[command(flatten)]
-    relay: relay::Relay,
-    #[command(flatten)]
-    readers: readers::Readers,
-    #[command(flatten)]
-    tls: tls::Tls,
-    #[command(flatten)]
-    seal: seal::Seal,
-    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that arrived in a SYN, before the handshake, or as
-    /// TLS early data
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
-    early_unsafe: early::EarlyUnsafe,
-    #[command(flatten)]
-    metrics: Metrics,
+    /// Serve by an engine on a TUN device of this name, which is made
+    #[arg(long, value_name = "NAME", requires_all = ["host_ip", "listen"])]
+    tun: Option<String>,
+    /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6
+    #[arg(long, value_name = "CIDR", requires = "tun", value_parser = subnet::subnet)]
+    host_ip: Vec<IpNet>,
+    /// Serve by an engine on this network card (AF_XDP, root, Linux 5.9). Its connections end when the process does
+    #[arg(long, value_name = "DEVICE", requires = "xdp_allow")]
+    xdp: Option<String>,
+    /// With --xdp: take connections from this prefix, as 192.0.2.0/24; can be repeated; any takes everybody's. The packet filter of
+    /// this host does not see them
+    #[arg(long, value_name = "PREFIX", requires = "xdp")]
+    xdp_allow: Vec<String>,
+    /// File with the keys of cookies; read again while running [default: the kernel's keys]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<String>,
+    /// File with the verifiers whose certificates are taken
+    #[arg(long, value_name = "FILE")]
+    trust: Option<String>,
+    /// Be a verifier, with the key in this file, and take its certificates
+    #[arg(long, value_name = "FILE")]
+    verifier: Option<String>,
+    /// Name of this server in certificates, as www.example.com; once more for further ones [default: its addresses]
+    #[arg(long, value_name = "NAME", requires = "certified")]
+    identity: Vec<String>,
+    /// Serve https:// with the certificate in this PEM file: the server's, then those that lead to the authority; once more for
+    /// further names
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Vec<String>,
+    /// PEM file with the private key of the certificate; once for each --tls-cert
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Vec<String>,
+    /// For a trial: serve https:// with a certificate that is made now and ends with the command, for localhost and the addresses, or
+    /// also for NAME. Clients have to be told to accept it, and the start says how
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    tls_self_signed: Option<Vec<String>>,
+    /// Take sealed first flights with the seal keys in this file; once more for further public names
+    #[arg(long, value_name = "FILE", requires = "encrypted")]
+    seal: Vec<String>,
+    /// Threads. With --tun each has an engine of its own [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
+    threads: Option<u16>,
+    /// Address of /metrics, /healthz and /readyz
+    #[arg(long, value_name = "ADDR:PORT", value_parser = at::address)]
+    metrics: Option<SocketAddr>,
     /// Log one JSON object a line
     #[arg(long)]
     json_log: bool,
-    /// Leave out the line for each request
+    /// Serve what this configuration of the gateway says, in place of options
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    config: Option<PathBuf>,
+    /// Print the configuration that the options stand for, as a file to begin with, and end
     #[arg(long)]
-    no_log: bool,
-    /// Threads, at most 256; with --tun and --udp each has an engine of its own [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
-    threads: Option<u16>,
-    /// Keep each engine's thread awake for this long after a packet, as 50us. It helps clients on this machine, and those that
-    /// answer within this time. Each packet, from anybody, can cost this much CPU time. Use fewer --threads than there are
-    /// processors
-    #[arg(long, value_name = "TIME", requires = "link", value_parser = busy_poll)]
-    busy_poll: Option<Duration>,
-    // The heading of `Names` applies to all options that follow it, so it is the last field.
-    #[command(flatten)]
-    names: names::Names,
+    print_config: bool,
 }
 
-/// For how long a thread may stay awake.
-fn busy_poll(text: &str) -> Result<Duration, &'static str> {
-    let window = span::within(Duration::from_micros(1)..=Duration::from_secs(1))(text);
-    window.map_err(|_| "write a time between 1us and 1s, as 50us")
+/// Why the options mean nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address of the engine that the kernel does not lead to its device.
+    #[error("--listen {0}: {1}")]
+    Tun(SocketAddr, &'static str),
+    /// The addresses have different ports.
+    #[error("--listen: all addresses need the same port")]
+    Ports,
+    /// Certificates and keys are not as many.
+    #[error("give one --tls-key for each --tls-cert")]
+    TlsPairs,
 }
 
-/// How long requests under way may take after a signal, and then again the ends of their connections. Together this
-/// is less than the ten seconds after which service managers kill a process.
-const GRACE: Duration = Duration::from_secs(5);
+/// What to do without an option that there is not. There were more once.
+pub fn no_option(option: impl std::fmt::Display) -> String {
+    format!(
+        "serve has no option {option}: it may be a key of the gateway's file, as docs/from-serve.md says; --print-config prints one to \
+         begin with, and --config serves it (see --help)"
+    )
+}
 
 /// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    match args.has_engine() {
-        true => run_engine(args).await,
-        false => by_system::run(args).await,
+    if let Some(file) = &args.config {
+        firstflight_gateway::run(file).await?;
+        return Ok(ExitCode::SUCCESS);
     }
-}
-
-/// Serves by an engine alone.
-async fn run_engine(mut args: Args) -> Result<ExitCode, Error> {
-    args.network.validate()?;
-    let udp = match &args.udp {
-        Some(at) => Some(at.own().await?),
+    args.check()?;
+    let trial = match &args.tls_self_signed {
+        Some(_) if args.print_config => return Err(Error::NothingToPrint),
+        Some(names) => Some(SelfSigned::new(names, &args.addresses())?),
         None => None,
     };
-    let port = args.port.or(udp.map(|at| at.port())).unwrap_or(80);
-    let card = args.network.serve_by_card(port, &args.xdp_allow)?;
-    let listen_at: Vec<IpAddr> = match (udp, &card) {
-        (Some(at), _) => vec![at.ip()],
-        (None, Some(card)) => card.addresses().to_vec(),
-        (None, None) => args.network.addresses().to_vec(),
-    };
-    let own: Vec<_> = listen_at.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-    let _trial = args.tls.begin_trial(&own)?;
-    let beside = card.as_ref().map(card::Beside::of).transpose()?;
-    let mut fast_open = args.fast_open.prepare().await?;
-    let (seal, tls) = (args.sealing(port)?, args.tls.acceptor(None)?);
-    let sealed = seal.iter().flat_map(seal::Prepared::identities).collect();
-    let sealing = args.is_sealing();
-    args.replays.prepare(fast_open.policy.as_mut(), sealing).map_err(ServeError::Replays)?;
-    let others: Vec<_> =
-        args.relay.address().into_iter().chain(args.names.addresses().iter().copied()).collect();
-    let policy = fast_open.policy.as_ref();
-    let mut asap = args.certificates.prepare((&listen_at, port), (udp, &others), policy, sealed).await?;
-    let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
-    let files = Arc::new(files(&args).await?);
-    let mut signals = Signals::new().map_err(Error::Runtime)?;
-    let life = args.metrics.start(describe).await;
-    if names.is_some() {
-        firstflight_dns::metrics::describe();
-    }
-    if asap.verifier.is_some() {
-        firstflight_verifier::metrics::describe();
-    }
-    if fronts.is_some() {
-        firstflight_dns::metrics::describe_relay();
-    }
-    // The machine may have other work, and a connection must not wait for one processor while another is idle.
-    let workers = Workers::start_unpinned(args.threads()).map_err(Error::Runtime)?;
-    let asks = fast_open.policy.is_some() || sealing;
-    let Started { endpoint, capture, card, store } = start(&args, asks, udp, card, &workers).await?;
-    let (tls, followed) = args.tls.sealing(tls, seal, store.as_ref())?;
-    let asks = store.is_some();
-    if let Some(verifier) = &asap.verifier {
-        endpoint.verify(verifier).map_err(ServeError::OwnVerifier)?;
-    }
-    let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
-    let naming = names.as_ref().map(|names| names.handle.clone());
-    let relayed = fronts.as_ref().map(|fronts| fronts.socket.counts());
-    let log = log::Log::new(args.json_log, !args.no_log);
-    let (log, certificates) = (log.with_tls(tls.is_some()), tls.as_ref().map(Acceptor::certificates));
-    let _followed = certificates.clone().map(tls::follow).transpose()?;
-
-    let graceful = Arc::new(GracefulShutdown::new());
-    let mut listening = JoinSet::new();
-    let (mut handles, mut trusting, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
-    let (stop, stopping) = watch::channel(());
-    for ip in listen_at {
-        let at = SocketAddr::new(ip, port);
-        let mut config = ListenConfig::new(at);
-        args.fast_open.configure(&mut config);
-        config.fast_open = fast_open.policy.clone();
-        config.asap = asap.policy.clone();
-        let listener = endpoint.listen(config).map_err(|error| Error::Listen(at, error))?;
-        handles.push(listener.keys());
-        trusting.extend(listener.trust());
-        let body_timeout = args.readers.body_timeout();
-        for (shard, listener) in listener.split().into_iter().enumerate() {
-            let site = Site {
-                files: Arc::clone(&files),
-                early_unsafe: args.early_unsafe,
-                body_timeout,
-                log,
-                tls: tls.clone(),
-            };
-            // Each connection stays on the thread of its engine.
-            let accepting =
-                workers.spawn(shard, accept(listener, site, Arc::clone(&graceful), stopping.clone()));
-            listening.spawn(async move {
-                let _ = accepting.await;
-            });
-        }
-        addresses.push(at);
-    }
-    if let Some(beside) = beside {
-        let site = Site {
-            files: Arc::clone(&files),
-            early_unsafe: args.early_unsafe,
-            body_timeout: args.readers.body_timeout(),
-            log,
-            tls: tls.clone(),
-        };
-        beside.accept(&mut listening, &site, &graceful, &stopping)?;
-    }
-    let mut says: Vec<_> = asap.verifier.iter().map(verifier::says).collect();
-    let names = names.map(|mut names| {
-        says.append(&mut names.says);
-        names.run(stopping.clone(), log)
-    });
-    drop(stopping);
-    // The connections have it.
-    drop(tls);
-    fast_open.follow(handles);
-    asap.follow(trusting);
-    let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
-    let mut publish =
-        publish(Some(&endpoint), asap.verifier.as_ref(), naming.as_ref(), relayed, certificates);
-    let card = card.map(CardPublisher::new);
-    life.serving(move || {
-        publish();
-        card.iter().for_each(CardPublisher::publish);
-    });
-    // A program that reads these lines can use everything from now on.
-    addresses.into_iter().for_each(|at| log.listening(at));
-    log.naming(says);
-
-    let failed = until_the_end(&mut signals, &mut listening).await;
-    life.stopping();
-    drop(stop);
-    drop(followed);
-    if let Some(relaying) = relaying {
-        relaying.abort();
-    }
-    tokio::select! {
-        () = end(listening, names, graceful, Some(&endpoint), store) => {}
-        // A second signal stops the server at once.
-        () = signals.end() => {}
-    }
-    drop(life);
-    if asks {
-        log.store(&endpoint.store_counters());
-    }
-    if let Some(naming) = naming {
-        log.names(names::Report::new(&naming));
-    }
-    log.counters(&endpoint.counters(), endpoint.connections());
-    capture.finish()?;
-    if failed { Err(ServeError::Stopped.into()) } else { Ok(ExitCode::SUCCESS) }
+    gateway::run_written(&args.written(trial.as_ref()), args.print_config, trial.as_ref()).await
 }
 
-/// Waits for a signal, or for a listener that ends by itself: its engine has stopped for good. Returns whether one did.
-async fn until_the_end(signals: &mut Signals, listening: &mut JoinSet<()>) -> bool {
-    tokio::select! {
-        () = signals.end() => false,
-        Some(_) = listening.join_next() => true,
-    }
-}
-
-/// The directory to serve.
-async fn files(args: &Args) -> Result<Files, ServeError> {
-    let files = Files::below(&args.root).await.map_err(|error| match error {
-        RootError::Unreadable(error) => ServeError::Root(args.root.clone(), error),
-        RootError::NotDirectory => ServeError::RootNotDirectory(args.root.clone()),
-    });
-    Ok(files?.hidden(args.hidden))
-}
-
-/// What was started.
-struct Started {
-    endpoint: Endpoint,
-    capture: Capture,
-    card: Option<XdpStatus>,
-    store: Option<Arc<RedisStore>>,
-}
-
-/// Starts the engines, and connects to the shared store if there is one.
-async fn start(
-    args: &Args,
-    asks: bool,
-    udp: Option<SocketAddr>,
-    card: Option<Card>,
-    workers: &Workers,
-) -> Result<Started, Error> {
-    let store = match asks {
-        true => args.replays.store().await.map_err(ServeError::Replays)?,
-        false => None,
-    };
-    let asked = store.clone().map(|store| store as Arc<dyn SharedStore>);
-    let tune = |config: &mut Config| args.readers.configure(config);
-    let mut sharding = Sharding::new(workers);
-    if let Some(asked) = asked {
-        sharding = sharding.store(asked);
-    }
-    match args.network.start_shards(udp, card, &sharding, args.busy_poll.unwrap_or_default(), tune) {
-        Ok((endpoint, capture, card)) => Ok(Started { endpoint, capture, card, store }),
-        Err(error) => {
-            // The store got no questions, so the server owes it nothing.
-            if let Some(store) = store {
-                store.close().await;
-            }
-            Err(error)
-        }
-    }
-}
-
-/// Waits until all listeners and all connections, including those of resolvers, have closed, or the time is over.
-/// Idle connections close at once.
-async fn end(
-    mut listening: JoinSet<()>,
-    names: Option<JoinHandle<()>>,
-    graceful: Arc<GracefulShutdown>,
-    endpoint: Option<&Endpoint>,
-    store: Option<Arc<RedisStore>>,
-) {
-    let until = Instant::now() + GRACE;
-    let connections = async {
-        while listening.join_next().await.is_some() {}
-        // Requests under way end first. Then their connections close in order.
-        if let Some(graceful) = Arc::into_inner(graceful) {
-            let _ = tokio::time::timeout_at(until, graceful.shutdown()).await;
-        }
-        if let Some(endpoint) = endpoint {
-            endpoint.shutdown(until.saturating_duration_since(Instant::now())).await;
-        }
-    };
-    let resolvers = async {
-        if let Some(names) = names {
-            let _ = names.await;
-        }
-    };
-    tokio::join!(connections, resolvers);
-    // From here on no first flight is refused, so no further debt to the store can arise.
-    if let Some(store) = store {
-        store.close().await;
-    }
-}
-
-/// External fronts, and where their first flights go.
-struct Fronts {
-    socket: RelaySocket,
-    target: RelayTarget,
-}
-
-impl Fronts {
-    /// Gives `endpoint` what they send.
-    async fn run(self, endpoint: Endpoint) {
-        self.socket.run(|relayed| self.target.take(&endpoint, relayed)).await;
-    }
-}
-
-/// The sources of first flights by DNS: external fronts, and the front in this server.
-async fn first_flights_by_dns(
-    args: &Args,
-    udp: Option<SocketAddr>,
-    asap: Option<&mut AsapPolicy>,
-) -> Result<(Option<Fronts>, Option<names::Prepared>), Error> {
-    let (Some(udp), Some(asap), true) = (udp, asap, args.relay.wanted() || args.names.wanted()) else {
-        return Ok((None, None));
-    };
-    let target = args.relay.target(udp, asap)?;
-    let fronts = args.relay.prepare().await?;
-    let fronts = fronts.map(|socket| Fronts { socket, target: target.clone() });
-    Ok((fronts, args.names.prepare(target).await?))
-}
-
-/// Describes the series of a server.
-fn describe() {
-    firstflight::metrics::describe();
-    firstflight_tls::metrics::describe();
-}
-
-/// Publishes the counters of the engine, of the server's own verifier and the name server if there are such, and of first flights
-/// from external fronts.
-fn publish(
-    endpoint: Option<&Endpoint>,
-    verifier: Option<&OwnVerifier>,
-    names: Option<&FrontHandle>,
-    relayed: Option<RelayCounts>,
-    certificates: Option<ServerCertificates>,
-) -> impl FnMut() + Send + 'static {
-    let mut ends = firstflight_tls::metrics::CertificatePublisher::default();
-    let mut publisher = endpoint.cloned().map(firstflight::metrics::Publisher::new);
-    let mut of_verifier = verifier.map(verifier::publisher);
-    let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
-    let mut of_relays = relayed.map(|counts| (counts, firstflight_dns::metrics::RelayPublisher::new()));
-    move || {
-        ends.publish(&certificates);
-        if let Some(publisher) = &mut publisher {
-            publisher.publish();
-        }
-        if let Some(of_verifier) = &mut of_verifier {
-            of_verifier.publish();
-        }
-        if let Some(of_names) = &mut of_names {
-            of_names.publish();
-        }
-        if let Some((counts, publisher)) = &mut of_relays {
-            publisher.publish(&counts.now());
-        }
-    }
-}
-
-/// The number of threads of the runtime on which the command begins. Engines have threads of their own.
+/// The number of threads of the runtime.
 pub fn threads(args: &Args) -> Option<NonZeroUsize> {
-    NonZeroUsize::new(if args.has_engine() { 1 } else { args.threads() })
+    match &args.config {
+        Some(file) => gateway::threads_in(file),
+        None => args.threads.and_then(|threads| NonZeroUsize::new(threads.into())),
+    }
 }
 
 impl Args {
-    /// Whether an engine serves alone.
-    const fn has_engine(&self) -> bool {
-        self.network.has_device() || self.udp.is_some()
+    fn check(&self) -> Result<(), ServeError> {
+        if self.listen.iter().any(|at| Some(at.port()) != self.listen.first().map(SocketAddr::port)) {
+            return Err(ServeError::Ports);
+        }
+        if self.tls_cert.len() != self.tls_key.len() {
+            return Err(ServeError::TlsPairs);
+        }
+        let hosts = &self.host_ip;
+        for at in self.listen.iter().filter(|_| self.tun.is_some()) {
+            let ip = at.ip();
+            let why = match hosts.iter().find(|host| host.contains(&ip)) {
+                None => {
+                    "is in no --host-ip network: give both in the same one, as in --host-ip 10.9.0.1/24 --listen 10.9.0.2:80"
+                }
+                Some(host) if host.addr() == ip => {
+                    "is the kernel's address (--host-ip): choose another one of its network"
+                }
+                Some(host) if subnet::is_reserved(host, ip) => {
+                    "is its network's own or broadcast address: choose another one of the network"
+                }
+                Some(_) => continue,
+            };
+            return Err(ServeError::Tun(*at, why));
+        }
+        Ok(())
     }
 
-    fn threads(&self) -> usize {
-        self.threads.map_or_else(Workers::processors, usize::from)
+    /// Where it serves on the kernel's TCP, or by an engine on a TUN device.
+    fn addresses(&self) -> Vec<SocketAddr> {
+        if !self.listen.is_empty() {
+            return self.listen.clone();
+        }
+        let v6 = Path::new("/proc/net/if_inet6").exists();
+        let all = [Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED))];
+        all.into_iter().flatten().map(|ip| SocketAddr::new(ip, PORTS.0)).collect()
     }
 
-    /// Whether sealed first flights are taken.
-    const fn is_sealing(&self) -> bool {
-        self.seal.is_wanted()
-    }
-
-    /// The seal keys of a server at `port`.
-    fn sealing(&self, port: u16) -> Result<Option<seal::Prepared>, Error> {
-        let (first_start, per_site) = (self.certificates.is_first_start(), self.certificates.is_per_site());
-        self.seal.prepare(port, seal::Memory { first_start, per_site })
+    /// The configuration, with the certificate of a trial if there is one.
+    fn written(&self, trial: Option<&SelfSigned>) -> String {
+        let mut file = Written::default();
+        if self.threads.is_some() || self.metrics.is_some() || self.json_log {
+            file.table("[gateway]");
+            if let Some(threads) = self.threads {
+                file.value("threads", threads);
+            }
+            file.text_if("admin", self.metrics.map(|at| at.to_string()));
+            file.text_if("log", self.json_log.then_some("json"));
+            file.gap();
+        }
+        let addresses = self.addresses();
+        file.table("[[listener]]");
+        file.text("name", "web");
+        if self.tun.is_none() && self.xdp.is_none() {
+            file.texts("address", addresses.iter().map(SocketAddr::to_string));
+        }
+        file.text("mode", "http");
+        file.text("service", "site");
+        if let Some(port) = self.udp_port {
+            file.value("udp_port", port);
+        }
+        file.text_if("key_file", self.key_file.as_ref());
+        file.text_if("trust", self.trust.as_ref());
+        file.texts("identity", &self.identity);
+        if let Some(key) = &self.verifier {
+            file.table("[listener.verifier]");
+            file.text("key", key);
+        }
+        let of_trial = trial.map(|made| (path(made.certificate()), path(made.key())));
+        let named = self.tls_cert.iter().cloned().zip(self.tls_key.iter().cloned());
+        file.certificates(named.chain(of_trial));
+        if !self.seal.is_empty() {
+            file.table("[listener.seal]");
+            file.texts("keys", &self.seal);
+        }
+        if let Some(device) = &self.tun {
+            file.table("[listener.tun]");
+            file.text("device", device);
+            file.texts("host", self.host_ip.iter().map(IpNet::to_string));
+            file.texts("address", addresses.iter().map(|at| at.ip().to_string()));
+            file.value("port", addresses.first().map_or(PORTS.1, SocketAddr::port));
+        }
+        if let Some(device) = &self.xdp {
+            file.table("[listener.xdp]");
+            file.text("device", device);
+            file.value("port", self.listen.first().map_or(PORTS.1, SocketAddr::port));
+            file.texts("allow", &self.xdp_allow);
+            let named = self.listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified());
+            file.texts("address", named.map(|ip| ip.to_string()));
+        }
+        file.gap();
+        file.table("[[service]]");
+        file.text("name", "site");
+        file.text("root", self.root.as_deref().unwrap_or_default());
+        file.value("trial", true);
+        file.into_text()
     }
 }
 
 #[cfg(test)]
-#[path = "serve/tests.rs"]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use clap::{CommandFactory, Parser};
+    use firstflight_gateway::Config;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn config(options: &[&str]) -> Result<Config, String> {
+        let command = Command::try_parse_from([&["serve"], options].concat());
+        let Command { args } = command.map_err(|error| error.to_string())?;
+        args.check().map_err(|error| error.to_string())?;
+        Config::parse(&args.written(None)).map_err(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn options_are_a_configuration() {
+        let plain = config(&["./site"]).unwrap();
+        let ports: Vec<_> = plain.listeners[0].address.get_ref().iter().map(SocketAddr::port).collect();
+        assert!(ports.iter().all(|port| *port == 8080) && !ports.is_empty(), "{ports:?}");
+        assert_eq!(plain.services[0].root.as_deref(), Some(Path::new("./site")));
+        let all = config(&[
+            "d",
+            "--listen",
+            "127.0.0.1:443",
+            "--listen",
+            "[::1]:443",
+            "--udp-port",
+            "4433",
+            "--key-file",
+            "k",
+            "--trust",
+            "t",
+            "--verifier",
+            "v",
+            "--identity",
+            "a.example",
+            "--identity",
+            "b.example",
+            "--tls-cert",
+            "c",
+            "--tls-key",
+            "k",
+            "--seal",
+            "s",
+            "--threads",
+            "2",
+            "--metrics",
+            "127.0.0.1:1",
+            "--json-log",
+        ]);
+        let all = all.unwrap();
+        let one = &all.listeners[0];
+        assert_eq!((one.address.get_ref().len(), one.udp_port, one.identity.len()), (2, Some(4433), 2));
+        assert!(
+            one.trust.is_some() && one.verifier.is_some() && one.seal.is_some() && one.key_file.is_some()
+        );
+        assert_eq!(all.gateway.threads.map(NonZeroUsize::get), Some(2));
+        let tun = ["d", "--tun", "ff0", "--host-ip", "10.9.0.1/24", "--host-ip", "fd09::1/64"];
+        let tun =
+            config(&[&tun[..], &["--listen", "10.9.0.2:81", "--listen", "[fd09::2]:81"]].concat()).unwrap();
+        let device = tun.listeners[0].tun.as_ref().unwrap().get_ref();
+        assert_eq!((device.address.len(), device.host.len(), device.port), (2, 2, Some(81)));
+        let card =
+            config(&["d", "--xdp", "eth0", "--xdp-allow", "192.0.2.0/24", "--listen", "192.0.2.1:8080"]);
+        let card = card.unwrap();
+        let card = card.listeners[0].xdp.as_ref().unwrap().get_ref();
+        assert_eq!((card.port, card.address.len(), card.allow.len()), (8080, 1, 1));
+        let anywhere = config(&["d", "--xdp", "eth0", "--xdp-allow", "any"]).unwrap();
+        assert_eq!(anywhere.listeners[0].xdp.as_ref().unwrap().get_ref().port, 80);
+    }
+
+    #[test]
+    fn options_that_mean_nothing_are_told() {
+        let tun =
+            |address: &str| config(&["d", "--tun", "ff0", "--host-ip", "10.9.0.1/24", "--listen", address]);
+        assert!(tun("10.8.0.2:80").unwrap_err().contains("in no --host-ip network"));
+        assert!(tun("10.9.0.1:80").unwrap_err().contains("is the kernel's address"));
+        assert!(tun("10.9.0.255:80").unwrap_err().contains("broadcast"));
+        for (options, expected) in [
+            (&[][..], "<DIR>"),
+            (&[""], "value is required"),
+            (&["d", "--tun", "ff0"], "--host-ip"),
+            (&["d", "--xdp", "eth0"], "--xdp-allow"),
+            (&["d", "--identity", "a"], "required"),
+            (&["d", "--seal", "s"], "required"),
+            (&["d", "--tls-cert", "c"], "--tls-key"),
+            (&["d", "--tls-cert", "c", "--tls-cert", "e", "--tls-key", "k"], "one --tls-key for each"),
+            (&["d", "--listen", "127.0.0.1:1", "--listen", "127.0.0.2:2"], "same port"),
+            (&["d", "--config", "f"], "cannot be used with"),
+        ] {
+            let said = config(options).map(drop).unwrap_err();
+            assert!(said.contains(expected), "{options:?}: {said}");
+        }
+    }
+
+    /// More belongs into the file.
+    #[test]
+    fn there_are_twenty_options() {
+        let command = Command::command();
+        assert!(
+            command.get_arguments().filter(|one| one.get_id() != "help").count() <= 21,
+            "DIR and 20 options"
+        );
+    }
+}

@@ -29,12 +29,7 @@ pub fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D
     parse(&text).map_err(|error| D::Error::custom(format_args!("{text:?}: {error}")))
 }
 
-/// Like [`parse`], with limits.
-pub fn within(limits: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    move |text| read(text, None, &limits)
-}
-
-/// Like [`within`]. A bare number has this unit.
+/// Like [`parse`], with limits. A bare number has this unit.
 pub fn or_bare(
     unit: Unit,
     limits: RangeInclusive<Duration>,
@@ -94,7 +89,7 @@ mod tests {
         for wrong in ["0", "10001", "11s", "18446744073709551615", "600000000000y"] {
             assert_eq!(read(wrong).unwrap_err(), "give a time from 1ms to 10s", "{wrong}");
         }
-        assert_eq!(within(seconds(1)..=LONGEST)("1ms").unwrap_err(), "give a time of at least 1s");
+        assert_eq!(or_bare(MS, seconds(1)..=LONGEST)("1ms").unwrap_err(), "give a time of at least 1s");
         for wrong in ["18446744073709551615s", "1000y"] {
             assert_eq!(parse(wrong).unwrap_err(), "that is more than a century", "{wrong}");
         }

@@ -161,10 +161,14 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     announce_user(&config)?;
     let limit = open_files::raise_limit(config.gateway.max_connections);
     let mut gateway = Gateway::start(config, io::stdout()).await?;
-    gateway.say(&limit);
     let mut wrong = gateway.certificate_problems();
-    if let Some(said) = drop_privileges(user.as_deref(), USER)? {
-        gateway.say(&said);
+    let said = drop_privileges(user.as_deref(), USER)?;
+    // Options stand for a trial, which has neither many clients nor a user of its own.
+    if matches!(source, Source::File(_)) {
+        gateway.say(&limit);
+        said.iter().for_each(|said| gateway.say(said));
+    }
+    if said.is_some() {
         wrong.extend(not_readable(source, gateway.config()).await);
     }
     wrong.iter().for_each(|problem| tracing::warn!("{problem}"));

@@ -23,11 +23,6 @@ pub enum DnsError {
         .counts.0, .options.0, .counts.1, .options.1
     )]
     Origins { options: (&'static str, &'static str), counts: (usize, usize) },
-    /// The server, which is its own front, has no IPv4 address.
-    #[error(
-        "fragments are answered with an IPv4 address, and this server has none: give one with --carriage-address"
-    )]
-    NoAddress,
     /// The front cannot be set up.
     #[error("{}", set_up(.0))]
     SetUp(#[from] SetUpError),

@@ -3,9 +3,8 @@
 use crate::at;
 use crate::error::Error;
 use crate::self_signed::{SelfSigned, SelfSignedError};
-use std::fmt::Write;
+use crate::written::{Written, path};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 /// The options in place of a file.
 #[derive(clap::Args)]
@@ -38,25 +37,6 @@ pub struct Quick {
     print_config: bool,
 }
 
-/// A text in TOML. What a terminal would not show as it is has an escape.
-fn quoted(text: impl AsRef<str>) -> String {
-    let mut quoted = String::from('"');
-    for c in text.as_ref().chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ' => quoted.push(c),
-            // Writing to a string cannot fail.
-            c => drop(write!(quoted, "\\U{:08X}", u32::from(c))),
-        }
-    }
-    quoted + "\""
-}
-
-/// A path as text. Those that are made here are text, unless the directory for temporary files has another name.
-fn path(path: PathBuf) -> String {
-    path.into_os_string().into_string().unwrap_or_else(|odd| odd.to_string_lossy().into_owned())
-}
-
 impl Quick {
     /// Whether the configuration is only printed.
     pub const fn prints(&self) -> bool {
@@ -78,30 +58,21 @@ impl Quick {
 
     /// The configuration, with the certificate of a trial if there is one.
     pub fn config(&self, self_signed: Option<&SelfSigned>) -> String {
-        let from: Vec<_> = self.from.iter().map(|at| quoted(at.to_string())).collect();
-        let mode = if self.tcp { "tcp" } else { "http" };
-        let mut text = format!(
-            "[[listener]]\nname = \"web\"\naddress = [{}]\nmode = \"{mode}\"\nservice = \"app\"\n",
-            from.join(", ")
-        );
+        let mut file = Written::default();
+        file.table("[[listener]]");
+        file.text("name", "web");
+        file.texts("address", self.from.iter().map(SocketAddr::to_string));
+        file.text("mode", if self.tcp { "tcp" } else { "http" });
+        file.text("service", "app");
         let named = self.tls_cert.clone().zip(self.tls_key.clone());
         let of_trial = self_signed.map(|made| (path(made.certificate()), path(made.key())));
-        if let Some((chain, key)) = named.or(of_trial) {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "[listener.tls]\ncertificate = [{{ chain = {}, key = {} }}]\n",
-                quoted(chain),
-                quoted(key)
-            );
-        }
-        text += "\n[[service]]\nname = \"app\"\n";
-        let to: Vec<_> = self.to.iter().map(quoted).collect();
-        let _ = match &self.root {
-            Some(root) => writeln!(text, "root = {}", quoted(root)),
-            None => writeln!(text, "backend = [{}]", to.join(", ")),
-        };
-        text
+        file.certificates(named.or(of_trial));
+        file.gap();
+        file.table("[[service]]");
+        file.text("name", "app");
+        file.text_if("root", self.root.as_ref());
+        file.texts("backend", &self.to);
+        file.into_text()
     }
 }
 
