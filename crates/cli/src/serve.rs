@@ -195,15 +195,15 @@ impl Args {
     /// The configuration, with the certificate of a trial if there is one.
     fn written(&self, trial: Option<&SelfSigned>) -> String {
         let mut file = Written::default();
-        if self.threads.is_some() || self.metrics.is_some() || self.json_log {
-            file.table("[gateway]");
-            if let Some(threads) = self.threads {
-                file.value("threads", threads);
-            }
-            file.text_if("admin", self.metrics.map(|at| at.to_string()));
-            file.text_if("log", self.json_log.then_some("json"));
-            file.gap();
+        file.table("[gateway]");
+        if let Some(threads) = self.threads {
+            file.value("threads", threads);
         }
+        file.text_if("admin", self.metrics.map(|at| at.to_string()));
+        file.text_if("log", self.json_log.then_some("json"));
+        // Service managers kill after ten seconds.
+        file.text("drain", "5s");
+        file.gap();
         let addresses = self.addresses();
         file.table("[[listener]]");
         file.text("name", "web");
