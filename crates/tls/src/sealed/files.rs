@@ -41,7 +41,7 @@ pub enum SealFileError {
     /// The file of a farm's secret cannot be replaced.
     #[error(
         "cannot replace {path}: {error}; a farm's secret is replaced in each period, so its directory needs to be writable \
-         for the server, as /var/lib/firstflight-serve is for the service",
+         for the server, as /var/lib/firstflight-gateway is for the service",
         path = .0.display(),
         error = .1
     )]
