@@ -354,6 +354,56 @@ mod tests {
         }
     }
 
+    /// Each key of the page is one of the file, and each option that stays is one of the command.
+    #[test]
+    fn the_page_says_where_former_options_are() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/from-serve.md"))
+            .unwrap();
+        let schema = Config::schema();
+        let definitions = [
+            ("gateway", "Global"),
+            ("listener", "Listener"),
+            ("engine", "Engine"),
+            ("service", "Service"),
+            ("store", "Store"),
+            ("one_time", "OneTime"),
+            ("dns", "Dns"),
+            ("tun", "Tun"),
+            ("xdp", "Xdp"),
+            ("tls", "TlsSettings"),
+            ("seal", "Seal"),
+            ("verifier", "Verifier"),
+            ("relay", "Relay"),
+            ("forward", "Forward"),
+            ("zone", "Zone"),
+        ];
+        let known = |table: &str, key: &str| {
+            let (_, name) = definitions.iter().find(|(of, _)| *of == table)?;
+            schema["$defs"][name]["properties"].get(key)
+        };
+        let command = Command::command();
+        let has = |option: &str| command.get_arguments().any(|one| one.get_long() == Some(option));
+        let rows: Vec<Vec<_>> = page
+            .lines()
+            .filter(|line| line.starts_with("| `--"))
+            .map(|line| line.split(" | ").map(str::trim).collect())
+            .collect();
+        assert!(rows.len() > 75, "{}", rows.len());
+        for row in rows {
+            let option = row[0].trim_start_matches("| `--").split(['`', ' ']).next().unwrap();
+            let stays = row[2].trim_end_matches('|').trim() == "as before";
+            assert_eq!(has(option), stays, "{option}");
+            for text in row[1].split('`').skip(1).step_by(2) {
+                let path: Vec<_> = text.split([' ', '=']).next().unwrap().split('.').collect();
+                if let [.., table, key] = path.as_slice()
+                    && definitions.iter().any(|(of, _)| of == table)
+                {
+                    assert!(known(table, key).is_some(), "{option}: {text}");
+                }
+            }
+        }
+    }
+
     /// More belongs into the file.
     #[test]
     fn there_are_twenty_options() {

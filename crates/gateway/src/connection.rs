@@ -53,7 +53,7 @@ pub(crate) async fn serve(
     let now = site.load_full();
     let mut client = Client::new(stream);
     let about = client.about();
-    let open = metrics::accepted(now.name(), &about);
+    let open = now.series.accepted(&about);
     let killed = phases.killed.clone();
     let place = OnceLock::new();
     let guards = Arc::new(Guards { _permits: permits, place, _open: open, _alive: alive, killed });

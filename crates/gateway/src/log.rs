@@ -263,7 +263,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.site.series.bytes(self.bytes_in, self.bytes_out);
         if let Some(early) = self.early {
-            metrics::early(self.site.name(), early);
+            self.site.series.early(early);
         }
         if self.event == Event::Request {
             let service = self.service.as_ref().map_or("", |service| service.name());

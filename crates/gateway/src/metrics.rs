@@ -22,11 +22,12 @@ use crate::backend::Backend;
 use crate::backend::health::Known;
 use crate::client::About;
 use metrics::{
-    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const CONNECTIONS: &str = "firstflight_gateway_connections";
@@ -89,22 +90,11 @@ fn describe() {
 }
 
 /// A connection of a listener. It counts in the gauge until it is dropped.
-pub(crate) struct Open(String);
-
-pub(crate) fn accepted(listener: &str, about: &About) -> Open {
-    gauge!(CONNECTIONS, "listener" => listener.to_owned()).increment(1);
-    let labels = [
-        ("listener", listener.to_owned()),
-        ("way", about.way.as_str().into()),
-        ("outcome", about.outcome.as_str().into()),
-    ];
-    counter!(ACCEPTED, &labels).increment(1);
-    Open(listener.to_owned())
-}
+pub(crate) struct Open(Gauge);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        gauge!(CONNECTIONS, "listener" => std::mem::take(&mut self.0)).decrement(1);
+        self.0.decrement(1);
     }
 }
 
@@ -115,20 +105,68 @@ pub(crate) fn refused(listener: &str, reason: &'static str) {
 /// Classes of statuses, and a client that left.
 const CODES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The series that every request of a listener counts in. They are looked up once: a lookup makes texts and takes a lock.
+/// The series that every connection and request of a listener counts in. They are looked up once: a lookup makes texts and
+/// takes a lock.
 pub(crate) struct Series {
     listener: String,
+    open: Gauge,
+    /// By way and outcome: there are few of both.
+    accepted: Found<(&'static str, &'static str)>,
+    early: Found<&'static str>,
     received: Counter,
     sent: Counter,
     /// By service, in the order of `CODES`.
     requests: HashMap<String, [OnceLock<Counter>; 6]>,
 }
 
+/// Counters that were looked up.
+struct Found<K>(RwLock<Vec<(K, Counter)>>);
+
+impl<K> Default for Found<K> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<K: Copy + PartialEq> Found<K> {
+    fn increment(&self, key: K, find: impl FnOnce() -> Counter) {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, counter)) = known.iter().find(|(other, _)| *other == key) {
+            return counter.increment(1);
+        }
+        drop(known);
+        let counter = find();
+        counter.increment(1);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push((key, counter));
+    }
+}
+
 impl Series {
     pub(crate) fn new<'a>(listener: &str, services: impl Iterator<Item = &'a str>) -> Self {
         let bytes = |direction| counter!(BYTES, "listener" => listener.to_owned(), "direction" => direction);
         let requests = services.map(|service| (service.to_owned(), Default::default())).collect();
-        Self { listener: listener.to_owned(), received: bytes("in"), sent: bytes("out"), requests }
+        let open = gauge!(CONNECTIONS, "listener" => listener.to_owned());
+        let (accepted, early) = (Found::default(), Found::default());
+        let (received, sent) = (bytes("in"), bytes("out"));
+        Self { listener: listener.to_owned(), open, accepted, early, received, sent, requests }
+    }
+
+    /// A connection was accepted.
+    pub(crate) fn accepted(&self, about: &About) -> Open {
+        self.open.increment(1);
+        let (way, outcome) = (about.way.as_str(), about.outcome.as_str());
+        self.accepted.increment((way, outcome), || {
+            let labels =
+                [("listener", self.listener.clone()), ("way", way.into()), ("outcome", outcome.into())];
+            counter!(ACCEPTED, &labels)
+        });
+        Open(self.open.clone())
+    }
+
+    /// A request or a connection began before the client was confirmed.
+    pub(crate) fn early(&self, verdict: &'static str) {
+        let labels = || [("listener", self.listener.clone()), ("verdict", verdict.to_owned())];
+        self.early.increment(verdict, || counter!(EARLY, &labels()));
     }
 
     pub(crate) fn bytes(&self, up: u64, down: u64) {
@@ -153,10 +191,6 @@ impl Series {
             None => find().increment(1),
         }
     }
-}
-
-pub(crate) fn early(listener: &str, verdict: &'static str) {
-    counter!(EARLY, "listener" => listener.to_owned(), "verdict" => verdict).increment(1);
 }
 
 /// The response times of a service.

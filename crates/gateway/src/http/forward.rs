@@ -298,7 +298,6 @@ fn admit(
     if !fields::expects_only_100(&parts.headers) {
         return Err(StatusCode::EXPECTATION_FAILED.into());
     }
-    entry.trace = trace(&mut parts.headers, site.config.traceparent);
     let is_shown = |name: &str| site.acceptor.as_ref().is_some_and(|tls| tls.shows_by_default(name));
     let asked = match (&context.sni, context.tls) {
         (Some(sni), _) => Asked::Name(sni),
@@ -317,6 +316,11 @@ fn admit(
     };
     let service = Arc::clone(service);
     entry.service = Some(Arc::clone(&service));
+    entry.trace = match service.files() {
+        // Nobody would go on with one.
+        Some(_) => TraceId::of(&parts.headers),
+        None => trace(&mut parts.headers, site.config.traceparent),
+    };
     // Only HTTP/1.1 switches protocols.
     let tunnel = tunnel.filter(|_| service.config.protocol == BackendProtocol::Http1);
     let has_body = !body.is_end_stream();
