@@ -322,21 +322,6 @@ enum Turn {
     ConnectionFirst,
 }
 
-impl Door {
-    async fn next(&self, server: &Server, turn: Turn) -> (io::Result<Stream>, Vec<OwnedSemaphorePermit>) {
-        match turn {
-            Turn::PermitFirst => {
-                let permits = self.place().await;
-                (server.accept().await, permits)
-            }
-            Turn::ConnectionFirst => {
-                let accepted = server.accept().await;
-                (accepted, self.place().await)
-            }
-        }
-    }
-}
-
 /// Accepts until it is to stop, and then what waits.
 async fn accept(
     mut server: Server,
@@ -346,17 +331,35 @@ async fn accept(
     mut accepting: watch::Receiver<bool>,
 ) -> Server {
     while server.is_listening() {
-        tokio::select! {
+        let before = match turn {
+            Turn::PermitFirst => tokio::select! {
+                biased;
+                // It changes once.
+                _ = accepting.changed() => break,
+                permits = door.place() => Some(permits),
+            },
+            Turn::ConnectionFirst => None,
+        };
+        let accepted = tokio::select! {
             biased;
-            // It changes once.
             _ = accepting.changed() => break,
-            (accepted, permits) = door.next(&server, turn) => match accepted {
-                Ok(stream) => door.serve(stream, permits),
-                Err(error) => {
-                    tracing::warn!(listener = door.site.load().name(), %error, "cannot accept");
-                    tokio::time::sleep(PAUSE).await;
+            accepted = server.accept() => accepted,
+        };
+        match (accepted, before) {
+            (Ok(stream), Some(permits)) => door.serve(stream, permits),
+            (Ok(stream), None) => tokio::select! {
+                biased;
+                permits = door.place() => door.serve(stream, permits),
+                // It is one of those that wait.
+                _ = accepting.changed() => {
+                    door.serve(stream, Vec::new());
+                    break;
                 }
             },
+            (Err(error), _) => {
+                tracing::warn!(listener = door.site.load().name(), %error, "cannot accept");
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
     // Those that wait in the kernel's queue, whose data is acknowledged.
