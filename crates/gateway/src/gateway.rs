@@ -16,7 +16,7 @@ use firstflight::verifier::{self, CounterHandle};
 use firstflight::{Endpoint, OwnVerifier, Workers};
 use firstflight_daemon::Admin;
 use firstflight_dns::metrics::{Publisher, RelayPublisher};
-use firstflight_dns::service::RelayCounts;
+use firstflight_dns::service::{FrontHandle, RelayCounts};
 use firstflight_tls::metrics::CertificatePublisher;
 use firstflight_tls::{Acceptor, ConfigError, NewCertificates, ServedCertificate, ServerCertificates};
 use std::collections::HashMap;
@@ -72,6 +72,9 @@ pub struct Gateway {
     shown: Shown,
     admin: Option<Admin>,
     tidying: JoinHandle<()>,
+    /// What counts, once the gateway ends.
+    counted: Vec<Counted>,
+    front: Option<FrontHandle>,
 }
 
 /// A configuration whose files are read and whose ports are bound, but which is not in use yet.
@@ -115,6 +118,8 @@ impl Gateway {
             places: Arc::new(Semaphore::new(places)),
             log,
             tidying: tokio::spawn(tidy(shown.clone())),
+            counted: Vec::new(),
+            front: None,
             shown,
             admin,
         };
@@ -372,12 +377,18 @@ impl Gateway {
     /// Stops to accept, lets connections end, and ends those that are left after the time that the configuration gives
     /// them. Connections of HTTP/1.1 close after the request under way, those of HTTP/2 get GOAWAY twice (RFC 9113 §6.8).
     pub async fn drain(mut self) {
+        self.end().await;
+        self.conclude().await;
+    }
+
+    /// Lets connections end: see [`Gateway::drain`].
+    pub(crate) async fn end(&mut self) {
         self.stopping();
         let within = self.config.gateway.drain.0;
         let has_store = self.farm.store().is_some();
         let counted = self.listening.iter().map(|(name, one)| Counted::of(name, one, has_store));
-        let counted: Vec<_> = counted.collect();
-        let front = self.names.as_ref().and_then(Names::front).cloned();
+        self.counted = counted.collect();
+        self.front = self.names.as_ref().and_then(Names::front).cloned();
         let mut ending: JoinSet<()> =
             self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
         if let Some(names) = self.names.take() {
@@ -390,9 +401,13 @@ impl Gateway {
         });
         // From here on no first flight is refused, so no further debt to the store can arise.
         std::mem::take(&mut self.farm).close().await;
-        counted.iter().for_each(|counted| counted.say(&self.log));
-        if let Some(front) = front {
-            self.log.last(&Last::Names { time: log::now(), counts: log::Names::new(&front) });
+    }
+
+    /// Writes the last lines of the log: what was counted until the end.
+    pub(crate) async fn conclude(self) {
+        self.counted.iter().for_each(|counted| counted.say(&self.log));
+        if let Some(front) = &self.front {
+            self.log.last(&Last::Names { time: log::now(), counts: log::Names::new(front) });
         }
         self.log.flush().await;
     }
@@ -428,7 +443,8 @@ impl Counted {
                 let counts = log::Store::new(&engine.store_counters());
                 log.last(&Last::Store { time: time(), listener, counts });
             }
-            if counters.packets_in > 0 {
+            // A first flight from a name server is answered without a packet.
+            if counters.packets_in + counters.packets_out > 0 {
                 let counts = log::Report::new(&counters, engine.connections());
                 log.last(&Last::Counters { time: time(), listener, counts });
             }

@@ -137,6 +137,7 @@ impl Bound {
         let pending = if config.fast_open { config.pending } else { 0 };
         let mut builder = Server::builder()
             .keep_alive(KEEP_ALIVE)
+            .send_timeout(config.patience())
             .pending(pending)
             .share_port(config.reuse_port)
             .in_stages(false)

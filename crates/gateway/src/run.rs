@@ -192,7 +192,7 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     let delay = gateway.config().gateway.drain_delay.0;
     let ending = async {
         tokio::time::sleep(delay).await;
-        gateway.drain().await;
+        gateway.end().await;
     };
     tokio::select! {
         () = ending => {}
@@ -200,6 +200,7 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
         () = signals.end() => {}
     }
     watchdog.abort();
+    gateway.conclude().await;
     if failed { Err(RunError::Stopped) } else { Ok(()) }
 }
 

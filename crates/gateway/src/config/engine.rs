@@ -17,7 +17,7 @@ const BUSY: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from
 const FIRST_SEND_BUFFER: u32 = 64 * 1024;
 
 /// Settings of the engines that serve a listener: the one in UDP, and those on a device. The kernel's TCP has its own, in sysctl.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Engine {
@@ -25,6 +25,9 @@ pub struct Engine {
     #[serde(deserialize_with = "from_text")]
     #[schemars(with = "String")]
     pub congestion: Algorithm,
+    /// Connections of one client (an IPv4 address, an IPv6 /64) at an engine. One more replaces a connection whose client reads
+    /// nothing; if there is none, it is reset. 0: no limit.
+    pub connections_per_client: usize,
     /// Initial window of what is sent, segments, 1 to 64. The default is 10 (RFC 6928).
     #[serde(deserialize_with = "initial_window")]
     #[schemars(with = "Option<u8>")]
@@ -43,6 +46,21 @@ pub struct Engine {
     pub hold_last_ack: bool,
 }
 
+impl Default for Engine {
+    fn default() -> Self {
+        Self {
+            congestion: Algorithm::default(),
+            connections_per_client: 512,
+            initial_window: None,
+            busy_poll: None,
+            pending_per_client: None,
+            strict_quarantine: false,
+            response: ResponsePolicy::default(),
+            hold_last_ack: false,
+        }
+    }
+}
+
 impl Engine {
     /// What is wrong with it.
     pub(super) fn check(&self) -> Result<(), &'static str> {
@@ -58,6 +76,8 @@ impl Engine {
         engine.tcp.nodelay = true;
         engine.tcp.first_send_buffer = FIRST_SEND_BUFFER;
         engine.tcp.congestion = self.congestion;
+        let most = self.connections_per_client;
+        engine.limits.connections_per_client = (most > 0).then_some(most);
         engine.tcp.initial_window = self.initial_window.unwrap_or(engine.tcp.initial_window);
     }
 

@@ -403,6 +403,15 @@ impl Listener {
         self.idle_timeout.unwrap_or(default).0
     }
 
+    /// How long a client may take nothing of what waits for it. A connection that nobody serves any more may have such a client,
+    /// too.
+    pub(crate) fn patience(&self) -> std::time::Duration {
+        match self.mode.get_ref() {
+            Mode::Http => self.body_timeout.0,
+            Mode::Tcp | Mode::TlsPassthrough => self.idle(),
+        }
+    }
+
     /// When a connection whose bytes are copied ends without progress. `idle` counts while both directions are open.
     pub(crate) fn pump(&self, idle: std::time::Duration) -> firstflight_http::pump::Limits {
         firstflight_http::pump::Limits { idle, half_closed: self.half_closed_timeout.0 }
