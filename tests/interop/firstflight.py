@@ -3,6 +3,7 @@
 import json
 import os
 
+import serve_config
 from net import FAMILIES, Pair
 from process import Process, run
 
@@ -24,15 +25,29 @@ def _device(pair, families):
     return arguments
 
 
-class Serve(Process):
-    """`firstflight serve` on the peer addresses of a pair. It is ready when the `with` block begins."""
+class Logging(Process):
+    """A process whose log has a record for each request."""
+
+    def records(self):
+        return [serve_config.record(record) for record in super().records()]
+
+    def requests(self, count):
+        """Waits for the log records of the first `count` requests, and returns them."""
+        return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
+
+    def executed(self):
+        """Number of requests in the log."""
+        return sum(record.get("event") == "request" for record in self.records())
+
+
+class Serve(Logging):
+    """A server of `root` on the peer addresses of a pair. It is ready when the `with` block begins."""
 
     def __init__(self, ns, pair, root, *options, families=FAMILIES):
         self.families = families
         device = _device(pair, families)
-        super().__init__(
-            [BINARY, "serve", *device, "--port", PORT, "--root", root, "--json-log", *options], ns=ns
-        )
+        arguments = serve_config.arguments(*device, "--port", PORT, "--root", root, "--json-log", *options)
+        super().__init__([BINARY, *arguments], ns=ns)
 
     def __enter__(self):
         count = len(self.families)
@@ -44,21 +59,19 @@ class Serve(Process):
         super().__exit__(*failure)
         check_no_panic(self)
         if was_running and failure[0] is None and self.popen.returncode != 0:
-            raise AssertionError(f"serve ended with {self.popen.returncode} on SIGTERM")
-
-    def requests(self, count):
-        """Waits for the log records of the first `count` requests, and returns them."""
-        return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
+            raise AssertionError(f"the server ended with {self.popen.returncode} on SIGTERM")
 
     def counters(self):
         """The counters that it prints when it ends."""
         return [record for record in self.records() if record.get("event") == "counters"]
 
 
-class Command(Process):
-    """A command that serves. It is ready when it says that it listens."""
+class Command(Logging):
+    """A command that serves; `serve` with options is a gateway with a file. It is ready when it says that it listens."""
 
     def __init__(self, ns, *arguments):
+        if arguments[0] == "serve":
+            arguments = serve_config.arguments(*arguments[1:])
         super().__init__([BINARY, *arguments], ns=ns)
 
     def __enter__(self):
@@ -68,14 +81,6 @@ class Command(Process):
     def __exit__(self, *failure):
         super().__exit__(*failure)
         check_no_panic(self)
-
-    def requests(self, count):
-        """Waits for the log records of the first `count` requests, and returns them."""
-        return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
-
-    def executed(self):
-        """Number of requests in the log."""
-        return sum(record.get("event") == "request" for record in self.records())
 
 
 class Get(Process):
