@@ -100,6 +100,8 @@ TABLES = (
 ARRAYS = ("listener", "service")
 #: The port of an engine on a device, if no option names one.
 ENGINE_PORT = 80
+#: Connections of one client, if no option says how many. 0 is no limit.
+MOST_OF_A_CLIENT = 512
 
 
 class Options:
@@ -107,6 +109,8 @@ class Options:
 
     def __init__(self, options, directory):
         self.tables = {name: {} for name in TABLES}
+        # Less than the ten seconds after which service managers kill a process.
+        self.tables["gateway"].update(drain="5s")
         self.tables["listener"].update(name="web", mode="http", service="app")
         self.tables["service"].update(name="app", trial=True)
         self.directory = directory
@@ -181,7 +185,7 @@ class Options:
         if self.keys[0]:
             keys = ",".join(key for key in self.keys if key)
             self.set("listener", "key_file", write(self.directory, keys + "\n", mode=0o600))
-        if self.tables["listener"].get("max_connections_per_client") == 0:
+        if self.tables["listener"].setdefault("max_connections_per_client", MOST_OF_A_CLIENT) == 0:
             del self.tables["listener"]["max_connections_per_client"]
         certificates = zip(self.pairs["certificate"], self.pairs["key"], strict=True)
         for chain, key in certificates:

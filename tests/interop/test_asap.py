@@ -19,8 +19,11 @@ from testbed import body, sha256
 
 @pytest.mark.needs("nft", "tcpdump")
 def test_asap_first_contact_in_udp_behind_a_translator(scene, family):
-    capture = scene.path("udp.pcapng")
-    server = scene.serve_udp(family, "--pcap", capture)
+    capture = scene.path("udp.pcap")
+    command = ["tcpdump", "-i", "veth1", "-w", capture, "-n", "-Z", "root", "-U", "--immediate-mode", "udp", "port", PORT]
+    dump = scene.testbed.start(Process(command, ns=scene.far))
+    dump.wait_until(lambda: "listening on" in dump.text(), "start of the capture")
+    server = scene.serve_udp(family)
     scene.issuer(family=family)
     # Without root and without a device, the first packet carries the request.
     (first,) = scene.get_udp(family, *scene.shows(family), "--asap-known")
@@ -36,8 +39,8 @@ def test_asap_first_contact_in_udp_behind_a_translator(scene, family):
     assert scene.router.nft_matched(), "nothing was translated"
     server.popen.terminate()
     server.wait(10)
-    decoded = run("tcpdump", "-nn", "-r", capture).stdout
-    assert decoded.count("UDP, length") > 8, f"a capture of UDP: {decoded}"
+    decoded = lambda: run("tcpdump", "-nn", "-r", capture, check=False).stdout  # noqa: E731
+    dump.wait_until(lambda: decoded().count("UDP, length") > 8, "a capture of UDP")
 
 
 @pytest.mark.needs("nft")

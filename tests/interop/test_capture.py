@@ -1,4 +1,4 @@
-"""Captures by the command (`--pcap`) and by tcpdump, read by tcpdump and by `explain`."""
+"""Captures by `get --pcap` and by tcpdump, read by tcpdump and by `explain`."""
 
 import json
 import os
@@ -43,19 +43,6 @@ def check_fast_open(packets, cookie):
     sequence = re.search(r"seq (\d+):(\d+)", flight[0])
     answer = [p for p in packets if "Flags [S.]" in p and f"ack {int(sequence[2]) + 1}," in p]
     assert len(answer) == 1, "SYN-ACKs of the SYN's data"
-
-
-@pytest.mark.needs("tcpdump")
-def test_serve_captures(testbed, family):
-    root = testbed.root(small=50_000)
-    ns = testbed.namespace("serve")
-    path = os.path.join(root, "serve.pcapng")
-    serve = testbed.serve(ns, PAIR, root, "--key", KEY, "--pcap", path)
-    for _ in range(2):
-        reply = kernel.fetch(ns, "sendto", PAIR.peer[family], PORT, "/small")
-        assert reply.body == body(root, "small"), "body"
-    assert serve.terminate() == 0, "exit status"
-    check_fast_open(decoded(path), siphash.cookie(KEY, PAIR.host[family], PAIR.peer[family]))
 
 
 @pytest.mark.needs("tcpdump")
@@ -107,31 +94,34 @@ def check_two_visits(path, cookie):
     assert (summary["connections"], summary["asked"], summary["accepted"]) == (2, 2, 1), "summary"
 
 
-@pytest.mark.needs("curl", "tcpdump")
-def test_explain_capture_of_curl(testbed, family):
-    """The command's own capture of two visits by curl and tcpdump's capture of all devices show the same."""
-    root = testbed.root(small=50_000)
-    ns = testbed.namespace("serve")
-    own, cooked = os.path.join(root, "serve.pcapng"), os.path.join(root, "any.pcap")
-    serve = testbed.serve(ns, PAIR, root, "--key", KEY, "--pcap", own)
-    command = ["tcpdump", "-i", "any", "-w", cooked, "-n", "-Z", "root", "-U", "--immediate-mode", "-s", "2048", "tcp"]
+def begin(testbed, ns, device, path):
+    command = ["tcpdump", "-i", device, "-w", path, "-n", "-Z", "root", "-U", "--immediate-mode", "-s", "2048", "tcp"]
     dump = testbed.start(Process(command, ns=ns))
     dump.wait_until(lambda: "listening on" in dump.text(), "start of the capture")
+    return path, dump
+
+
+@pytest.mark.needs("curl", "tcpdump")
+def test_explain_capture_of_curl(testbed, family):
+    """tcpdump's captures of the device and of all devices show two visits by curl in the same way."""
+    root = testbed.root(small=50_000)
+    ns = testbed.namespace("serve")
+    testbed.serve(ns, PAIR, root, "--key", KEY)
+    captures = [begin(testbed, ns, device, os.path.join(root, f"{device}.pcap")) for device in (TUN, "any")]
     for _ in range(2):
         target = url(PAIR.peer[family], PORT, "/small")
         run("curl", "-gsS", "--fail", "-m", 20, "--tcp-fastopen", "-o", "/dev/null", target, ns=ns)
-    assert serve.terminate() == 0, "exit status"
 
-    def accepted():
+    def accepted(path):
         # A capture may end in the middle of a packet while it is being written.
-        lines = run(firstflight.BINARY, "explain", "--json", cooked, check=False).stdout.splitlines()
+        lines = run(firstflight.BINARY, "explain", "--json", path, check=False).stdout.splitlines()
         return lines and json.loads(lines[-1])["accepted"] == 1
 
-    dump.wait_until(accepted, "both visits in the capture")
-    assert dump.terminate() == 0, "exit status of tcpdump"
     cookie = siphash.cookie(KEY, PAIR.host[family], PAIR.peer[family])
-    check_two_visits(own, cookie)
-    check_two_visits(cooked, cookie)
+    for path, dump in captures:
+        dump.wait_until(lambda path=path: accepted(path), "both visits in the capture")
+        assert dump.terminate() == 0, "exit status of tcpdump"
+        check_two_visits(path, cookie)
 
 
 @pytest.mark.needs("curl")

@@ -1,4 +1,4 @@
-"""`serve --xdp` and `get --xdp`: one end of a cable is the network card of a host, whose kernel has everything else."""
+"""Servers on a network card (`[listener.xdp]`) and `get --xdp`: one end of a cable is the network card of a host, whose kernel has everything else."""
 
 import contextlib
 import itertools
@@ -11,6 +11,7 @@ import time
 
 import firstflight
 import pytest
+import serve_config
 from firstflight import Command, is_accepted, show
 from kernel import KernelServer
 from net import AF, FAMILIES, Pair, url
@@ -48,15 +49,16 @@ class Card:
             ns.ip("addr", "add", Pair.cidr(ends[6]), "dev", DEVICE, "nodad")
 
     def command(self, *options, allow="any", port=PORT):
-        return [
-            "serve", "--xdp", DEVICE, "--xdp-allow", allow, "--port", port, "--root", self.root, "--json-log", *options
-        ]  # fmt: skip
+        sources = ("--xdp-allow", allow) if allow else ()
+        return serve_config.arguments(
+            "--xdp", DEVICE, *sources, "--port", port, "--root", self.root, "--json-log", *options
+        )  # fmt: skip
 
     def serve(self, *options, **settings):
         return self.testbed.start(Command(self.host, *self.command(*options, **settings)))
 
     def refused(self, *options, **settings):
-        """What `serve` says when it does not start, and its exit status."""
+        """What the server says when it does not start, and its exit status."""
         process = Process([firstflight.BINARY, *self.command(*options, **settings)], ns=self.host)
         with process:
             self.testbed.processes.append(process)
@@ -200,7 +202,7 @@ def test_a_second_process_gets_one_line(card):
 def test_a_packet_filter_has_to_be_bypassed_on_purpose(card, family):
     card.host.nft("type filter hook input priority 0; ct state invalid drop")
     status, text = card.refused()
-    assert status == 2 and "path only" in text and "--xdp-firewall bypassed" in text and text.count("\n") == 0, text
+    assert status == 2 and "path only" in text and 'firewall = "bypassed"' in text and text.count("\n") == 0, text
     assert not card.has_program()
     card.serve("--xdp-firewall", "bypassed")
     assert card.get(family)[0]["status"] == 200
@@ -213,11 +215,8 @@ def test_a_hook_of_tc_has_to_be_bypassed_on_purpose(card):
 
 
 def test_sources_have_to_be_named(card, family):
-    process = Process(
-        [firstflight.BINARY, "serve", "--xdp", DEVICE, "--port", PORT, "--root", card.root], ns=card.host
-    )
-    with process:
-        assert process.wait(30) == 2 and "--xdp-allow" in process.text("err"), process.text()
+    status, text = card.refused(allow=None)
+    assert status == 2 and "missing field `allow`" in text, text
     server = card.serve(allow="192.0.2.0/24")
     with pytest.raises(TimeoutError):
         connect(card, family)

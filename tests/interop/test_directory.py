@@ -15,7 +15,7 @@ AT = ("127.0.0.1", PORT)
 OURS, THEIRS = f"http://127.0.0.1:{PORT}", "http://127.0.0.1:80"
 #: When `ten.txt` was changed.
 MODIFIED, BEFORE, AFTER = (f"Sun, 06 Nov 1994 08:49:{second} GMT" for second in (37, 36, 38))
-REFUSED = b"PUT /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n" + b"x" * 3_000_000
+REFUSED = b"PUT /nothing HTTP/1.1\r\nHost: www.example.com\r\nContent-Length: 3000000\r\n\r\n" + b"x" * 3_000_000
 LARGE_HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-Long: %s\r\n" % (b"x" * 990) * 120 + b"\r\n"
 
 

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-import firstflight
-from firstflight import check_no_panic
+from firstflight import Command, check_no_panic
 from net import workdir
 from process import Process, run
 
@@ -58,7 +57,7 @@ class Scene:
         zone = self.file("zone", ZONE)
         relay = self.file("relay", f"relay {self.vectors['relay_key_id']} {self.vectors['relay_key']}\n")
         command = [
-            firstflight.BINARY, "dns", "--listen", f"{LOOPBACK}:{PORT}", "--zone", zone,
+            "dns", "--listen", f"{LOOPBACK}:{PORT}", "--zone", zone,
             "--origin", self.name, "--carriage-zone", self.name, "--carriage-address", SERVER,
             "--key-file", key, "--relay", f"{LOOPBACK}:{self.server.getsockname()[1]}={relay}",
             "--state", os.path.join(self.directory, "boot"),
@@ -66,11 +65,11 @@ class Scene:
         if in_server:
             trust = self.file("trust", f'# begin\n[[verifier]]\nkey = "{VERIFIER}"\n# end\n')
             command = [
-                firstflight.BINARY, "serve", "--udp", f"{LOOPBACK}:8080", "--root", self.directory, "--trust", trust,
+                "serve", "--udp", f"{LOOPBACK}:8080", "--root", self.directory, "--trust", trust,
                 "--first-start", "--dns-listen", f"{LOOPBACK}:{PORT}", "--dns-zone", zone, "--dns-origin", self.name,
                 "--carriage-zone", self.name, "--carriage-key", key, "--carriage-address", SERVER, "--json-log", "-v",
             ]  # fmt: skip
-        self.front = testbed.start(Process(command, ns=self.ns))
+        self.front = testbed.start(Command(self.ns, *command))
         self.front.wait_until(lambda: "carriage zone" in self.front.text(), "the front's lines")
 
     def file(self, name, text):

@@ -304,7 +304,7 @@ def test_doctor_asap_in_the_record_and_in_udp(scene):
     with answering(scene.router, NEAR.host[4], names):
         found = doctor(scene.client, *named)
         assert (found["data"], found["asap-record"], found["asap-udp"]) == ("accepted", "published", "silent")
-        scene.serve_udp(4, "--identity", "www.example.com")
+        scene.serve_udp(4, "--identity", f"www.example.com:{PORT}", tcp=9000)
         found = doctor(scene.client, *named)
         assert (found["asap-record"], found["asap-udp"], found.problems()) == ("published", "answers", set())
         scene.router.nft("type filter hook forward priority 0; meta l4proto udp counter drop", chain="block")

@@ -35,8 +35,7 @@ def test_the_gateway_of_the_manifest(testbed, setting, said):
         run("sysctl", "-qw", f"net.ipv4.tcp_fastopen={setting}", ns=ns)
     root = testbed.root(small=5000)
     backend = "127.0.0.1:8000"
-    site = testbed.start(Process([firstflight.BINARY, "serve", "--root", root, "--listen", backend], ns=ns))
-    site.wait_until(lambda: "listening on" in site.text(), "the backend")
+    testbed.start(firstflight.Command(ns, "serve", "--root", root, "--listen", backend))
     directory = testbed.root()
     # The only change: there is no DNS of a cluster.
     path = os.path.join(directory, "gateway.toml")

@@ -192,9 +192,8 @@ def visited_site(testbed, ns):
     labels = b"".join(bytes([len(part)]) + part.encode() for part in SITE.split(".")) + b"\0"
     testbed.enter_context(resolving(ns))
     testbed.enter_context(name_server.answering(ns, "127.0.0.1", {(labels, 1): socket.inet_aton(SITE_AT)}))
-    command = [firstflight.BINARY, "serve", "--root", testbed.root(**{"index.html": 100}), "--listen", f"{SITE_AT}:80"]
-    server = testbed.start(Process(command, ns=host))
-    server.wait_until(lambda: "listening on" in server.text(), "a site")
+    root = testbed.root(**{"index.html": 100})
+    testbed.start(firstflight.Command(host, "serve", "--root", root, "--listen", f"{SITE_AT}:80"))
 
 
 @pytest.mark.needs("bash", "curl", "ss", wire_command())

@@ -83,8 +83,7 @@ def test_udp_download_goes_on_when_the_client_gets_other_ports(testbed, family):
     ns = testbed.namespace("udp")
     ns.ip("addr", "add", f"{INSIDE[6]}/128", "dev", "lo", "nodad")
     at = f"{SERVER[family]}:{PORT}" if family == 4 else f"[{SERVER[family]}]:{PORT}"
-    server = testbed.start(Process([firstflight.BINARY, "serve", "--udp", at, "--root", root, "--json-log"], ns=ns))
-    server.wait_until(lambda: "listening on" in server.text(), "the `listening on` line")
+    server = testbed.start(firstflight.Command(ns, "serve", "--udp", at, "--root", root, "--json-log"))
     with Translator(ns, family) as translator:
         target = url(INSIDE[family], PORT, "/large")
         client = testbed.start(Process([firstflight.BINARY, "get", "--json", "--udp", target], ns=ns))

@@ -124,7 +124,7 @@ def test_openssl_and_its_early_data(testbed, ns, files):
     root = testbed.root(small=100)
     server = serve(testbed, ns, root, files)
     session, early = files.path("session"), files.path("early")
-    request = "GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    request = f"GET /small HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n"
     with open(early, "w", newline="") as file:
         file.write(request)
     said = s_client(ns, files, "-sess_out", session, stdin=request)
@@ -144,7 +144,7 @@ def test_openssl_offers_another_group(testbed, ns, files):
     """OpenSSL sends a share of P-521, which the server does not have: HelloRetryRequest."""
     root = testbed.root(small=100)
     serve(testbed, ns, root, files)
-    request = "GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    request = f"GET /small HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n"
     said = s_client(ns, files, "-groups", "P-521:X25519", "-msg", stdin=request)
     assert said.count("ClientHello") >= 2 and "200 OK" in said, said
 
@@ -152,7 +152,7 @@ def test_openssl_offers_another_group(testbed, ns, files):
 def test_a_new_certificate_is_served_and_a_broken_one_is_not(testbed, ns, files):
     root = testbed.root(small=100)
     server = serve(testbed, ns, root, files, "-v")
-    request = "GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    request = f"GET /small HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n"
 
     def subject():
         said = s_client(ns, files, stdin=request)
@@ -177,12 +177,12 @@ def test_a_signal_reads_certificates_at_once(testbed, ns, files):
     with open(files.key, "w"):
         pass
     server.popen.send_signal(signal.SIGHUP)
-    server.wait_until(lambda: "has no private key in PEM" in server.text("err"), "a complaint")
+    server.wait_until(lambda: "has no private key in PEM" in server.text("out"), "a complaint")
     os.replace(key, files.key)
     os.replace(renewed, files.certificate)
     server.popen.send_signal(signal.SIGHUP)
     server.wait_until(lambda: "has a new certificate" in server.text("err"), "a new certificate")
-    assert server.text("err").count("has no private key in PEM") == 1
+    assert server.text().count("has no private key in PEM") == 1
 
 
 def test_who_is_not_trusted_gets_no_request(testbed, ns, files):

@@ -18,7 +18,7 @@ import time
 
 import firstflight
 from dnswire import A, query
-from firstflight import at
+from firstflight import Command, at
 from net import AF, Pair, workdir
 from process import Process, run
 from sealed import KEY_ID
@@ -34,6 +34,8 @@ ZONE = "f.xyz.com"
 THESIS_ZONE = "cdn.xyz.com"
 #: The HTTP port. For another port the HTTPS record has a different name, which takes resolvers longer.
 PORT, RELAY_PORT, VERIFIER_PORT = 80, 4454, 4433
+#: Where the server has the kernel's TCP, which no client uses: `PORT` belongs to the kernel's server.
+OTHER_PORT = 8080
 BODY = 1000
 #: Number of hosts of the site that no resolver knows until they are queried: `h0.xyz.com` and so on.
 HOSTS = 400
@@ -216,10 +218,11 @@ class World(Testbed):
             self.command(
                 "verifier", "--listen", listen, "--key-file", key, "--allow-prefix", self.clients(), *options
             )
-        identities = ["www.xyz.com", *(f"h{number}.xyz.com" for number in range(HOSTS))]
+        identities = [f"www.xyz.com:{PORT}", *(f"h{number}.xyz.com:{PORT}" for number in range(HOSTS))]
         trust = self.file("trust.toml", f'# begin\n[[verifier]]\nkey = "{self.verifier_key}"\nown = true\n# end\n')
         self.serve = self.command(
-            "serve", "--json-log", "--root", root, "--udp", at(self.server_address, PORT), "--trust", trust, "--first-start",
+            "serve", "--json-log", "--root", root, "--listen", at(self.server_address, OTHER_PORT), "--udp-port", PORT,
+            "--trust", trust, "--first-start",
             "--relay-listen", at(RELAY.peer[family], RELAY_PORT), "--relay-key", os.path.join(self.directory, "relay"),
             *(word for identity in identities for word in ("--identity", identity)),
         )  # fmt: skip
@@ -249,13 +252,11 @@ class World(Testbed):
 
     def command(self, *arguments):
         """Starts the command under test in the server's namespace, and waits until it listens."""
-        process = self.start(Process([firstflight.BINARY, *arguments], ns=self.server))
-        process.wait_until(lambda: "listening on" in process.text(), f"`{arguments[0]}`")
-        return process
+        return self.start(Command(self.server, *arguments))
 
     def executed(self):
         """Number of requests that the server over TCP in UDP has executed so far."""
-        return sum(record.get("event") == "request" for record in self.serve.records())
+        return self.serve.executed()
 
 
 class Asker:
