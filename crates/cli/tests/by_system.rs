@@ -1,8 +1,9 @@
-//! `serve` and `get` on the system's sockets: the kernel's TCP and UDP, without options.
+//! A server and `get` on the system's sockets: the kernel's TCP and UDP.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use crate::dir::Dir;
 use crate::program::{Running, fails, prints, run};
+use crate::server;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -23,8 +24,8 @@ fn site(name: &str) -> Dir {
 
 fn serve(dir: &Dir, at: &str, options: &[&str]) -> (Running, String) {
     let (root, log) = (dir.path("www"), dir.path("log"));
-    let args = ["serve", "--root", &root, "--listen", at];
-    let mut server = Running::start_logging(&[&args[..], options].concat(), &log);
+    let file = server::file(dir, &[&["--root", &root, "--listen", at][..], options].concat());
+    let mut server = Running::start_logging(&["gateway", &file], &log);
     let line = server.line();
     (server, line)
 }
@@ -36,8 +37,9 @@ fn reports(args: &[&str]) -> Vec<Value> {
 #[test]
 fn neither_end_needs_privileges_or_a_link() {
     let (dir, at) = (site("by-system"), free().to_string());
-    let (server, said) = serve(&dir, &at, &[]);
-    assert!(said.contains(&format!("http://{at} (TCP with")), "{said}");
+    let mut server = Running::start_logging(&["serve", &dir.path("www"), "--listen", &at], &dir.path("log"));
+    let said = server.line();
+    assert!(said.contains(&format!("{at} for web (TCP with")), "{said}");
     assert!(said.contains(&format!("UDP port {}", at.rsplit(':').next().unwrap())), "{said}");
     let url = format!("http://{at}/hello");
     for report in reports(&["get", &url, "--json", "--repeat", "2"]) {
@@ -54,8 +56,8 @@ fn neither_end_needs_privileges_or_a_link() {
     assert_eq!((&report["outcome"], &report["reason"]), (&"handshake".into(), &"not-requested".into()));
     // The counts at the end are those of all ways.
     let said = server.stop();
-    assert!(said.iter().any(|line| line.starts_with("TCP: 3 connections, ")), "{said:?}");
-    let udp = said.iter().position(|line| line == "UDP:").unwrap();
+    assert!(said.iter().any(|line| line.starts_with("web, TCP: 3 connections, ")), "{said:?}");
+    let udp = said.iter().position(|line| line == "web, engine:").unwrap();
     assert!(said[udp..].iter().any(|line| line.contains("1 opened")), "{said:?}");
 }
 
@@ -84,7 +86,8 @@ fn a_certificate_goes_in_udp_at_the_first_contact() {
     server.stop();
 }
 
-/// The server is its own verifier, with an engine alone and beside the kernel's TCP. No other server and no trust file is needed.
+/// The server is its own verifier, for clients of UDP alone and for those that use the kernel's TCP, too. No other server and no
+/// trust file is needed.
 #[test]
 fn a_server_that_is_its_own_verifier_gets_the_request_in_the_first_packet() {
     let dir = site("by-system-own-verifier");
@@ -96,13 +99,10 @@ fn a_server_that_is_its_own_verifier_gets_the_request_in_the_first_packet() {
         let at = free().to_string();
         let (root, log) = (dir.path("www"), dir.path("log"));
         let listen = if alone { "--udp" } else { "--listen" };
-        let args = [&["serve", "--root", &root, listen, &at], &own[..]].concat();
-        let mut server = Running::start_logging(&args, &log);
-        let mut said = server.line();
-        while !said.starts_with("verifier ") {
-            said = server.line();
-        }
-        assert!(said.ends_with(&format!(", key {key}")), "{said}");
+        let file = server::file(&dir, &[&["--root", &root, listen, &at], &own[..]].concat());
+        let mut server = Running::start_logging(&["gateway", &file], &log);
+        let said = server.line();
+        assert!(said.starts_with("web is verifier ") && said.ends_with(&format!(", key {key}")), "{said}");
         let url = format!("http://{at}/hello");
         let mut asks = vec!["get", &url, "--json", "--verifier", &at, "--verifier-key", key];
         asks.extend(["--verify-first", "--asap-known"]);
@@ -161,20 +161,21 @@ fn a_verifier_that_could_not_answer_is_refused() {
     let (root, file) = (dir.path("www"), dir.path("key"));
     let at = free().to_string();
     let refused = |options: &[&str], says: &str| {
-        fails(&[&["serve", "--root", &root, "--verifier", &file][..], options].concat(), 2, says);
+        let file = server::file(&dir, &[&["--root", &root, "--verifier", &file][..], options].concat());
+        fails(&["gateway", &file], 2, says);
     };
-    refused(&["--listen", &at, "--udp-port", "0"], "--udp-port 0");
-    refused(&["--listen", &at, "--no-cookie"], "cannot be used with");
+    refused(&["--listen", &at, "--udp-port", "0"], "a verifier answers in UDP");
     // At all addresses it needs a name.
-    refused(&[], "--identity");
+    refused(&["--listen", "0.0.0.0:8080"], "needs identity");
+    fails(&["serve", &root, "--verifier", &file], 2, "needs identity");
     // Messages of fronts can look like those to a verifier.
     std::fs::write(dir.path("trust"), "# begin\n# end\n").unwrap();
     let (trust, relay) = (dir.path("trust"), dir.path("relay"));
     let fronts = ["--udp", &at, "--relay-listen", &at, "--relay-key", &relay, "--trust", &trust];
-    refused(&fronts, "takes DNS or relay datagrams");
+    refused(&fronts, &format!("relay.listen: {at} is in use for something else"));
     // Nobody else may read the key.
     std::fs::write(dir.path("open"), "key 00").unwrap();
-    fails(&["serve", "--root", &root, "--listen", &at, "--verifier", &dir.path("open")], 2, "open");
+    fails(&["serve", &root, "--listen", &at, "--verifier", &dir.path("open")], 2, "open");
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn sockets_of_a_service_manager_are_used() {
     let at = listener.local_addr().unwrap().to_string();
     let program = env!("CARGO_BIN_EXE_firstflight");
     let script = format!(
-        "LISTEN_PID=$$ LISTEN_FDS=1 exec {program} serve --root {} --listen {at} --udp-port 0 3<&0 </dev/null",
+        "LISTEN_PID=$$ LISTEN_FDS=1 exec {program} serve {} --listen {at} --udp-port 0 3<&0 </dev/null",
         dir.path("www")
     );
     let mut child = Command::new("sh")
@@ -205,14 +206,12 @@ fn wrong_options_are_one_line() {
     let dir = site("by-system-wrong");
     let root = dir.path("www");
     let ends = |options: &[&str], code, says: &str| {
-        fails(&[&["serve", "--root", &root][..], options].concat(), code, says);
+        fails(&[&["serve", &root][..], options].concat(), code, says);
     };
-    let serve = |options: &[&str], says: &str| ends(options, 2, says);
-    serve(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2"], "same port");
-    ends(&["--listen", "192.0.2.1:8080"], 1, "give another --listen");
-    serve(&["--listen", &free().to_string(), "--scheme", "paper"], "--scheme");
+    ends(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2"], 2, "same port");
+    ends(&["--listen", "192.0.2.1:8080"], 1, "listener web: cannot listen");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    ends(&["--listen", &taken.local_addr().unwrap().to_string()], 1, "give another --listen");
+    ends(&["--listen", &taken.local_addr().unwrap().to_string()], 1, "listener web: cannot listen");
     fails(&["get", "http://127.0.0.1:9/", "--verifier", "127.0.0.1:9"], 2, "--verifier-key");
     // Nothing listens there.
     let output = run(&["get", "http://127.0.0.1:1/"]);

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
-use crate::dir::TempFile;
+use crate::dir::{Dir, TempFile};
 use crate::program::{command, fails, run};
+use crate::server;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -30,11 +31,9 @@ const COMMANDS: &[&str] = &[
 
 #[test]
 fn congestion_control_is_chosen_by_name() {
-    for command in ["serve", "get"] {
-        let help = run(&[command, "--help"]);
-        let help = text(&help.stdout);
-        assert!(help.contains("--congestion <NAME>") && help.contains("[default: cubic]"), "{help}");
-    }
+    let help = run(&["get", "--help"]);
+    let help = text(&help.stdout);
+    assert!(help.contains("--congestion <NAME>") && help.contains("[default: cubic]"), "{help}");
     let wrong = run(&["get", "http://127.0.0.1:9/", "--udp", "--congestion", "vegas"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("newreno, cubic or bbr"), "{}", text(&wrong.stderr));
@@ -329,7 +328,7 @@ fn mistakes_in_options() {
     refused(&["demo", "--rtt", "11s"], "give a time from 1ms to 10s");
     refused(&["demo", "--size", "lots"], "invalid");
     refused(&["demo", "--pcap", "/nonexistent/x"], "--pcap /nonexistent/x: ");
-    refused(&["serve"], "--root <DIR>");
+    refused(&["serve"], "<DIR>");
     refused(&["get"], "<URL>");
     refused(&["completions", "cmd"], "bash");
 }
@@ -348,100 +347,80 @@ const TUN: &[&str] = &["--tun", "lo"];
 
 #[test]
 fn mistakes_in_addresses() {
-    let serve = |host: &str, ip: &str, says: &str| {
-        refused(&[&["serve", "--root", "/", "--host-ip", host, "--ip", ip], TUN].concat(), says);
+    let serve = |host: &str, at: &str, says: &str| {
+        refused(&[&["serve", "/", "--host-ip", host, "--listen", at], TUN].concat(), says);
     };
-    serve("10.9.0.1", "10.9.0.2", "add the length of the prefix");
-    serve("10.9.0.1/33", "10.9.0.2", "from 0 to 32");
-    serve("ten/24", "10.9.0.2", "no IP address");
-    serve("10.9.0.1/24", "ten", "invalid IP address");
-    serve("10.9.0.1/24", "10.9.1.2", "--ip 10.9.1.2 is in no --host-ip network");
-    serve("10.9.0.1/24", "fd09::2", "--ip fd09::2 is in no --host-ip network");
-    serve("10.9.0.1/24", "10.9.0.1", "is the kernel's address");
-    serve("10.9.0.1/24", "10.9.0.255", "broadcast");
+    serve("10.9.0.1", "10.9.0.2:80", "add the length of the prefix");
+    serve("10.9.0.1/33", "10.9.0.2:80", "from 0 to 32");
+    serve("ten/24", "10.9.0.2:80", "no IP address");
+    serve("10.9.0.1/24", "ten:80", "invalid socket address");
+    serve("10.9.0.1/24", "10.9.1.2:80", "--listen 10.9.1.2:80: is in no --host-ip network");
+    serve("10.9.0.1/24", "[fd09::2]:80", "--listen [fd09::2]:80: is in no --host-ip network");
+    serve("10.9.0.1/24", "10.9.0.1:80", "is the kernel's address");
+    serve("10.9.0.1/24", "10.9.0.255:80", "broadcast");
 }
 
 #[test]
 fn devices_that_cannot_be_made() {
-    let serve = |tun: &str, host: &str, ip: &str, code, says: &str| {
-        fails(&["serve", "--root", "/", "--tun", tun, "--host-ip", host, "--ip", ip], code, says);
+    let serve = |tun: &str, host: &str, at: &str, code, says: &str| {
+        fails(&["serve", "/", "--tun", tun, "--host-ip", host, "--listen", at], code, says);
     };
-    serve("lo", "10.9.0.1/24", "10.9.0.2", 1, "choose another name");
-    serve("a/b", "10.9.0.1/24", "10.9.0.2", 2, "cannot name a network device");
-    serve("a-name-that-is-too-long", "10.9.0.1/24", "10.9.0.2", 2, "cannot name a network device");
-    serve("fftest0", "127.0.0.1/8", "127.0.0.2", 1, "is already the address of device lo");
-}
-
-fn serve(args: &[&str], says: &str) {
-    serve_ends(args, 2, says);
-}
-
-fn serve_ends(args: &[&str], code: i32, says: &str) {
-    let base = ["serve", "--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2"];
-    fails(&[&base, TUN, args].concat(), code, says);
+    serve("lo", "10.9.0.1/24", "10.9.0.2:80", 1, "choose another name");
+    serve("a/b", "10.9.0.1/24", "10.9.0.2:80", 2, "cannot name a network device");
+    serve("a-name-that-is-too-long", "10.9.0.1/24", "10.9.0.2:80", 2, "cannot name a network device");
+    serve("fftest0", "127.0.0.1/8", "127.0.0.2:80", 1, "is already the address of device lo");
 }
 
 #[test]
 fn mistakes_of_serve() {
     let file = TempFile::new("a-file", "");
-    serve(&["--root", file.as_str()], "is not a directory");
-    serve(&["--root", "/nonexistent"], "cannot serve /nonexistent");
-    serve(&["--root", "/", "--port", "0"], "'--port <N>'");
-    serve(&["--root", "/", "--key", "0-0"], "found 2 words, not 4");
-    serve(&["--root", "/", "--backup-key", "x"], "--backup-key: a cookie key is");
-    serve(&["--root", "/", "--key-file", "/nonexistent"], "key file /nonexistent cannot be read");
-    serve(&["--root", "/", "--scheme", "md5"], "linux, paper");
-    serve(&["--root", "/", "--no-fast-open", "--no-cookie"], "cannot be used with");
-    serve(&["--root", "/", "--early-unsafe", "maybe"], "reject, wait, allow");
-    serve(&["--root", "/", "--metrics", "7413"], "invalid socket address");
-    serve(&["--root", "/", "--busy-poll", "10ns"], "between 1us and 1s");
-    serve(&["--root", "/", "--busy-poll", "50"], "between 1us and 1s");
-    serve(&["--root", "/", "--metrics-host", "x.example"], "--metrics <ADDR>");
+    let serve = |args: &[&str], says: &str| refused(&[&["serve"], args].concat(), says);
+    serve(&[file.as_str()], "not a directory");
+    serve(&["/nonexistent"], "root /nonexistent: ");
+    serve(
+        &["/", "--listen", "127.0.0.1:0", "--key-file", "/nonexistent"],
+        "key file /nonexistent cannot be read",
+    );
+    serve(&["/", "--metrics", "7413"], "invalid socket address");
+}
+
+/// A gateway with an engine on a device.
+fn gateway(dir: &Dir, args: &[&str], code: i32, says: &str) {
+    let base = ["--root", "/", "--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2", "--port", "80"];
+    fails(&["gateway", &server::file(dir, &[&base, TUN, args].concat())], code, says);
 }
 
 #[test]
 fn mistakes_about_replays() {
-    let root = ["--root", "/"];
-    let refused = |args: &[&str], says: &str| serve(&[&root, args].concat(), says);
-    refused(&["--replays", "at-most-once"], "needs --one-time: a plain cookie can be replayed");
-    refused(&["--replays", "never"], "allow, no-duplicates, at-most-once");
-    refused(&["--one-time"], "--one-time-state <FILE>");
-    refused(&["--one-time", "--one-time-state", "/nonexistent/x"], "--one-time-state /nonexistent/x: ");
-    refused(&["--one-time", "--one-time-state", "/nonexistent/x", "--no-cookie"], "cannot be used with");
-    refused(&["--replays", "no-duplicates", "--no-fast-open"], "cannot be used with");
-    refused(&["--store", "redis://localhost"], "--store-keys <FILE>");
-    refused(&["--store-state", "/nonexistent/x"], "--store <URL>");
-    let keys = TempFile::new("farm-keys", "0f".repeat(48));
-    let store = ["--store", "redis://127.0.0.1:1", "--store-keys", keys.as_str()];
-    let with_store = |args: &[&str], says: &str| refused(&[&store, args].concat(), says);
-    with_store(&["--replays", "no-duplicates"], "chmod 600");
-    std::fs::set_permissions(&keys.0, std::fs::Permissions::from_mode(0o600)).unwrap();
-    with_store(&[], "add --replays no-duplicates, --one-time or --seal");
-    with_store(&["--one-time", "--one-time-state", "/nonexistent/x"], "needs --issuer");
-    std::fs::write(&keys.0, "0f".repeat(47)).unwrap();
-    with_store(&["--replays", "no-duplicates"], "openssl rand -hex 48");
-    std::fs::write(&keys.0, "0f".repeat(48)).unwrap();
-    let shown = ["--store", "rediss://:hunter2@localhost", "--store-keys", keys.as_str(), "--one-time"];
-    refused(&[&shown[..], &["--one-time-state", "/nonexistent/x"]].concat(), "--store-login FILE");
-    refused(&["--store-cert", "/nonexistent/x"], "--store-cert-key <FILE>");
-    let store = ["--store", "http://host", "--store-keys", keys.as_str()];
-    refused(&[&store[..], &["--replays", "no-duplicates"]].concat(), "redis://HOST");
-    let store = ["--store", "redis://127.0.0.1:1", "--store-keys", keys.as_str()];
-    let state = ["--replays", "no-duplicates", "--store-state", "/nonexistent/x"];
-    refused(&[&store[..], &state].concat(), "the state file /nonexistent/x: ");
+    let dir = Dir::new("replays");
+    let refused = |args: &[&str], says: &str| gateway(&dir, args, 2, says);
+    let state = dir.path("none/state");
+    refused(&["--one-time", "--one-time-state", &state], &format!("one_time: state {state}: "));
+    let keys = dir.file("farm-keys", &"0f".repeat(48));
+    let mode = |mode| std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(mode)).unwrap();
+    let store = ["--replays", "no-duplicates", "--store-keys", &keys];
+    let at = |url, more: &[&str], says: &str| refused(&[&store[..], &["--store", url], more].concat(), says);
+    mode(0o644);
+    at("redis://127.0.0.1:1", &[], "chmod 600");
+    mode(0o600);
+    at("http://host", &[], "redis://HOST");
+    at("redis://127.0.0.1:1", &["--store-state", &state], &format!("the state file {state}: "));
+    std::fs::write(&keys, "0f".repeat(47)).unwrap();
+    at("redis://127.0.0.1:1", &[], "openssl rand -hex 48");
 }
 
 #[test]
 fn a_state_of_one_time_cookies_that_cannot_be_used() {
+    let dir = Dir::new("serials");
     let state = TempFile::new("state", "something else\n");
-    let args = ["--root", "/", "--one-time", "--one-time-state", state.as_str()];
-    let with = |says: &str| serve(&args, says);
+    let args = ["--one-time", "--one-time-state", state.as_str()];
+    let with = |says: &str| gateway(&dir, &args, 2, says);
     with("chmod 600");
     std::fs::set_permissions(&state.0, std::fs::Permissions::from_mode(0o600)).unwrap();
     with("it is damaged or something else");
     std::fs::remove_file(&state.0).unwrap();
     // The state file is created. Then the device cannot be created.
-    serve_ends(&args, 1, "choose another name");
+    gateway(&dir, &args, 1, "choose another name");
     let made = std::fs::read_to_string(&state.0).unwrap();
     assert!(made.starts_with("firstflight one-time cookies"), "{made}");
     let _ = std::fs::remove_file(format!("{}.lock", state.as_str()));
@@ -453,12 +432,10 @@ fn a_wrong_key_is_not_printed() {
     let secret = "0badc0de-0badc0de-0badc0de-0badc0d";
     let file = TempFile::new("key", secret);
     std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o600)).unwrap();
-    for option in [["--key", secret], ["--backup-key", secret], ["--key-file", file.as_str()]] {
-        let base = ["serve", "--root", "/", "--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2"];
-        let output = run(&[&base, TUN, &option].concat());
-        assert_eq!(output.status.code(), Some(2));
-        assert!(!text(&output.stderr).contains("0badc0d"), "{}", text(&output.stderr));
-    }
+    let output = run(&["serve", "/", "--listen", "127.0.0.1:0", "--key-file", file.as_str()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("a cookie key is"), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("0badc0d"), "{}", text(&output.stderr));
 }
 
 fn get(args: &[&str], says: &str) {

@@ -25,10 +25,10 @@ fn a_certificate_for_a_trial_is_told_accepted_and_gone_at_the_end() {
     let (www, log) = (dir.path("www"), dir.path("log"));
     let at = "127.0.0.1:0";
     for args in [
-        ["gateway", "--from", at, "--root", &www, "--tls-self-signed"],
-        ["serve", "--listen", at, "--root", &www, "--tls-self-signed=localhost,www.example.com"],
+        &["gateway", "--from", at, "--root", &www, "--tls-self-signed"][..],
+        &["serve", &www, "--listen", at, "--tls-self-signed=localhost,www.example.com"],
     ] {
-        let mut server = Running::start_logging(&args, &log);
+        let mut server = Running::start_logging(args, &log);
         let line = after(&mut server, "listening on ");
         let at = line.split(' ').next().unwrap().trim_start_matches("https://").to_owned();
         let said = std::fs::read_to_string(&log).unwrap();

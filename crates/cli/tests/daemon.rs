@@ -3,6 +3,7 @@
 
 use crate::dir::Dir;
 use crate::program::{Running, command, fails, prints, until};
+use crate::server;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
@@ -30,7 +31,7 @@ impl Files {
         );
         let gateway = self.0.file("gateway.toml", &file);
         let all = [
-            vec!["serve", "--root", &root, "--udp-port", "0", "--listen", at, "--metrics", metrics],
+            vec!["serve", &root, "--udp-port", "0", "--listen", at, "--metrics", metrics],
             vec!["dns", "--zone", &zone, "--origin", "xyz.com", "--listen", at, "--metrics", metrics],
             vec!["verifier", "--key-file", &verifier, "--listen", at, "--metrics", metrics],
             vec!["gateway", &gateway],
@@ -152,13 +153,14 @@ fn an_address_that_comes_later_is_no_mistake() {
     fails(&front.concat(), 1, "cannot listen on 192.0.2.1:9 for other fronts");
     // What another process has: the file is in use as long as the server listens on UDP.
     let (root, state) = (files.0.path(""), files.0.path("state"));
-    let once = ["serve", "--root", &root, "--listen", LOCAL, "--one-time", "--one-time-state", &state];
-    let mut running = Running::start(&once);
+    let options = ["--root", &root, "--listen", LOCAL, "--one-time", "--one-time-state", &state];
+    let once = server::file(&files.0, &options);
+    let mut running = Running::start(&["gateway", &once]);
     serves(&mut running);
-    fails(&once, 1, "another process uses it");
+    fails(&["gateway", &once], 1, "another process uses it");
     running.stop();
     // What the text of options decides.
-    fails(&["serve", "--root", "/nonexistent"], 2, "cannot serve /nonexistent");
+    fails(&["serve", "/nonexistent"], 2, "service site: root /nonexistent: ");
     fails(&["verifier", "--listen", LOCAL, "--key-file", "/nonexistent"], 2, "cannot be read");
     fails(&["gateway", "/nonexistent"], 2, "cannot read");
 }

@@ -4,6 +4,7 @@
 
 use crate::dir::Dir;
 use crate::program::{Running, fails, prints, run, sockets, until};
+use crate::server;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -53,7 +54,8 @@ impl Site {
         std::fs::write(dir.path("trust"), trust).unwrap();
         let (root, trust) = (dir.path("www"), dir.path("trust"));
         let options = ["--trust", &trust, "--first-start", "--json-log"];
-        let mut server = Running::start(&[&["serve", "--udp", udp, "--root", &root][..], &options].concat());
+        let file = server::file(&dir, &[&["--udp", udp, "--root", &root][..], &options].concat());
+        let mut server = Running::start(&["gateway", &file]);
         assert!(server.line().contains("listening"));
         Self { dir, url: format!("http://{udp}/hello"), key, server }
     }

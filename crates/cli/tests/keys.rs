@@ -3,6 +3,7 @@
 
 use crate::dir::Dir;
 use crate::program;
+use crate::server;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
@@ -114,9 +115,8 @@ fn schedule_lists_the_turns() {
 fn keys_that_others_can_read_are_refused() {
     let dir = Dir::new("modes");
     let (keys, secret) = (dir.file("keys", KEYS), dir.file("secret", SECRET));
-    let serve = |option: &str, file: &str, says: &str| {
-        let base = ["serve", "--root", "/nonexistent", "--udp", "127.0.0.1:8080"];
-        program::fails(&[&base[..], &[option, file]].concat(), 2, says);
+    let check = |option: &str, file: &str| {
+        server::file(&dir, &["--root", &dir.path(""), "--udp", "127.0.0.1:8080", option, file])
     };
     let mode = |file: &str, mode| {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -125,11 +125,11 @@ fn keys_that_others_can_read_are_refused() {
         for (option, file) in [("--key-file", &keys), ("--key-schedule", &secret)] {
             mode(file, open);
             let says = format!("key file {file} has the mode {open:04o}, so others can use the key");
-            serve(option, file, &says);
+            program::fails(&["gateway", "check", &check(option, file)], 2, &says);
             refused(&["show", file], "make it 0600 (chmod 600)");
             refused(&["export", file, "--format", "linux"], "make it 0600 (chmod 600)");
             mode(file, 0o600);
-            serve(option, file, "cannot serve /nonexistent");
+            assert!(program::prints(&["gateway", "check", &check(option, file)]).ends_with(" is right\n"));
             assert!(!prints(&["show", file]).is_empty());
         }
     }
@@ -188,30 +188,18 @@ fn mistakes_of_keys() {
     refused(&["new", "-o", "/nonexistent/key"], "cannot write /nonexistent/key");
 }
 
-/// The variable is read only where no option names a key.
 #[test]
-fn serve_takes_its_key_from_the_environment() {
-    let dir = Dir::new("environment");
-    let serve = |options: &[&str]| {
-        let base = ["serve", "--root", "/nonexistent", "--tun", "fftest0"];
-        let ends = ["--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2"];
-        let args = [&base[..], &ends, options].concat();
-        let output = program::command(&args).env("FIRSTFLIGHT_KEY", "0badc0de").output().unwrap();
-        assert_eq!(output.status.code(), Some(2));
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let wrong = "FIRSTFLIGHT_KEY: a cookie key is";
-    assert!(serve(&[]).contains(wrong));
-    assert!(!serve(&[]).contains("0badc0de"));
+fn a_gateway_tells_a_key_from_a_secret() {
+    let dir = Dir::new("kinds");
     let (keys, secret) = (dir.file("keys", KEYS), dir.file("secret", SECRET));
-    let named: [&[&str]; 4] =
-        [&["--key", KEYS], &["--key-file", &keys], &["--key-schedule", &secret], &["--no-fast-open"]];
-    for options in named {
-        let complaint = serve(options);
-        assert!(complaint.contains("cannot serve /nonexistent"), "{options:?}: {complaint}");
+    let file = |option: &str, file: &str| {
+        server::file(&dir, &["--root", &dir.path(""), "--listen", "127.0.0.1:8080", option, file])
+    };
+    for (option, path, says) in [
+        ("--key-schedule", &keys, "a farm secret is id:hex"),
+        ("--key-file", &secret, "a cookie key is"),
+        ("--key-file", &dir.file("short", "0badc0de-0badc0de"), "found 2 words, not 4"),
+    ] {
+        program::fails(&["gateway", &file(option, path)], 2, says);
     }
-    assert!(serve(&["--key-schedule", &keys]).contains("a farm secret is id:hex"));
-    assert!(serve(&["--key-file", &secret]).contains("a cookie key is"));
-    assert!(serve(&["--key-period", "24"]).contains("--key-schedule"));
-    assert!(serve(&["--key-file", &keys, "--backup-key", KEYS]).contains("cannot be used with"));
 }

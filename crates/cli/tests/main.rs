@@ -4,6 +4,7 @@
 
 mod dir;
 mod program;
+mod server;
 
 mod asap;
 mod by_system;

@@ -3,63 +3,36 @@
 
 use crate::dir::Dir;
 use crate::program::{Running, command, fails, run};
+use crate::server;
 use serde_json::Value;
 use std::net::UdpSocket;
 
-/// A UDP port of `localhost` that was free a moment ago.
+/// A UDP port that was free a moment ago.
 fn free() -> u16 {
-    UdpSocket::bind(("localhost", 0)).unwrap().local_addr().unwrap().port()
+    UdpSocket::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// A server of a directory with the file `hello`, and its URL.
-fn serve(dir: &Dir, host: &str, args: &[&str]) -> (Running, String) {
+fn serve(dir: &Dir, args: &[&str]) -> (Running, String) {
     std::fs::create_dir(dir.path("www")).unwrap();
     std::fs::write(dir.path("www/hello"), "as you like").unwrap();
-    let (udp, root) = (format!("{host}:{}", free()), dir.path("www"));
-    let mut server = Running::start(&[&["serve", "--udp", &udp, "--root", &root], args].concat());
+    let (udp, root) = (format!("127.0.0.1:{}", free()), dir.path("www"));
+    let file = server::file(dir, &[&["--udp", &udp, "--root", &root], args].concat());
+    let mut server = Running::start(&["gateway", &file]);
     let line = server.line();
-    let at = line.find("http://").unwrap();
-    (server, line[at..].trim_end_matches(['"', '}']).to_owned())
+    assert!(line.contains("listening on"), "{line}");
+    (server, format!("http://{udp}"))
 }
 
 #[test]
 fn options_of_an_engine_need_a_link() {
-    let (serve, get) = (["serve", "--root", "/"], ["get", "http://127.0.0.1:9/"]);
-    for base in [&serve[..], &get] {
-        for option in [["--congestion", "bbr"], ["--mtu", "1400"]] {
-            fails(&[base, &option].concat(), 2, "--udp");
-        }
-        fails(&[base, &["--pcap", "x.pcapng"]].concat(), 2, "add --udp, --tun or --xdp");
+    let get = ["get", "http://127.0.0.1:9/"];
+    for option in [["--congestion", "bbr"], ["--mtu", "1400"]] {
+        fails(&[get, option].concat(), 2, "--udp");
     }
-    fails(&["serve", "--root", "/", "--tun", "ff0"], 2, "--host-ip <CIDR>");
-    fails(
-        &["serve", "--root", "/", "--listen", "127.0.0.1:1", "--udp", "127.0.0.1:1"],
-        2,
-        "cannot be used with",
-    );
+    fails(&[get, ["--pcap", "x.pcapng"]].concat(), 2, "add --udp, --tun or --xdp");
     fails(&["get", "http://127.0.0.1:9/", "--ip", "10.9.0.2"], 2, "--tun <NAME>");
     fails(&["get", "http://127.0.0.1:9/", "--udp", "--tun", "ff0"], 2, "cannot be used with");
-}
-
-#[test]
-fn serve_takes_a_name_behind_udp() {
-    let dir = Dir::new("name");
-    let (server, url) = serve(&dir, "localhost", &[]);
-    let fetched = run(&["get", &format!("{url}/hello"), "--udp"]);
-    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
-    server.stop();
-    fails(&["serve", "--root", "/", "--udp", "localhost"], 2, "localhost:8080");
-    fails(&["serve", "--root", "/", "--udp", "192.0.2.300:80"], 2, "localhost:8080");
-}
-
-#[test]
-fn a_server_that_polls_busily_serves() {
-    let dir = Dir::new("busy");
-    let (server, url) = serve(&dir, "localhost", &["--busy-poll", "1ms", "--threads", "2"]);
-    let fetched = run(&["get", &format!("{url}/hello"), "--udp", "--repeat", "5", "--json"]);
-    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
-    server.stop();
-    fails(&["serve", "--root", "/", "--busy-poll", "50us"], 2, "--udp");
 }
 
 /// The command line is valid, so the exit status is 1 and not 2.
@@ -69,13 +42,12 @@ fn a_name_that_cannot_be_resolved_is_no_mistake_in_the_command() {
     let name = "x".repeat(64);
     let says = "check the name, or write the server's address";
     fails(&["get", &format!("http://{name}/"), "--udp"], 1, says);
-    fails(&["serve", "--root", "/", "--udp", &format!("{name}:80")], 1, says);
 }
 
 #[test]
 fn a_body_goes_to_standard_output_and_the_rest_to_stderr() {
     let dir = Dir::new("stdout");
-    let (_server, url) = serve(&dir, "127.0.0.1", &[]);
+    let (_server, url) = serve(&dir, &[]);
     let url = format!("{url}/hello");
     for json in [&[][..], &["--json"]] {
         let args = [&["get", &url, "--udp", "-o", "-"], json].concat();
@@ -113,7 +85,7 @@ fn rust_log_says_what_is_told_unless_v_does() {
 #[test]
 fn times_in_json_have_no_more_digits_than_microseconds() {
     let dir = Dir::new("digits");
-    let (_server, url) = serve(&dir, "127.0.0.1", &[]);
+    let (_server, url) = serve(&dir, &[]);
     let output = run(&["get", &format!("{url}/hello"), "--udp", "--json", "--repeat", "20"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut ages = 0;
@@ -135,13 +107,17 @@ fn times_in_json_have_no_more_digits_than_microseconds() {
 fn no_path_reaches_a_terminal_as_a_command() {
     for json in [&[][..], &["--json-log"]] {
         let dir = Dir::new(if json.is_empty() { "text" } else { "json" });
-        let (mut server, url) = serve(&dir, "127.0.0.1", json);
+        let (mut server, url) = serve(&dir, json);
         // The client also prints the URL.
         let url = format!("{url}/hello\u{9b}2J\u{202e}x");
         let fetched = run(&["get", &url, "--udp"]);
         assert_eq!(fetched.status.code(), Some(1));
         let told = String::from_utf8([fetched.stdout, fetched.stderr].concat()).unwrap();
-        let logged = server.line();
+        let mut logged = server.line();
+        while !logged.contains("/hello") {
+            assert!(!logged.is_empty(), "it ended without a line for the request");
+            logged = server.line();
+        }
         for line in [&told, &logged] {
             assert!(!line.contains('\u{9b}') && !line.contains('\u{202e}'), "{line:?}");
         }

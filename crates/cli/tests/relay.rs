@@ -1,11 +1,11 @@
-//! `firstflight serve --relay-listen`: a name server relays a first flight, and a client that sent nothing to the
-//! server gets its answer. With `--dns-listen` the name server
-//! inside the web server does this, too.
+//! `[dns.relay]` of the gateway: a name server relays a first flight, and a client that sent nothing to the server gets its
+//! answer. With `[dns]` `listen` the name server inside the gateway does this, too.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
 use crate::dir::Dir;
 use crate::program;
 use crate::program::{Running, fails};
+use crate::server;
 use firstflight_credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::service::secure_rng;
@@ -56,8 +56,9 @@ fn serve(dir: &Dir, args: &[&str]) -> (Running, SocketAddr) {
     std::fs::write(dir.path("trust"), trust).unwrap();
     let udp = free();
     let (address, root, trust) = (udp.to_string(), dir.path("www"), dir.path("trust"));
-    let fixed = ["serve", "--udp", &address, "--root", &root, "--first-start", "--trust", &trust];
-    let mut server = Running::start_logging(&[&fixed, args].concat(), &dir.path("log"));
+    let fixed = ["--udp", &address, "--root", &root, "--first-start", "--trust", &trust];
+    let file = server::file(dir, &[&fixed, args].concat());
+    let mut server = Running::start_logging(&["gateway", &file], &dir.path("log"));
     server.address();
     (server, udp)
 }
@@ -369,20 +370,20 @@ fn mistakes_about_fronts_are_reported_in_one_line() {
         format!("# begin\n[[verifier]]\nkey = \"{}\"\n# end\n", verifier().public()),
     )
     .unwrap();
-    let refused = |udp: &str, args: &[&str], says: &str| {
+    let refused = |ip: &str, args: &[&str], says: &str| {
         let (root, trust) = (dir.path(""), dir.path("trust"));
-        let fixed =
-            ["serve", "--udp", udp, "--root", &root, "--identity", "www.example.com", "--trust", &trust];
-        fails(&[&fixed, args].concat(), 2, says);
+        let at = format!("{ip}:{}", free().port());
+        let fixed = ["--listen", &at, "--root", &root, "--identity", "www.example.com", "--trust", &trust];
+        fails(&["gateway", &server::file(&dir, &[&fixed, args].concat())], 2, says);
     };
-    let from_fronts = |udp: &str, key: &str, says: &str| {
-        refused(udp, &["--relay-listen", "127.0.0.1:0", "--relay-key", key], says);
+    let from_fronts = |ip: &str, key: &str, says: &str| {
+        refused(ip, &["--relay-listen", "127.0.0.1:0", "--relay-key", key], says);
     };
-    from_fronts("127.0.0.1:0", &dir.path("none"), "cannot be read");
+    from_fronts("127.0.0.1", &dir.path("none"), "cannot be read");
     std::fs::write(dir.path("open"), "relay 1 00").unwrap();
-    from_fronts("127.0.0.1:0", &dir.path("open"), "0600");
+    from_fronts("127.0.0.1", &dir.path("open"), "0600");
     create_relay_key(&PathBuf::from(dir.path("key")), 1, &RelayKey::from_bytes(&[3; 32])).unwrap();
-    from_fronts("0.0.0.0:0", &dir.path("key"), "--relay-seen-as");
+    from_fronts("0.0.0.0", &dir.path("key"), "seen_as");
 
     // The key file that the name server in it lacks.
     let file = CarriageKeyFile {
@@ -391,22 +392,21 @@ fn mistakes_about_fronts_are_reported_in_one_line() {
         former: vec![],
     };
     file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
-    let naming = |udp: &str, key: &str, args: &[&str], says: &str| {
+    let naming = |ip: &str, key: &str, args: &[&str], says: &str| {
         let listen = ["--dns-listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com", "--carriage-key"];
-        refused(udp, &[&listen[..], &[&dir.path(key)], args].concat(), says);
+        refused(ip, &[&listen[..], &[&dir.path(key)], args].concat(), says);
     };
-    naming("127.0.0.1:0", "none", &[], "make one with `firstflight dns keygen`");
-    naming("[::1]:0", "carriage", &[], "--carriage-address");
-    naming("0.0.0.0:0", "carriage", &[], "--relay-seen-as");
-    naming("127.0.0.1:0", "carriage", &["--dns-origin", "xyz.com"], "0 --dns-zone and 1 --dns-origin");
+    naming("127.0.0.1", "none", &[], "make one with `firstflight dns keygen`");
+    naming("[::1]", "carriage", &[], "needs carriage_address");
+    naming("0.0.0.0", "carriage", &[], "seen_as");
+    naming("127.0.0.1", "carriage", &["--dns-origin", "xyz.com"], "missing field `file`");
     for (args, lacks) in [
-        (&["--carriage-zone", "f.xyz.com"][..], "--dns-listen"),
-        (&["--dns-listen", "127.0.0.1:0"], "--carriage-key"),
-        (&["--relay-seen-as", "127.0.0.1:9"], "--dns-listen"),
-        (&["--forward-listen", "127.0.0.1:0"], "--forward-key"),
-        (&["--dns-state", "x"], "--forward-listen"),
+        (&["--carriage-zone", "f.xyz.com"][..], "needs listen"),
+        (&["--dns-listen", "127.0.0.1:0"], "needs carriage_zone and carriage_key"),
+        (&["--relay-seen-as", "127.0.0.1:9"], "needs listen"),
+        (&["--forward-listen", "127.0.0.1:0"], "missing field `to`"),
+        (&["--dns-state", "x"], "missing field `listen`"),
     ] {
-        let root = dir.path("");
-        fails(&[&["serve", "--udp", "127.0.0.1:0", "--root", &root], args].concat(), 2, lacks);
+        refused("127.0.0.1", args, lacks);
     }
 }

@@ -1,8 +1,9 @@
-//! Mistakes in the options of sealed first flights: one line that says what to do, and exit code 2.
+//! Mistakes in the settings of sealed first flights: one line that says what to do, and exit code 2.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use crate::dir::Dir;
 use crate::program::{fails, prints};
+use crate::server;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -15,32 +16,28 @@ fn keygen(dir: &Dir, file: &str, name: &str) -> String {
     path
 }
 
-fn serve<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&["serve", "--root", "/", "--tls-cert", "none.pem", "--tls-key", "none.key"], more].concat()
-}
-
 #[test]
-fn serve_says_what_is_wrong_with_its_keys() {
-    let dir = Dir::new("seal-serve");
+fn a_gateway_says_what_is_wrong_with_its_keys() {
+    let dir = Dir::new("seal-gateway");
+    let wrong = |options: &[&str], says: &str| {
+        let fixed = ["--root", "/", "--listen", "127.0.0.1:0", "--tls-cert", "none.pem"];
+        fails(&["gateway", &server::file(&dir, &[&fixed, options].concat())], 2, says);
+    };
     let (one, two) = (keygen(&dir, "one", "one.example"), keygen(&dir, "two", "two.example"));
     let same = keygen(&dir, "same", "one.example");
-    fails(&["serve", "--root", "/", "--seal", &one], 2, "--tls-cert");
-    fails(&serve(&["--seal-name", "www.example"]), 2, "--seal <FILE>");
-    fails(&serve(&["--seal-openings", "0", "--seal", &one]), 2, "--seal-openings");
-    fails(&serve(&["--seal", &dir.path("none")]), 2, "firstflight seal keygen");
-    fails(&serve(&["--seal", &one, "--seal", &same]), 2, "two files have keys of one.example");
-    fails(&serve(&["--seal", &one, "--seal", &two, "--seal-name", "www.example"]), 2, "www.example@PUBLIC");
-    fails(&serve(&["--seal", &one, "--seal-name", "a.example@b.example"]), 2, "keys of b.example");
-    fails(&serve(&["--seal", &one, "--seal-name", "192.0.2.1"]), 2, "host name");
-    fails(&serve(&["--seal", &one, "--seal-port", "0"]), 2, "--seal-port");
+    wrong(&["--seal-name", "www.example"], "missing field `keys`");
+    wrong(&["--seal-openings", "0", "--seal", &one], "openings: ");
+    wrong(&["--seal", &dir.path("none")], "firstflight seal keygen");
+    wrong(&["--seal", &one, "--seal", &same], "two files have keys of one.example");
+    wrong(&["--seal", &one, "--seal", &two, "--seal-name", "www.example"], "www.example@PUBLIC");
+    wrong(&["--seal", &one, "--seal-name", "a.example@b.example"], "keys of b.example");
+    wrong(&["--seal", &one, "--seal-name", "192.0.2.1"], "host name");
+    wrong(&["--seal", &one, "--seal-port", "65536"], "port: ");
     fs::set_permissions(&one, fs::Permissions::from_mode(0o644)).unwrap();
-    fails(&serve(&["--seal", &one]), 2, "chmod 600");
+    wrong(&["--seal", &one], "chmod 600");
     fs::write(dir.path("text"), "0badc0d").unwrap();
     fs::set_permissions(dir.path("text"), fs::Permissions::from_mode(0o600)).unwrap();
-    fails(&serve(&["--seal", &dir.path("text")]), 2, "is no file of seal keys");
-    // What the server remembers is an option of certificates and of seals.
-    fails(&["serve", "--root", "/", "--first-start"], 2, "--trust");
-    fails(&["serve", "--root", "/", "--per-site"], 2, "--seal");
+    wrong(&["--seal", &dir.path("text")], "is no file of seal keys");
 }
 
 #[test]

@@ -110,7 +110,8 @@ impl Running {
     /// The address in its next line, at which it listens.
     pub(crate) fn address(&mut self) -> String {
         let line = self.line();
-        line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
+        let rest = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
+        rest.split(' ').next().unwrap().to_owned()
     }
 
     /// Sends this signal to it, such as `HUP`.
