@@ -67,9 +67,9 @@ class Scene:
         """Options of a `get` whose first fetch has a certificate."""
         return (*self.asks(family), "--verify-first")
 
-    def serve_udp(self, family, *options, fresh=(FRESH,), tcp=PORT):
-        """Starts a server in UDP, and on the kernel's TCP at the port `tcp`."""
-        listen = ("--listen", at(FAR.peer[family], tcp), "--udp-port", PORT)
+    def serve_udp(self, family, *options, fresh=(FRESH,)):
+        """Starts a server in UDP, and on the kernel's TCP."""
+        listen = ("--udp", at(FAR.peer[family], PORT))
         trust = ("--trust", self.path("trust.toml"), "--root", self.root, "--json-log")
         return self.testbed.start(Command(self.far, "serve", *listen, *trust, *fresh, *options))
 

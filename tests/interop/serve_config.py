@@ -132,7 +132,7 @@ class Options:
             "--send-timeout": self.send_timeout,
         }  # fmt: skip
         pairs = {"--tls-cert": "certificate", "--tls-key": "key", "--dns-zone": "zone", "--dns-origin": "origin"}
-        self.ips, self.ports, self.keys = [], [], [None, None]
+        self.ips, self.ports, self.udps, self.keys = [], [], [], [None, None]
         for option in options:
             name, equals, value = option.partition("=")
             take = lambda: value if equals else next(options)  # noqa: B023, E731
@@ -156,9 +156,8 @@ class Options:
             self.set(table, key, value_of(how, value))
 
     def udp(self, value):
-        """The kernel's TCP is beside it."""
-        self.append("listener", "address", value)
-        self.set("listener", "udp_port", int(value.rpartition(":")[2]))
+        """The kernel's TCP is beside it. With `--port` its port, which is that inside the datagrams, is another one."""
+        self.udps.append(value.rpartition(":")[::2])
 
     def ip(self, value):
         self.ips.append(value)
@@ -182,6 +181,9 @@ class Options:
             self.set(device, "port", self.ports[-1] if self.ports else ENGINE_PORT)
             if self.ips:
                 self.set(device, "address", self.ips)
+        for host, port in self.udps:
+            self.append("listener", "address", f"{host}:{self.ports[-1] if self.ports else port}")
+            self.set("listener", "udp_port", int(port))
         if self.keys[0]:
             keys = ",".join(key for key in self.keys if key)
             self.set("listener", "key_file", write(self.directory, keys + "\n", mode=0o600))
@@ -253,10 +255,10 @@ def arguments(*options):
 
 
 def record(line):
-    """A record of the gateway's log, in the words of the tests: `bytes` of a response's body, and `stopped` for a sealed request
-    that was not given to the service."""
+    """A record of the gateway's log, in the words of the tests: `bytes` of a response's body, a `seal` of None without one, and
+    `stopped` for a sealed request that was not given to the service."""
     if line.get("event") == "request":
-        return {**line, "bytes": line["bytes_out"]}
+        return {"seal": None, "seal_reason": None, **line, "bytes": line["bytes_out"]}
     if line.get("event") == "connection" and line.get("end") == "stopped":
         return {**line, "event": "stopped"}
     return line

@@ -300,11 +300,12 @@ def test_doctor_asap_in_the_record_and_in_udp(scene):
         (b"\5plain\7example\3com\0", 1): socket.inet_aton(FAR.peer[4]),
     }
     named = (f"www.example.com:{PORT}", "--dns", at(NEAR.host[4], 53))
-    scene.testbed.kernel_server(scene.far, 4, PORT, scene.root)
+    plain = scene.testbed.kernel_server(scene.far, 4, PORT, scene.root)
     with answering(scene.router, NEAR.host[4], names):
         found = doctor(scene.client, *named)
         assert (found["data"], found["asap-record"], found["asap-udp"]) == ("accepted", "published", "silent")
-        scene.serve_udp(4, "--identity", f"www.example.com:{PORT}", tcp=9000)
+        plain.terminate()
+        scene.serve_udp(4, "--identity", "www.example.com")
         found = doctor(scene.client, *named)
         assert (found["asap-record"], found["asap-udp"], found.problems()) == ("published", "answers", set())
         scene.router.nft("type filter hook forward priority 0; meta l4proto udp counter drop", chain="block")

@@ -34,8 +34,6 @@ ZONE = "f.xyz.com"
 THESIS_ZONE = "cdn.xyz.com"
 #: The HTTP port. For another port the HTTPS record has a different name, which takes resolvers longer.
 PORT, RELAY_PORT, VERIFIER_PORT = 80, 4454, 4433
-#: Where the server has the kernel's TCP, which no client uses: `PORT` belongs to the kernel's server.
-OTHER_PORT = 8080
 BODY = 1000
 #: Number of hosts of the site that no resolver knows until they are queried: `h0.xyz.com` and so on.
 HOSTS = 400
@@ -206,7 +204,7 @@ class World(Testbed):
         return told.stdout.strip()
 
     def web_servers(self):
-        """Starts the server over TCP in UDP, the kernel's server over TCP, and two verifiers."""
+        """Starts the server, over TCP in UDP and on the kernel's TCP, and two verifiers."""
         family = self.family
         root = self.root_directory = Testbed.root(self, small=BODY)
         verifiers = [more(self.server_address, number) for number in (3, 4, 5)]
@@ -218,15 +216,13 @@ class World(Testbed):
             self.command(
                 "verifier", "--listen", listen, "--key-file", key, "--allow-prefix", self.clients(), *options
             )
-        identities = [f"www.xyz.com:{PORT}", *(f"h{number}.xyz.com:{PORT}" for number in range(HOSTS))]
+        identities = ["www.xyz.com", *(f"h{number}.xyz.com" for number in range(HOSTS))]
         trust = self.file("trust.toml", f'# begin\n[[verifier]]\nkey = "{self.verifier_key}"\nown = true\n# end\n')
         self.serve = self.command(
-            "serve", "--json-log", "--root", root, "--listen", at(self.server_address, OTHER_PORT), "--udp-port", PORT,
-            "--trust", trust, "--first-start",
+            "serve", "--json-log", "--root", root, "--udp", at(self.server_address, PORT), "--trust", trust, "--first-start",
             "--relay-listen", at(RELAY.peer[family], RELAY_PORT), "--relay-key", os.path.join(self.directory, "relay"),
             *(word for identity in identities for word in ("--identity", identity)),
         )  # fmt: skip
-        self.kernel_server(self.server, family, PORT, root)
         # For an engine with its own device in the client's namespace.
         self.client.forward()
         self.server.ip(f"-{family}", "route", "add", ENGINE.net[family], "via", TO_SERVER.host[family])
@@ -256,7 +252,8 @@ class World(Testbed):
 
     def executed(self):
         """Number of requests that the server over TCP in UDP has executed so far."""
-        return self.serve.executed()
+        requests = (record for record in self.serve.records() if record.get("event") == "request")
+        return sum(record["way"] == "udp" for record in requests)
 
 
 class Asker:
