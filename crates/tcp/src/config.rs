@@ -87,7 +87,8 @@ pub struct Config {
     /// After several timeouts in a row, send smaller segments, and try larger ones again later. Without it a
     /// connection fails on a path that drops large packets without an ICMP error (RFC 4821).
     pub mtu_probing: bool,
-    /// Send segments at a rate, not in bursts of a window. BBR always does.
+    /// Send segments at a rate, not in bursts of a window. BBR always does. The other algorithms send the first ten
+    /// segments without a pace, and then two at a time, as in Linux.
     pub pacing: bool,
     /// Send small segments at once: turns Nagle's algorithm off (RFC 9293 §3.7.4).
     //= rfc9293 MUST-17

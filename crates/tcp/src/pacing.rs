@@ -7,11 +7,19 @@ use firstflight_wire::Instant;
 /// half a millisecond in the stack's wheel and by more in its driver.
 const LATE: Duration = Duration::from_millis(2);
 
+/// Segments of a connection that leave without a pace, unless the algorithm sets the rate: the initial window of RFC
+/// 6928, as in Linux. A short answer is not delayed, and no path is loaded more than without pacing.
+const UNPACED: u8 = 10;
+
 /// When the next segment may leave.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     /// C.next_send_time of draft-ietf-ccwg-bbr §5.6.2.
     next: Instant,
+    /// Segments that have left, at most [`UNPACED`].
+    begun: u8,
+    /// When the last segment left, and how many may still leave with it.
+    burst: (Instant, u8),
 }
 
 /// The pacing rate and its limits.
@@ -19,8 +27,10 @@ pub(crate) struct Pacer {
 pub(crate) struct Pace {
     /// Bytes a second.
     pub rate: u64,
-    /// Size of a full segment, bytes. Two full segments may always leave together.
+    /// Size of a full segment, bytes. Two full segments may leave together after a pause.
     pub mss: u32,
+    /// Number of segments that leave together; their gaps follow them.
+    pub together: u8,
     /// Longest gap, so that something leaves in every round trip at any measured rate.
     pub longest: Duration,
 }
@@ -30,19 +40,29 @@ impl Pacer {
     #[inline]
     #[must_use]
     pub(crate) fn holds(&self, now: Instant) -> Option<Instant> {
-        (self.next > now).then_some(self.next)
+        let accompanies = self.burst.1 > 0 && self.burst.0 == now;
+        (self.next > now && !accompanies).then_some(self.next)
     }
 
     /// `bytes` left. Without a pace the next bytes may follow at once.
     pub(crate) fn sent(&mut self, bytes: u32, pace: Option<Pace>, now: Instant) {
         let Some(pace) = pace.filter(|pace| pace.rate > 0) else {
-            self.next = now;
+            (self.next, self.burst) = (now, (now, 0));
             return;
         };
+        let left = if self.burst.0 == now && self.burst.1 > 0 { self.burst.1 } else { pace.together };
+        self.burst = (now, left.saturating_sub(1));
         let late = LATE.max(time_for(pace.mss, pace.rate)).min(pace.longest);
         let gap = time_for(bytes, pace.rate).min(pace.longest);
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(late.as_nanos() as u64));
         self.next = self.next.max(earliest) + gap;
+    }
+
+    /// A segment leaves. Whether it is one of the first, for which the window alone is the limit.
+    pub(crate) fn begins(&mut self) -> bool {
+        let begins = self.begun < UNPACED;
+        self.begun += u8::from(begins);
+        begins
     }
 
     /// The next segment may leave at once.
@@ -74,7 +94,7 @@ mod tests {
     }
 
     /// One segment every 10 ms.
-    const SLOW: Pace = Pace { rate: 100_000, mss: 1000, longest: Duration::from_millis(100) };
+    const SLOW: Pace = Pace { rate: 100_000, mss: 1000, together: 1, longest: Duration::from_millis(100) };
 
     #[test]
     fn two_segments_leave_together_then_one_in_its_time() {
@@ -90,9 +110,34 @@ mod tests {
     }
 
     #[test]
+    fn segments_that_leave_together_are_followed_by_all_their_gaps() {
+        let pairs = Pace { together: 2, ..SLOW };
+        let mut pacer = Pacer::default();
+        for at in [100, 110, 130, 150] {
+            for _ in 0..2 {
+                assert_eq!(pacer.holds(ms(at)), None);
+                pacer.sent(1000, Some(pairs), ms(at));
+            }
+            // After a pause, the first of the pair is late by its gap.
+            let next = if at == 100 { 110 } else { at + 20 };
+            assert_eq!(pacer.holds(ms(at)), Some(ms(next)));
+            assert_eq!(pacer.holds(ms(at + 1)), Some(ms(next)), "a burst is over when time passes");
+        }
+        // Half of a pair leaves no right to another one later.
+        pacer.sent(1000, Some(pairs), ms(170));
+        assert_eq!(pacer.holds(ms(171)), Some(ms(180)));
+    }
+
+    #[test]
+    fn the_first_segments_have_no_pace() {
+        let mut pacer = Pacer::default();
+        assert_eq!((0..100).filter(|_| pacer.begins()).count(), 10);
+    }
+
+    #[test]
     fn a_timer_that_is_late_costs_no_rate() {
         // 12.5 MB/s: a segment of 1,250 bytes takes 100 µs, and the timer fires every 0.6 ms.
-        let pace = Pace { rate: 12_500_000, mss: 1250, longest: Duration::from_secs(1) };
+        let pace = Pace { rate: 12_500_000, mss: 1250, together: 1, longest: Duration::from_secs(1) };
         let (mut pacer, mut sent) = (Pacer::default(), 0);
         for call in 0..10_000 {
             let now = Instant::from_micros(1_000_000 + call * 600);

@@ -56,7 +56,9 @@ impl Connection {
         }
         self.snd.sent(chunk, now, pool);
         let after = self.snd.pipe();
-        let pace = self.pace(after);
+        let own = self.control.pacing_rate();
+        let begins = self.paced.as_mut().is_some_and(|paced| paced.pacer.begins());
+        let pace = if begins && own.is_none() { None } else { self.pace(own, after) };
         let Some(paced) = &mut self.paced else { return };
         let end = chunk.seq + chunk.len + u32::from(chunk.fin());
         if let Some(sampler) = &mut paced.sampler {
@@ -65,15 +67,18 @@ impl Connection {
         paced.pacer.sent(chunk.len, pace, now);
     }
 
-    /// The pacing rate. It is unknown before the first round-trip time, unless the algorithm sets a rate.
-    fn pace(&self, pipe: u32) -> Option<Pace> {
+    /// The pacing rate: the algorithm's `own`, or one that follows from the window, which is unknown before the first
+    /// round-trip time.
+    fn pace(&self, own: Option<u64>, pipe: u32) -> Option<Pace> {
         let srtt = self.rtt.srtt();
-        let rate = match self.control.pacing_rate() {
+        let rate = match own {
             Some(rate) => rate,
             None => rate_of_window(self.window().max(pipe), self.control.slow_start_threshold(), srtt?),
         };
         let longest = srtt.unwrap_or(Duration::from_millis(100)).max(Duration::from_millis(1));
-        Some(Pace { rate, mss: u32::from(self.snd.mss), longest })
+        // A receiver acknowledges two segments at once, and a link may take them as one.
+        let together = if own.is_some() { 1 } else { 2 };
+        Some(Pace { rate, mss: u32::from(self.snd.mss), together, longest })
     }
 
     /// CheckIfApplicationLimited of draft-ietf-ccwg-bbr §4.5.2.3: less than a segment waits, and neither the
