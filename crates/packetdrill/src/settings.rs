@@ -31,12 +31,14 @@ pub(crate) struct Flags {
     pub mtu: usize,
     /// Behave like Linux where one of the engine's defaults deliberately differs.
     pub as_linux: bool,
+    /// The link's queue is `fq`, which paces connections: `tc` said so.
+    pub paced: bool,
 }
 
 impl Flags {
     /// Parses the flags. Unknown ones are ignored.
     pub(crate) fn parse(text: &str) -> Self {
-        let mut flags = Self { local: None, mtu: 1500, as_linux: false };
+        let mut flags = Self { local: None, mtu: 1500, as_linux: false, paced: false };
         for (name, value) in text.split(',').filter_map(|word| word.split_once('=')) {
             match name {
                 "local" => flags.local = value.parse().ok(),
@@ -124,6 +126,7 @@ pub(crate) fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> f
             _ => EcnPolicy::Accept,
         })
         .sack(sysctl.sack)
+        .pacing(flags.paced)
         .congestion(options.congestion.unwrap_or(algorithm(&sysctl.congestion).unwrap_or_default()))
         .nodelay(options.nodelay)
         .syn_retries(options.syn_count.unwrap_or(sysctl.syn_retries))

@@ -369,6 +369,7 @@ impl World {
         if state_file("flush").is_some_and(|path| fs::remove_file(path).is_ok()) {
             self.stack.forget_credentials();
         }
+        self.flags.paced |= state_file("paced").is_some_and(|path| path.exists());
         self.follow_mtu();
         let strange = self.stack.counters().dropped(Drop::BadIcmp);
         if strange > 0
