@@ -36,7 +36,7 @@ pub use config::{
     UnknownResponsePolicy,
 };
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
-pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName, Variables};
+pub use firstflight_tcp::{CloseReason, IoError, Milestone, Readiness, Stamp, StateName, Variables};
 pub use flows::fragments::FragmentLimits;
 pub use flows::verifier::VerifierMessage;
 pub use journal::counters::{Counters, Outcomes};

@@ -85,6 +85,7 @@ mod rfc7323;
 mod rfc9293;
 mod shards;
 mod slow_start;
+mod stamps;
 mod starting;
 mod swallowed;
 mod syn_cookies;

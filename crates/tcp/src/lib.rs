@@ -32,6 +32,7 @@ mod recovery;
 mod reopening;
 pub mod rtt;
 mod send;
+mod stamps;
 pub mod state;
 mod straight;
 pub mod time_wait;
@@ -47,5 +48,6 @@ pub use connection::{
 };
 pub use error::{CloseReason, IoError};
 pub use plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
+pub use stamps::{Milestone, Stamp};
 pub use time_wait::{TimeWait, TimeWaitAction};
 pub use transition::{StateName, Transition, Trigger};

@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::{ReplyKey, TrustStore};
 use firstflight_credential::{FastOpenPolicy, KeyRing};
-use firstflight_tcp::{CloseReason, IoError};
+use firstflight_tcp::{CloseReason, IoError, Stamp};
 use firstflight_wire::Instant;
 
 const GONE: IoError = IoError::Closed(CloseReason::Aborted);
@@ -322,6 +322,17 @@ impl Stack {
         if let Some(slot) = self.flows.slots.get_live(id.index, id.generation) {
             slot.conn.end_record();
         }
+    }
+
+    /// Asks when the last byte written so far leaves, and when the peer acknowledges it: see
+    /// [`firstflight_tcp::Connection::stamp`]. [`Readiness::STAMPED`](crate::Readiness::STAMPED) announces the times.
+    pub fn stamp(&mut self, id: ConnId, now: Instant) -> Option<u64> {
+        self.with(id, now, |slot, _| Ok(slot.conn.stamp())).ok().flatten()
+    }
+
+    /// The next time that [`Stack::stamp`] asked for, oldest first.
+    pub fn poll_stamp(&mut self, id: ConnId) -> Option<Stamp> {
+        self.flows.slots.get_live(id.index, id.generation)?.conn.poll_stamp()
     }
 
     /// Turns Nagle's algorithm off or on.

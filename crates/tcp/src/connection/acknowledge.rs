@@ -200,7 +200,7 @@ impl Connection {
             self.rack.arrived(sent, self.rack.highest(), now, false);
             self.facts.unmeasured = false;
         }
-        self.forget(ack, pool);
+        self.forget(ack, now, pool);
         match (syn_ack, &sent) {
             (Some(at), _) => self.rtt.sample_between(at, now),
             (None, Some(sent)) => self.rtt.sample_between(sent.at, now),
@@ -278,7 +278,7 @@ impl Connection {
                 sampler.delivered(sent, reader.now);
             }),
         }
-        self.forget(ack, pool);
+        self.forget(ack, reader.now, pool);
         //= rfc6298 3-c
         self.sample_rtt(segment, delivery, (syn, syn_ack), reader.now);
         self.progressed(ack);
@@ -286,11 +286,14 @@ impl Connection {
 
     /// Frees the memory of data below `ack`.
     #[inline]
-    fn forget(&mut self, ack: SeqNum, pool: &mut Pool) {
+    fn forget(&mut self, ack: SeqNum, now: Instant, pool: &mut Pool) {
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
         self.push.acknowledged(ack);
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
+        if unlikely(self.stamps.is_some()) {
+            self.stamp_acknowledged(now);
+        }
     }
 
     /// Notes that everything up to `ack` arrived, so the path works.

@@ -376,6 +376,7 @@ impl Connection {
         self.snd.flight.acknowledge(segment.ack, |_| ());
         self.snd.acknowledge(pool, segment.ack);
         self.totals.bytes_acked += (stream_acked - self.snd.buffered()) as u64;
+        self.stamp_acknowledged(now);
         let followed = whole && self.snd.outstanding();
         if followed && repeated > 0 {
             // These segments left with the first SYN, a timeout ago. Their loss counts together with the SYN's.

@@ -16,6 +16,7 @@ mod path;
 mod recover;
 mod refused;
 mod segment;
+mod stamp;
 #[cfg(test)]
 mod straight_tests;
 mod timeout;
@@ -35,6 +36,7 @@ use crate::receive::Receive;
 use crate::recovery::Undo;
 use crate::rtt::{INITIAL_RTO, RttEstimator};
 use crate::send::Send;
+use crate::stamps::Stamps;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
 use crate::transition::{self, StateName, Transition, Transitions, Trigger};
@@ -67,6 +69,8 @@ impl Readiness {
     /// Our SYN was refused, and the connection waits for the answer to the SYN's other copy
     /// ([`Connection::hold_syn`]).
     pub const HELD: Self = Self(16);
+    /// There are times to take ([`Connection::poll_stamp`]).
+    pub const STAMPED: Self = Self(32);
 
     /// Whether nothing changed.
     #[inline]
@@ -280,6 +284,8 @@ pub struct Connection {
     /// When that second began.
     challenged_at: Instant,
     transitions: Transitions,
+    /// The bytes whose times the application wants.
+    stamps: Option<Box<Stamps>>,
 }
 
 impl Connection {
@@ -330,6 +336,7 @@ impl Connection {
             challenges,
             challenged_at,
             transitions,
+            stamps,
         } = self;
         if !Arc::ptr_eq(own_config, config) {
             own_config.clone_from(config);
@@ -347,7 +354,7 @@ impl Connection {
         }
         (*rtt, *quick, *push) =
             (RttEstimator::starting(config.timeout_at_first()), QuickAck::default(), Push::default());
-        (*paced, *search, *undo, *tail) = (None, None, None, None);
+        (*paced, *search, *undo, *tail, *stamps) = (None, None, None, None, None);
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
         (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
         (*totals, *transitions) = (Totals::default(), Transitions::default());
@@ -366,6 +373,7 @@ impl Connection {
         self.paced = None;
         self.search = None;
         self.undo = None;
+        self.stamps = None;
         self.push.clear();
     }
 
