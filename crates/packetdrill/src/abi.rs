@@ -2,16 +2,18 @@
 //! and `close`, because packetdrill also uses these to look at its descriptors.
 #![allow(unsafe_code, reason = "C calls these functions and gives them pointers")]
 
+mod control;
 mod descriptor;
 mod memory;
 
 use crate::calls;
 use crate::transfer::{Received, Sending};
 use crate::world::{self, World};
+use control::put_controls;
 use libc::{
-    EAGAIN, EBADF, EFAULT, EINPROGRESS, EINVAL, EOPNOTSUPP, MSG_CTRUNC, c_char, c_int, c_long, c_short,
-    c_uint, c_ulong, c_void, epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, size_t, sockaddr, socklen_t,
-    ssize_t, timeval, timezone,
+    EAGAIN, EBADF, EFAULT, EINPROGRESS, EINVAL, EOPNOTSUPP, MSG_ERRQUEUE, MSG_TRUNC, c_char, c_int, c_long,
+    c_short, c_uint, c_ulong, c_void, epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, size_t, sockaddr,
+    socklen_t, ssize_t, timeval, timezone,
 };
 use memory::{
     bytes, count, done, fail, gather, is_unspecified, parse_address, put, put_address, room, scatter, vectors,
@@ -242,6 +244,9 @@ extern "C" fn recvfrom(
 extern "C" fn recvmsg(_: User, fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's message is valid, and nothing else uses it until this function returns.
     let Some(message) = (unsafe { message.as_mut() }) else { return fail(EFAULT) as ssize_t };
+    if flags & MSG_ERRQUEUE != 0 {
+        return count(receive_report(fd, message));
+    }
     let result = vectors(message.msg_iov, message.msg_iovlen).and_then(|vectors| {
         let received = receive(fd, room(vectors)?, flags)?;
         scatter(vectors, &received.data);
@@ -249,32 +254,23 @@ extern "C" fn recvmsg(_: User, fd: c_int, message: *mut msghdr, flags: c_int) ->
     });
     let result = result.map(|received| {
         message.msg_flags = 0;
-        put_control(message, received.inq);
+        let inq = received.inq.map(|inq| (inq as c_int).to_ne_bytes().to_vec());
+        let controls = inq.map(|inq| (libc::IPPROTO_TCP, libc::TCP_INQ, inq));
+        put_controls(message, controls.as_slice());
         received.count
     });
     count(result)
 }
 
-/// Writes the control message of TCP_INQ.
-fn put_control(message: &mut msghdr, inq: Option<usize>) {
-    let Some(inq) = inq else {
-        message.msg_controllen = 0;
-        return;
-    };
-    // SAFETY: these compute sizes, and a position within the caller's control buffer, whose length was checked.
-    unsafe {
-        let space = libc::CMSG_SPACE(4) as usize;
-        let header = libc::CMSG_FIRSTHDR(message);
-        if header.is_null() || message.msg_controllen < libc::CMSG_LEN(4) as usize {
-            message.msg_flags |= MSG_CTRUNC;
-            return;
-        }
-        (*header).cmsg_level = libc::IPPROTO_TCP;
-        (*header).cmsg_type = libc::TCP_INQ;
-        (*header).cmsg_len = libc::CMSG_LEN(4) as _;
-        put(libc::CMSG_DATA(header).cast(), &(inq as c_int).to_ne_bytes());
-        message.msg_controllen = space.min(message.msg_controllen);
-    }
+/// `recvmsg` with MSG_ERRQUEUE: a report, without data.
+fn receive_report(fd: c_int, message: &mut msghdr) -> Result<usize, c_int> {
+    let (report, v6) = world::call(|world| world.take_report(fd))?;
+    message.msg_flags = MSG_ERRQUEUE | if report.cut { MSG_TRUNC } else { 0 };
+    let (level, kind) =
+        if v6 { (libc::SOL_IPV6, libc::IPV6_RECVERR) } else { (libc::SOL_IP, libc::IP_RECVERR) };
+    let times = (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, report.times());
+    put_controls(message, &[times, (level, kind, report.extended(v6))]);
+    Ok(0)
 }
 
 fn transmit(fd: c_int, data: &[u8], flags: c_int, to: Option<SocketAddr>) -> Result<usize, c_int> {

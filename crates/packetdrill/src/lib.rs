@@ -11,6 +11,7 @@ mod abi;
 mod address;
 mod buffer;
 mod calls;
+mod errors;
 mod options;
 mod queue;
 mod readiness;

@@ -87,6 +87,9 @@ impl World {
     }
 
     fn set_socket_option(&mut self, fd: c_int, name: c_int, value: &[u8]) -> Result<(), c_int> {
+        if name == libc::SO_TIMESTAMPING {
+            return self.set_stamping(fd, positive(number(value)?)?);
+        }
         let [_, wmem_max] = [self.sysctl.rmem[2], self.sysctl.wmem[2]];
         let options = &mut self.socket_mut(fd)?.options;
         match name {
@@ -104,9 +107,7 @@ impl World {
                 options.send_buffer = Some(size.saturating_mul(2).max(2 * MIN_BUFFER));
             }
             libc::SO_RCVLOWAT => options.receive_lowat = Some(positive(number(value)?)?.max(1)),
-            libc::SO_TIMESTAMPING | libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => {
-                return Err(EOPNOTSUPP);
-            }
+            libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => return Err(EOPNOTSUPP),
             _ => {
                 number(value)?;
             }

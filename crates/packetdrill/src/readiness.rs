@@ -53,6 +53,7 @@ impl World {
         if self.settle(fd).is_err() {
             return POLLNVAL;
         }
+        self.collect_reports(fd);
         let Ok(socket) = self.socket(fd) else { return POLLNVAL };
         let mut mask = match socket.kind {
             Kind::Listener { id, .. } => {
@@ -64,7 +65,7 @@ impl World {
             Kind::Deferred { .. } => 0,
             Kind::Connection { .. } => self.connection_readiness(socket),
         };
-        if socket.error.is_some() {
+        if socket.error.is_some() || !socket.reports.is_empty() {
             mask |= POLLERR;
         }
         if mask & POLLOUT == 0

@@ -1,9 +1,11 @@
 //! A TCP socket as an application sees it.
 
+use crate::errors::{Report, Stamping};
 use crate::queue::Queue;
 use crate::settings::Options;
 use firstflight_stack::{CloseReason, ConnId, ListenerId, Readiness};
 use libc::{ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EPIPE, EPROTO, ETIMEDOUT, c_int};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// The state of a socket.
@@ -113,6 +115,10 @@ pub(crate) struct Socket {
     pub heard_at: Option<u64>,
     /// What limited its sending, and for how long.
     pub times: Times,
+    /// SO_TIMESTAMPING.
+    pub stamping: Stamping,
+    /// Its error queue.
+    pub reports: VecDeque<Report>,
 }
 
 impl Socket {
@@ -134,6 +140,8 @@ impl Socket {
             wants_room: false,
             heard_at: None,
             times: Times::default(),
+            stamping: Stamping::default(),
+            reports: VecDeque::new(),
         }
     }
 

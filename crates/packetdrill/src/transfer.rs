@@ -86,7 +86,11 @@ impl World {
                 return Err(EPIPE);
             }
             // A blocking call waits for the handshake, although all of its data was sent with the SYN.
-            return if blocks { Err(EAGAIN) } else { sending.outcome(EAGAIN) };
+            if blocks {
+                return Err(EAGAIN);
+            }
+            self.follow_write(fd);
+            return sending.outcome(EAGAIN);
         }
         sending.syn = false;
         if sending.full && self.socket(fd)?.wants_room {
@@ -120,12 +124,13 @@ impl World {
             self.stack.end_record(id);
             self.socket_mut(fd)?.queue.complete();
         }
+        let over = sending.done == sending.data.len() || (sending.done > 0 && !blocks);
+        if over {
+            self.follow_write(fd);
+        }
         self.pump();
         self.stack.set_cork(id, self.socket(fd)?.options.cork, false, None);
-        if sending.done == sending.data.len() || (sending.done > 0 && !blocks) {
-            return Ok(sending.done);
-        }
-        Err(EAGAIN)
+        if over { Ok(sending.done) } else { Err(EAGAIN) }
     }
 
     /// Sends the SYN, if this is the call that has to send it.
