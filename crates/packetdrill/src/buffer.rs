@@ -123,6 +123,19 @@ impl World {
         Ok((if free { goal } else { 0 }, goal))
     }
 
+    /// Whether `len` bytes in the middle of a write, for packets of `goal` bytes, end with PSH. A packet of several
+    /// segments does. Another one does if half of the peer's largest window was written without PSH (`forced_push`), or
+    /// if the buffer is full behind it.
+    pub(crate) fn pushes(&self, fd: c_int, len: usize, goal: usize) -> Result<bool, c_int> {
+        let socket = self.socket(fd)?;
+        let Some(machine) = socket.connection().and_then(|id| self.machine(id)) else { return Ok(true) };
+        let mut queue = socket.queue.clone();
+        queue.append(len, goal);
+        let full = queue.rest(goal) == 0 && queue.cost() >= self.send_buffer(socket);
+        let forced = socket.unpushed + len > machine.facts().largest_window as usize / 2;
+        Ok(full || forced || len > segment(machine))
+    }
+
     /// TCP_NOTSENT_LOWAT, bytes.
     fn lowat(&self, socket: &Socket) -> usize {
         socket.options.notsent_lowat.filter(|n| *n > 0).unwrap_or(self.sysctl.notsent_lowat) as usize

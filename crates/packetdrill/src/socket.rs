@@ -107,6 +107,8 @@ pub(crate) struct Socket {
     pub edges: [u64; 2],
     /// The packets in its send buffer.
     pub queue: Queue,
+    /// Bytes written since the last one with PSH.
+    pub unpushed: usize,
     /// The size that the send buffer has grown to, bytes.
     pub grown: usize,
     /// A write or a poll found no space, so the socket must be notified when there is some.
@@ -136,6 +138,7 @@ impl Socket {
             write_closed: false,
             edges: [0; 2],
             queue: Queue::default(),
+            unpushed: 0,
             grown: 0,
             wants_room: false,
             heard_at: None,

@@ -98,7 +98,7 @@ impl World {
             return Err(EAGAIN);
         }
         let corked = sending.flags & MSG_MORE != 0;
-        self.stack.set_cork(id, corked || self.socket(fd)?.options.cork, corked, None);
+        let cork = corked || self.socket(fd)?.options.cork;
         while sending.done < sending.data.len() {
             let (room, goal) = self.room(fd)?;
             let rest = sending.data.get(sending.done..).unwrap_or_default();
@@ -107,10 +107,15 @@ impl World {
                 sending.full = true;
                 break;
             };
+            let last = sending.done + rest.len() == sending.data.len();
+            let more = if last { corked } else { !self.pushes(fd, rest.len(), goal)? };
+            self.stack.set_cork(id, cork, more, None);
             match self.stack.write(id, rest, self.now()) {
                 Ok(n) => {
                     sending.done += n;
-                    self.socket_mut(fd)?.queue.append(n, goal);
+                    let socket = self.socket_mut(fd)?;
+                    socket.queue.append(n, goal);
+                    socket.unpushed = if more { socket.unpushed + n } else { 0 };
                 }
                 Err(IoError::WouldBlock) => break,
                 Err(_) => return sending.outcome(EPIPE),
