@@ -27,7 +27,7 @@ import time
 
 MISSING = 77
 HERE = os.path.dirname(os.path.abspath(__file__))
-DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "papers-pages.md")
+DATA = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "data")
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
@@ -194,18 +194,11 @@ def table(options, sites, measured, modelled):
     return "\n".join(out)
 
 
-def marks(options):
-    """Around the table of these options in the docs."""
-    name = f"browser, {options.initial_window} segments{', no reuse' if options.no_reuse else ''}"
-    return f"<!-- {name} -->", f"<!-- /{name} -->"
-
-
-def write(text, begin, end):
-    with open(DOCS) as file:
-        before, rest = file.read().split(begin)
-    after = rest.split(end)[1]
-    with open(DOCS, "w") as file:
-        file.write(f"{before}{begin}\n\n```text\n{text}\n```\n\n{end}{after}")
+def write(text, options):
+    """Writes the table of these options, which docs/papers-pages.md names."""
+    name = f"browser-{options.initial_window}{'-no-reuse' if options.no_reuse else ''}.txt"
+    with open(os.path.join(DATA, name), "w", encoding="utf-8") as file:
+        file.write(f"{text}\n")
 
 
 def missing():
@@ -231,7 +224,7 @@ def arguments():
     parser.add_argument("--initial-window", type=int, default=10, metavar="N", help="of both kernels, segments [10]")
     parser.add_argument("--no-reuse", action="store_true", help="one response for each connection")
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/papers-pages.md")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/papers-pages.md, in docs/data")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     options = parser.parse_args()
     if options.loads < 1:
@@ -272,7 +265,7 @@ def main():
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
     if options.write:
-        write(text, *marks(options))
+        write(text, options)
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     return 0
 

@@ -49,9 +49,7 @@ pub fn run(options: &Pages) -> Result<String, String> {
     })
 }
 
-const MARKS: [&str; 2] = ["<!-- pages -->", "<!-- /pages -->"];
-
-/// Puts tables and drawings into the documentation.
+/// Writes the tables and drawings that `docs/papers-pages.md` shows.
 fn write(options: &Pages, results: &Results) -> Result<(), String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let put = |path: &Path, text: &str| {
@@ -59,13 +57,5 @@ fn write(options: &Pages, results: &Results) -> Result<(), String> {
     };
     put(&docs.join("figures/pages.svg"), &plot::gains(results)?)?;
     put(&docs.join("figures/pages-ways.svg"), &plot::ways(results)?)?;
-    let page = docs.join("papers-pages.md");
-    let text =
-        fs::read_to_string(&page).map_err(|error| format!("cannot read {}: {error}", page.display()))?;
-    let parts = text.split_once(MARKS[0]).zip(text.split_once(MARKS[1]));
-    let Some(((before, _), (_, after))) = parts else {
-        return Err(format!("{} has no line {} for the tables", page.display(), MARKS[0]));
-    };
-    let tables = report::text(options, results);
-    put(&page, &format!("{before}{}\n\n```text\n{}\n```\n\n{}{after}", MARKS[0], tables.trim_end(), MARKS[1]))
+    put(&docs.join("data/pages.txt"), &format!("{}\n", report::text(options, results).trim_end()))
 }

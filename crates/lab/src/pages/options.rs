@@ -67,7 +67,7 @@ pub struct Pages {
     /// and one --rtt
     #[arg(long, value_name = "FILE", requires = "row")]
     pub waterfall: Option<PathBuf>,
-    /// Write the tables into docs/papers-pages.md and the drawings into docs/figures, in the source tree
+    /// Write the tables into docs/data/pages.txt and the drawings into docs/figures, in the source tree
     #[arg(long, conflicts_with_all = ["page", "only", "row", "rtt", "down", "up", "buffer", "mtu", "loss", "initial_window", "congestion"])]
     pub write: bool,
     /// Print JSON
