@@ -7,9 +7,8 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAGE, FIGURE = (os.path.join(HERE, "..", "..", "docs", *path) for path in (("tls.md",), ("figures", "tls.svg")))
-#: The marks around the table in docs/tls.md.
-MARKS = ("<!-- table -->", "<!-- /table -->")
+#: What docs/tls.md includes.
+TABLE, FIGURE = (os.path.join(HERE, "..", "..", "docs", *path) for path in (("data", "tls.txt"), ("figures", "tls.svg")))
 WAYS = {"kernel": "kernel's TCP", "ip": "TCP on TUN", "udp": "TCP in UDP", "other": "other programs"}
 
 
@@ -120,9 +119,6 @@ def draw(results, path, lab):
 
 
 def write(text):
-    """Puts the table between its marks in the documentation."""
-    with open(PAGE, encoding="utf-8") as file:
-        before, _, rest = file.read().partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(f"{before}{MARKS[0]}\n\n{text}\n\n{MARKS[1]}{after}")
+    """Writes the table that docs/tls.md includes."""
+    with open(TABLE, "w", encoding="utf-8") as file:
+        file.write(f"{text}\n")

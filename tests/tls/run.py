@@ -146,7 +146,7 @@ def arguments():
     parser.add_argument("--chain", type=int, default=2700, metavar="BYTES", help="the server's certificates [2700]")
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
     parser.add_argument("--svg", metavar="FILE", help="draw it into this file")
-    parser.add_argument("--write", action="store_true", help="put the table and the drawing into docs/tls.md")
+    parser.add_argument("--write", action="store_true", help="write the table and the drawing of docs/tls.md")
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     options = parser.parse_args()
     if options.write and (options.check or options.k or options.samples < SAMPLES):
@@ -200,7 +200,7 @@ def main():
     if options.svg or options.write:
         report.draw(results, options.svg or report.FIGURE, lambda *arguments: run(command(), *arguments))
     if options.write:
-        report.write(f"{text}\n\n![Round trips of each row](figures/tls.svg)")
+        report.write(text)
     faults = [(cell.name, fault) for cell in table.cells for fault in cell.faults]
     for name, fault in faults:
         print(f"NOT HELD: {name}: {fault}")
