@@ -47,13 +47,12 @@ fn read(path: &str) -> String {
         .expect("the file is readable")
 }
 
-/// The cells of each row of the page whose first cell is the name of a series.
-fn rows() -> Vec<Vec<String>> {
+/// The names of the series on the page, each at the beginning of a line of a list.
+fn names() -> Vec<String> {
     let page = read("docs/metrics.md");
-    let rows =
-        page.lines().filter(|line| line.starts_with("| `firstflight_") || line.starts_with("| `process_"));
-    rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).skip(1).collect())
-        .collect()
+    let lines = page.lines().filter_map(|line| line.strip_prefix("- `"));
+    let names = lines.filter_map(|line| Some(line.split_once("`: ")?.0.to_owned()));
+    names.filter(|name| name.starts_with("firstflight_") || name.starts_with("process_")).collect()
 }
 
 #[test]
@@ -68,16 +67,18 @@ fn the_page_has_the_name_and_type_of_each_series_and_no_other() {
         firstflight_daemon::process::describe();
     });
     let described = described.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let rows = rows();
-    let page: BTreeMap<String, &str> = rows.iter().map(|row| (row[0].clone(), row[1].as_str())).collect();
-    assert_eq!(page.len(), rows.len(), "a series has two rows");
+    let names = names();
+    // The page says that the names of counters end in `_total`, and that all others are gauges.
+    let kind = |name: &str| if name.ends_with("_total") { "counter" } else { "gauge" };
+    let page: BTreeMap<String, &str> = names.iter().map(|name| (name.clone(), kind(name))).collect();
+    assert_eq!(page.len(), names.len(), "a series has two lines");
     assert_eq!(page, described);
 }
 
 /// A series that no `describe` names would be missing above.
 #[test]
 fn the_page_has_each_name_in_the_sources() {
-    let rows = rows();
+    let names = names();
     let sources = [
         "firstflight/src/metrics.rs",
         "tls/src/metrics.rs",
@@ -89,7 +90,7 @@ fn the_page_has_each_name_in_the_sources() {
         let source = read(&format!("crates/{path}"));
         for name in source.split("\"firstflight_").skip(1) {
             let name = format!("firstflight_{}", name.split('"').next().unwrap_or_default());
-            assert!(rows.iter().any(|row| row[0] == name), "docs/metrics.md has no row for {name}");
+            assert!(names.contains(&name), "docs/metrics.md has no line for {name}");
         }
     }
 }
