@@ -154,7 +154,7 @@ class Visits:
 
 
 def partition(testbed, store, name, cut):
-    """Prints the figures of a row in docs/farm-masters.md."""
+    """Cuts servers apart, shows first flights and their copies, and prints what became of them."""
     visits = Visits(testbed, store)
     visits.accept((0, 1))
     before = visits.shares()
