@@ -1,31 +1,20 @@
-//! Compares the tables of `docs/guide/outcomes.md` about seals with the enums of the crates.
+//! Compares the table and the lists of `docs/guide/outcomes.md` about seals with the enums of the crates.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight_tls::Rejection;
 use firstflight_tls::seal::{Outcome, Reason, Why};
 use std::collections::BTreeSet;
 
-/// The words in the first cells of the tables whose first column has this `heading`.
-fn words(heading: &str) -> BTreeSet<String> {
+/// The words of a part of the page: those before the first `end` of each line that begins with `begin`.
+fn words(part: &str, begin: &str, end: &str) -> BTreeSet<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/outcomes.md");
     let page = std::fs::read_to_string(path).expect("docs/guide/outcomes.md is readable");
-    let (mut found, mut inside) = (BTreeSet::new(), false);
-    for line in page.lines() {
-        let Some(row) = line.strip_prefix('|') else {
-            inside = false;
-            continue;
-        };
-        let first = row.split('|').next().unwrap_or_default().trim();
-        if first == heading {
-            inside = true;
-        } else if inside && !first.starts_with("---") {
-            for word in first.split(", ") {
-                assert!(
-                    found.insert(word.trim_matches('`').to_owned()),
-                    "docs/guide/outcomes.md has {word} twice"
-                );
-            }
-        }
+    let (_, part) = page.split_once(&format!("\n{part}\n")).expect("the page has this part");
+    let lines = part.lines().take_while(|line| !line.starts_with('#'));
+    let entries = lines.filter_map(|line| line.strip_prefix(begin)?.split_once(end));
+    let mut found = BTreeSet::new();
+    for word in entries.flat_map(|(words, _)| words.split(", ")) {
+        assert!(found.insert(word.trim_matches('`').to_owned()), "docs/guide/outcomes.md has {word} twice");
     }
     found
 }
@@ -33,13 +22,13 @@ fn words(heading: &str) -> BTreeSet<String> {
 #[test]
 fn the_page_has_each_outcome_of_a_seal() {
     let outcomes: BTreeSet<_> = Outcome::ALL.iter().map(|outcome| outcome.name().to_owned()).collect();
-    assert_eq!(words("seal"), outcomes);
+    assert_eq!(words("## Sealed first flights", "| `", " |"), outcomes);
 }
 
 #[test]
 fn the_page_has_each_reason_at_a_client() {
     let reasons: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.name().to_owned()).collect();
-    assert_eq!(words("reason at the client"), reasons);
+    assert_eq!(words("### Reasons at the client", "  - ", ": "), reasons);
 }
 
 #[test]
@@ -48,5 +37,5 @@ fn the_page_has_each_reason_at_a_server() {
     let of_rejects = Rejection::ALL.iter().map(|rejection| rejection.name());
     let both = of_table.chain(of_rejects).chain([Reason::AfterHandshake.name()]);
     let names: BTreeSet<_> = both.map(str::to_owned).collect();
-    assert_eq!(words("reason at the server"), names);
+    assert_eq!(words("### Reasons at the server", "  - ", ": "), names);
 }
