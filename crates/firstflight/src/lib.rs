@@ -104,7 +104,7 @@
 #[cfg(test)]
 extern crate self as firstflight;
 
-/// Compiles the examples of the README.md beside it; the client's is not run, for it asks www.example.com.
+/// Compiles the examples of the README.md beside it; neither is run: the client asks www.example.com, the server does not end.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

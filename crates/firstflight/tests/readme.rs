@@ -34,6 +34,7 @@ mod client {
     }
 }
 
+#[allow(dead_code, reason = "the test calls `serve` itself")]
 mod server {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -46,6 +47,11 @@ mod server {
                 stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello").await
             });
         }
+    }
+
+    #[tokio::main(flavor = "current_thread")]
+    async fn main() -> std::io::Result<()> {
+        serve().await
     }
 }
 
