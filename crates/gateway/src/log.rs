@@ -351,18 +351,31 @@ mod tests {
         assert_eq!(line["message"], "listening");
     }
 
-    /// Each line has the fields of its event in the page's table, and no other.
+    /// Each line has the fields of its event in the page's lists, and no other.
     #[test]
     fn the_page_has_every_field() {
         let page =
             std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md")).unwrap();
-        let table = page.split("### Fields of the JSON log").nth(1).unwrap();
-        let table = table.split("\n## ").next().unwrap();
-        let rows = table.lines().filter(|line| line.starts_with("| `"));
-        let rows: Vec<Vec<_>> = rows.map(|row| row.split('|').map(str::trim).collect()).collect();
+        let part = page.split("### Fields of the JSON log").nth(1).unwrap();
+        let part = part.split("\n## ").next().unwrap();
+        // A line in front of each list says which events have its fields.
+        let mut events = "";
+        let mut fields = Vec::new();
+        for line in part.lines() {
+            if let Some((field, _)) = line.strip_prefix("- `").and_then(|rest| rest.split_once("`: ")) {
+                fields.push((events, field));
+            } else if line.ends_with(':') {
+                events = line;
+            }
+        }
         let documented = |event: &str| {
-            let of_event = rows.iter().filter(|row| row[2].contains(event) || row[2] == "all");
-            let mut names: Vec<_> = of_event.map(|row| row[1].trim_matches('`').to_owned()).collect();
+            let event = format!("`{event}`");
+            let of_event = |events: &str| events == "Each line has:" || events.contains(&event);
+            let mut names: Vec<_> = fields
+                .iter()
+                .filter(|(events, _)| of_event(events))
+                .map(|(_, field)| field.to_string())
+                .collect();
             names.sort();
             names
         };
