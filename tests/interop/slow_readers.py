@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures what clients cost `firstflight serve` that request a file and never read.
+"""Measures what clients cost a server that request a file and never read.
 
     tests/interop/slow_readers.py [--bin PATH] [--clients N ...] [--file BYTES] [--watch SECONDS] [-- OPTION ...]
 
 Each client is a socket of the Linux kernel with the smallest receive buffer, in a separate namespace. It sends one
 GET and reads nothing. All clients have the same address. Prints for each N the number of remaining connections, and
-the server's resident memory before, when it has settled, and after `--watch` seconds. Options after `--` go to
-`serve`. Needs root.
+the server's resident memory before, when it has settled, and after `--watch` seconds. Options after `--` are those of
+serve_config.py. Needs root.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--clients", type=int, nargs="+", default=[2000], metavar="N", help="how many")
     parser.add_argument("--file", type=int, default=200_000, metavar="BYTES", help="length of the file")
     parser.add_argument("--watch", type=int, default=0, metavar="SECONDS", help="measure again after this time")
-    parser.add_argument("options", nargs="*", help="for serve")
+    parser.add_argument("options", nargs="*", help="of the server")
     arguments = parser.parse_args()
     firstflight.BINARY = os.path.abspath(arguments.bin)
     os.environ["PATH"] += ":/usr/sbin:/sbin"

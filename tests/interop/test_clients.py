@@ -1,4 +1,4 @@
-"""`serve` with clients that half-close, stay open, send slowly, or connect all at once."""
+"""A server with clients that half-close, stay open, send slowly, or connect all at once."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import time
 import pytest
 
 from firstflight import PORT, TUN
-from kernel import client_socket
+from kernel import client_socket, fetch
 from net import Pair
 from process import run
 from slow_readers import alive
@@ -119,6 +119,15 @@ def test_a_server_that_stood_still_takes_what_came_meanwhile(testbed):
             os.kill(serve.pid, signal.SIGCONT)
         answer = read_all(sock)
     assert answer.startswith(b"HTTP/1.1 200 "), f"began with {answer[:40]}"
+
+
+def test_a_server_that_polls_busily_serves(testbed):
+    root = testbed.root(file=1000)
+    ns = testbed.namespace("busy")
+    testbed.serve(ns, PAIR, root, "--busy-poll", "1ms", "--threads", 2)
+    for _ in range(5):
+        reply = fetch(ns, "sendto", PAIR.peer[4], PORT, "/file")
+        assert (reply.status, reply.body) == (200, body(root, "file")), "answer"
 
 
 def test_a_server_whose_device_is_gone_ends(testbed):

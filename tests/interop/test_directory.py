@@ -1,4 +1,4 @@
-"""`serve --root` beside nginx, with curl; and clients that still send when it answers."""
+"""A directory beside nginx, with curl; and clients that still send when it answers."""
 
 import os
 import socket

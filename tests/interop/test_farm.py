@@ -67,7 +67,7 @@ def farm_secret(root):
 
 @pytest.mark.parametrize("member", ("now", "before-the-turn", "after-the-turn", "two-turns-later"))
 def test_kernel_member_of_a_scheduled_farm(testbed, family, member):
-    """A kernel with exported keys accepts a cookie of `serve --key-schedule` until the key has changed twice."""
+    """A kernel with exported keys accepts a cookie of `key_schedule` until the key has changed twice."""
     root = testbed.root(small=5000)
     secret = farm_secret(root)
     address = PAIR.peer[family]
