@@ -57,33 +57,24 @@ impl Server {
                 command.args(["-p", &root, "-e", "stderr", "-c", &file]);
                 (format!("{SERVER}:{port}"), command)
             }
-            Kind::Serve => {
+            Kind::Serve | Kind::ServeTun => {
+                let at = match kind {
+                    Kind::ServeTun => format!("{behind}.2:{port}"),
+                    _ => format!("{SERVER}:{port}"),
+                };
+                let device = (kind == Kind::ServeTun).then(|| Device {
+                    name: format!("ff{number}"),
+                    host: format!("{behind}.1/24"),
+                    initial_window: site.initcwnd,
+                });
+                let file = format!("{root}/gateway-{port}.toml");
+                let text = gateway_file(&root, &at, fast_open, device.as_ref());
+                fs::write(&file, text).map_err(LoadError::system("write gateway.toml"))?;
                 let mut command = site.command(Side::Server, &bin.display().to_string());
-                let at = format!("{SERVER}:{port}");
-                command.args(["serve", "--root", &root, "--listen", &at, "--udp-port", "0"]);
+                command.args(["gateway", &file]);
                 (at, command)
             }
-            Kind::ServeTun => {
-                let mut command = site.command(Side::Server, &bin.display().to_string());
-                let (device, host) = (format!("ff{number}"), format!("{behind}.1/24"));
-                let own = format!("{behind}.2");
-                command.args(["serve", "--root", &root, "--tun", &device, "--host-ip", &host, "--ip", &own]);
-                command.args(["--port", &port.to_string()]);
-                if let Some(segments) = site.initcwnd {
-                    command.args(["--initial-window", &segments.to_string()]);
-                }
-                (format!("{own}:{port}"), command)
-            }
         };
-        if kind != Kind::Nginx {
-            let pending = PENDING.to_string();
-            command.args(["--no-log", "--threads", "1"]);
-            match fast_open {
-                // The client has one address.
-                true => command.args(["--pending", &pending, "--pending-per-client", &pending]),
-                false => command.arg("--no-fast-open"),
-            };
-        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let program = Program(command.spawn().map_err(LoadError::system("start a server"))?);
         let at = address.parse().map_err(|_| LoadError::Wrong(format!("no address: {address}")))?;
@@ -199,6 +190,39 @@ fn nginx_file(site: &Site, fast_open: bool, port: u16) -> io::Result<String> {
     let path = format!("{root}/nginx-{port}.conf");
     fs::write(&path, text)?;
     Ok(path)
+}
+
+/// A TUN device with an engine.
+struct Device {
+    name: String,
+    /// The kernel's address on it, with its prefix.
+    host: String,
+    /// Segments.
+    initial_window: Option<u32>,
+}
+
+/// The gateway's configuration: one thread, no log, and no limit for a client, because the load has one address.
+fn gateway_file(root: &str, at: &str, fast_open: bool, device: Option<&Device>) -> String {
+    let first_flights =
+        if fast_open { format!("pending = {PENDING}") } else { "fast_open = false".to_owned() };
+    let (ip, port) = at.rsplit_once(':').unwrap_or_default();
+    let sockets = match device {
+        Some(_) => String::new(),
+        None => format!("address = [\"{at}\"]\nudp_port = 0\n"),
+    };
+    let engine = device.map_or_else(String::new, |Device { name, host, initial_window }| {
+        let per_client = if fast_open { format!("pending_per_client = {PENDING}\n") } else { String::new() };
+        let window = initial_window.map_or_else(String::new, |n| format!("initial_window = {n}\n"));
+        format!(
+            "[listener.tun]\ndevice = \"{name}\"\nhost = [\"{host}\"]\naddress = [\"{ip}\"]\nport = {port}\n\
+             [listener.engine]\n{per_client}{window}"
+        )
+    });
+    format!(
+        "[gateway]\nlog = \"off\"\nthreads = 1\n\n[[listener]]\nname = \"web\"\n{sockets}mode = \"http\"\n\
+         service = \"site\"\n{first_flights}\nmax_requests_per_client = 0\n{engine}\n\
+         [[service]]\nname = \"site\"\nroot = {root:?}\n"
+    )
 }
 
 #[cfg(test)]
