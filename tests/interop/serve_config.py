@@ -91,6 +91,8 @@ WITHOUT_VALUE = {
     "--first-start": ("listener", "first_start", True),
     "--json-log": ("gateway", "log", "json"),
     "--no-log": ("gateway", "log", "off"),
+    # Not an option of before: servers with one TCP port and several UDP ports.
+    "--reuse-port": ("listener", "reuse_port", True),
 }
 #: In the order of the file. A table of `[[listener]]` belongs to the one before it.
 TABLES = (

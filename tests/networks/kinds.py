@@ -210,10 +210,11 @@ class Stale(Line):
     INTERVAL = 150
 
     def servers(self, world):
-        world.servers("udp")
+        # The port inside the datagrams is that of the kernel's TCP, which all of them share.
+        world.servers("udp", "--reuse-port")
         world.verify()
         for number in range(self.KEYS):
-            key = ("--key", f"{number + 1:08x}-00000000-00000000-00000000", "--port", PORT)
+            key = ("--key", f"{number + 1:08x}-00000000-00000000-00000000", "--port", PORT, "--reuse-port")
             world.serve("udp", *key, port=FIRST_KEY_PORT + number)
 
     def lead(self, world, number):
