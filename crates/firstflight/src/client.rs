@@ -351,6 +351,13 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// The error of the connect behind `error`, which a library returned to which a [`LazyStream`](crate::LazyStream) was
+    /// given. hyper's errors carry it, for example.
+    #[must_use]
+    pub fn of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
+        crate::causes(error).find_map(|cause| cause.downcast_ref())
+    }
+
     /// Whether the server may have executed the data. Data that may run twice can be sent again; other data cannot.
     #[must_use]
     pub fn maybe_delivered(&self) -> bool {

@@ -115,6 +115,7 @@ pub mod carriage;
 #[cfg(not(feature = "asap"))]
 #[path = "no_carriage.rs"]
 mod carriage;
+mod causes;
 mod client;
 mod clock;
 #[cfg(feature = "engine")]
@@ -150,6 +151,7 @@ pub use cache::{
     Avoided, CacheContent, CachedClosedPort, CachedCookie, CachedLostRace, CachedPathMss, CachedRecord,
     CachedResolver, CachedRtt, CachedServer, CachedUdpPause, CachedUnreachable, CredentialCache,
 };
+pub use causes::causes;
 pub use client::race as racer;
 pub use client::{
     Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,

@@ -13,7 +13,6 @@
 
 use crate::heard::Heard;
 use hyper::Method;
-use std::error::Error;
 use std::io;
 
 /// What is known of an attempt that got no response.
@@ -103,14 +102,7 @@ pub fn fate_of_h2(error: &h2::Error, silent: bool) -> Fate {
 }
 
 fn is_io(error: &hyper::Error) -> bool {
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if cause.is::<io::Error>() {
-            return true;
-        }
-        source = cause.source();
-    }
-    false
+    firstflight::causes(error).any(|cause| cause.is::<io::Error>())
 }
 
 #[cfg(test)]

@@ -105,11 +105,8 @@ impl Link {
 
 /// Why a request got no response: the innermost cause.
 fn no_response(error: &hyper::Error) -> Told {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    Told::of(&Failure::Response(last.to_string()))
+    let last = firstflight::causes(error).last();
+    Told::of(&Failure::Response(last.map_or_else(String::new, ToString::to_string)))
 }
 
 /// What a client is told of a failure.

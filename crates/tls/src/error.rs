@@ -109,6 +109,13 @@ pub enum HiddenError {
 }
 
 impl ConnectError {
+    /// The error of the connect behind `error`, which a library returned to which a [`LazyTlsStream`](crate::LazyTlsStream) was
+    /// given. hyper's errors carry it, for example.
+    #[must_use]
+    pub fn of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
+        firstflight::causes(error).find_map(|cause| cause.downcast_ref())
+    }
+
     /// Whether the server may have executed the data. Data that may be executed twice can be sent again; other data
     /// cannot.
     #[must_use]
