@@ -6,11 +6,11 @@ mod reach;
 mod route;
 
 pub use fault::{Fault, ObtainError, VantageFault};
-pub use reach::{Datagrams, Mapping, Reach, reach};
+pub use reach::{Datagrams, Mapping, Reach, is_pair, reach};
 pub use route::{Dial, Dialled, Duplex, Route};
 
 use crate::clock::boot_clock;
-use crate::group::VantageAddress;
+use crate::group::{Group, GroupError, VantageAddress};
 use exchange::{Conversation, Peer};
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
 use firstflight_service::secure_rng;
@@ -20,6 +20,7 @@ use firstflight_wire::asap::message::{
 use firstflight_wire::asap::{CertificateBody, VerifierId};
 use rand_core::Rng;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -41,6 +42,14 @@ impl IssuerAddress {
     #[must_use]
     pub fn new(address: SocketAddr, key: PublicKey) -> Self {
         Self { name: address.to_string(), address, key, group: Vec::new() }
+    }
+
+    /// The verifier with the vantage points of this file, all of which must see a client.
+    ///
+    /// # Errors
+    /// As [`Group::read`].
+    pub fn with_group_file(self, path: &Path) -> Result<Self, GroupError> {
+        Ok(Self { group: Group::read(path)?.addresses(), ..self })
     }
 
     /// The id by which its certificates name it.

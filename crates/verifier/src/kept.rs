@@ -1,9 +1,10 @@
 //! A certificate that is kept in a file: for one verifier, one start of the machine, one network, and from its first use on one
 //! site.
 
-use crate::client::IssuerAddress;
+use crate::client::{IssuerAddress, ObtainError, Patience, Wanted, obtain};
 use crate::clock::boot_clock;
 use crate::pool::{Site, boot_id, is_due, is_usable};
+use crate::{LONGEST_DURATION, secure_rng};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
 use firstflight_files::{
@@ -178,6 +179,24 @@ impl KeptCertificate {
         self.write().inspect_err(|_| self.certificate = former)
     }
 
+    /// Asks the verifier for a new certificate if that is due ([`KeptCertificate::due`]), as long as the verifier gives one, and
+    /// writes it in place ([`KeptCertificate::renew`]). Returns whether there is a new one.
+    ///
+    /// # Errors
+    /// When the verifier gives none, or the file cannot be written. Until its end the former certificate is good, and a later
+    /// call tries again.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time.
+    pub async fn renew_if_due(&mut self, patience: &Patience) -> Result<bool, RenewError> {
+        let Some(from) = self.due() else { return Ok(false) };
+        let key = PrivateKey::generate(&mut secure_rng().map_err(ObtainError::System)?);
+        let wanted = Wanted { key, wished: LONGEST_DURATION, old: Some(&self.certificate) };
+        let next = obtain(&from, wanted, patience).await?;
+        self.renew(next)?;
+        Ok(true)
+    }
+
     /// The certificate. Use [`KeptCertificate::use_for`] to show it to a server.
     #[must_use]
     pub fn certificate(&self) -> &Arc<ClientCertificate> {
@@ -280,6 +299,18 @@ pub enum KeptError {
     /// The certificate is of no use here and now.
     #[error("the certificate in {0} is not used: {1}; get another one with firstflight certificate get -o")]
     Refused(PathBuf, NotUsed),
+}
+
+/// Why a certificate in a file was not renewed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenewError {
+    /// The verifier gave no new one.
+    #[error(transparent)]
+    Obtain(#[from] ObtainError),
+    /// The new one cannot be written.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ mod token;
 
 pub use challenge::CHALLENGE_LASTS;
 pub use client::{
-    Fault, IssuerAddress, Mapping, ObtainError, Patience, Reach, VantageFault, Wanted, obtain, reach,
+    Fault, IssuerAddress, Mapping, ObtainError, Patience, Reach, VantageFault, Wanted, is_pair, obtain, reach,
 };
 pub use clock::boot_clock;
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
@@ -38,7 +38,7 @@ pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use firstflight_service::{StreamLimits, secure_rng};
 pub use global::is_global;
 pub use group::{Group, GroupError, VantageAddress};
-pub use kept::{KeptCertificate, KeptError, NotUsed};
+pub use kept::{KeptCertificate, KeptError, NotUsed, RenewError};
 pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};

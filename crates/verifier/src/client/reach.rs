@@ -108,6 +108,12 @@ pub async fn reach(
     Ok(Reach { seen, seen_by_second, strangers })
 }
 
+/// Whether [`reach`] can ask these two verifiers: they are at different addresses of one family.
+#[must_use]
+pub fn is_pair([first, second]: [SocketAddr; 2]) -> bool {
+    first.ip() != second.ip() && first.is_ipv4() == second.is_ipv4()
+}
+
 pub(super) struct Asking<S> {
     pub(super) socket: S,
     /// The addresses that the socket has sent to, which are not strangers.
