@@ -20,13 +20,14 @@ use crate::first_flight::{FirstFlight, Flights};
 use crate::kernel::Kernel;
 use crate::record::{Names, Published};
 use crate::stream::{Stream, Way};
+pub use calls::Uncertified;
 use certificates::Certificates;
 use firstflight_credential::asap::{ClientCertificate, Identity};
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
-use firstflight_verifier::{CertificatePool, IssuerAddress, Patience, PoolConfig, Site};
+use firstflight_verifier::{CertificatePool, IssuerAddress, KeptCertificate, Patience, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
 use inside::Inside;
 pub use inside::InsideLookups;
@@ -38,8 +39,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-/// How long the end of a program waits for its connections to close in order.
+/// How long the end of a program waits for its connections to close in order, and for a renewal that has begun.
 const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -48,6 +51,8 @@ pub(super) struct Settings {
     /// The certificate that the program has.
     /// With the site that alone may see it, if there is one.
     pub given: Option<(Arc<ClientCertificate>, Option<Site>)>,
+    /// The file of that certificate, until the client starts.
+    pub kept: Mutex<Option<KeptCertificate>>,
     pub pool: PoolConfig,
     pub file: Option<PathBuf>,
     /// The cache of the client's memory of servers.
@@ -117,6 +122,8 @@ pub(super) struct Asap {
 struct Engine {
     endpoint: Endpoint,
     pool: Certificates,
+    /// The renewal of a certificate in a file, which no other program uses meanwhile.
+    renewal: Mutex<Option<JoinHandle<KeptCertificate>>>,
     /// Requests inside lookups.
     inside: Option<Inside>,
 }
@@ -279,7 +286,9 @@ impl Asap {
             let remembered = Remembered::open(self.settings.cache.as_deref(), network, &self.kernel);
             wanted.begin(&endpoint, network, messages, remembered)
         });
-        Ok(Engine { endpoint, pool, inside })
+        let kept = self.settings.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let renewal = Mutex::new(kept.map(|kept| tokio::spawn(renew(kept))));
+        Ok(Engine { endpoint, pool, renewal, inside })
     }
 
     fn begin_pool(&self, network: NetworkId) -> io::Result<CertificatePool> {
@@ -544,11 +553,27 @@ impl Asap {
     }
 
     pub(super) async fn close(&self) {
+        let Some(Some(engine)) = self.engine.get() else { return };
         // The caller closes its own engine.
-        if let (Some(Some(engine)), None) = (self.engine.get(), &self.given) {
+        if self.given.is_none() {
             engine.endpoint.shutdown(GRACE).await;
         }
+        let renewal = engine.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut renewal) = renewal
+            && timeout(GRACE, &mut renewal).await.is_err()
+        {
+            // The next program asks again. Until then the certificate is good.
+            renewal.abort();
+        }
     }
+}
+
+/// Renews the certificate if that is due.
+async fn renew(mut kept: KeptCertificate) -> KeptCertificate {
+    if let Err(error) = kept.renew_if_due(&Patience::default()).await {
+        tracing::warn!("the certificate was not renewed: {error}");
+    }
+    kept
 }
 
 /// The site that sees a certificate, and the identity of its server.

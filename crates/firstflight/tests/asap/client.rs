@@ -5,9 +5,10 @@
 use super::site;
 use super::site::{Certified, Executed, REQUEST, answer, bind, block, once, ready, safely};
 use crate::namespace::{in_namespace, nft};
-use firstflight::credential::asap::{AcceptedBlock, PrivateKey, TrustStore, Trusted};
+use firstflight::credential::asap::{AcceptedBlock, ClientCertificate, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
+use firstflight::verifier::{self, KeptCertificate, KeptError, NotUsed, Patience, Site, Wanted};
 use firstflight::{
     Authority, Carriage, Client, ClientError, ConnectAnyError, FirstFlight, MakeFlight, Server, Way,
 };
@@ -410,6 +411,39 @@ fn a_certificate_is_a_credential_for_the_outlook() {
         let stream = answer(client.connect(&site.at, safely()).at(&addresses[..]).await).await;
         assert_eq!(stream.way(), Way::Udp);
         assert!(client.outlook(&site.at, &addresses).await.is_good());
+    });
+}
+
+#[test]
+fn a_certificate_in_a_file_is_renewed_beside_the_connects() {
+    in_namespace("3", || async {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("certificate");
+        let issuer = site::verifier(&PrivateKey::from_seed(&[1; 32])).await;
+        let key = PrivateKey::generate(&mut verifier::secure_rng().unwrap());
+        let wanted = Wanted { key, wished: 60, old: None };
+        let new = verifier::obtain(&issuer, wanted, &Patience::default()).await.unwrap();
+        // As if it had been obtained a while ago: it is due, and not over.
+        let (lasts, ago) = (new.body().lasts(), Duration::from_secs(13));
+        let obtained = new.obtained() - (lasts - ago);
+        let key = PrivateKey::from_seed(&new.key().to_seed());
+        let old = ClientCertificate::new(*new.body(), *new.verifier(), new.address(), key, obtained).unwrap();
+        let public = old.key().public();
+        drop(KeptCertificate::create(&path, old, site::NETWORK, Some(issuer.address)).unwrap());
+
+        let home = Site::new("127.0.0.1");
+        let kept = KeptCertificate::open(&path).unwrap();
+        let builder = Client::builder().no_resolver();
+        let client = builder.kept_certificate(kept, &home, site::NETWORK).unwrap().build().unwrap();
+        assert!(client.prepare_for(&["127.0.0.1:80".parse().unwrap()], Duration::from_secs(20)).await);
+        assert!(matches!(KeptCertificate::open(&path), Err(KeptError::Held(_))), "it is the client's");
+        client.close().await;
+        let kept = KeptCertificate::open(&path).unwrap();
+        assert_ne!(kept.certificate().key().public(), public);
+        assert_eq!((kept.site(), kept.network()), (Some(&home), site::NETWORK));
+        // Another site's client does not get it.
+        let other = Client::builder().kept_certificate(kept, &Site::new("127.0.0.2"), site::NETWORK);
+        assert!(matches!(other, Err(KeptError::Refused(_, NotUsed::OtherSite(_)))));
     });
 }
 

@@ -4,12 +4,37 @@ use super::records::Asked;
 use crate::client::{Authority, Client, ClientBuilder};
 use crate::record::{Names, Published};
 use firstflight_credential::asap::ClientCertificate;
-use firstflight_verifier::{IssuerAddress, PoolConfig, Site};
+use firstflight_credential::{NetworkId, Outcome, Reason};
+use firstflight_verifier::{IssuerAddress, KeptCertificate, KeptError, PoolConfig, Site};
+use firstflight_wire::asap::VerifierId;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Why a server gets no certificate ([`Client::uncertified`]). The message continues a sentence that begins with the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Uncertified {
+    /// It publishes that it trusts other verifiers, or none.
+    #[error("does not trust verifier {}, but {}", list(.ours), list(.theirs))]
+    Untrusted {
+        /// The verifiers of this client.
+        ours: Vec<VerifierId>,
+        /// Those that it trusts.
+        theirs: Vec<VerifierId>,
+    },
+    /// It sees another address of this host than the verifier.
+    #[error("sees another address than the verifier")]
+    AddressMismatch,
+}
+
+fn list(verifiers: &[VerifierId]) -> String {
+    let all: Vec<_> = verifiers.iter().map(ToString::to_string).collect();
+    if all.is_empty() { "nobody".to_owned() } else { all.join(", ") }
+}
 
 impl ClientBuilder {
     /// Obtains certificates from this verifier, ahead of the connects that use them.
@@ -30,6 +55,25 @@ impl ClientBuilder {
     pub fn certificate_for(mut self, certificate: Arc<ClientCertificate>, site: Site) -> Self {
         self.asap.given = Some((certificate, Some(site)));
         self
+    }
+
+    /// Shows the certificate in a file to servers of this site only, as one that [`ClientBuilder::certificate_for`] names, on
+    /// the network on which it was obtained ([`ClientBuilder::network`] is set to it). It is renewed in place if that is due, beside
+    /// the connects, and [`Client::close`] waits for that, for at most two seconds. No other program can use the file until the
+    /// client and its clones are gone.
+    ///
+    /// # Errors
+    /// As [`KeptCertificate::use_for`]: it is another site's or of another network than this one, or the file cannot be written.
+    pub fn kept_certificate(
+        self,
+        mut kept: KeptCertificate,
+        site: &Site,
+        network: NetworkId,
+    ) -> Result<Self, KeptError> {
+        let certificate = kept.use_for(site, network)?;
+        let mut builder = self.certificate_for(certificate, site.clone()).network(network);
+        builder.asap.kept = Mutex::new(Some(kept));
+        Ok(builder)
     }
 
     /// How many certificates are kept ready, and how long they should last.
@@ -90,11 +134,44 @@ impl Client {
         tokio::time::timeout(within, ready).await.unwrap_or(false)
     }
 
+    /// Like [`Client::prepare`]. If requests are to travel inside lookups, it also looks these servers up, so that the first
+    /// connect knows what they publish.
+    ///
+    /// # Panics
+    /// As [`Client::prepare`].
+    pub async fn prepare_for(&self, servers: &[Authority], within: Duration) -> bool {
+        let inside = self.shared.asap.as_ref().is_some_and(|asap| asap.settings.inside.is_some());
+        let mut asking = JoinSet::new();
+        for server in servers.iter().filter(|_| inside) {
+            let (client, server) = (self.clone(), server.clone());
+            asking.spawn(async move { client.look_up(server).await.is_ok() });
+        }
+        let found = async { while asking.join_next().await.is_some() {} };
+        let (ready, _) = tokio::join!(self.prepare(within), tokio::time::timeout(within, found));
+        ready
+    }
+
     /// What `server` publishes, as far as this client knows on the present network: from [`ClientBuilder::record`], or from a
     /// resolver.
     #[must_use]
     pub fn published(&self, server: &Authority) -> Option<Published> {
         self.shared.asap.as_ref()?.records.known(server)
+    }
+
+    /// Why `server` gets no certificate of this client, after a first flight with this outcome. `None` as far as nothing is known
+    /// that speaks against it.
+    #[must_use]
+    pub fn uncertified(&self, server: &Authority, outcome: Outcome) -> Option<Uncertified> {
+        let asap = self.shared.asap.as_ref()?;
+        let theirs = asap.records.known(server).map(|published| published.verifiers);
+        let ours: Vec<_> = asap.settings.verifiers().collect();
+        match theirs {
+            Some(theirs) if !theirs.iter().any(|one| ours.contains(one)) => {
+                Some(Uncertified::Untrusted { ours, theirs })
+            }
+            _ if outcome.reason() == Some(Reason::AddressMismatch) => Some(Uncertified::AddressMismatch),
+            _ => None,
+        }
     }
 
     /// Starts to ask what `server` publishes, beside its addresses, unless one resolver is asked for both.

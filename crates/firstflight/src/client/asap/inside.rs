@@ -19,7 +19,7 @@ use firstflight_link::udp::Channel;
 use firstflight_link::{UdpLink, source_for};
 use firstflight_stack::ConnectConfig;
 use firstflight_verifier::client::Datagrams;
-use firstflight_verifier::{Patience, reach};
+use firstflight_verifier::{Patience, is_pair, reach};
 use firstflight_wire::asap::message::MESSAGE_MAGIC;
 use firstflight_wire::asap::{Carriage, ServiceParam, UdpService};
 use std::fmt;
@@ -97,8 +97,7 @@ impl InsideLookups {
     /// # Errors
     /// When the verifiers have one address, or addresses of two families, or the resolver cannot be used.
     pub fn new(resolver: SocketAddr, verifiers: [SocketAddr; 2]) -> io::Result<Self> {
-        let [first, second] = verifiers;
-        if first.ip() == second.ip() || first.is_ipv4() != second.is_ipv4() {
+        if !is_pair(verifiers) {
             let text = "the two verifiers need different addresses of one family";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }

@@ -1,6 +1,7 @@
 //! Tests of what a client knows of servers that publish.
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use firstflight_credential::Outcome;
 
 fn published() -> Published {
     let key = firstflight_credential::asap::PrivateKey::from_seed(&[1; 32]);
@@ -55,4 +56,28 @@ fn a_record_outlives_the_process_on_its_network() {
     assert!((590..=600).contains(&known.ttl), "{}", known.ttl);
     let (_kernel, asap) = start(2);
     assert!(asap.records.known(&server).is_none(), "the other network's record is used");
+}
+
+/// A program can say why it goes without a certificate.
+#[tokio::test]
+async fn why_a_server_gets_no_certificate_is_known() {
+    let key = |seed| firstflight_credential::asap::PrivateKey::from_seed(&[seed; 32]).public();
+    let client = |trusts: &[VerifierId]| {
+        let server: Authority = "www.example.com:80".parse().unwrap();
+        let record = Published::in_udp(9, 1200, trusts).unwrap();
+        let own = IssuerAddress::new("127.0.0.1:9".parse().unwrap(), key(1));
+        let builder = crate::Client::builder().network(NetworkId([1; 16])).verifier(own).no_resolver();
+        (builder.record(server.clone(), record).build().unwrap(), server)
+    };
+    let mismatch = Outcome::Handshake(Reason::AddressMismatch);
+    let (trusted, server) = client(&[key(2).id(), key(1).id()]);
+    assert_eq!(trusted.uncertified(&server, Outcome::Accepted), None);
+    assert_eq!(trusted.uncertified(&server, mismatch), Some(Uncertified::AddressMismatch));
+    let (stranger, server) = client(&[key(2).id()]);
+    let why = stranger.uncertified(&server, Outcome::Accepted).unwrap();
+    let said = format!("does not trust verifier {}, but {}", key(1).id(), key(2).id());
+    assert_eq!(why.to_string(), said);
+    // Nothing is published, as far as is known.
+    assert_eq!(stranger.uncertified(&"other.example:80".parse().unwrap(), Outcome::Accepted), None);
+    assert_eq!(crate::Client::new().uncertified(&server, mismatch), None);
 }
