@@ -55,6 +55,8 @@ pub use key_file::{ContentFault, KeyFile, KeyFileError};
 pub use keys::{KeySet, RotateError, SealKey};
 pub use name::HostName;
 pub use plain::{Flags, Inner, MalformedPlaintext, Rid};
+#[cfg(feature = "files")]
+pub use record::RecordFileError;
 pub use record::{Entry, Record, RecordError, RecordTextError, Suite};
 pub use run::admission::{Asked, BlockState, Judged, Request, Runs, Server, Why};
 pub use run::shared::{SharedRunTable, TableFuture};

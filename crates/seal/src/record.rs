@@ -2,6 +2,8 @@
 
 mod text;
 
+#[cfg(feature = "files")]
+pub use text::RecordFileError;
 pub use text::RecordTextError;
 
 use crate::defence::{Defence, on};

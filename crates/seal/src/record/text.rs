@@ -46,6 +46,32 @@ impl Record {
         let bytes = presented(value).ok_or(RecordTextError::Presentation)?;
         Self::parse(&bytes).map_err(RecordTextError::Invalid)
     }
+
+    /// Reads the record in a text file of at most 64 KiB, as [`Record::in_zone_text`]. Its content is public.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no valid record.
+    #[cfg(feature = "files")]
+    pub fn in_zone_file(path: &std::path::Path) -> Result<Self, RecordFileError> {
+        Ok(Self::in_zone_text(&firstflight_files::read(path, LONGEST)?)?)
+    }
+}
+
+/// Longest file of a record, bytes.
+#[cfg(feature = "files")]
+const LONGEST: usize = 64 * 1024;
+
+/// Why a file gives no record. The message continues a sentence that begins with the file's name.
+#[cfg(feature = "files")]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordFileError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] firstflight_files::ReadError),
+    /// Its content is at fault.
+    #[error(transparent)]
+    Text(#[from] RecordTextError),
 }
 
 /// The octets of a value at the beginning of `text`, quoted or not.
@@ -98,6 +124,21 @@ mod tests {
             assert_eq!(Record::in_zone_text(&text).unwrap(), record(), "{text}");
         }
         assert_eq!(presented("\"a\\\"b\\065\" c").unwrap(), b"a\"bA");
+    }
+
+    #[cfg(feature = "files")]
+    #[test]
+    fn a_file_has_a_record_or_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("record");
+        let fault = |path: &std::path::Path| Record::in_zone_file(path).unwrap_err().to_string();
+        assert!(fault(&path).starts_with("cannot be read: "));
+        std::fs::write(&path, record().to_zone_text()).unwrap();
+        assert_eq!(Record::in_zone_file(&path).unwrap(), record());
+        std::fs::write(&path, "nothing").unwrap();
+        assert_eq!(fault(&path), RecordTextError::None.to_string());
+        std::fs::write(&path, " ".repeat(LONGEST) + &record().to_zone_text()).unwrap();
+        assert_eq!(fault(&path), "has more than 65536 bytes");
     }
 
     #[test]
