@@ -15,6 +15,7 @@ pub use error::MeasureError;
 use crate::error::Error;
 use crate::{output, picture, span};
 use firstflight::record::Names;
+use firstflight_http::redirect;
 use indicatif::{ProgressBar, ProgressStyle};
 use site::{Redirect, Site};
 use std::net::{IpAddr, SocketAddr};
@@ -72,8 +73,6 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-/// Most redirects behind a URL that are followed.
-const HOPS: u32 = 10;
 /// Most sites in the picture.
 const DRAWN: usize = 12;
 
@@ -183,7 +182,7 @@ fn redirected(args: &Args, sites: &mut Vec<Site>, from: usize, to: String, bar: 
     let hops = site.hops;
     let target = site.url.join(&to).ok();
     site.redirect = Some(Redirect { to: target.as_ref().map_or(to, ToString::to_string) });
-    let Some(target) = target.filter(|_| args.follow && hops < HOPS) else { return };
+    let Some(target) = target.filter(|_| args.follow && hops < redirect::LIMIT) else { return };
     if sites.iter().any(|site| site.url == target) {
         return;
     }

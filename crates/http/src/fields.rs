@@ -48,6 +48,36 @@ pub fn switched(asked: &HeaderValue, response: &HeaderMap) -> Option<HeaderValue
     (!chosen.is_empty() && chosen.iter().all(|name| asked.contains(name))).then_some(protocol)
 }
 
+/// Fields that a program sets itself for its connection and its body.
+const NOT_GIVEN: [HeaderName; 7] =
+    [CONNECTION, CONTENT_LENGTH, EXPECT, TE, header::TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+/// Why a field that a person writes for a request is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GivenError {
+    /// It is not a name, a colon and a value (RFC 9110 §5).
+    #[error("write a name, a colon and a value: 'Accept: text/html'")]
+    Form,
+    /// The program sets it.
+    #[error("{0} belongs to the connection, and is set by this program")]
+    Ours(HeaderName),
+}
+
+/// Reads a field that a person writes for a request, as `Accept: text/html`.
+///
+/// # Errors
+/// See [`GivenError`].
+pub fn given(text: &str) -> Result<(HeaderName, HeaderValue), GivenError> {
+    let (name, value) = text.split_once(':').ok_or(GivenError::Form)?;
+    let name: HeaderName = name.parse().map_err(|_| GivenError::Form)?;
+    if NOT_GIVEN.contains(&name) {
+        return Err(GivenError::Ours(name));
+    }
+    let value = HeaderValue::from_str(value.trim()).map_err(|_| GivenError::Form)?;
+    Ok((name, value))
+}
+
 /// Fields of one connection. `Transfer-Encoding` is among them: each side has framing of its own, made from the body.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
@@ -336,5 +366,19 @@ mod tests {
         for hidden in ["h2c", "websocket, H2C", "HTTP/2.0"] {
             assert!(upgrade(&map(&[("connection", "upgrade"), ("upgrade", hidden)])).is_none(), "{hidden}");
         }
+    }
+
+    #[test]
+    fn a_given_field_has_a_name_and_a_value() {
+        assert_eq!(
+            given("Accept: text/html").unwrap(),
+            (header::ACCEPT, HeaderValue::from_static("text/html"))
+        );
+        assert_eq!(given("x-empty:").unwrap().1, "");
+        for wrong in ["Accept", ": a", "a b: c", "a: b\r\nc: d"] {
+            assert_eq!(given(wrong), Err(GivenError::Form), "{wrong:?}");
+        }
+        assert_eq!(given("content-length: 5"), Err(GivenError::Ours(CONTENT_LENGTH)));
+        assert!(given("Connection: keep-alive").is_err());
     }
 }

@@ -19,6 +19,8 @@
 //! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
 //! | [`own`] | requests for a program's own pages, which no other site may make |
 //! | [`heard`] | counts what passes a stream |
+//! | [`exchange`] | one request over a connection of its own |
+//! | [`redirect`] | where a redirect leads, and what the next request may carry (RFC 9110 §15.4) |
 //! | [`again`] | when a request may be sent again (RFC 9110 §9.2.2) |
 //! | [`idle`] | connections that are kept for further requests |
 //! | [`pump`] | copies both directions of a tunnel |
@@ -28,6 +30,7 @@ pub mod again;
 pub mod body;
 pub mod conn;
 pub mod directory;
+pub mod exchange;
 pub mod fields;
 pub mod forwarded;
 pub mod framing;
@@ -40,6 +43,7 @@ pub mod own;
 pub mod patience;
 pub mod proxy_header;
 pub mod pump;
+pub mod redirect;
 pub mod response;
 pub mod target;
 pub mod text;

@@ -17,7 +17,7 @@ pub struct Redirect {
 pub struct Site {
     pub url: HttpUrl,
     /// How many redirects lead here from a URL of the user.
-    pub hops: u32,
+    pub hops: usize,
     pub visits: Vec<Visit>,
     pub failed: u32,
     pub last_error: Option<String>,
@@ -26,7 +26,7 @@ pub struct Site {
 
 impl Site {
     /// A site without visits; `hops` if redirects lead here.
-    pub const fn new(url: HttpUrl, hops: Option<u32>) -> Self {
+    pub const fn new(url: HttpUrl, hops: Option<usize>) -> Self {
         let hops = match hops {
             Some(hops) => hops,
             None => 0,

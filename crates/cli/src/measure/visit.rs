@@ -5,16 +5,16 @@ use crate::observed::observe;
 use bytes::Bytes;
 use firstflight::Host;
 use firstflight::record::Names;
+use firstflight_http::exchange::{exchange, request};
+use firstflight_http::redirect;
 use firstflight_http::url::{HttpUrl, is_one_host};
 use http_body_util::{BodyExt, Empty};
-use hyper::Request;
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, CONNECTION, HOST, LOCATION, USER_AGENT};
+use hyper::Method;
+use hyper::header::{ACCEPT, USER_AGENT};
 use hyper_util::rt::TokioIo;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -72,7 +72,7 @@ impl Visit {
 
     /// Where a redirect leads to.
     pub fn redirect(&self) -> Option<String> {
-        self.location.clone().filter(|_| matches!(self.status, 301 | 302 | 303 | 307 | 308))
+        self.location.clone().filter(|_| redirect::is_redirect(self.status))
     }
 }
 
@@ -117,7 +117,7 @@ pub enum VisitError {
     #[error("{0}")]
     Request(hyper::http::Error),
     /// The server or the path is at fault.
-    #[error("HTTP: {}", innermost(.0))]
+    #[error("HTTP: {}", firstflight::causes(.0).last().unwrap_or(.0))]
     Http(#[from] hyper::Error),
     /// It took too long.
     #[error("{} within {} (--timeout)", .0, humantime::format_duration(*.1))]
@@ -135,15 +135,6 @@ impl VisitError {
             Self::Http(_) | Self::Timeout(Stage::Transfer, _) => "transfer",
         }
     }
-}
-
-/// What happened. hyper's own message says only where.
-fn innermost(error: &hyper::Error) -> &dyn std::error::Error {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause
 }
 
 /// Visits `url`.
@@ -179,9 +170,9 @@ async fn attempt(means: &Means, url: &HttpUrl, stage: &mut Stage) -> Result<Visi
             error => VisitError::Tls(error),
         })?;
         let tls = Some(opened.elapsed());
-        return exchange(url, stream, stage).await.map(|seen| seen.visit(times(tls), took, remote));
+        return ask(url, stream, stage).await.map(|seen| seen.visit(times(tls), took, remote));
     }
-    exchange(url, stream, stage).await.map(|seen| seen.visit(times(None), took, remote))
+    ask(url, stream, stage).await.map(|seen| seen.visit(times(None), took, remote))
 }
 
 fn is_named(url: &HttpUrl) -> bool {
@@ -232,26 +223,21 @@ impl Seen {
 }
 
 /// Sends the request and reads the response.
-async fn exchange<S>(url: &HttpUrl, stream: S, stage: &mut Stage) -> Result<Seen, VisitError>
+async fn ask<S>(url: &HttpUrl, stream: S, stage: &mut Stage) -> Result<Seen, VisitError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     *stage = Stage::Request;
-    let request = Request::get(url.path())
-        .header(HOST, url.host_field())
+    let request = request(Method::GET, url)
         .header(USER_AGENT, concat!("firstflight/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "*/*")
-        .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(VisitError::Request)?;
     let (observed, watch) = observe(stream);
     let asked = Instant::now();
-    let (mut sender, connection) = http1::handshake(TokioIo::new(observed)).await?;
-    let response = sender.send_request(request);
-    let received = async {
-        let mut response = response.await?;
+    exchange(TokioIo::new(observed), request, async |mut response| {
         *stage = Stage::Transfer;
-        let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
+        let location = redirect::location(response.headers());
         let mut bytes = 0;
         while let Some(frame) = response.body_mut().frame().await {
             bytes += frame?.data_ref().map_or(0, Bytes::len) as u64;
@@ -259,12 +245,7 @@ where
         let ended = Instant::now();
         let first = watch.first_byte().unwrap_or(ended);
         let (request, transfer) = (first - asked, ended - first);
-        Ok::<_, VisitError>(Seen { request, transfer, status: response.status().as_u16(), bytes, location })
-    };
-    let (mut received, connection) = (pin!(received), pin!(connection));
-    tokio::select! {
-        result = &mut received => result,
-        // The connection's errors are also reported by the response and the body.
-        _ = connection => received.await,
-    }
+        Ok(Seen { request, transfer, status: response.status().as_u16(), bytes, location })
+    })
+    .await
 }
