@@ -65,6 +65,7 @@ mod pem;
 mod sealed;
 mod store;
 mod stream;
+mod summary;
 #[cfg(feature = "test-certificate")]
 mod test_certificate;
 mod tickets;
@@ -88,6 +89,7 @@ pub use sealed::{Arrival, FollowedSeals, SealFileError, SealFiles, SealFollower,
 pub use sealed::{Rejection, SealClient, SealReport, SealServer, SealServerBuilder, SealedInfo, ServedSeal};
 pub use store::{MemorySessions, SESSION_ID, SessionId, SessionStore, StoreFuture};
 pub use stream::{Confirmation, Early, Handshake, TlsStream};
+pub use summary::Summary;
 #[cfg(feature = "test-certificate")]
 pub use test_certificate::{TestCertificate, TestCertificateError};
 

@@ -1,9 +1,11 @@
 //! A stream with TLS or without, for programs to which a URL says which.
 
+use crate::error::ConnectError;
 use crate::lazy::LazyTlsStream;
 use crate::sealed::SealReport;
 use crate::stream::{Handshake, TlsStream};
-use firstflight::{LazyStream, Stream};
+use firstflight::credential::{Outcome, Reason};
+use firstflight::{ClientError, LazyStream, Stream};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -37,6 +39,21 @@ impl MaybeTlsStream {
         match self {
             Self::Plain(stream) => stream.stream(),
             Self::Tls(stream) => stream.stream().map(TlsStream::io),
+        }
+    }
+
+    /// The outcome of the first flight, after what was done with the stream failed with `error`, if it did. A library may have
+    /// wrapped the error. Without a connection, `Undecided` if nothing was executed, and `Handshake(Unknown)` if the server may
+    /// have executed the first data; with TLS that is the request inside it, and not the ClientHello.
+    #[must_use]
+    pub fn outcome(&self, error: Option<&(dyn std::error::Error + 'static)>) -> Outcome {
+        let maybe_delivered = error.is_some_and(|error| match self {
+            Self::Plain(_) => ClientError::of(error).is_some_and(ClientError::maybe_delivered),
+            Self::Tls(_) => ConnectError::of(error).is_some_and(ConnectError::maybe_delivered),
+        });
+        match maybe_delivered {
+            true => Outcome::Handshake(Reason::Unknown),
+            false => self.stream().map_or(Outcome::Undecided, Stream::outcome),
         }
     }
 

@@ -58,6 +58,18 @@ pub struct Handshake {
     pub early: Early,
 }
 
+impl Handshake {
+    /// A label: `full`, `resumed`, or `retried` after a HelloRetryRequest without a ticket.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match (self.resumed, self.retried) {
+            (true, _) => "resumed",
+            (false, true) => "retried",
+            (false, false) => "full",
+        }
+    }
+}
+
 /// A TLS 1.3 stream over another stream. [`Connector`](crate::Connector) and [`Acceptor`](crate::Acceptor) make it.
 ///
 /// **Ends.** `poll_shutdown` sends a close_notify and closes the sending direction; the other direction stays open (RFC
