@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::output;
 use crate::verifier::VerifierError;
-use firstflight_verifier::{Fault, Patience, Reach, reach};
+use firstflight_verifier::{Fault, Patience, Reach, is_pair, reach};
 use serde::Serialize;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -47,7 +47,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 
 async fn examine(args: &Args) -> Result<Report, VerifierError> {
     let &[first, second] = args.verifier.as_slice() else { return Err(VerifierError::ReachPair) };
-    if first.ip() == second.ip() || first.is_ipv4() != second.is_ipv4() {
+    if !is_pair([first, second]) {
         return Err(VerifierError::ReachPair);
     }
     let any: IpAddr =
