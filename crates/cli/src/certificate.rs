@@ -1,13 +1,13 @@
 //! `firstflight certificate`: obtains a certificate of a provenance verifier for this host.
 
 use crate::error::{Error, Renamed};
-use crate::get::NetworkChoice;
+use crate::network_id::NetworkChoice;
 use crate::output;
 use crate::utc::Time;
 use crate::verifier::{VerifierError, seconds};
 use clap::Subcommand;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
-use firstflight_verifier::{Group, IssuerAddress, KeptCertificate, Patience, Wanted, obtain, secure_rng};
+use firstflight_verifier::{IssuerAddress, KeptCertificate, Patience, Wanted, obtain, secure_rng};
 use serde::Serialize;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -80,8 +80,7 @@ async fn get(args: &Get) -> Result<(), VerifierError> {
     }
     let mut issuer = IssuerAddress::new(args.verifier, args.verifier_key);
     if let Some(path) = &args.group {
-        let group = Group::read(path).map_err(|error| VerifierError::Group(path.clone(), error))?;
-        issuer.group = group.addresses();
+        issuer = issuer.with_group_file(path).map_err(|error| VerifierError::Group(path.clone(), error))?;
     }
     let key = PrivateKey::generate(&mut secure_rng().map_err(VerifierError::Random)?);
     let network = args.network_id.network(args.output.is_some()).await;

@@ -2,6 +2,7 @@
 
 use bytes::BytesMut;
 use firstflight_http::directory::PIECE;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -21,12 +22,37 @@ pub struct FileSink {
     path: PathBuf,
     file: Option<File>,
     buffer: BytesMut,
+    /// Of a large body.
+    bar: Option<ProgressBar>,
 }
+
+/// Bodies from this size on get a progress bar, bytes.
+const LARGE: u64 = 1 << 20;
 
 impl FileSink {
     /// Writes to `path` and replaces its content, or to standard output if `path` is `-`.
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None, buffer: BytesMut::new() }
+        Self { path: path.to_owned(), file: None, buffer: BytesMut::new(), bar: None }
+    }
+
+    /// Shows the progress of a large body of this length. Nothing is shown if stderr is not a terminal.
+    pub fn progress(mut self, length: Option<u64>) -> Self {
+        let template = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        if let (Some(length @ LARGE..), Ok(style)) = (length, ProgressStyle::with_template(template)) {
+            self.bar = Some(ProgressBar::new(length).with_style(style));
+        }
+        self
+    }
+
+    /// Whether a file of this name can be written, before there is a body. It is created, and its content stays.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn check(path: &Path) -> io::Result<()> {
+        if is_stdout(path) {
+            return Ok(());
+        }
+        File::options().write(true).create(true).truncate(false).open(path).map(drop)
     }
 
     /// Adds `data`.
@@ -35,6 +61,9 @@ impl FileSink {
     /// Errors of the system, which may also concern earlier data.
     pub fn write(&mut self, data: &[u8]) -> io::Result<()> {
         self.buffer.extend_from_slice(data);
+        if let Some(bar) = &self.bar {
+            bar.inc(data.len() as u64);
+        }
         if self.buffer.len() >= PIECE { block_in_place(|| self.put()) } else { Ok(()) }
     }
 
@@ -43,7 +72,9 @@ impl FileSink {
     /// # Errors
     /// Errors of the system, which may also concern earlier data.
     pub fn finish(mut self) -> io::Result<()> {
-        block_in_place(|| self.put())
+        block_in_place(|| self.put())?;
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
+        Ok(())
     }
 
     fn put(&mut self) -> io::Result<()> {
@@ -90,6 +121,8 @@ mod tests {
         let scratch = scratch();
         let path = scratch.path().join("out");
         std::fs::write(&path, "before").unwrap();
+        FileSink::check(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"before");
         FileSink::new(&path).finish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"");
     }
@@ -108,6 +141,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_file_that_cannot_be_made() {
         let scratch = scratch();
+        assert!(FileSink::check(scratch.path()).is_err());
         let mut sink = FileSink::new(scratch.path());
         sink.write(b"into a directory").unwrap();
         assert!(sink.finish().is_err());

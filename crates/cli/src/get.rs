@@ -4,7 +4,6 @@ mod ask;
 mod certificates;
 mod error;
 mod fetch;
-mod kept;
 mod memory;
 mod report;
 mod seal;
@@ -13,31 +12,29 @@ mod via_dns;
 pub use error::GetError;
 
 use crate::error::Error;
-use crate::file_sink::is_stdout;
-use crate::network::Capture;
-use crate::network::Network;
+use crate::file_sink::{FileSink, is_stdout};
+use crate::network::{Capture, Network, NetworkError};
 use crate::output;
 use crate::span::{self, LONGEST, MS, SECONDS};
-use ask::{Ask, Target};
-use certificates::{Carrier, Certificates, Told};
+use ask::Ask;
+use certificates::Certificates;
 use clap::ArgGroup;
 use fetch::{Errand, fetch};
 use firstflight::credential::NetworkId;
 use firstflight::link::UdpLink;
-use firstflight::record::Names;
-use firstflight::{Authority, Client, ClientBuilder, Endpoint, InsideLookups};
+use firstflight::record::{Names, Published};
+use firstflight::{Authority, Client, ClientBuilder, Endpoint};
+use firstflight_http::redirect::{self, Hop};
 use firstflight_http::url::HttpUrl;
-use firstflight_verifier::IssuerAddress;
-use kept::Kept;
+use firstflight_wire::asap::VerifierId;
+use firstflight_wire::carrier::BASE_MSS;
 use memory::Memory;
-pub use memory::NetworkChoice;
-use report::{Begun, Print};
+use report::{Begun, Report};
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -152,159 +149,95 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let asked = Instant::now();
+    let args = Arc::new(args);
     let targets = args.targets()?;
-    let by_engine = args.network.has_device() || args.udp;
-    if !by_engine && args.network.records() {
-        return Err(crate::network::NetworkError::NothingToRecord.into());
+    if !args.by_engine() && args.network.records() {
+        return Err(NetworkError::NothingToRecord.into());
     }
     // What is wrong with the options is said before there is a device.
     args.check_files().await?;
     args.memory.check()?;
     let issuer = args.certificates.issuer()?;
     let tls = args.tls(&targets)?;
-    let mut builder = Client::builder();
-    let (engine, network);
-    if by_engine {
-        let started = args.start_engine(&targets).await?;
-        builder = started.configure(builder, &args);
-        network = started.network;
-        engine = Some((started.endpoint, started.capture));
-        if let Some(inside) = started.inside {
-            builder = builder.inside_lookups(inside);
-        }
-    } else {
-        network = args.memory.network(args.certificates.wanted()).await;
-        builder = args.memory.configure(builder, network);
-        engine = None;
-    }
     let servers: Vec<_> = targets.iter().map(|target| target.url.server().clone()).collect();
-    builder = builder.fast_open(!args.no_fast_open);
-    if let Some(issuer) = issuer.clone() {
-        builder = args.certificates.configure(builder, issuer, &servers, args.carrier());
+    let mut builder = Client::builder().fast_open(!args.no_fast_open);
+    let network = args.memory.network(args.needs_network()).await;
+    let mut engine = None;
+    if args.by_engine() {
+        let (by_engine, endpoint, capture) = args.start_engine(builder, network, &servers)?;
+        (builder, engine) = (by_engine, Some((endpoint, capture)));
     }
-    let kept = args.certificates.kept(&servers, network)?;
-    if let Some(kept) = &kept {
-        builder = args.certificates.show(builder, kept, &servers, args.carrier());
-    }
-    match args.dns.filter(|_| !args.via.wanted()) {
-        Some(at) => {
-            let names = Names::at(at).map_err(|error| GetError::Resolver(at, error))?;
-            builder = builder.resolver(names);
-        }
-        None if by_engine && !args.via.wanted() => builder = builder.no_resolver(),
-        None => {}
-    }
-    let client = builder.build().map_err(Error::Cache)?;
-    if args.certificates.verify_first() {
+    builder = args.memory.configure(builder, network);
+    let record = |server: &Authority, verifier| args.record(server, verifier);
+    builder = args.certificates.configure(builder, issuer, &servers, network, record)?;
+    let client = args.resolver(builder)?.build().map_err(Error::Cache)?;
+    if args.certificates.verify_first {
         args.prepare(&client, &servers).await;
     }
     let errand = Arc::new(Errand {
         client: client.clone(),
         tls,
-        by_engine,
-        udp: (args.udp && !args.via.wanted()).then_some(args.udp_port),
         ask: args.ask.clone(),
         replay_safe: args.replay_safe || args.ask.is_safe(args.upload.is_some()),
-        output: args.output.clone(),
-        upload: args.upload.clone(),
-        timeout: args.timeout,
-        told: Arc::new(Told::new(
-            issuer.as_ref().map(IssuerAddress::id).or(kept.as_ref().map(Kept::verifier)),
-        )),
+        told: Arc::default(),
+        silence: Arc::default(),
+        args: Arc::clone(&args),
     });
-    let all = Arc::new(args.queue(targets.into(), asked));
-    args.fetch_all(&all, &errand).await;
+    let whole = fetch_all(errand, targets, asked).await;
     // Who knows curl waits for the body.
-    if std::io::stdout().is_terminal() && args.output.is_none() && !args.print().aside && !args.json {
+    if std::io::stdout().is_terminal() && args.output.is_none() && !args.aside() && !args.json {
         output::aside(&"(get measures; -o - prints the body)");
     }
-    drop(errand);
     client.close().await;
-    if let Some(kept) = kept {
-        kept.end().await;
-    }
     if let Some((endpoint, capture)) = engine {
         endpoint.shutdown(GRACE).await;
         capture.finish()?;
     }
-    Ok(all.exit_code())
+    Ok(ExitCode::from(u8::from(!whole)))
 }
 
-/// An engine of this command's own.
-struct Started {
-    endpoint: Endpoint,
-    capture: Capture,
-    network: NetworkId,
-    inside: Option<InsideLookups>,
-}
-
-impl Started {
-    fn configure(&self, builder: ClientBuilder, args: &Args) -> ClientBuilder {
-        let builder = args.memory.configure(builder, self.network);
-        let endpoint = self.endpoint.clone();
-        match args.udp {
-            true => builder.engine_in_udp(endpoint, args.udp_port),
-            false => builder.engine(endpoint),
-        }
+/// Does all the fetches. Whether every one succeeded.
+async fn fetch_all(errand: Arc<Errand>, targets: Vec<Hop>, asked: Instant) -> bool {
+    let rounds = 0..errand.args.repeat;
+    let queue = Arc::new(Mutex::new(rounds.flat_map(move |_| targets.clone())));
+    let mut workers = JoinSet::new();
+    for _ in 0..errand.args.parallel {
+        workers.spawn(work(Arc::clone(&errand), Arc::clone(&queue), asked));
     }
-}
-
-/// The fetches to do.
-struct Queue {
-    rounds: usize,
-    targets: Arc<[Target]>,
-    /// When the command was started.
-    asked: Instant,
-    /// Whether the first fetches have waited for verifiers.
-    waited: bool,
-    next: AtomicUsize,
-    failed: AtomicBool,
-}
-
-impl Queue {
-    /// 1 if a fetch failed.
-    fn exit_code(&self) -> ExitCode {
-        ExitCode::from(u8::from(self.failed.load(Ordering::Relaxed)))
+    let mut whole = true;
+    while let Some(ended) = workers.join_next().await {
+        whole &= ended.unwrap_or(false);
     }
-
-    fn take(&self) -> Option<&Target> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let round = index.checked_div(self.targets.len())?;
-        if round >= self.rounds {
-            return None;
-        }
-        self.targets.get(index % self.targets.len())
-    }
+    whole
 }
 
 /// Fetches one URL after the other until none is left. For the first fetch, the user's request is the start of the
-/// command.
-async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print: Print) {
-    let mut first = true;
-    while let Some(target) = queue.take() {
-        let is_first = std::mem::take(&mut first);
-        if !is_first && !interval.is_zero() {
-            tokio::time::sleep(interval).await;
+/// command. Whether every fetch succeeded.
+async fn work(errand: Arc<Errand>, queue: Arc<Mutex<impl Iterator<Item = Hop>>>, asked: Instant) -> bool {
+    let args = &errand.args;
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let (mut first, mut whole) = (true, true);
+    while let Some(target) = next() {
+        if !first && !args.interval.is_zero() {
+            tokio::time::sleep(args.interval).await;
         }
         let mut begun = Begun::now();
-        if is_first {
-            begun = Begun { asked: queue.asked, waited: queue.waited, ..begun };
+        if std::mem::take(&mut first) {
+            begun = Begun { asked, waited: args.certificates.verify_first, ..begun };
         }
-        let succeeded = follow(&errand, target, begun, print).await;
-        if !succeeded {
-            queue.failed.store(true, Ordering::Relaxed);
-        }
+        whole &= follow(&errand, &target, begun).await;
     }
+    whole
 }
 
 /// Fetches a URL, and with `-L` what its redirects lead to. Whether the last fetch succeeded.
-async fn follow(errand: &Errand, first: &Target, begun: Begun, print: Print) -> bool {
+async fn follow(errand: &Errand, first: &Hop, begun: Begun) -> bool {
+    let print = |report: &Report| report.print(errand.args.json, errand.args.aside());
     let mut report = fetch(errand, first, begun).await;
     let (mut target, mut errand) = (first.clone(), errand.clone());
-    for _ in 0..ask::REDIRECTS {
-        let next = errand.ask.follows().then(|| ask::next(&target, &report)).flatten();
-        let Some(next) = next else { break };
-        report.print(print);
+    for _ in 0..redirect::LIMIT {
+        let Some(next) = errand.ask.next(&target, &report) else { break };
+        print(&report);
         target = match next {
             Ok(next) if next.url.is_tls() && errand.tls.is_none() => {
                 output::complain(&format_args!(
@@ -322,27 +255,46 @@ async fn follow(errand: &Errand, first: &Target, begun: Begun, print: Print) -> 
         errand = errand.after(report.status);
         report = fetch(&errand, &target, Begun::now()).await;
     }
-    let led_on = errand.ask.follows() && ask::next(&target, &report).is_some();
-    report.print(print);
+    let led_on = errand.ask.next(&target, &report).is_some();
+    print(&report);
     if led_on {
-        output::complain(&format_args!("{}: more than {} redirects", first.url, ask::REDIRECTS));
+        output::complain(&format_args!("{}: more than {} redirects", first.url, redirect::LIMIT));
     }
     report.succeeded() && !led_on
 }
 
 impl Args {
+    /// Whether an engine that the options name carries everything.
+    const fn by_engine(&self) -> bool {
+        self.network.has_device() || self.udp
+    }
+
+    /// `Some` if only TCP in UDP is used, to this port or, if `None`, to the one that the server publishes, or that of the URL.
+    /// A request that also travels inside a lookup may wait for the resolver, so then it is `None`.
+    fn only_udp(&self) -> Option<Option<u16>> {
+        (self.udp && !self.via.via_dns).then_some(self.udp_port)
+    }
+
+    /// Whether it matters on which network this host is, even without a cache.
+    const fn needs_network(&self) -> bool {
+        match self.by_engine() {
+            true => self.via.via_dns || self.certificates.certificate.is_some(),
+            false => self.certificates.wanted(),
+        }
+    }
+
     /// What TLS trusts, if a URL needs it.
-    fn tls(&self, targets: &[Target]) -> Result<Option<firstflight_tls::Connector>, GetError> {
+    fn tls(&self, targets: &[Hop]) -> Result<Option<firstflight_tls::Connector>, GetError> {
         let seal = self.seal.client(targets, self.dns)?;
         let wanted = targets.iter().any(|target| target.url.is_tls());
-        if self.ca_file.is_none() && !wanted && !self.ask.follows() {
+        if self.ca_file.is_none() && !wanted && !self.ask.follow {
             return Ok(None);
         }
         let builder = firstflight_tls::Connector::builder().http1();
         let builder = seal.into_iter().fold(builder, firstflight_tls::ConnectorBuilder::seal);
         let builder = match &self.ca_file {
             Some(file) => builder.ca_file(file).map_err(GetError::Tls)?,
-            None if self.ask.insecure() => builder.trust_any_certificate(),
+            None if self.ask.insecure => builder.trust_any_certificate(),
             None => builder,
         };
         match builder.build() {
@@ -353,44 +305,21 @@ impl Args {
         }
     }
 
-    fn queue(&self, targets: Arc<[Target]>, asked: Instant) -> Queue {
-        Queue {
-            rounds: self.repeat as usize,
-            targets,
-            asked,
-            waited: self.certificates.verify_first(),
-            next: AtomicUsize::new(0),
-            failed: AtomicBool::new(false),
-        }
-    }
-
-    /// Does all the fetches of the queue.
-    async fn fetch_all(&self, all: &Arc<Queue>, errand: &Arc<Errand>) {
-        let interval = self.interval;
-        let mut workers = JoinSet::new();
-        for _ in 0..self.parallel {
-            workers.spawn(work(Arc::clone(all), Arc::clone(errand), interval, self.print()));
-        }
-        while let Some(ended) = workers.join_next().await {
-            if ended.is_err() {
-                all.failed.store(true, Ordering::Relaxed);
-            }
+    /// Which resolver the client asks.
+    fn resolver(&self, builder: ClientBuilder) -> Result<ClientBuilder, GetError> {
+        match self.dns {
+            // Requests inside lookups name it.
+            _ if self.via.via_dns => Ok(builder),
+            Some(at) => Ok(builder.resolver(names(at)?)),
+            None if self.by_engine() => Ok(builder.no_resolver()),
+            None => Ok(builder),
         }
     }
 
     /// Waits for certificates and, if requests travel inside lookups, for what the verifiers say and the servers publish.
     async fn prepare(&self, client: &Client, servers: &[Authority]) {
         let began = Instant::now();
-        let records = async {
-            let mut asking = JoinSet::new();
-            for server in servers.iter().filter(|_| self.via.wanted()) {
-                let (client, server) = (client.clone(), server.clone());
-                asking.spawn(async move { client.look_up(server).await.is_ok() });
-            }
-            while asking.join_next().await.is_some() {}
-        };
-        let records = tokio::time::timeout(VERIFY_FIRST, records);
-        let (ready, _) = tokio::join!(client.prepare(VERIFY_FIRST), records);
+        let ready = client.prepare_for(servers, VERIFY_FIRST).await;
         // A failure has been told.
         if !ready && began.elapsed() >= VERIFY_FIRST {
             let limit = VERIFY_FIRST.as_secs();
@@ -398,52 +327,56 @@ impl Args {
         }
     }
 
-    /// Starts the engine that the options ask for.
-    async fn start_engine(&self, targets: &[Target]) -> Result<Started, Error> {
+    /// Starts the engine that the options ask for, for connects to these servers from this network, and has the client use it.
+    fn start_engine(
+        &self,
+        mut builder: ClientBuilder,
+        network: NetworkId,
+        servers: &[Authority],
+    ) -> Result<(ClientBuilder, Endpoint, Capture), Error> {
         self.network.validate()?;
         let card = self.network.connect_by_card()?;
         let own = card.as_ref().map_or_else(|| self.network.addresses(), |(card, _)| card.addresses());
-        for address in targets.iter().filter_map(|target| target.url.server().address()).filter(|_| !self.udp)
-        {
-            can_reach(own, address)?;
-        }
-        let network = self.memory.network(self.via.wanted() || self.certificates.is_kept()).await;
-        let (udp, inside) = match (self.udp, self.certificates.verifier().filter(|_| self.via.wanted())) {
-            (false, _) => (None, None),
-            (true, None) => {
-                let known: Vec<_> =
-                    targets.iter().filter_map(|target| target.url.server().address()).collect();
-                (Some(UdpLink::client(&known).map_err(GetError::UdpClient)?), None)
+        let known: Vec<_> = servers.iter().filter_map(Authority::address).collect();
+        let udp = match self.certificates.verifier.filter(|_| self.via.via_dns) {
+            _ if !self.udp => {
+                known.iter().try_for_each(|&address| can_reach(own, address))?;
+                None
             }
-            (true, Some(verifier)) => {
+            Some(verifier) => {
                 let mut link = UdpLink::client(&[verifier]).map_err(|error| Error::Udp(verifier, error))?;
-                let inside = self.via.inside(verifier, self.dns)?.through(&mut link);
-                (Some(link), Some(inside))
+                builder = builder.inside_lookups(self.via.inside(verifier, self.dns)?.through(&mut link));
+                Some(link)
             }
+            None => Some(UdpLink::client(&known).map_err(GetError::UdpClient)?),
         };
         let (endpoint, capture) = self.network.start(network, udp, card)?;
-        Ok(Started { endpoint, capture, network, inside })
+        let builder = match self.udp {
+            true => builder.engine_in_udp(endpoint.clone(), self.udp_port),
+            false => builder.engine(endpoint.clone()),
+        };
+        Ok((builder, endpoint, capture))
     }
 
-    /// By what first flights travel to servers that are known to take certificates.
-    fn carrier(&self) -> Carrier {
-        match (self.udp, self.network.has_device()) {
-            (true, _) => Carrier::Udp(self.udp_port),
-            (false, true) => Carrier::Ip,
-            (false, false) => Carrier::Udp(None),
+    /// What a server publishes that is known to take certificates by this verifier.
+    fn record(&self, server: &Authority, verifier: VerifierId) -> Option<Published> {
+        match self.network.has_device() && !self.udp {
+            true => Published::on_ip(BASE_MSS, &[verifier]),
+            false => Published::in_udp(self.udp_port.unwrap_or(server.port()), BASE_MSS, &[verifier]),
         }
     }
 
-    fn targets(&self) -> Result<Vec<Target>, GetError> {
-        let parse = |text: &String| match text.parse::<HttpUrl>() {
-            Ok(url) => Ok(url.into()),
-            Err(error) => Err(GetError::Url(text.clone(), error)),
+    fn targets(&self) -> Result<Vec<Hop>, GetError> {
+        let parse = |text: &String| {
+            let url = text.parse::<HttpUrl>();
+            url.map(Hop::from).map_err(|error| GetError::Url(text.clone(), error))
         };
         self.urls.iter().map(parse).collect()
     }
 
-    fn print(&self) -> Print {
-        Print { json: self.json, aside: self.ask.head() || self.output.as_deref().is_some_and(is_stdout) }
+    /// Whether the reports leave stdout to what the server sends.
+    fn aside(&self) -> bool {
+        self.ask.head || self.output.as_deref().is_some_and(is_stdout)
     }
 
     /// Checks before anything is sent whether the files can be used.
@@ -452,11 +385,7 @@ impl Args {
             if self.urls.len() > 1 || self.repeat > 1 {
                 return Err(GetError::OutputForMany.into());
             }
-            if !is_stdout(path) {
-                let mut options = tokio::fs::OpenOptions::new();
-                let open = options.write(true).create(true).truncate(false).open(path);
-                open.await.map_err(|error| Error::Output(path.clone(), error))?;
-            }
+            FileSink::check(path).map_err(|error| Error::Output(path.clone(), error))?;
         }
         if let Some(path) = &self.upload {
             let open = firstflight_http::directory::FileBody::open(path);
@@ -464,6 +393,11 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// The resolver that the user named.
+fn names(at: SocketAddr) -> Result<Names, GetError> {
+    Names::at(at).map_err(|error| GetError::Resolver(at, error))
 }
 
 /// Whether an engine with these addresses can connect to `remote`.

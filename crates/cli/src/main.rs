@@ -23,6 +23,7 @@ mod life;
 mod man;
 mod measure;
 mod network;
+mod network_id;
 mod observed;
 mod output;
 mod picture;

@@ -2,8 +2,8 @@
 
 use firstflight_daemon::ExitKind;
 use firstflight_http::url::UrlError;
-use firstflight_seal::RecordTextError;
-use firstflight_verifier::KeptError;
+use firstflight_seal::RecordFileError;
+use firstflight_verifier::{GroupError, KeptError};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -20,12 +20,9 @@ pub enum GetError {
     /// `--seal` without a URL of TLS.
     #[error("--seal is for https:// URLs, and there is none")]
     NothingToSeal,
-    /// The file of `--seal` cannot be read.
-    #[error("--seal: {} cannot be read: {}", .0.display(), .1)]
-    SealFile(PathBuf, io::Error),
-    /// It has no record.
+    /// The file of `--seal` has no record.
     #[error("--seal: {} {}", .0.display(), .1)]
-    SealRecord(PathBuf, RecordTextError),
+    SealRecord(PathBuf, RecordFileError),
     /// The system's resolver cannot be used.
     #[error("cannot use the system's resolver: {0}; name one with --dns")]
     SystemResolver(io::Error),
@@ -44,9 +41,9 @@ pub enum GetError {
     /// There are no sockets for a client over UDP.
     #[error("cannot use UDP: {0}")]
     UdpClient(io::Error),
-    /// A verifier's address without its key, or an invalid key.
-    #[error("{0}")]
-    VerifierOption(String),
+    /// The file of `--group` cannot be used.
+    #[error("{}: {}", .0.display(), .1)]
+    Group(PathBuf, GroupError),
     /// A certificate in a file cannot be used.
     #[error("{0}")]
     Kept(KeptError),

@@ -1,6 +1,7 @@
 //! The result of a fetch.
 
 use crate::output;
+use firstflight_tls::Summary;
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,15 +24,6 @@ impl Begun {
         let now = Instant::now();
         Self { asked: now, at: now, waited: false }
     }
-}
-
-/// How reports are printed.
-#[derive(Debug, Clone, Copy)]
-pub struct Print {
-    /// Whether as JSON.
-    pub json: bool,
-    /// Whether reports go to stderr, because the body is on stdout.
-    pub aside: bool,
 }
 
 /// The report of one fetch. Unknown values are `null`.
@@ -67,24 +59,11 @@ pub struct Report {
     /// The first request was answered with 425 (Too Early). The report is about the second request, after an ordinary
     /// handshake.
     pub retried_after_425: bool,
-    /// Which way the request took: `kernel`, `udp` or `ip`; with `--via-dns` `lookup`, `direct` or `ordinary`.
-    pub way: Option<&'static str>,
-    /// Whether the text report mentions it.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Whether the text report mentions the way.
     #[serde(skip)]
     pub way_told: bool,
-    /// Why the request did not travel inside the lookup.
-    pub held_back: Option<&'static str>,
-    /// The connection won a race against an attempt with Fast Open, or in UDP.
-    pub raced: bool,
-    /// Whether the request left with both attempts of the race.
-    pub data_left_twice: bool,
-    /// How the handshake of TLS went: `full`, `resumed`, or `retried` after a HelloRetryRequest. `null` without TLS.
-    pub tls: Option<&'static str>,
-    /// What became of TLS early data: `none`, `accepted` or `refused`.
-    pub early_data: Option<&'static str>,
-    /// What became of the seal, and why. `null` without `--seal`.
-    pub seal: Option<&'static str>,
-    pub seal_reason: Option<&'static str>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -95,18 +74,14 @@ impl Report {
         self.error.is_none() && self.status.is_some_and(|status| (200..300).contains(&status))
     }
 
-    /// Prints the report as JSON or as text. As text, failures are printed on stderr.
-    pub fn print(&self, how: Print) {
-        match (&self.error, how) {
-            (_, Print { json: true, aside: false }) => output::json(self),
-            (_, Print { json: true, aside: true }) => match output::json_text(self) {
-                Ok(text) => output::aside(&text),
-                Err(error) => output::complain(&error),
-            },
-            (Some(error), _) => output::complain(&format_args!("{}: {error}", self.url)),
-            (None, Print { aside: true, .. }) => output::aside(self),
-            (None, _) => output::line(self),
-        }
+    /// Prints the report as JSON or as text, and `aside` if the body is on stdout. As text, failures are printed on stderr.
+    pub fn print(&self, json: bool, aside: bool) {
+        let text = match (&self.error, json) {
+            (_, true) => output::json_text(self).unwrap_or_else(|error| error.to_string()),
+            (Some(error), false) => return output::complain(&format_args!("{}: {error}", self.url)),
+            (None, false) => self.to_string(),
+        };
+        if aside { output::aside(&text) } else { output::line(&text) }
     }
 }
 
@@ -130,23 +105,11 @@ impl fmt::Display for Report {
         if let Some(rtt) = self.rtt_ms {
             write!(f, ", rtt {rtt:.1} ms")?;
         }
-        match (self.way.filter(|_| self.way_told), self.held_back) {
-            (Some(way), Some(why)) => write!(f, ", way {way} ({why})")?,
-            (Some(way), None) => write!(f, ", way {way}")?,
-            (None, _) => {}
-        }
-        if let (Some(tls), Some(early)) = (self.tls, self.early_data) {
-            write!(f, ", TLS {tls}, early data {early}")?;
-        }
-        match (self.seal, self.seal_reason) {
-            (Some(seal), Some(why)) => write!(f, ", seal {seal} ({why})")?,
-            (Some(seal), None) => write!(f, ", seal {seal}")?,
-            (None, _) => {}
-        }
-        match (self.raced, self.data_left_twice) {
-            (true, true) => f.write_str(", raced (the request left twice)")?,
-            (true, false) => f.write_str(", raced")?,
-            (false, _) => {}
+        let mut summary = self.summary;
+        summary.way = summary.way.filter(|_| self.way_told);
+        let summary = summary.to_string();
+        if !summary.is_empty() {
+            write!(f, ", {summary}")?;
         }
         if self.retried_after_425 {
             f.write_str(", retried after 425 Too Early")?;

@@ -1,32 +1,38 @@
 //! Fetches from a site on an emulated path.
 
-use super::ask::{Ask, Target};
-use super::certificates::Told;
+use super::Args;
+use super::ask::Ask;
 use super::fetch::{Errand, fetch};
 use super::report::Begun;
 use crate::network::engine_config;
+use clap::Parser as _;
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Reason, Scheme};
 use firstflight::link::{PathConfig, real_time_pair};
 use firstflight::{Client, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener};
-use firstflight_http::url::HttpUrl;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-fn errand(site: &Site, upload: Option<PathBuf>, replay_safe: bool) -> Errand {
+#[derive(clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn errand(site: &Site, upload: &Upload, more: &[&str]) -> Errand {
+    let path = upload.0.to_str().unwrap();
+    let words = [&["get", "http://10.0.0.2/sink", "--timeout", "600", "--upload", path], more].concat();
+    let args = Command::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args;
     Errand {
         client: Client::builder().engine(site.client.clone()).build().unwrap(),
         tls: None,
-        by_engine: true,
         ask: Ask::default(),
-        udp: None,
-        replay_safe,
-        output: None,
-        upload,
-        timeout: Duration::from_secs(600),
-        told: Arc::new(Told::new(None)),
+        replay_safe: args.replay_safe,
+        told: Arc::default(),
+        silence: Arc::default(),
+        args: Arc::new(args),
     }
 }
 
@@ -95,9 +101,9 @@ impl Site {
 async fn a_request_that_came_too_early_is_sent_again_after_a_handshake() {
     let site = Site::new().await;
     let file = Upload::new("retry");
-    let target = Target::from("http://10.0.0.2/sink".parse::<HttpUrl>().unwrap());
-    let errand = errand(&site, Some(file.0.clone()), true);
-    let (report, ()) = tokio::join!(fetch(&errand, &target, Begun::now()), site.serve(2));
+    let errand = errand(&site, &file, &["--replay-safe"]);
+    let target = &errand.args.targets().unwrap()[0];
+    let (report, ()) = tokio::join!(fetch(&errand, target, Begun::now()), site.serve(2));
     assert_eq!((report.status, report.error.as_deref()), (Some(200), None));
     assert!(report.retried_after_425);
     assert_eq!((report.outcome, report.reason), ("handshake", Some("not-requested")));
@@ -108,9 +114,9 @@ async fn a_request_that_came_too_early_is_sent_again_after_a_handshake() {
 async fn an_upload_rides_in_no_syn_unless_it_may_run_twice() {
     let site = Site::new().await;
     let file = Upload::new("held");
-    let target = Target::from("http://10.0.0.2/sink".parse::<HttpUrl>().unwrap());
-    let errand = errand(&site, Some(file.0.clone()), false);
-    let (report, ()) = tokio::join!(fetch(&errand, &target, Begun::now()), site.serve(1));
+    let errand = errand(&site, &file, &[]);
+    let target = &errand.args.targets().unwrap()[0];
+    let (report, ()) = tokio::join!(fetch(&errand, target, Begun::now()), site.serve(1));
     assert_eq!((report.status, report.retried_after_425), (Some(200), false));
     assert_eq!(report.reason, Some("not-replay-safe"));
 }

@@ -3,6 +3,7 @@
 use super::GetError;
 use firstflight::InsideLookups;
 use firstflight::record::Names;
+use firstflight_verifier::is_pair;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ pub struct Options {
     /// and unknown servers can reach this client. Every fetch looks the name up again, as if its address had expired.
     /// Nothing waits for the verifiers: the first fetches go the ordinary way (but see --verify-first)
     #[arg(long, requires_all = ["udp", "verifier", "second_verifier"])]
-    via_dns: bool,
+    pub via_dns: bool,
     /// Another verifier, which reports how it sees this client, as for `firstflight reach`
     #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
     second_verifier: Option<SocketAddr>,
@@ -30,11 +31,6 @@ fn gone(_: &str) -> Result<PathBuf, &'static str> {
 }
 
 impl Options {
-    /// Whether the options ask for it.
-    pub const fn wanted(&self) -> bool {
-        self.via_dns
-    }
-
     /// Requests inside lookups by these options. `verifier` is the first of the two verifiers that find out whether unknown
     /// servers can reach this client, and `dns` the resolver that the user named.
     ///
@@ -42,7 +38,7 @@ impl Options {
     /// When both verifiers have the same address, or addresses of different families, or there is no resolver.
     pub fn inside(&self, verifier: SocketAddr, dns: Option<SocketAddr>) -> Result<InsideLookups, GetError> {
         let second = self.second_verifier.ok_or(GetError::ReachPair)?;
-        if verifier.ip() == second.ip() || verifier.is_ipv4() != second.is_ipv4() {
+        if !is_pair([verifier, second]) {
             return Err(GetError::ReachPair);
         }
         // It gets the names of the requests.
