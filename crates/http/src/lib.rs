@@ -1,4 +1,5 @@
-//! What a program between two HTTP peers has to get right, once: for the gateway, the proxy and the file server.
+//! What a program between two HTTP peers has to get right, once: for the gateway, the proxy and the file server. And what a
+//! client needs that has one request for each connection.
 //!
 //! | module | what |
 //! |---|---|
