@@ -1,33 +1,52 @@
 //! `firstflight explain`: reports the outcome of the first flight of each connection in a capture, with the reason.
 
+#[path = "../../explain/src/capture.rs"]
 mod capture;
+#[path = "../../explain/src/conversation.rs"]
 mod conversation;
+#[path = "../../explain/src/frame.rs"]
 mod frame;
+#[path = "../../explain/src/note.rs"]
 mod note;
+#[path = "../../explain/src/offered.rs"]
 mod offered;
+#[path = "../../explain/src/report.rs"]
 mod report;
+#[path = "../../explain/src/sealed.rs"]
 mod sealed;
+#[path = "../../explain/src/sightings.rs"]
 mod sightings;
 mod stats;
+#[path = "../../explain/src/summary.rs"]
 mod summary;
+#[path = "../../explain/src/table.rs"]
 mod table;
+#[path = "../../explain/src/verdict.rs"]
 mod verdict;
 
 #[cfg(test)]
+#[path = "../../explain/src/asap_tests.rs"]
 mod asap_tests;
 #[cfg(test)]
+#[path = "../../explain/src/capture_tests.rs"]
 mod capture_tests;
 #[cfg(test)]
+#[path = "../../explain/src/fixtures.rs"]
 mod fixtures;
 #[cfg(test)]
+#[path = "../../explain/src/instead_tests.rs"]
 mod instead_tests;
 #[cfg(test)]
+#[path = "../../explain/src/places_tests.rs"]
 mod places_tests;
 #[cfg(test)]
+#[path = "../../explain/src/tests.rs"]
 mod tests;
 #[cfg(test)]
+#[path = "../../explain/src/udp_tests.rs"]
 mod udp_tests;
 #[cfg(test)]
+#[path = "../../explain/src/verdict_tests.rs"]
 mod verdict_tests;
 
 pub use capture::OpenError;

@@ -1,6 +1,8 @@
 //! Pictures of distributions: as text for a terminal, and as SVG.
 
+#[path = "../../explain/src/picture/svg.rs"]
 pub mod svg;
+#[path = "../../explain/src/picture/text.rs"]
 mod text;
 
 pub use text::text;

@@ -1,12 +1,18 @@
 //! `explain --stats`: what TCP's handshakes cost the requests of a capture, as in Figures 1 and 2 of the Fast Open paper.
 
+#[path = "../../../explain/src/requests/data.rs"]
 mod data;
+#[path = "../../../explain/src/requests/flow.rs"]
 mod flow;
+#[path = "../../../explain/src/requests/histogram.rs"]
 mod histogram;
+#[path = "../../../explain/src/requests/report.rs"]
 mod report;
+#[path = "../../../explain/src/requests/tally.rs"]
 mod tally;
 
 #[cfg(test)]
+#[path = "../../../explain/src/requests/tests.rs"]
 mod tests;
 
 use super::capture::{Capture, Damage};
