@@ -2,13 +2,7 @@
 
 mod check;
 mod inspect;
-#[path = "../../explain/src/asap/object.rs"]
-mod object;
 mod record;
-#[path = "../../explain/src/asap/words.rs"]
-mod words;
-
-pub use words::reply_record;
 
 use crate::seal::SealError;
 use clap::Subcommand;

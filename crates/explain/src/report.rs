@@ -6,9 +6,9 @@ use super::note::{Again, Bytes, Note};
 use super::offered::{Offered, Shown};
 use super::sealed::Sealed;
 use super::verdict::Verdict;
-use crate::asap::reply_record;
 use crate::output;
 use data_encoding::HEXLOWER;
+use firstflight_explain::record::Reply;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 use serde::Serialize;
@@ -79,7 +79,7 @@ struct AsapRecord {
     /// First two bytes of the request's id, in hexadecimal.
     tag: Option<String>,
     /// The server's reply.
-    reply: Option<serde_json::Value>,
+    reply: Option<Reply>,
     /// Whether the reply is for this request.
     tag_matches: Option<bool>,
 }
@@ -121,7 +121,7 @@ impl AsapRecord {
             block_bytes: verdict.block_bytes(),
             certificate: shown.map(CertificateRecord::from),
             tag: shown.map(|shown| HEXLOWER.encode(&shown.tag)),
-            reply: reply.map(reply_record),
+            reply: reply.map(Reply::from),
             tag_matches: verdict.tag_matches(),
         })
     }

@@ -1,11 +1,11 @@
 //! `firstflight asap inspect`.
 
 use super::check::{Check, Known, Verdict};
-use super::object::{NotAnObject, Object};
 use crate::output;
 use crate::utc::Time;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use firstflight::credential::asap::{Identity, PublicKey};
+use firstflight_explain::asap::{NotAnObject, Object};
 use firstflight_files::to_hex;
 use firstflight_verifier::{KeptCertificate, KeptError};
 use firstflight_wire::asap::Carrier;
@@ -105,6 +105,9 @@ pub enum InspectError {
     /// A file with a certificate and its key that is of no use here.
     #[error("{0}")]
     Kept(KeptError),
+    /// A block, and data behind it.
+    #[error("{}, with --data", NotAnObject::DataBehindBlock)]
+    DataBehindBlock,
     /// The bytes are not an object.
     #[error("{0}")]
     NotAnObject(NotAnObject),
@@ -161,7 +164,10 @@ pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
         None => object_bytes(&args.object)?,
     };
     let certified = kept.as_ref().map(|kept| kept.certificate());
-    let object = Object::read(&bytes).map_err(InspectError::NotAnObject)?;
+    let object = Object::read(&bytes).map_err(|error| match error {
+        NotAnObject::DataBehindBlock => InspectError::DataBehindBlock,
+        other => InspectError::NotAnObject(other),
+    })?;
     let data = args.data.as_ref().map(|path| read(path)).transpose()?;
     let known = Known {
         verifier: args.verifier_key.or(certified.map(|certified| *certified.verifier())),

@@ -8,17 +8,26 @@ use firstflight_wire::asap::{
 };
 
 /// An object of ASAP.
+#[derive(Debug)]
+#[non_exhaustive]
 pub enum Object<'a> {
+    /// The option of a SYN (section 2.1).
     Offer(Offer),
+    /// The option of a SYN-ACK (section 2.2).
     Reply(Reply),
+    /// A credential block (section 3).
     Block(Box<Block>),
+    /// A certificate, as verifiers send it.
     Certificate(Box<CertificateBody>),
+    /// A message between a client and a verifier.
     Message(Box<Message>),
+    /// What a server publishes in its SVCB or HTTPS record.
     Service(ServiceParam<'a>),
 }
 
 /// Bytes that are not an object, or a malformed one.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotAnObject {
     /// No object begins like this.
     #[error(
@@ -37,13 +46,16 @@ pub enum NotAnObject {
     /// A block, and data behind it.
     #[error(
         "a credential block with more than zeros behind its {BLOCK_LEN} bytes: give the application data by \
-         itself, with --data"
+         itself"
     )]
     DataBehindBlock,
 }
 
 impl<'a> Object<'a> {
-    /// Reads the object that is the whole of `bytes`.
+    /// Reads the object that is the whole of `bytes`. Options begin with their kind, 253.
+    ///
+    /// # Errors
+    /// See [`NotAnObject`].
     pub fn read(bytes: &'a [u8]) -> Result<Self, NotAnObject> {
         let exid = EXID.to_be_bytes();
         match bytes {
@@ -82,7 +94,8 @@ impl<'a> Object<'a> {
         offer.or_else(|| Reply::parse(data).map(Self::Reply)).ok_or(NotAnObject::Option)
     }
 
-    /// Its name in JSON.
+    /// A label in kebab-case.
+    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Offer(Offer::Probe { .. }) => "probe-option",

@@ -1,7 +1,8 @@
 //! Objects as text for people, and as fields for JSON.
 
 use super::object::Object;
-use crate::utc::Time;
+use crate::record;
+use crate::time::rfc3339;
 use data_encoding::HEXLOWER;
 use firstflight_wire::asap::message::{Challenge, Message, Request};
 use firstflight_wire::asap::{
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 impl Object<'_> {
-    /// A title, then a line for each field. Codes that would let a client pass are left out.
+    /// A title, then a line for each field, for an object of `len` bytes. Codes that would let a client pass are left out.
+    #[must_use]
     pub fn words(&self, len: usize) -> String {
         let mut words = Words(String::new());
         match self {
@@ -28,14 +30,15 @@ impl Object<'_> {
         words.0
     }
 
-    /// The fields.
+    /// The fields of an object of `len` bytes, as a JSON object. The bytes of codes and keys are hexadecimal.
+    #[must_use]
     pub fn record(&self, len: usize) -> Value {
         match self {
             Self::Offer(offer) => match offer {
                 Offer::Probe { long_reply } => json!({ "long_reply": long_reply }),
                 Offer::Block { long_reply, len } => json!({ "long_reply": long_reply, "block_len": len }),
             },
-            Self::Reply(reply) => reply_record(reply),
+            Self::Reply(reply) => json!(record::Reply::from(reply)),
             Self::Block(block) => json!({
                 "certificate": certificate_record(&block.certificate),
                 "padding": len.saturating_sub(BLOCK_LEN),
@@ -64,10 +67,6 @@ impl Words {
     }
 }
 
-fn time(seconds: u64) -> String {
-    Time(seconds.saturating_mul(1000)).rfc3339()
-}
-
 fn offer_words(offer: &Offer, words: &mut Words) {
     match offer {
         Offer::Probe { .. } => words.title("TCP option of a SYN: asks whether the server speaks ASAP"),
@@ -88,7 +87,7 @@ fn reply_words(reply: &Reply, words: &mut Words) {
         .line("status", format_args!("{} ({}): {}", reply.status as u8, reply.status.as_str(), reply.status));
     words.line("tag", HEXLOWER.encode(&reply.tag));
     if let Hint::Time(at) | Hint::Trusts(at, _) | Hint::Sees(at, _) = reply.hint {
-        words.line("server's time", time(at.into()));
+        words.line("server's time", rfc3339(at.into()));
     }
     match &reply.hint {
         Hint::None | Hint::Time(_) => {}
@@ -98,28 +97,11 @@ fn reply_words(reply: &Reply, words: &mut Words) {
     }
 }
 
-/// The fields of a reply.
-pub fn reply_record(reply: &Reply) -> Value {
-    let mut record = json!({
-        "status": reply.status as u8, "status_name": reply.status.as_str(), "tag": HEXLOWER.encode(&reply.tag),
-    });
-    if let Hint::Time(at) | Hint::Trusts(at, _) | Hint::Sees(at, _) = reply.hint {
-        record["server_time"] = at.into();
-    }
-    match &reply.hint {
-        Hint::None | Hint::Time(_) => {}
-        Hint::Trusts(_, id) => record["trusts"] = id.to_string().into(),
-        Hint::Sees(_, address) => record["sees"] = address.to_string().into(),
-        Hint::Proof(proof) => record["proof"] = HEXLOWER.encode(proof).into(),
-    }
-    record
-}
-
 fn certificate_words(body: &CertificateBody, words: &mut Words) {
     let flags = body.flags;
     words.line("verifier", body.verifier);
     words.line("client's key", HEXLOWER.encode(&body.client_key));
-    let (begins, ends) = (time(body.valid_from.into()), time(body.ends()));
+    let (begins, ends) = (rfc3339(body.valid_from.into()), rfc3339(body.ends()));
     words.line("valid", format_args!("{} s, from {begins} to {ends}", body.duration()));
     let points = if flags.vantage() == 1 { "vantage point" } else { "vantage points" };
     let challenged = if flags.is_challenged() { "address challenged" } else { "address not challenged" };
@@ -150,7 +132,7 @@ fn block_words(block: &Block, len: usize, words: &mut Words) {
     let begins = u64::from(block.certificate.valid_from) * 1000;
     let after = if request.requested_ms < begins { "before" } else { "after" };
     let apart = request.requested_ms.abs_diff(begins);
-    let at = Time(request.requested_ms).rfc3339();
+    let at = rfc3339(request.requested_ms / 1000);
     words.line(
         "requested",
         format_args!("{at}, {}.{:03} s {after} the certificate's beginning", apart / 1000, apart % 1000),
@@ -164,7 +146,10 @@ fn request_words(request: &Request, words: &mut Words) {
     words.line("wished", format_args!("{} s", request.wished));
     challenge_words(request.challenge.as_ref(), words);
     for token in request.tokens.iter() {
-        words.line("token", format_args!("of vantage point {}, {}", token.vantage, time(token.time.into())));
+        words.line(
+            "token",
+            format_args!("of vantage point {}, {}", token.vantage, rfc3339(token.time.into())),
+        );
     }
     if let Some(old) = &request.old {
         words.line("renews", "this certificate:");
@@ -186,7 +171,7 @@ fn message_words(message: &Message, len: usize, words: &mut Words) {
             words.title("verifier message: a challenge");
             words.line("client seen at", message.seen);
             challenge_words(Some(&message.challenge), words);
-            words.line("verifier's time", time(message.time.into()));
+            words.line("verifier's time", rfc3339(message.time.into()));
         }
         Message::Certificate(message) => {
             words.title("verifier message: a certificate");
@@ -213,7 +198,7 @@ fn message_words(message: &Message, len: usize, words: &mut Words) {
         Message::Token(message) => {
             words.title("verifier message: a vantage token");
             words.line("vantage point", message.token.vantage);
-            words.line("made", time(message.token.time.into()));
+            words.line("made", rfc3339(message.token.time.into()));
         }
         Message::ProbeRequest(request) => {
             words.title("verifier message: a request for a probe");

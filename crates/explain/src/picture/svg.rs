@@ -2,7 +2,6 @@
 //! differ in their dashes, and bars in their order.
 
 use super::{Curve, decades, label, place};
-use crate::output::is_obeyed;
 use std::fmt::Write;
 
 const WIDTH: f64 = 640.0;
@@ -199,10 +198,11 @@ impl Page {
     }
 }
 
-/// Text for an element of XML. Control characters, which XML does not allow, are left out.
+/// Text for an element of XML. Control characters, which XML does not allow, are left out, and Unicode's line separators and
+/// marks of text direction.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars().filter(|c| !c.is_control() && !is_obeyed(*c)) {
+    for c in text.chars().filter(|c| !c.is_control() && !turns(*c)) {
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -211,4 +211,9 @@ fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+/// Whether this character ends a line or changes the direction of the text.
+const fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -2,8 +2,7 @@
 
 use super::tally::{Connections, Requests, Sums, Tally};
 use crate::output::millis;
-use crate::picture::svg::{Group, Page};
-use crate::picture::{Curve, text};
+use firstflight_explain::picture::{Curve, Group, Page, text};
 use serde::Serialize;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
