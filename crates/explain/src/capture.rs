@@ -67,7 +67,7 @@ impl From<PcapError> for Damage {
 
 /// One captured frame.
 #[derive(Debug)]
-pub struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// Time since 1970 UTC.
     pub at: Instant,
     /// The type of the link-layer header.
@@ -124,7 +124,7 @@ impl<R: Read> Capture<R> {
     ///
     /// # Errors
     /// See [`Damage`]. Nothing can be read after it.
-    pub fn next(&mut self) -> Result<Option<Frame<'_>>, Damage> {
+    pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, Damage> {
         let Self { source, bytes } = self;
         let next = match source {
             Source::Pcap(reader) => next_of_pcap(reader, bytes),

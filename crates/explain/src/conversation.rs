@@ -20,7 +20,7 @@ const FAST_OPEN_EXID: u16 = 0xf989;
 
 /// One of the two ends. Which one is the client becomes clear later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     /// The end whose address and port sort first.
     Low,
     /// The other end.
@@ -29,7 +29,7 @@ pub enum Side {
 
 impl Side {
     /// The other end.
-    pub fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Self::Low => Self::High,
             Self::High => Self::Low,
@@ -39,7 +39,7 @@ impl Side {
 
 /// The Fast Open option of a SYN or SYN-ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FoOption {
+pub(crate) enum FoOption {
     /// There is none.
     Absent,
     /// A request or a cookie.
@@ -50,7 +50,7 @@ pub enum FoOption {
 
 impl FoOption {
     /// The option of a segment with SYN.
-    pub fn of(options: &Options<'_>) -> Self {
+    pub(crate) fn of(options: &Options<'_>) -> Self {
         if let Some(option) = options.fast_open() {
             return Self::Legal(option);
         }
@@ -66,7 +66,7 @@ impl FoOption {
     }
 
     /// The option's form.
-    pub fn form(&self) -> Option<FastOpenForm> {
+    pub(crate) fn form(&self) -> Option<FastOpenForm> {
         match self {
             Self::Absent => None,
             Self::Legal(option) => Some(option.form()),
@@ -75,7 +75,7 @@ impl FoOption {
     }
 
     /// The cookie's bytes; `None` without a legal cookie.
-    pub fn cookie(&self) -> Option<&[u8]> {
+    pub(crate) fn cookie(&self) -> Option<&[u8]> {
         match self {
             Self::Legal(option @ FastOpen::Cookie(..)) => Some(option.cookie_bytes()),
             _ => None,
@@ -85,7 +85,7 @@ impl FoOption {
 
 /// The SYNs of one end with one initial sequence number.
 #[derive(Debug, Clone, Copy)]
-pub struct Syn {
+pub(crate) struct Syn {
     /// The initial sequence number.
     pub isn: SeqNum,
     /// Bytes of data in the largest of them: repeated SYNs are plain (RFC 7413 §4.1.3).
@@ -131,7 +131,7 @@ impl Syn {
     }
 
     /// Length of its credential block, bytes.
-    pub fn block_len(&self) -> u32 {
+    pub(crate) fn block_len(&self) -> u32 {
         match self.offered {
             Some(Offered::Block(len, _)) => len.min(self.carried),
             _ => 0,
@@ -139,20 +139,20 @@ impl Syn {
     }
 
     /// Whether a SYN with less had been sent by then.
-    pub fn shrank_by(&self, at: Instant) -> bool {
+    pub(crate) fn shrank_by(&self, at: Instant) -> bool {
         self.lesser.is_some_and(|lesser| lesser <= at)
     }
 
     /// Whether it was seen with and without option or data at the same time: it was repeated without waiting, or
     /// changed on the path.
-    pub fn has_twin(&self) -> bool {
+    pub(crate) fn has_twin(&self) -> bool {
         self.lesser.is_some_and(|lesser| apart(lesser, self.full) < COPY)
     }
 }
 
 /// The SYN-ACKs of one end.
 #[derive(Debug, Clone, Copy)]
-pub struct SynAck {
+pub(crate) struct SynAck {
     /// The smallest number acknowledged.
     pub least: SeqNum,
     /// The greatest number acknowledged.
@@ -198,7 +198,7 @@ impl SynAck {
 
 /// What one end sent.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Half {
+pub(crate) struct Half {
     /// Its SYNs without ACK.
     pub syn: Option<Syn>,
     /// Its SYN-ACKs.
@@ -228,7 +228,7 @@ impl Half {
 
 /// Everything that is kept of a connection. It takes less than a kilobyte, whatever the connection does.
 #[derive(Debug, Clone, Copy)]
-pub struct Conversation {
+pub(crate) struct Conversation {
     began: Instant,
     low: Half,
     high: Half,
@@ -236,7 +236,7 @@ pub struct Conversation {
 
 impl Conversation {
     /// Starts with the connection's first segment in the capture.
-    pub fn new(seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) -> Self {
+    pub(crate) fn new(seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) -> Self {
         let seen = seen.into();
         let mut new = Self { began: seen.at, low: Half::default(), high: Half::default() };
         new.handle_segment(seen, from, segment);
@@ -244,7 +244,7 @@ impl Conversation {
     }
 
     /// What this end sent.
-    pub fn half(&self, side: Side) -> &Half {
+    pub(crate) fn half(&self, side: Side) -> &Half {
         match side {
             Side::Low => &self.low,
             Side::High => &self.high,
@@ -259,13 +259,13 @@ impl Conversation {
     }
 
     /// When the earliest of its packets was captured.
-    pub fn began(&self) -> Instant {
+    pub(crate) fn began(&self) -> Instant {
         self.began
     }
 
     /// The side that opened the connection: the sender of the SYN, or the receiver of a SYN-ACK. `None` if the
     /// capture began later.
-    pub fn client(&self) -> Option<Side> {
+    pub(crate) fn client(&self) -> Option<Side> {
         let sent = |of: fn(&Half) -> bool| [Side::Low, Side::High].into_iter().find(|s| of(self.half(*s)));
         match (self.low.syn, self.high.syn) {
             // Both sides opened: take the one that did so first.
@@ -277,7 +277,7 @@ impl Conversation {
     }
 
     /// Whether a segment belongs to this connection, and not to a later one between the same ports.
-    pub fn owns(&self, at: Instant, from: Side, segment: &Segment<'_>) -> bool {
+    pub(crate) fn owns(&self, at: Instant, from: Side, segment: &Segment<'_>) -> bool {
         let (own, peer) = (self.half(from), self.half(from.other()));
         if !segment.flags.contains(Flags::SYN) {
             return true;
@@ -296,7 +296,7 @@ impl Conversation {
     }
 
     /// Records a segment.
-    pub fn handle_segment(&mut self, seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) {
+    pub(crate) fn handle_segment(&mut self, seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) {
         let seen = seen.into();
         let at = seen.at;
         self.began = self.began.min(at);
@@ -332,7 +332,7 @@ impl Conversation {
     }
 
     /// Records an ICMP error about a segment of `from` with the number `seq`.
-    pub fn handle_icmp(&mut self, from: Side, seq: SeqNum, kind: IcmpErrorKind) {
+    pub(crate) fn handle_icmp(&mut self, from: Side, seq: SeqNum, kind: IcmpErrorKind) {
         let half = self.half_mut(from);
         if half.syn.is_some_and(|syn| syn.isn == seq) && half.icmp.is_none() {
             half.icmp = Some(kind);
@@ -341,7 +341,7 @@ impl Conversation {
 }
 
 /// How many bytes after a SYN with the number `isn` are acknowledged; `None` if the number is not possible.
-pub fn acknowledged(ack: SeqNum, isn: SeqNum) -> Option<u32> {
+pub(crate) fn acknowledged(ack: SeqNum, isn: SeqNum) -> Option<u32> {
     let bytes = ack.distance_from(isn).wrapping_sub(1);
     (bytes <= MAX_SEGMENT).then_some(bytes)
 }

@@ -16,26 +16,26 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The client's initial sequence number. Its data wraps around zero.
-pub const CLIENT_ISN: SeqNum = SeqNum::new(u32::MAX - 2);
+pub(crate) const CLIENT_ISN: SeqNum = SeqNum::new(u32::MAX - 2);
 /// The server's initial sequence number.
-pub const SERVER_ISN: SeqNum = SeqNum::new(9000);
+pub(crate) const SERVER_ISN: SeqNum = SeqNum::new(9000);
 /// The end that is the client in the scenes.
-pub const CLIENT: Side = Side::Low;
-pub const COOKIE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
-pub const FRESH: [u8; 8] = [9; 8];
+pub(crate) const CLIENT: Side = Side::Low;
+pub(crate) const COOKIE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+pub(crate) const FRESH: [u8; 8] = [9; 8];
 
 /// A cookie request.
-pub fn request() -> Vec<u8> {
+pub(crate) fn request() -> Vec<u8> {
     OptionBytes::from(&FastOpen::Request(FastOpenForm::Standard)).as_slice().to_vec()
 }
 
 /// A cookie in one of the forms.
-pub fn cookie_in(form: FastOpenForm, cookie: &[u8]) -> Vec<u8> {
+pub(crate) fn cookie_in(form: FastOpenForm, cookie: &[u8]) -> Vec<u8> {
     OptionBytes::from(&FastOpen::Cookie(form, Cookie::new(cookie).unwrap())).as_slice().to_vec()
 }
 
 /// A cookie in the standard form.
-pub fn cookie(cookie: &[u8]) -> Vec<u8> {
+pub(crate) fn cookie(cookie: &[u8]) -> Vec<u8> {
     cookie_in(FastOpenForm::Standard, cookie)
 }
 
@@ -60,14 +60,14 @@ pub fn segment(from: Side, flags: Flags, seq: SeqNum, ack: SeqNum, option: &[u8]
 }
 
 /// A TCP segment in an IP packet, checksums filled in.
-pub fn packet(src: SocketAddr, dst: SocketAddr, segment: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(src: SocketAddr, dst: SocketAddr, segment: &[u8]) -> Vec<u8> {
     let mut segment = with_ports(src, dst, segment);
     fill_checksum(&mut segment, src.ip(), dst.ip());
     in_ip(src, dst, Protocol::Tcp, &segment)
 }
 
 /// A TCP segment in UDP, between these source and destination ports.
-pub fn datagram(src: SocketAddr, dst: SocketAddr, (from, to): (u16, u16), segment: &[u8]) -> Vec<u8> {
+pub(crate) fn datagram(src: SocketAddr, dst: SocketAddr, (from, to): (u16, u16), segment: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; udp::HEADER + carrier::HEADER];
     let header = udp::Header { src_port: from, dst_port: to };
     header.emit(carrier::HEADER + segment.len(), &mut bytes).unwrap();
@@ -99,64 +99,64 @@ fn in_ip(src: SocketAddr, dst: SocketAddr, protocol: Protocol, payload: &[u8]) -
 }
 
 /// An ICMP error to the sender of a packet.
-pub fn icmp_error(kind: IcmpErrorKind, src: SocketAddr, dst: SocketAddr, about: &[u8]) -> Vec<u8> {
+pub(crate) fn icmp_error(kind: IcmpErrorKind, src: SocketAddr, dst: SocketAddr, about: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 1280];
     let length = icmp::emit_error(kind, src.ip(), dst.ip(), about, &mut bytes).unwrap();
     bytes.truncate(length);
     bytes
 }
 
-pub fn syn(option: &[u8], data: &[u8]) -> Vec<u8> {
+pub(crate) fn syn(option: &[u8], data: &[u8]) -> Vec<u8> {
     segment(CLIENT, Flags::SYN, CLIENT_ISN, SeqNum::new(0), option, data)
 }
 
 /// Acknowledges `acked` bytes of the SYN's data.
-pub fn syn_ack(acked: u32, option: &[u8], data: &[u8]) -> Vec<u8> {
+pub(crate) fn syn_ack(acked: u32, option: &[u8], data: &[u8]) -> Vec<u8> {
     let ack = CLIENT_ISN + 1 + acked;
     segment(CLIENT.other(), Flags::SYN | Flags::ACK, SERVER_ISN, ack, option, data)
 }
 
-pub fn ack() -> Vec<u8> {
+pub(crate) fn ack() -> Vec<u8> {
     segment(CLIENT, Flags::ACK, CLIENT_ISN + 1, SERVER_ISN + 1, &[], &[])
 }
 
-pub fn reply() -> Vec<u8> {
+pub(crate) fn reply() -> Vec<u8> {
     segment(CLIENT.other(), Flags::ACK | Flags::PSH, SERVER_ISN + 1, CLIENT_ISN + 1, &[], b"HTTP/1.1 200 OK")
 }
 
-pub fn rst(from: Side) -> Vec<u8> {
+pub(crate) fn rst(from: Side) -> Vec<u8> {
     let seq = if from == CLIENT { CLIENT_ISN + 1 } else { SeqNum::new(0) };
     segment(from, Flags::RST | Flags::ACK, seq, CLIENT_ISN + 1, &[], &[])
 }
 
 /// The packets of a connection, in order.
 #[derive(Default)]
-pub struct Scene {
+pub(crate) struct Scene {
     packets: Vec<(Instant, Side, Vec<u8>)>,
     icmp: Option<IcmpErrorKind>,
 }
 
 impl Scene {
     /// Adds a segment of the client, milliseconds after the beginning.
-    pub fn client(mut self, ms: u64, segment: Vec<u8>) -> Self {
+    pub(crate) fn client(mut self, ms: u64, segment: Vec<u8>) -> Self {
         self.packets.push((Instant::from_millis(1_000_000 + ms), CLIENT, segment));
         self
     }
 
     /// Adds a segment of the server.
-    pub fn server(mut self, ms: u64, segment: Vec<u8>) -> Self {
+    pub(crate) fn server(mut self, ms: u64, segment: Vec<u8>) -> Self {
         self.packets.push((Instant::from_millis(1_000_000 + ms), CLIENT.other(), segment));
         self
     }
 
     /// Adds a router's error about the first SYN.
-    pub fn icmp(mut self, kind: IcmpErrorKind) -> Self {
+    pub(crate) fn icmp(mut self, kind: IcmpErrorKind) -> Self {
         self.icmp = Some(kind);
         self
     }
 
     /// The verdict. Checks that it stays the same if packets are captured twice or out of order.
-    pub fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         let verdict = self.judge(self.packets.clone());
         let mut twice = self.packets.clone();
         let copies = self.packets.iter().cloned();
@@ -196,17 +196,17 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// The first block of a pcapng file.
-pub fn section() -> Vec<u8> {
+pub(crate) fn section() -> Vec<u8> {
     block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255])
 }
 
 /// The description of an interface, with `options` as they are in the file.
-pub fn interface(link: u16, options: &[u8]) -> Vec<u8> {
+pub(crate) fn interface(link: u16, options: &[u8]) -> Vec<u8> {
     block(1, &[&link.to_le_bytes()[..], &[0; 6], options].concat())
 }
 
 /// A packet of the first interface. `original` bytes were sent.
-pub fn enhanced(stamp: u64, packet: &[u8], original: usize) -> Vec<u8> {
+pub(crate) fn enhanced(stamp: u64, packet: &[u8], original: usize) -> Vec<u8> {
     let (high, low) = ((stamp >> 32) as u32, stamp as u32);
     let [captured, original] = [packet.len(), original].map(|length| u32::try_from(length).unwrap());
     let head = [0, high, low, captured, original].map(u32::to_le_bytes).concat();
@@ -215,7 +215,7 @@ pub fn enhanced(stamp: u64, packet: &[u8], original: usize) -> Vec<u8> {
 }
 
 /// A pcapng file of raw IP packets of two devices, in microseconds: each packet with its device.
-pub fn two_devices(packets: &[(u32, Instant, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn two_devices(packets: &[(u32, Instant, Vec<u8>)]) -> Vec<u8> {
     let mut file = [section(), interface(101, &[]), interface(101, &[])].concat();
     for (device, at, packet) in packets {
         let mut block = enhanced(at.as_nanos() / 1000, packet, packet.len());
@@ -227,7 +227,7 @@ pub fn two_devices(packets: &[(u32, Instant, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// A pcapng file of raw IP packets, in nanoseconds.
-pub fn pcapng(packets: &[(Instant, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn pcapng(packets: &[(Instant, Vec<u8>)]) -> Vec<u8> {
     let nanoseconds = [9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
     let mut file = [section(), interface(101, &nanoseconds)].concat();
     for (at, packet) in packets {
@@ -237,7 +237,7 @@ pub fn pcapng(packets: &[(Instant, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// A frame of Linux' `any` device, version 2: the device's number, and whether the packet left by it.
-pub fn sll2(device: u32, out: bool, packet: &[u8]) -> Vec<u8> {
+pub(crate) fn sll2(device: u32, out: bool, packet: &[u8]) -> Vec<u8> {
     let family: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
     let direction = if out { 4 } else { 0 };
     [&family.to_be_bytes()[..], &[0; 2], &device.to_be_bytes(), &[0, 1, direction, 6], &[0; 8], packet]
@@ -245,14 +245,14 @@ pub fn sll2(device: u32, out: bool, packet: &[u8]) -> Vec<u8> {
 }
 
 /// Like `sll2`, for version 1, which has the sender's link-layer address instead.
-pub fn sll(sender: u8, out: bool, packet: &[u8]) -> Vec<u8> {
+pub(crate) fn sll(sender: u8, out: bool, packet: &[u8]) -> Vec<u8> {
     let family: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
     let direction = if out { 4 } else { 0 };
     [&[0, direction, 0, 1, 0, 6, 2, 0, 0, 0, 0, sender, 0, 0][..], &family.to_be_bytes(), packet].concat()
 }
 
 /// A classic pcap file with this link type, in microseconds.
-pub fn pcap(big: bool, link: u32, frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn pcap(big: bool, link: u32, frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let word = |word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() };
     let mut file = [0xa1b2_c3d4, 0, 0, 0, 65_535, link].map(word).concat();
     for (micros, frame) in frames {
@@ -264,7 +264,7 @@ pub fn pcap(big: bool, link: u32, frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The two ends that [`packet`] and [`visit`] use.
-pub fn ends(v6: bool, port: u16) -> (SocketAddr, SocketAddr) {
+pub(crate) fn ends(v6: bool, port: u16) -> (SocketAddr, SocketAddr) {
     let [client, server] = if v6 { ["fd09::1", "fd09::2"] } else { ["10.9.0.1", "10.9.0.2"] };
     (SocketAddr::new(client.parse().unwrap(), port), SocketAddr::new(server.parse().unwrap(), 80))
 }
@@ -275,7 +275,7 @@ pub fn visit(v6: bool, port: u16, start_ms: u64, syn: Vec<u8>, syn_ack: Vec<u8>)
 }
 
 /// Like `visit`, between these ends.
-pub fn visit_between(
+pub(crate) fn visit_between(
     ends: (SocketAddr, SocketAddr),
     start_ms: u64,
     syn: Vec<u8>,
@@ -285,7 +285,7 @@ pub fn visit_between(
 }
 
 /// Like `visit`, in UDP between the client's UDP port and the server's port 4433.
-pub fn visit_in_udp(
+pub(crate) fn visit_in_udp(
     udp_port: u16,
     port: u16,
     start_ms: u64,
@@ -314,15 +314,15 @@ fn visit_by(
 }
 
 /// When the certificates in these tests begin, Unix seconds.
-pub const VALID_FROM: u32 = 1_767_225_600;
-pub const VERIFIER: VerifierId = VerifierId([0x2b, 0xec, 0x55, 0x19]);
+pub(crate) const VALID_FROM: u32 = 1_767_225_600;
+pub(crate) const VERIFIER: VerifierId = VerifierId([0x2b, 0xec, 0x55, 0x19]);
 /// First two bytes of the requests' ids.
-pub const TAG: [u8; 2] = [0xaa, 0xbb];
+pub(crate) const TAG: [u8; 2] = [0xaa, 0xbb];
 /// Length of [`credential`], bytes.
-pub const BLOCK: u32 = BLOCK_LEN as u32;
+pub(crate) const BLOCK: u32 = BLOCK_LEN as u32;
 
 /// A credential block. Its request was made `age_ms` milliseconds after the certificate's beginning.
-pub fn credential(age_ms: i64) -> Vec<u8> {
+pub(crate) fn credential(age_ms: i64) -> Vec<u8> {
     let flags = CertificateFlags::new(3, true, false).unwrap();
     let certificate = CertificateBody::new(VERIFIER, [7; 32], VALID_FROM, 1800, flags, [8; 64]).unwrap();
     let request = RequestCertificate {
@@ -336,16 +336,16 @@ pub fn credential(age_ms: i64) -> Vec<u8> {
 }
 
 /// The ASAP option of a SYN that probes.
-pub fn probe() -> Vec<u8> {
+pub(crate) fn probe() -> Vec<u8> {
     OptionBytes::from(Offer::Probe { long_reply: true }).as_slice().to_vec()
 }
 
 /// The ASAP option of a SYN with a block.
-pub fn offer() -> Vec<u8> {
+pub(crate) fn offer() -> Vec<u8> {
     OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice().to_vec()
 }
 
 /// The ASAP option of a SYN-ACK.
-pub fn replied(status: Status, tag: [u8; 2], hint: Hint) -> Vec<u8> {
+pub(crate) fn replied(status: Status, tag: [u8; 2], hint: Hint) -> Vec<u8> {
     OptionBytes::from(Reply { status, tag, hint }).as_slice().to_vec()
 }

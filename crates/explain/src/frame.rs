@@ -65,7 +65,7 @@ impl LinkType {
 /// Where a packet was captured, if a capture has several places: a device, and the direction in which the packet
 /// passed. A packet passes a place once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     number: u32,
     /// Two devices always have two different numbers.
     exact: bool,
@@ -73,13 +73,13 @@ pub struct Place {
 
 impl Place {
     /// A place for a device, identified by its number in the capture.
-    pub const fn device(number: u32) -> Self {
+    pub(crate) const fn device(number: u32) -> Self {
         Self { number, exact: true }
     }
 
     /// The place of a frame of Linux' `any` device. Version 2 names the device. Version 1 has the sender's link-layer
     /// address instead, which is the same for a bridge and its ports.
-    pub fn of(link: LinkType, bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn of(link: LinkType, bytes: &[u8]) -> Option<Self> {
         match link {
             LinkType::LINUX_SLL2 => {
                 let device = bytes.get(4..)?.first_chunk().copied().map(u32::from_be_bytes)?;
@@ -97,7 +97,7 @@ impl Place {
     }
 
     /// Whether no other place has the same number.
-    pub const fn is_exact(self) -> bool {
+    pub(crate) const fn is_exact(self) -> bool {
         self.exact
     }
 }
@@ -128,7 +128,7 @@ fn skip_tags(bytes: &[u8], mut at: usize) -> Option<usize> {
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct End {
+pub(crate) struct End {
     /// Its address and TCP port.
     pub address: SocketAddr,
     /// Its UDP port, if the connection is in UDP.
@@ -137,7 +137,7 @@ pub struct End {
 
 /// The content of a frame.
 #[derive(Debug)]
-pub enum Content<'a> {
+pub(crate) enum Content<'a> {
     /// A segment, with its sender and its receiver.
     Tcp(End, End, Segment<'a>),
     /// An ICMP error about a packet that was sent.
@@ -151,7 +151,7 @@ impl<'a> Content<'a> {
     ///
     /// Returns `None` if it is neither TCP (on IP, or in firstflight's UDP carrier) nor an ICMP error over IP, if it
     /// is a later fragment, or if too little of it was captured.
-    pub fn read(link: LinkType, bytes: &'a mut Vec<u8>) -> Option<Self> {
+    pub(crate) fn read(link: LinkType, bytes: &'a mut Vec<u8>) -> Option<Self> {
         let start = link.ip_offset(bytes)?;
         let captured = bytes.len();
         match Packet::parse(bytes.get(start..)?) {
@@ -205,7 +205,7 @@ fn carried(payload: &[u8]) -> Option<&[u8]> {
 
 /// The sender, the receiver and the sequence number of the segment that an ICMP error quotes; `None` if it quotes no
 /// segment, or too little of it.
-pub fn quoted(error: &IcmpError<'_>) -> Option<(End, End, SeqNum)> {
+pub(crate) fn quoted(error: &IcmpError<'_>) -> Option<(End, End, SeqNum)> {
     let ports = |a, b, c, d| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     let (udp_ports, segment) = match error.protocol {
         Protocol::Tcp => (None, error.quoted),

@@ -217,7 +217,7 @@ fn unix(seconds: u64) -> String {
 }
 
 /// "1 byte", "2 bytes".
-pub struct Bytes(pub usize);
+pub(crate) struct Bytes(pub usize);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -226,7 +226,7 @@ impl fmt::Display for Bytes {
 }
 
 /// "once more", "3 times more".
-pub struct Again(pub u32);
+pub(crate) struct Again(pub u32);
 
 impl fmt::Display for Again {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

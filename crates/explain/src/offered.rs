@@ -5,7 +5,7 @@ use firstflight_wire::tcp::Segment;
 
 /// What a SYN offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
+pub(crate) enum Offered {
     /// The SYN asks whether the server understands ASAP.
     Probe,
     /// The length of the block, padding included, and its content if it can be read.
@@ -60,7 +60,7 @@ impl Shown {
 
 impl Offered {
     /// The offer of a SYN; `None` without ASAP's option.
-    pub fn of(segment: &Segment<'_>) -> Option<Self> {
+    pub(crate) fn of(segment: &Segment<'_>) -> Option<Self> {
         Some(match Offer::parse(segment.options.asap()?) {
             None => Self::Unreadable,
             Some(Offer::Probe { .. }) => Self::Probe,
@@ -73,7 +73,7 @@ impl Offered {
     }
 
     /// A label in kebab-case.
-    pub const fn as_str(&self) -> &'static str {
+    pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Probe => "probe",
             Self::Block(..) => "block",
@@ -82,7 +82,7 @@ impl Offered {
     }
 
     /// The content of the block.
-    pub fn shown(&self) -> Option<&Shown> {
+    pub(crate) fn shown(&self) -> Option<&Shown> {
         match self {
             Self::Block(_, shown) => shown.as_ref(),
             Self::Probe | Self::Unreadable => None,
@@ -90,7 +90,7 @@ impl Offered {
     }
 
     /// Whether the reply's tag belongs to this offer (section 2.2); `None` if the request's tag cannot be read.
-    pub fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
+    pub(crate) fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         let tag = match self {
             Self::Probe => [0; 2],
             Self::Block(_, shown) => shown.as_ref()?.tag,

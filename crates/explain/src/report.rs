@@ -19,12 +19,12 @@ use std::time::Duration;
 /// The report of one connection.
 pub struct Report<'a> {
     /// When the capture began.
-    pub origin: Instant,
+    pub(crate) origin: Instant,
     /// When the connection began.
-    pub began: Instant,
-    pub client: End,
-    pub server: End,
-    pub verdict: &'a Verdict,
+    pub(crate) began: Instant,
+    pub(crate) client: End,
+    pub(crate) server: End,
+    pub(crate) verdict: &'a Verdict,
 }
 
 /// The report as JSON. Unknown values are `null`.

@@ -9,7 +9,7 @@ const KEPT: usize = 6;
 
 /// The beginning of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beginning {
+pub(crate) struct Beginning {
     seq: SeqNum,
     bytes: [u8; KEPT],
     len: u8,
@@ -17,7 +17,7 @@ pub struct Beginning {
 
 impl Beginning {
     /// Of a segment whose data begins with `seq`. `None` without data.
-    pub fn of(seq: SeqNum, data: &[u8]) -> Option<Self> {
+    pub(crate) fn of(seq: SeqNum, data: &[u8]) -> Option<Self> {
         let kept = data.get(..KEPT).unwrap_or(data);
         let mut bytes = [0; KEPT];
         bytes.get_mut(..kept.len())?.copy_from_slice(kept);
@@ -26,7 +26,7 @@ impl Beginning {
 
     /// The one that is nearer to the beginning of the stream. Of two that begin together, the first one counts, and the
     /// longer one if it goes on from there.
-    pub fn earlier(self, other: Self) -> Self {
+    pub(crate) fn earlier(self, other: Self) -> Self {
         match self.seq == other.seq {
             true if other.bytes().starts_with(self.bytes()) => other,
             true => self,
@@ -71,7 +71,7 @@ fn name<S: serde::Serializer>(outcome: &Option<Outcome>, serializer: S) -> Resul
 }
 
 /// The flight at the beginning of a client's stream, if there is one. `early`: the transport took it in its first flight.
-pub fn judge(client: Option<Beginning>, server: Option<Beginning>, early: bool) -> Option<Sealed> {
+pub(crate) fn judge(client: Option<Beginning>, server: Option<Beginning>, early: bool) -> Option<Sealed> {
     let client = client?;
     let (key_id, bytes) = flight(client.bytes())?;
     let answer = match server.map(|server| Answer::read(server.bytes())) {

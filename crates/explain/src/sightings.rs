@@ -7,7 +7,7 @@ use std::time::Duration;
 /// If nothing else distinguishes them, the same packet seen twice within this time was captured twice (for example on
 /// two devices), not sent twice. No TCP repeats a SYN or SYN-ACK so soon without a reason, and a capture of both ends
 /// of a device shows the copy sooner.
-pub const COPY: Duration = Duration::from_millis(10);
+pub(crate) const COPY: Duration = Duration::from_millis(10);
 
 /// Maximum number of times kept. Linux gives up after seven SYNs.
 const KEPT: usize = 7;
@@ -16,7 +16,7 @@ const PLACES: usize = 4;
 
 /// When and where a packet was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// The time.
     pub at: Instant,
     /// The place, if the capture has several places and identifies them.
@@ -36,7 +36,7 @@ impl From<Instant> for Seen {
 /// was sent twice. A packet that passes another place is a copy of a known one. So it was sent as often as it passed
 /// the place that it passed most often.
 #[derive(Debug, Clone, Copy)]
-pub struct Sightings {
+pub(crate) struct Sightings {
     times: [Instant; KEPT],
     count: u32,
     places: [Option<Passed>; PLACES],
@@ -51,14 +51,14 @@ struct Passed {
 
 impl Sightings {
     /// Starts with the first sighting.
-    pub fn first(seen: Seen) -> Self {
+    pub(crate) fn first(seen: Seen) -> Self {
         let mut new = Self { times: [seen.at; KEPT], count: 0, places: [None; PLACES] };
         new.add(seen);
         new
     }
 
     /// Adds a sighting. Returns false if it is a copy of one that was already seen.
-    pub fn add(&mut self, seen: Seen) -> bool {
+    pub(crate) fn add(&mut self, seen: Seen) -> bool {
         let at = seen.at;
         match seen.place.and_then(|place| self.pass(place, at)) {
             Some(number) if number <= self.count => {
@@ -97,17 +97,17 @@ impl Sightings {
     }
 
     /// How often the packet was repeated.
-    pub fn again(&self) -> u32 {
+    pub(crate) fn again(&self) -> u32 {
         self.count - 1
     }
 
     /// The earliest time.
-    pub fn earliest(&self) -> Instant {
+    pub(crate) fn earliest(&self) -> Instant {
         self.kept().iter().copied().min().unwrap_or(Instant::ZERO)
     }
 
     /// The latest time that is not after `limit`.
-    pub fn latest_until(&self, limit: Instant) -> Option<Instant> {
+    pub(crate) fn latest_until(&self, limit: Instant) -> Option<Instant> {
         self.kept().iter().copied().filter(|at| *at <= limit).max()
     }
 
@@ -117,6 +117,6 @@ impl Sightings {
 }
 
 /// The time between two instants, in either order.
-pub fn apart(a: Instant, b: Instant) -> Duration {
+pub(crate) fn apart(a: Instant, b: Instant) -> Duration {
     a.saturating_since(b).max(b.saturating_since(a))
 }

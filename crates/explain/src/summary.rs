@@ -26,7 +26,7 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// The connection that is counted.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// The server's address.
     pub server: IpAddr,
     /// Whether the connection is in UDP.
@@ -93,7 +93,7 @@ pub struct Record {
 
 impl Summary {
     /// Starts without connections.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             connections: 0,
             asked: 0,
@@ -108,7 +108,7 @@ impl Summary {
     }
 
     /// Counts a connection.
-    pub fn add(&mut self, subject: Subject, verdict: &Verdict) {
+    pub(crate) fn add(&mut self, subject: Subject, verdict: &Verdict) {
         self.connections += 1;
         self.translated += u64::from(self.was_seen(subject.began));
         self.add_carrier(subject, verdict);
@@ -157,7 +157,7 @@ impl Summary {
     }
 
     /// Counts a connection of which neither SYN nor SYN-ACK was captured.
-    pub fn add_begun_before(&mut self) {
+    pub(crate) fn add_begun_before(&mut self) {
         self.began_before += 1;
     }
 

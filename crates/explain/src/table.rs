@@ -8,19 +8,19 @@ use firstflight_wire::tcp::Segment;
 use lru::LruCache;
 
 /// Maximum number of connections kept. They take about 50 MB.
-pub const CONNECTIONS: usize = 65_536;
+pub(crate) const CONNECTIONS: usize = 65_536;
 
 /// The two ends of a connection, in sorted order. As in the stack, a connection in UDP belongs to its UDP ports: the
 /// same TCP ports with other UDP ports are another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Ends {
+pub(crate) struct Ends {
     low: End,
     high: End,
 }
 
 impl Ends {
     /// The ends of a packet, and which of them sent it.
-    pub fn of(src: End, dst: End) -> (Self, Side) {
+    pub(crate) fn of(src: End, dst: End) -> (Self, Side) {
         if src <= dst {
             (Self { low: src, high: dst }, Side::Low)
         } else {
@@ -29,12 +29,12 @@ impl Ends {
     }
 
     /// Whether the connection is in UDP.
-    pub fn in_udp(&self) -> bool {
+    pub(crate) fn in_udp(&self) -> bool {
         self.low.udp_port.is_some()
     }
 
     /// One of the two ends.
-    pub fn end(&self, side: Side) -> End {
+    pub(crate) fn end(&self, side: Side) -> End {
         match side {
             Side::Low => self.low,
             Side::High => self.high,
@@ -43,23 +43,23 @@ impl Ends {
 }
 
 /// A connection that is complete.
-pub type Done = (Ends, Conversation);
+pub(crate) type Done = (Ends, Conversation);
 
 /// The connections that were seen recently.
-pub struct Table {
+pub(crate) struct Table {
     connections: LruCache<Ends, Conversation>,
     limit: usize,
 }
 
 impl Table {
     /// Keeps at most `limit` connections.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { connections: LruCache::unbounded(), limit }
     }
 
     /// Records a frame's content. Returns a connection that was removed: the one that had no segment for the longest
     /// time, or an earlier one between the same ports.
-    pub fn handle(&mut self, seen: Seen, content: &Content<'_>) -> Option<Done> {
+    pub(crate) fn handle(&mut self, seen: Seen, content: &Content<'_>) -> Option<Done> {
         match content {
             Content::Tcp(src, dst, segment) => self.handle_segment(seen, *src, *dst, segment),
             Content::Icmp(error) => {
@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// The remaining connections, in the order in which they began.
-    pub fn finish(mut self) -> impl Iterator<Item = Done> {
+    pub(crate) fn finish(mut self) -> impl Iterator<Item = Done> {
         let mut left: Vec<_> = self.connections.iter().map(|(ends, c)| (c.began(), *ends)).collect();
         left.sort_by_key(|(began, _)| *began);
         left.into_iter().filter_map(move |(_, ends)| self.connections.pop_entry(&ends))

@@ -18,13 +18,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const DATA: &[u8] = b"request";
 const ALL: u32 = DATA.len() as u32;
 
-pub struct Told {
+pub(crate) struct Told {
     pub lines: Vec<String>,
     pub records: Vec<Value>,
     pub rest: Explained,
 }
 
-pub fn tell(file: &[u8], limit: usize) -> Told {
+pub(crate) fn tell(file: &[u8], limit: usize) -> Told {
     let (mut lines, mut records) = (Vec::new(), Vec::new());
     let rest = explain(Capture::open(file).unwrap(), limit, |report| {
         lines.push(report.to_string());
@@ -34,20 +34,20 @@ pub fn tell(file: &[u8], limit: usize) -> Told {
 }
 
 impl Told {
-    pub fn column(&self, name: &str) -> Vec<&Value> {
+    pub(crate) fn column(&self, name: &str) -> Vec<&Value> {
         self.records.iter().map(|record| &record[name]).collect()
     }
 
-    pub fn summary(&self) -> Value {
+    pub(crate) fn summary(&self) -> Value {
         serde_json::to_value(self.rest.summary.record(None)).unwrap()
     }
 
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         self.rest.summary.hint().unwrap_or_default()
     }
 }
 
-pub type Packets = Vec<(Instant, Vec<u8>)>;
+pub(crate) type Packets = Vec<(Instant, Vec<u8>)>;
 
 fn first_visit(port: u16, start_ms: u64) -> Packets {
     visit(false, port, start_ms, syn(&request(), &[]), syn_ack(0, &cookie(&COOKIE), &[]))

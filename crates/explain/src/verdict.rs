@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The verdict on one connection.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// The outcome of its first flight.
     pub outcome: Outcome,
     /// Further observations, in the order in which they happened.
@@ -44,18 +44,18 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether the client asked for Fast Open, or sent data in the SYN with a cookie or without any credential.
-    pub fn asked(&self) -> bool {
+    pub(crate) fn asked(&self) -> bool {
         let carried = self.carried() && !self.certified();
         matches!(self.option, Some(FoOption::Legal(_))) || carried
     }
 
     /// Whether the SYN has a credential block.
-    pub fn certified(&self) -> bool {
+    pub(crate) fn certified(&self) -> bool {
         matches!(self.offered, Some(Offered::Block(..)))
     }
 
     /// Length of its credential block as announced, bytes.
-    pub fn block_bytes(&self) -> Option<u32> {
+    pub(crate) fn block_bytes(&self) -> Option<u32> {
         match self.offered {
             Some(Offered::Block(bytes, _)) => Some(bytes),
             _ => None,
@@ -63,30 +63,30 @@ impl Verdict {
     }
 
     /// Whether the SYN only asked whether the server accepts certificates.
-    pub fn probed(&self) -> bool {
+    pub(crate) fn probed(&self) -> bool {
         matches!(self.offered, Some(Offered::Probe))
     }
 
     /// Whether the reply's tag belongs to the offer; `None` if there is no reply or no offer, or if this cannot be
     /// determined.
-    pub fn tag_matches(&self) -> Option<bool> {
+    pub(crate) fn tag_matches(&self) -> Option<bool> {
         self.offered.as_ref()?.is_answered_by(self.reply.as_ref()?)
     }
 
     /// Whether the SYN had data, with or without a cookie.
-    pub fn carried(&self) -> bool {
+    pub(crate) fn carried(&self) -> bool {
         self.syn_bytes.is_some_and(|bytes| bytes > 0)
     }
 
     /// The time to the first byte of the response, in round trips of the handshake.
-    pub fn first_byte_rtts(&self) -> Option<f64> {
+    pub(crate) fn first_byte_rtts(&self) -> Option<f64> {
         let rtt = self.rtt.filter(|rtt| !rtt.is_zero())?;
         Some(self.first_byte?.div_duration_f64(rtt))
     }
 }
 
 /// Judges a connection, in UDP or not; `None` if neither its SYN nor its SYN-ACK was captured.
-pub fn judge(conversation: &Conversation, in_udp: bool) -> Option<Verdict> {
+pub(crate) fn judge(conversation: &Conversation, in_udp: bool) -> Option<Verdict> {
     let client = conversation.client()?;
     let case = Case::new(conversation, client, in_udp);
     let syn = case.client.syn.as_ref();

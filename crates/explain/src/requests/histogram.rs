@@ -16,12 +16,12 @@ pub struct Histogram {
 
 impl Histogram {
     /// An empty histogram.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { buckets: vec![0; bucket(LONGEST) + 1], count: 0 }
     }
 
     /// Adds a time.
-    pub fn add(&mut self, time: Duration) {
+    pub(crate) fn add(&mut self, time: Duration) {
         let at = bucket(time.as_secs_f64() * 1e6).min(self.buckets.len().saturating_sub(1));
         if let Some(count) = self.buckets.get_mut(at) {
             *count += 1;
